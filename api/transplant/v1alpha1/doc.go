@@ -1,0 +1,19 @@
+// Package v1alpha1 decides the shape of everything Transplant writes to a file, into the cluster, or to standard output with -o json|yaml:
+// Snapshot, CheckReport, Plan, Journal, Status and Report, and the lines of an ownership log and of a cloud audit log.
+//
+// Compatibility: a field is added, never renamed or given a new meaning, within v1alpha1. Readers ignore fields they do not know and refuse
+// a version they do not know. Times are RFC 3339 with nanoseconds where ordering matters, durations are seconds as floating point numbers
+// in fields whose name ends in Seconds.
+package v1alpha1
+
+// GroupVersion is the apiVersion of every kind in this package.
+const GroupVersion = "transplant.dev/v1alpha1"
+
+// TypeMeta names the kind and version of a document.
+type TypeMeta struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// Type returns the TypeMeta of a kind in this version.
+func Type(kind string) TypeMeta { return TypeMeta{APIVersion: GroupVersion, Kind: kind} }
