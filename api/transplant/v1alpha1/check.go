@@ -1,0 +1,60 @@
+package v1alpha1
+
+import "time"
+
+// KindCheckReport is the kind of CheckReport.
+const KindCheckReport = "CheckReport"
+
+// Outcome is how a check ended.
+type Outcome string
+
+// Outcomes. Unknown blocks an apply exactly as Fail does.
+const (
+	Pass    Outcome = "pass"
+	Warn    Outcome = "warn"
+	Fail    Outcome = "fail"
+	Skip    Outcome = "skip"
+	Unknown Outcome = "unknown"
+)
+
+// CheckReport is the judgement of a snapshot.
+type CheckReport struct {
+	TypeMeta    `json:",inline"`
+	TakenAt     time.Time    `json:"takenAt"`
+	ToolVersion string       `json:"toolVersion"`
+	Cluster     Cluster      `json:"cluster"`
+	Summary     CheckSummary `json:"summary"`
+	Findings    []Finding    `json:"findings"`
+}
+
+// CheckSummary counts the findings by outcome.
+type CheckSummary struct {
+	Passed  int  `json:"passed"`
+	Warned  int  `json:"warned"`
+	Failed  int  `json:"failed"`
+	Skipped int  `json:"skipped"`
+	Unknown int  `json:"unknown"`
+	Blocked bool `json:"blocked"`
+}
+
+// Finding is the answer of one check.
+type Finding struct {
+	// Code is stable and never reused, e.g. LM-001.
+	Code string `json:"code"`
+	// Reason is the CamelCase name of the check, e.g. WrongControllerNames.
+	Reason   string `json:"reason"`
+	Category string `json:"category"`
+	// Level is info, warning, error or critical: how bad it is when the check does not pass.
+	Level string `json:"level"`
+	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap.
+	Impact   string   `json:"impact,omitempty"`
+	Outcome  Outcome  `json:"outcome"`
+	Summary  string   `json:"summary"`
+	Objects  []string `json:"objects,omitempty"`
+	Expected string   `json:"expected,omitempty"`
+	Found    string   `json:"found,omitempty"`
+	// Source is where the fact was read: an API path, host:file, a cloud call.
+	Source string `json:"source,omitempty"`
+	// Fix is a runnable command.
+	Fix string `json:"fix,omitempty"`
+}

@@ -1,0 +1,140 @@
+package v1alpha1
+
+import "time"
+
+// KindPlan is the kind of Plan.
+const KindPlan = "Plan"
+
+// Plan is the ordered steps of a migration or of its rollback, bound to the facts it was made from. The same values are printed, diffed,
+// executed and reported.
+type Plan struct {
+	TypeMeta    `json:",inline"`
+	Created     time.Time `json:"created"`
+	ToolVersion string    `json:"toolVersion"`
+	Cluster     Cluster   `json:"cluster"`
+	// Strategy is leader-migration.
+	Strategy string `json:"strategy"`
+	// Direction is forward or rollback.
+	Direction string  `json:"direction"`
+	Options   Options `json:"options"`
+	// Facts that steps require; a step names those it needs by ID.
+	Facts []Fact `json:"facts"`
+	Steps []Step `json:"steps"`
+	// Effects are sentences: what will change, what will not, what cannot be promised.
+	Effects []string `json:"effects,omitempty"`
+	// Findings that were not passed when the plan was made.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Options are the choices a plan was made with.
+type Options struct {
+	Strategy string `json:"strategy,omitempty"`
+	// Image of the cloud-controller-manager.
+	Image string `json:"image"`
+	// Env of the cloud-controller-manager, NAME=VALUE. Never a secret: name a file instead.
+	Env []string `json:"env,omitempty"`
+	// LeaseName is the migration lease.
+	LeaseName string `json:"leaseName"`
+	// RetryPeriod is --leader-elect-retry-period of the managers during the migration, e.g. 250ms.
+	RetryPeriod string `json:"retryPeriod"`
+	// KeepLeaderMigration leaves leader migration on at the end.
+	KeepLeaderMigration bool `json:"keepLeaderMigration,omitempty"`
+}
+
+// Fact is something that held when the plan was made.
+type Fact struct {
+	// ID is e.g. file:cp-1:/etc/kubernetes/manifests/kube-controller-manager.yaml.
+	ID string `json:"id"`
+	// Value is compared: a SHA-256, a uid, a version.
+	Value string `json:"value"`
+}
+
+// StepKind says what a step does.
+type StepKind string
+
+// Kinds of steps; internal/migrate has one executor for each.
+const (
+	// StepEnsureObject creates an API object that is absent; one that exists with the same content is left alone.
+	StepEnsureObject StepKind = "EnsureObject"
+	// StepDeleteObject deletes an API object that a step of this migration made.
+	StepDeleteObject StepKind = "DeleteObject"
+	// StepWriteFile writes a file on a host.
+	StepWriteFile StepKind = "WriteFile"
+	// StepRemoveFile removes a file on a host, or restores what was there before.
+	StepRemoveFile StepKind = "RemoveFile"
+	// StepEditManifest changes the flags and mounts of a static pod and waits until the new process is ready.
+	StepEditManifest StepKind = "EditManifest"
+	// StepAddManifest puts a static pod on a host and waits until it is ready.
+	StepAddManifest StepKind = "AddManifest"
+	// StepRemoveManifest takes a static pod off a host and waits until its process is gone.
+	StepRemoveManifest StepKind = "RemoveManifest"
+	// StepRestoreManifest puts back the bytes of a manifest from its backup.
+	StepRestoreManifest StepKind = "RestoreManifest"
+	// StepKubelet changes the flags of a kubelet and restarts it.
+	StepKubelet StepKind = "Kubelet"
+	// StepVerify looks, and changes nothing.
+	StepVerify StepKind = "Verify"
+)
+
+// Step is one change, or one look.
+type Step struct {
+	// ID is unique within the plan and stable for the same snapshot and options, e.g. roll/kube-controller-manager@cp-2.
+	ID    string   `json:"id"`
+	Phase string   `json:"phase"`
+	Kind  StepKind `json:"kind"`
+	Title string   `json:"title"`
+	Why   string   `json:"why,omitempty"`
+	// Host is empty for steps on the API.
+	Host      string `json:"host,omitempty"`
+	Component string `json:"component,omitempty"`
+	// Path of the file or manifest on the host.
+	Path string `json:"path,omitempty"`
+	// Object is the API object as JSON (EnsureObject), or its reference (DeleteObject) in Ref.
+	Object string `json:"object,omitempty"`
+	Ref    string `json:"ref,omitempty"`
+	// Content of a file or of a whole manifest that holds no secret. Derive names a derivation where the content comes from the host.
+	Content string `json:"content,omitempty"`
+	// Derive is "" or the name of a derivation: cloud-config (from Source), ccm-kubeconfig (from Source and a token).
+	Derive string `json:"derive,omitempty"`
+	Source string `json:"source,omitempty"`
+	// Edits of a manifest or of kubelet flags.
+	Edits []Edit `json:"edits,omitempty"`
+	// BeforeSHA256 and AfterSHA256 are of the file's bytes; empty means absent (before) or not known beforehand (after).
+	BeforeSHA256 string `json:"beforeSHA256,omitempty"`
+	AfterSHA256  string `json:"afterSHA256,omitempty"`
+	// Mode of a new file, octal.
+	Mode string `json:"mode,omitempty"`
+	// Changes are what is printed: field, before and after.
+	Changes []Change `json:"changes,omitempty"`
+	// Leases that are released when the process that held them has provably ended.
+	Leases []string `json:"leases,omitempty"`
+	// Expect is the ownership that holds after the step: loop -> component. A loop mapped to "" is not looked at.
+	Expect map[string]string `json:"expect,omitempty"`
+	// Group names steps that are done together on one host; the engine defers a group whose host owns loops behind the others of its phase.
+	Group string `json:"group,omitempty"`
+	// Requires are the IDs of the facts that must still hold before the step.
+	Requires []string `json:"requires,omitempty"`
+	// Undo tells how the step is undone; empty for steps that need no undo.
+	Undo string `json:"undo,omitempty"`
+	// EstimateSeconds is a guess for the reader.
+	EstimateSeconds float64 `json:"estimateSeconds,omitempty"`
+}
+
+// Edit is a change of a manifest or of kubelet flags.
+type Edit struct {
+	// Op is setFlag, unsetFlag, addHostPath, removeHostPath.
+	Op string `json:"op"`
+	// Name is the flag without dashes, or the volume name.
+	Name string `json:"name"`
+	// Value of the flag, or the path (same on the host and in the container).
+	Value string `json:"value,omitempty"`
+	// PathType of a host path: File, Directory, FileOrCreate, DirectoryOrCreate.
+	PathType string `json:"pathType,omitempty"`
+}
+
+// Change is one field before and after.
+type Change struct {
+	Field  string `json:"field"`
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}

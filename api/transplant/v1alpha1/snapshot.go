@@ -1,0 +1,274 @@
+package v1alpha1
+
+import "time"
+
+// KindSnapshot is the kind of Snapshot.
+const KindSnapshot = "Snapshot"
+
+// Snapshot is every fact that check and plan look at, gathered once and read-only. It holds no secret: values of environment variables, of
+// cloud configuration keys and of tokens are left out. A fact that could not be gathered is listed in Errors; it is unknown, never absent.
+type Snapshot struct {
+	TypeMeta    `json:",inline"`
+	TakenAt     time.Time `json:"takenAt"`
+	ToolVersion string    `json:"toolVersion"`
+	Cluster     Cluster   `json:"cluster"`
+	// Hosts are the control-plane hosts and, where host access knows them, the workers; sorted by name.
+	Hosts []Host `json:"hosts,omitempty"`
+	// Managers is what each running controller manager says of itself on /metrics.
+	Managers []Manager `json:"managers,omitempty"`
+	// Leases of the managers' elections in kube-system; sorted by name.
+	Leases []Lease `json:"leases,omitempty"`
+	// Access is what the API server's authorizer answered, for the caller and for the managers' identities.
+	Access []AccessAnswer `json:"access,omitempty"`
+	// Objects tells whether the API objects that a migration writes exist already; sorted.
+	Objects  []ObjectState   `json:"objects,omitempty"`
+	Nodes    []Node          `json:"nodes,omitempty"`
+	Services []Service       `json:"services,omitempty"`
+	Cloud    *CloudInventory `json:"cloud,omitempty"`
+	// Errors are the facts that could not be gathered; sorted by Fact.
+	Errors []GatherError `json:"errors,omitempty"`
+}
+
+// Cluster names a cluster so that a plan made for one is not applied to another.
+type Cluster struct {
+	// Name is the --cluster-name that the live kube-controller-manager runs with; it names load balancers and cloud tags.
+	Name string `json:"name,omitempty"`
+	// UID is the uid of the namespace kube-system.
+	UID     string `json:"uid,omitempty"`
+	Server  string `json:"server,omitempty"`
+	Context string `json:"context,omitempty"`
+	// Version is the API server's gitVersion, e.g. v1.26.0.
+	Version string `json:"version,omitempty"`
+}
+
+// Host is a machine whose files and processes can be reached.
+type Host struct {
+	Name string `json:"name"`
+	// NodeName is the Node object of the host; empty when none matches.
+	NodeName string `json:"nodeName,omitempty"`
+	// ControlPlane tells that the host has a kube-controller-manager or kube-apiserver manifest.
+	ControlPlane bool `json:"controlPlane"`
+	// Components found as static pod manifests; sorted by name.
+	Components []Component `json:"components,omitempty"`
+	Kubelet    *Kubelet    `json:"kubelet,omitempty"`
+	// Files that a migration reads or writes, present or not; sorted by path.
+	Files []File `json:"files,omitempty"`
+	// LeaderMigration is the content of the leader migration config that a component of this host names or that lies at the default path.
+	LeaderMigration []LeaderMigrationFile `json:"leaderMigration,omitempty"`
+	CloudConfig     *CloudConfig          `json:"cloudConfig,omitempty"`
+}
+
+// Component is a control-plane component as its manifest says and as it runs.
+type Component struct {
+	// Name is the program: kube-apiserver, kube-controller-manager, kube-scheduler, cloud-controller-manager.
+	Name string `json:"name"`
+	// Manifest is the path on the host; SHA256 is of its bytes.
+	Manifest string `json:"manifest"`
+	SHA256   string `json:"sha256"`
+	Image    string `json:"image,omitempty"`
+	// Command is the program with its arguments as the manifest has them (command then args).
+	Command []string `json:"command,omitempty"`
+	// Flags are the flags of Command by name without dashes; the last one wins, as in pflag. A flag without value is "true".
+	Flags map[string]string `json:"flags,omitempty"`
+	// EnvNames are the names of environment variables; their values are not gathered.
+	EnvNames []string `json:"envNames,omitempty"`
+	// HostPaths maps mount paths to host paths.
+	HostPaths map[string]string `json:"hostPaths,omitempty"`
+	// Address is host:port where the component serves /metrics, from --bind-address and --secure-port.
+	Address string `json:"address,omitempty"`
+	// Processes that run now; more than one is a fault (a backup file in the manifests directory is a second pod).
+	Processes []Process `json:"processes,omitempty"`
+	// Pod is the mirror pod in the API.
+	Pod *MirrorPod `json:"pod,omitempty"`
+	// Error says why the manifest could not be understood.
+	Error string `json:"error,omitempty"`
+}
+
+// Process is one process on a host.
+type Process struct {
+	PID int `json:"pid"`
+	// StartTicks is the start time in clock ticks since boot (field 22 of /proc/PID/stat): with PID it names a process for good.
+	StartTicks uint64    `json:"startTicks"`
+	Started    time.Time `json:"started"`
+	// State is the kernel's letter: R, S, D, T (stopped), Z.
+	State string `json:"state"`
+	// Args is the command line.
+	Args []string `json:"args,omitempty"`
+}
+
+// MirrorPod is what the API knows of a static pod.
+type MirrorPod struct {
+	Name  string `json:"name"`
+	UID   string `json:"uid"`
+	Hash  string `json:"hash,omitempty"`
+	Ready bool   `json:"ready"`
+	// Command of the first container as the API shows it: it lags behind the file after an edit.
+	Command []string `json:"command,omitempty"`
+}
+
+// Kubelet is how a host's kubelet is started.
+type Kubelet struct {
+	// Source is the file that holds the flags.
+	Source string            `json:"source"`
+	SHA256 string            `json:"sha256"`
+	Flags  map[string]string `json:"flags,omitempty"`
+	// Error says why the flags are not known.
+	Error string `json:"error,omitempty"`
+}
+
+// File is a file on a host.
+type File struct {
+	Path    string `json:"path"`
+	Present bool   `json:"present"`
+	SHA256  string `json:"sha256,omitempty"`
+	Mode    string `json:"mode,omitempty"`
+}
+
+// LeaderMigrationFile is a leader migration configuration on a host.
+type LeaderMigrationFile struct {
+	Path    string `json:"path"`
+	UsedBy  string `json:"usedBy,omitempty"`
+	Content string `json:"content"`
+}
+
+// CloudConfig is a provider's configuration on a host, without its values.
+type CloudConfig struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256"`
+	// Keys are "Section.Key" or "Section \"sub\".Key", sorted.
+	Keys []string `json:"keys,omitempty"`
+	// ServiceOverrides are the values of ServiceOverride.Service: their spelling decides whether the external provider sees them.
+	ServiceOverrides []string `json:"serviceOverrides,omitempty"`
+	// DerivedSHA256 is the hash of the external provider's config that Transplant derives from it.
+	DerivedSHA256 string `json:"derivedSHA256,omitempty"`
+	// DerivedChanges are the sentences that say what the derivation renamed, added or dropped.
+	DerivedChanges []string `json:"derivedChanges,omitempty"`
+	Error          string   `json:"error,omitempty"`
+}
+
+// Manager is what a controller manager's /metrics say.
+type Manager struct {
+	Component string `json:"component"`
+	Host      string `json:"host"`
+	Address   string `json:"address"`
+	// Loops whose running_managed_controllers gauge is 1, by metric name; sorted.
+	Loops []string `json:"loops,omitempty"`
+	// Leads are the leases whose leader_election_master_status is 1; sorted.
+	Leads []string `json:"leads,omitempty"`
+	// ProcessStarted is process_start_time_seconds.
+	ProcessStarted *time.Time `json:"processStarted,omitempty"`
+	Error          string     `json:"error,omitempty"`
+}
+
+// Lease is an election's lease.
+type Lease struct {
+	Name            string     `json:"name"`
+	Holder          string     `json:"holder"`
+	DurationSeconds int32      `json:"durationSeconds,omitempty"`
+	AcquireTime     *time.Time `json:"acquireTime,omitempty"`
+	RenewTime       *time.Time `json:"renewTime,omitempty"`
+	Transitions     int32      `json:"transitions"`
+	ResourceVersion string     `json:"resourceVersion"`
+}
+
+// AccessAnswer is one access review.
+type AccessAnswer struct {
+	// Who is "self" or a user name.
+	Who       string `json:"who"`
+	Verb      string `json:"verb"`
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Allowed   bool   `json:"allowed"`
+	// Error is why the answer is unknown.
+	Error string `json:"error,omitempty"`
+}
+
+// ObjectState tells whether an API object exists.
+type ObjectState struct {
+	// Ref is Kind/namespace/name or Kind/name.
+	Ref     string `json:"ref"`
+	Present bool   `json:"present"`
+	UID     string `json:"uid,omitempty"`
+	// Digest is a hash of the fields a migration cares for (rules, subjects); empty when absent.
+	Digest string `json:"digest,omitempty"`
+}
+
+// Node is a Node object.
+type Node struct {
+	Name           string            `json:"name"`
+	UID            string            `json:"uid"`
+	ProviderID     string            `json:"providerID,omitempty"`
+	Addresses      []string          `json:"addresses,omitempty"` // Type=address, in the object's order
+	Labels         map[string]string `json:"labels,omitempty"`
+	Taints         []string          `json:"taints,omitempty"` // key=value:effect, sorted
+	PodCIDRs       []string          `json:"podCIDRs,omitempty"`
+	KubeletVersion string            `json:"kubeletVersion,omitempty"`
+	// Ready is True, False or Unknown.
+	Ready   string    `json:"ready"`
+	Created time.Time `json:"created"`
+}
+
+// Service is a Service of type LoadBalancer.
+type Service struct {
+	Namespace   string            `json:"namespace"`
+	Name        string            `json:"name"`
+	UID         string            `json:"uid"`
+	Class       string            `json:"class,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Ports       []string          `json:"ports,omitempty"`     // port/protocol->nodePort
+	Addresses   []string          `json:"addresses,omitempty"` // status.loadBalancer.ingress, hostname or IP
+	Finalizers  []string          `json:"finalizers,omitempty"`
+}
+
+// CloudInventory is what the cloud holds for the cluster.
+type CloudInventory struct {
+	Provider      string          `json:"provider"`
+	LoadBalancers []LoadBalancer  `json:"loadBalancers,omitempty"`
+	Routes        []Route         `json:"routes,omitempty"`
+	Instances     []CloudInstance `json:"instances,omitempty"`
+	// Errors are the parts that could not be read.
+	Errors []string `json:"errors,omitempty"`
+}
+
+// LoadBalancer is a load balancer in the cloud.
+type LoadBalancer struct {
+	// ID is stable for the life of the load balancer: the ARN, or the name and creation time of a classic one.
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Kind    string    `json:"kind"` // classic, network
+	Address string    `json:"address"`
+	Scheme  string    `json:"scheme,omitempty"`
+	Created time.Time `json:"created"`
+	Members []string  `json:"members,omitempty"`
+	// Listeners as port/protocol->port, sorted.
+	Listeners []string `json:"listeners,omitempty"`
+}
+
+// Route is a route to a pod CIDR.
+type Route struct {
+	Table  string `json:"table"`
+	CIDR   string `json:"cidr"`
+	Target string `json:"target"`
+	State  string `json:"state"`
+}
+
+// CloudInstance is the instance that the provider would find for a Node.
+type CloudInstance struct {
+	Node  string `json:"node"`
+	ID    string `json:"id,omitempty"`
+	State string `json:"state,omitempty"`
+	// Found is false when the cloud says that there is no such instance: the new manager would delete the Node.
+	Found bool `json:"found"`
+	// PrivateDNSName is the name that the provider expects the Node to have.
+	PrivateDNSName string `json:"privateDNSName,omitempty"`
+}
+
+// GatherError is a fact that is unknown.
+type GatherError struct {
+	// Fact is nodes, services, leases, hosts/cp-1, managers/cp-1/kube-controller-manager, cloud/routes, ...
+	Fact  string `json:"fact"`
+	Error string `json:"error"`
+}
