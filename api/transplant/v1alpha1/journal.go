@@ -36,6 +36,12 @@ type StepRecord struct {
 	// Backup is the path on the host of the file as it was, and its SHA-256; empty path when the file was absent.
 	Backup       string `json:"backup,omitempty"`
 	BackupSHA256 string `json:"backupSHA256,omitempty"`
+	// BackupMode is the octal mode that the file had.
+	BackupMode string `json:"backupMode,omitempty"`
+	// AfterSHA256 is what the step wrote: the fact that the next step on the same file requires.
+	AfterSHA256 string `json:"afterSHA256,omitempty"`
+	// Created tells that an object was absent before the step, so that a rollback may delete it.
+	Created bool `json:"created,omitempty"`
 	// Handovers that were assisted during the step.
 	Handovers []HandoverRecord `json:"handovers,omitempty"`
 }

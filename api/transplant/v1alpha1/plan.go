@@ -37,6 +37,10 @@ type Options struct {
 	LeaseName string `json:"leaseName"`
 	// RetryPeriod is --leader-elect-retry-period of the managers during the migration, e.g. 250ms.
 	RetryPeriod string `json:"retryPeriod"`
+	// RenewDeadline is --leader-elect-renew-deadline of the managers during the migration: how long a resumed in-tree owner may go on writing.
+	RenewDeadline string `json:"renewDeadline"`
+	// ClusterName overrides the --cluster-name of the live kube-controller-manager; empty means carry it over.
+	ClusterName string `json:"clusterName,omitempty"`
 	// KeepLeaderMigration leaves leader migration on at the end.
 	KeepLeaderMigration bool `json:"keepLeaderMigration,omitempty"`
 }
@@ -45,8 +49,10 @@ type Options struct {
 type Fact struct {
 	// ID is e.g. file:cp-1:/etc/kubernetes/manifests/kube-controller-manager.yaml.
 	ID string `json:"id"`
-	// Value is compared: a SHA-256, a uid, a version.
+	// Value is compared: a SHA-256, a uid, a version; "absent" for a file that is not there.
 	Value string `json:"value"`
+	// Detail is shown beside the live one when the fact no longer holds: for a manifest, its command, one argument a line.
+	Detail string `json:"detail,omitempty"`
 }
 
 // StepKind says what a step does.
@@ -99,15 +105,16 @@ type Step struct {
 	Source string `json:"source,omitempty"`
 	// Edits of a manifest or of kubelet flags.
 	Edits []Edit `json:"edits,omitempty"`
-	// BeforeSHA256 and AfterSHA256 are of the file's bytes; empty means absent (before) or not known beforehand (after).
-	BeforeSHA256 string `json:"beforeSHA256,omitempty"`
-	AfterSHA256  string `json:"afterSHA256,omitempty"`
+	// Restore names the step whose backup holds the bytes to put back (RestoreManifest, RemoveFile, and Kubelet in a rollback).
+	Restore string `json:"restore,omitempty"`
 	// Mode of a new file, octal.
 	Mode string `json:"mode,omitempty"`
 	// Changes are what is printed: field, before and after.
 	Changes []Change `json:"changes,omitempty"`
 	// Leases that are released when the process that held them has provably ended.
 	Leases []string `json:"leases,omitempty"`
+	// Successors are the components one of which must be ready on another host before an owner is stopped.
+	Successors []string `json:"successors,omitempty"`
 	// Expect is the ownership that holds after the step: loop -> component. A loop mapped to "" is not looked at.
 	Expect map[string]string `json:"expect,omitempty"`
 	// Group names steps that are done together on one host; the engine defers a group whose host owns loops behind the others of its phase.
