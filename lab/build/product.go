@@ -1,0 +1,91 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ProductModule is the module path of the product.
+const ProductModule = "github.com/transplant-dev/transplant"
+
+// CCMImage is the repository of the product's AWS cloud-controller-manager; every tag of it runs the one that was built.
+const CCMImage = "ghcr.io/transplant-dev/aws-cloud-controller-manager"
+
+const (
+	cliName = "transplant"
+	ccmName = "aws-cloud-controller-manager"
+)
+
+// Product holds the programs of the product, built from a checkout.
+type Product struct {
+	CLI string // the transplant command
+	CCM string // aws-cloud-controller-manager
+}
+
+// BuildProduct compiles the product's commands from the checkout at root into out. Go's own build cache decides what has
+// to be compiled; the settings of the user (GOFLAGS, go env) apply, as they do to any build in the checkout.
+func BuildProduct(ctx context.Context, root, out string) (Product, error) {
+	dir, err := filepath.Abs(out)
+	if err != nil {
+		return Product{}, fmt.Errorf("resolving output directory %q: %w", out, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Product{}, fmt.Errorf("creating output directory: %w", err)
+	}
+	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	args = append(args, "./cmd/"+cliName, "./cmd/"+ccmName)
+	var output bytes.Buffer
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return Product{}, fmt.Errorf("building the product: %w", ctx.Err())
+		}
+		return Product{}, fmt.Errorf("building the product in %q: %w", root,
+			explain(&commandError{command: "go build", err: err, output: strings.TrimSpace(output.String())}, dir))
+	}
+	return Product{CLI: filepath.Join(dir, cliName), CCM: filepath.Join(dir, ccmName)}, nil
+}
+
+// FindRoot returns the product's checkout: the nearest directory at or above the working directory whose go.mod is the
+// product's.
+func FindRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("finding the working directory: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && declares(data, ProductModule) {
+			return dir, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("looking for the product's checkout: %w", err)
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no checkout of %s at or above %q: run the command inside the checkout", ProductModule, start)
+		}
+	}
+}
+
+func declares(goMod []byte, module string) bool {
+	for line := range strings.Lines(string(goMod)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "module "); ok {
+			return strings.TrimSpace(rest) == module
+		}
+	}
+	return false
+}
