@@ -29,11 +29,14 @@ type CheckReport struct {
 
 // CheckSummary counts the findings by outcome.
 type CheckSummary struct {
-	Passed  int  `json:"passed"`
-	Warned  int  `json:"warned"`
-	Failed  int  `json:"failed"`
-	Skipped int  `json:"skipped"`
-	Unknown int  `json:"unknown"`
+	Passed  int `json:"passed"`
+	Warned  int `json:"warned"`
+	Failed  int `json:"failed"`
+	Skipped int `json:"skipped"`
+	Unknown int `json:"unknown"`
+	// Accepted counts the failed and unknown findings that --accept took.
+	Accepted int `json:"accepted,omitempty"`
+	// Blocked tells that a failed or unknown finding was not accepted.
 	Blocked bool `json:"blocked"`
 }
 
@@ -57,4 +60,6 @@ type Finding struct {
 	Source string `json:"source,omitempty"`
 	// Fix is a runnable command.
 	Fix string `json:"fix,omitempty"`
+	// Accepted is the reason for which somebody accepted this finding, which would block otherwise.
+	Accepted string `json:"accepted,omitempty"`
 }

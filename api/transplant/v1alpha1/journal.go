@@ -51,11 +51,17 @@ type HandoverRecord struct {
 	Lease  string `json:"lease"`
 	Holder string `json:"holder"`
 	// PID and StartTicks name the process that the holder was bound to.
-	PID        int       `json:"pid"`
-	StartTicks uint64    `json:"startTicks"`
-	Ended      time.Time `json:"ended"`    // the process was first seen gone
-	Released   time.Time `json:"released"` // the release was accepted; zero when the lease had a new holder already
-	NextHolder string    `json:"nextHolder,omitempty"`
+	PID        int    `json:"pid"`
+	StartTicks uint64 `json:"startTicks"`
+	Component  string `json:"component"`
+	Host       string `json:"host"`
+	// Transitions and AcquireTime name the term of the holder.
+	Transitions int32     `json:"transitions"`
+	AcquireTime time.Time `json:"acquireTime"`
+	// Ended is when the process was first seen gone, Released when the release was accepted; nil where that did not happen.
+	Ended      *time.Time `json:"ended,omitempty"`
+	Released   *time.Time `json:"released,omitempty"`
+	NextHolder string     `json:"nextHolder,omitempty"`
 	// Note says why the lease was left alone, where it was.
 	Note string `json:"note,omitempty"`
 }

@@ -155,6 +155,8 @@ type Manager struct {
 	Loops []string `json:"loops,omitempty"`
 	// Leads are the leases whose leader_election_master_status is 1; sorted.
 	Leads []string `json:"leads,omitempty"`
+	// CloudCalls counts the successful requests to the cloud that the process says it made; nil when it does not say.
+	CloudCalls *int64 `json:"cloudCalls,omitempty"`
 	// ProcessStarted is process_start_time_seconds.
 	ProcessStarted *time.Time `json:"processStarted,omitempty"`
 	Error          string     `json:"error,omitempty"`
