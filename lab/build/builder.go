@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,7 +146,9 @@ func (b builder) goCommand(ctx context.Context, module string, args []string, ou
 			}
 		}
 	})
+	runtime.LockOSThread() // the parent-death signal follows the thread, which must outlive the command
 	err := cmd.Run()
+	runtime.UnlockOSThread()
 	close(stop)
 	wg.Wait()
 	if err == nil {
