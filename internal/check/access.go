@@ -1,0 +1,159 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+var apiReachable = Check{
+	Code: "API-001", Reason: "APIUnreachable", Category: categoryAccess, Level: LevelCritical, Impact: ImpactAPI, Mandatory: true,
+	Title: "the API server answers and says which cluster it is",
+	Explain: []string{
+		"A plan is bound to one cluster by the uid of its namespace kube-system, and every rule about versions needs the API server's. " +
+			"Without both, nothing else can be judged.",
+		"The finding repeats the address that was tried and what the attempt ended with. A wrong context or a proxy in the environment is the usual cause.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		if finding, ok := f.missing("cluster"); ok {
+			return with(finding, "an answer from the API server", "/version, /api/v1/namespaces/kube-system", "kubectl version")
+		}
+		if f.Cluster.UID == "" || f.Cluster.Version == "" {
+			return unknown("the snapshot does not say which cluster it is of: take it again with transplant snapshot")
+		}
+		return pass("the API server runs %s", f.Cluster.Version)
+	},
+}
+
+var hostsReadable = Check{
+	Code: "HOST-001", Reason: "HostsUnreadable", Category: categoryAccess, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true,
+	Title: "the manifests of every control-plane host can be read",
+	Explain: []string{
+		"What a control plane runs with stands in the static pod manifests on its hosts. A host that cannot be read may run a manager with other flags, " +
+			"and a migration that does not know it would leave two owners.",
+		"Name every control-plane host with --host-access, and run with rights to read /etc/kubernetes there.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		if errs := f.broadHostErrors(); len(errs) > 0 {
+			return with(unknown("%s", strings.Join(errs, "; ")), "the manifests of every control-plane host", "/etc/kubernetes/manifests on each host", "")
+		}
+		n := 0
+		for _, h := range f.Hosts {
+			if h.ControlPlane {
+				n++
+			}
+		}
+		if n == 0 {
+			return with(unknown("no host has a control-plane manifest"), "at least one host with /etc/kubernetes/manifests/kube-controller-manager.yaml",
+				"--host-access", "transplant check --host-access=local:<host>=<directory>")
+		}
+		return pass("the manifests of %s were read", plural(n, "control-plane host"))
+	},
+}
+
+// broadHostErrors are the errors that hide a whole host or its manifests. Narrower ones belong to narrower checks.
+func (f facts) broadHostErrors() []string {
+	var out []string
+	for _, e := range f.Errors {
+		parts := strings.Split(e.Fact, "/")
+		if parts[0] == "hosts" && (len(parts) <= 2 || parts[2] == "manifests") {
+			out = append(out, e.Error)
+		}
+	}
+	return out
+}
+
+var callerAccess = Check{
+	Code: "RBAC-001", Reason: "CallerMayNotApply", Category: categoryAccess, Level: LevelError, Impact: ImpactNone, DependsOn: []string{"API-001"},
+	Title: "the caller may do everything that apply needs",
+	Explain: []string{
+		"The API server's authorizer was asked for every verb that apply uses. A verb that is missing would stop the migration half-way, in a safe state, but half-way.",
+		"To create a Role, the API server wants the caller to have every right that the role gives, or the verb escalate; for a RoleBinding the same or bind. " +
+			"If escalate or bind is refused this check warns, since the caller may have the rights themselves.",
+	},
+	judge: judgeCallerAccess,
+}
+
+func judgeCallerAccess(f facts) v1alpha1.Finding {
+	var denied, maybe complaints
+	var errs []string
+	asked := 0
+	for _, a := range f.Access {
+		if a.Who != "self" {
+			continue
+		}
+		asked++
+		switch {
+		case a.Error != "":
+			errs = append(errs, fmt.Sprintf("%s: %s", describeAccess(a), a.Error))
+		case a.Allowed:
+		case a.Verb == "escalate" || a.Verb == "bind":
+			maybe.add(resourceOf(a), "%s is refused", describeAccess(a))
+		default:
+			denied.add(resourceOf(a), "%s is refused", describeAccess(a))
+		}
+	}
+	const expected, source = "yes to every SelfSubjectAccessReview", "SelfSubjectAccessReview"
+	switch {
+	case !denied.empty():
+		return with(denied.finding(v1alpha1.Fail, "the caller may not do %d of %s that apply needs: %s", len(denied.lines), plural(asked, "thing"), denied.lines[0]),
+			expected, source, "kubectl auth can-i "+firstDenied(f))
+	case len(errs) > 0:
+		return unknown("%s", strings.Join(errs, "; "))
+	case asked == 0:
+		if finding, ok := f.missing("access"); ok {
+			return finding
+		}
+		return unknown("the snapshot does not say what the caller may do: take it again with transplant snapshot")
+	case !maybe.empty():
+		return with(maybe.finding(v1alpha1.Warn, "the caller may not give rights that it does not have itself; apply stops if it lacks one that the new roles give"),
+			expected, source, "kubectl auth can-i escalate clusterroles.rbac.authorization.k8s.io")
+	}
+	return pass("the caller may do all %s that apply needs", plural(asked, "thing"))
+}
+
+func firstDenied(f facts) string {
+	for _, a := range f.Access {
+		if a.Who == "self" && !a.Allowed && a.Error == "" && a.Verb != "escalate" && a.Verb != "bind" {
+			return canI(a)
+		}
+	}
+	return ""
+}
+
+// canI is the arguments of kubectl auth can-i that ask the same question.
+func canI(a v1alpha1.AccessAnswer) string {
+	if a.Path != "" {
+		return a.Verb + " " + a.Path
+	}
+	s := a.Verb + " " + resourceOf(a)
+	if a.Namespace != "" {
+		s += " -n " + a.Namespace
+	}
+	return s
+}
+
+// describeAccess is "create leases.coordination.k8s.io in kube-system".
+func describeAccess(a v1alpha1.AccessAnswer) string {
+	if a.Path != "" {
+		return a.Verb + " " + a.Path
+	}
+	s := a.Verb + " " + resourceOf(a)
+	if a.Namespace != "" {
+		s += " in " + a.Namespace
+	}
+	return s
+}
+
+// resourceOf is resource.group/name, as kubectl writes it.
+func resourceOf(a v1alpha1.AccessAnswer) string {
+	s := a.Resource
+	if a.Group != "" {
+		s += "." + a.Group
+	}
+	if a.Name != "" {
+		s += "/" + a.Name
+	}
+	return s
+}

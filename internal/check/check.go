@@ -1,0 +1,187 @@
+// Package check decides whether what a snapshot says of a cluster allows a migration.
+//
+// A check is a pure rule: it takes the facts of a snapshot and returns one finding. It talks to no cluster, host or cloud and looks at no
+// clock, so the same snapshot and options give the same report, byte for byte, wherever they are judged.
+//
+//	snapshot ──> Checks, in order ──> pass │ warn │ fail │ skip(reason) │ unknown(error)
+//	                                                └──────── block ────────┘
+//
+// What could not be gathered is unknown, never absent, and unknown blocks an apply exactly as fail does. A check whose ground is missing
+// (a host that cannot be read, a cloud that was not asked) is skipped and names the check that reports the cause, so that one cause is one
+// line and not twenty.
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Levels of a finding: how bad it is when the check does not pass.
+const (
+	LevelInfo     = "info"
+	LevelWarning  = "warning"
+	LevelError    = "error"
+	LevelCritical = "critical"
+)
+
+// Impacts of a finding: what suffers when the check does not pass and the migration goes on.
+const (
+	ImpactNone          = "none"
+	ImpactNodeDeletion  = "node deletion"
+	ImpactNoLoops       = "no cloud loops"
+	ImpactTwoOwners     = "two owners"
+	ImpactLoadBalancers = "load balancer traffic"
+	ImpactRoutes        = "routes"
+	ImpactAPI           = "API"
+	ImpactGap           = "gap"
+)
+
+// Check is one rule with everything a reader needs to know about it.
+type Check struct {
+	// Code is stable and never reused, e.g. LM-001.
+	Code string
+	// Reason is its CamelCase name.
+	Reason string
+	// Category groups checks in the order of the list.
+	Category string
+	// Level and Impact are one of the constants of this package.
+	Level  string
+	Impact string
+	// Mandatory checks cannot be accepted by --accept.
+	Mandatory bool
+	// Title says in one line what holds when the check passes.
+	Title string
+	// Explain is what explain prints and what the documentation shows, a paragraph each.
+	Explain []string
+	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
+	DependsOn []string
+
+	judge func(facts) v1alpha1.Finding
+}
+
+// Options are what a check needs to know beside the snapshot. The zero value judges a cluster before a leader migration with this tool's
+// own cloud-controller-manager.
+type Options struct {
+	// Strategy is leader-migration; empty means that.
+	Strategy string
+	// Image of the cloud-controller-manager that the migration brings in; empty means this project's own.
+	Image string
+	// CCMMinor is the minor version (37 for v1.37) of the library in that image; 0 means: what the tag of a foreign image says, DefaultCCMMinor
+	// for our own.
+	CCMMinor int
+	// LeaseName is the migration lease; empty means DefaultLeaseName.
+	LeaseName string
+	// CCMEnv are the names of the environment variables that the new manager gets.
+	CCMEnv []string
+	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s; empty means unknown.
+	RenewDeadline string
+	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and do not block its
+	// continuation.
+	InProgress bool
+	// Accept maps codes to the reason for which a finding that would block is accepted. Mandatory checks ignore it.
+	Accept map[string]string
+}
+
+// DefaultLeaseName is the migration lease of upstream's default configuration.
+const DefaultLeaseName = "cloud-provider-extraction-migration"
+
+// DefaultCCMMinor is the minor version of the library in this project's cloud-controller-manager.
+const DefaultCCMMinor = 37
+
+// Run judges a snapshot with every check of the list and returns the findings in the order of the list. It does not change the snapshot.
+func Run(s *v1alpha1.Snapshot, opts Options) v1alpha1.CheckReport {
+	report := v1alpha1.CheckReport{
+		TypeMeta:    v1alpha1.Type(v1alpha1.KindCheckReport),
+		TakenAt:     s.TakenAt,
+		ToolVersion: s.ToolVersion,
+		Cluster:     s.Cluster,
+		Findings:    make([]v1alpha1.Finding, 0, len(Checks)),
+	}
+	f := newFacts(s, opts)
+	outcomes := make(map[string]v1alpha1.Outcome, len(Checks))
+	for _, c := range Checks {
+		finding := one(c, f, outcomes)
+		outcomes[c.Code] = finding.Outcome
+		report.Findings = append(report.Findings, finding)
+		count(&report.Summary, finding)
+	}
+	return report
+}
+
+func one(c Check, f facts, outcomes map[string]v1alpha1.Outcome) v1alpha1.Finding {
+	finding := v1alpha1.Finding{}
+	if on := unanswered(c, outcomes); on != "" {
+		finding = dependent(on)
+	} else {
+		finding = c.judge(f)
+	}
+	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
+	finding.Level, finding.Impact = c.Level, c.Impact
+	if blocks(finding) && !c.Mandatory {
+		finding.Accepted = f.opts.Accept[c.Code]
+	}
+	return finding
+}
+
+func unanswered(c Check, outcomes map[string]v1alpha1.Outcome) string {
+	for _, code := range c.DependsOn {
+		if o := outcomes[code]; o != v1alpha1.Pass && o != v1alpha1.Warn {
+			return code
+		}
+	}
+	return ""
+}
+
+func blocks(f v1alpha1.Finding) bool {
+	return (f.Outcome == v1alpha1.Fail || f.Outcome == v1alpha1.Unknown) && f.Accepted == ""
+}
+
+func count(s *v1alpha1.CheckSummary, f v1alpha1.Finding) {
+	switch f.Outcome {
+	case v1alpha1.Pass:
+		s.Passed++
+	case v1alpha1.Warn:
+		s.Warned++
+	case v1alpha1.Fail:
+		s.Failed++
+	case v1alpha1.Skip:
+		s.Skipped++
+	case v1alpha1.Unknown:
+		s.Unknown++
+	}
+	if f.Accepted != "" {
+		s.Accepted++
+	}
+	if blocks(f) {
+		s.Blocked = true
+	}
+}
+
+// ValidateAccept refuses what --accept cannot mean: a code that no check has, a mandatory check, a reason that is empty.
+func ValidateAccept(accept map[string]string) error {
+	for _, code := range slices.Sorted(maps.Keys(accept)) {
+		c, ok := find(code)
+		switch {
+		case !ok:
+			return fmt.Errorf("accepting %q: there is no such check; transplant check --list names them", code)
+		case c.Mandatory:
+			return fmt.Errorf("accepting %s: it is mandatory (%s); transplant explain %s says what to do", code, c.Title, code)
+		case strings.TrimSpace(accept[code]) == "":
+			return fmt.Errorf("accepting %s: give a reason, as in --accept %s=\"why it is safe here\"", code, code)
+		}
+	}
+	return nil
+}
+
+func find(code string) (Check, bool) {
+	for _, c := range Checks {
+		if strings.EqualFold(c.Code, code) {
+			return c, true
+		}
+	}
+	return Check{}, false
+}

@@ -1,0 +1,112 @@
+package check
+
+import (
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+var inventoryComplete = Check{
+	Code: "CLOUD-001", Reason: "InventoryIncomplete", Category: categoryCloud, Level: LevelError, Impact: ImpactNodeDeletion,
+	Title: "what the cloud holds for the cluster was read",
+	Explain: []string{
+		"Whether the migration lost anything is decided by comparing the load balancers, routes and instances before and after. Whether the new manager would delete nodes is decided by asking the cloud " +
+			"for their instances. Both need read access to the cloud from where transplant runs: --cloud=aws, with credentials from the environment, a profile or the instance.",
+		"The rights are read-only: ec2:DescribeInstances, ec2:DescribeRouteTables, elasticloadbalancing:Describe*.",
+		"Accept this finding to migrate without that proof.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		const expected, fix = "load balancers, routes and instances", "transplant check --cloud=aws"
+		if f.Cloud == nil {
+			if finding, ok := f.missing("cloud"); ok {
+				return with(finding, expected, "the cloud's API", fix)
+			}
+			return with(unknown("the cloud was not asked: nodes that the new manager would delete are not known, and before cannot be compared with after"), expected, "the cloud's API", fix)
+		}
+		if errs := f.cloudErrors(""); len(errs) > 0 {
+			return with(unknown("the inventory is incomplete: %s", strings.Join(errs, "; ")), expected, "the cloud's API", "aws sts get-caller-identity")
+		}
+		return pass("the cloud holds %s, %s and the instances of %s", plural(len(f.Cloud.LoadBalancers), "load balancer"), plural(len(f.Cloud.Routes), "route"),
+			plural(len(f.Cloud.Instances), "node"))
+	},
+}
+
+var routesHaveNodes = Check{
+	Code: "ROUTE-001", Reason: "StaleRoute", Category: categoryCloud, Level: LevelError, Impact: ImpactRoutes, DependsOn: append([]string{"API-001"}, onHosts...),
+	Title: "every route to an instance leads to the instance of a node",
+	Explain: []string{
+		"The external route loop looks up the node of every route row that names an instance. One row whose node is gone, or whose instance the cloud does not know, stops it: it creates and deletes no route " +
+			"at all from then on. The in-tree loop deletes a row whose node is gone, and is stopped only by an instance that the cloud does not know.",
+		"Delete such rows before the migration. Rows that lead to gateways and interfaces are not looked at.",
+	},
+	judge: judgeRoutes,
+}
+
+func judgeRoutes(f facts) v1alpha1.Finding {
+	runs := false
+	for _, p := range f.managers() {
+		runs = runs || f.runs(p, controllernames.Route)
+	}
+	switch {
+	case !runs:
+		return skip("no manager runs the route loop")
+	case f.Cloud == nil:
+		return dependent("CLOUD-001")
+	}
+	if errs := f.cloudErrors("routes"); len(errs) > 0 {
+		return unknown("%s", strings.Join(errs, "; "))
+	}
+	if finding, ok := f.missing("nodes"); ok {
+		return finding
+	}
+	nodes := map[string]string{}
+	for _, n := range f.Nodes {
+		if id := instanceID(n.ProviderID); id != "" {
+			nodes[id] = n.Name
+		}
+	}
+	found := map[string]bool{}
+	for _, i := range f.Cloud.Instances {
+		if i.ID != "" {
+			nodes[i.ID] = i.Node
+			found[i.ID] = i.Found
+		}
+	}
+	var bad complaints
+	fix := ""
+	n := 0
+	for _, r := range f.Cloud.Routes {
+		if !strings.HasPrefix(r.Target, "i-") {
+			continue
+		}
+		n++
+		known, asked := found[r.Target]
+		switch {
+		case nodes[r.Target] == "":
+			bad.add(r.CIDR, "%s leads to %s, which is no node's instance", r.CIDR, r.Target)
+		case asked && !known:
+			bad.add(r.CIDR, "%s leads to %s of node %s, which the cloud does not know", r.CIDR, r.Target, nodes[r.Target])
+		case r.State == "blackhole":
+			bad.add(r.CIDR, "%s leads to %s of node %s and is a blackhole", r.CIDR, r.Target, nodes[r.Target])
+		default:
+			continue
+		}
+		if fix == "" {
+			fix = "aws ec2 delete-route --route-table-id " + r.Table + " --destination-cidr-block " + r.CIDR
+		}
+	}
+	if bad.empty() {
+		return pass("all %s to instances lead to nodes", plural(n, "route"))
+	}
+	return with(bad.finding(v1alpha1.Fail, "%s would stop the external route loop", plural(len(bad.lines), "route")), "routes to instances of nodes only", "ec2:DescribeRouteTables", fix)
+}
+
+// instanceID is the last element of aws:///<zone>/<instance id>.
+func instanceID(providerID string) string {
+	id := providerID[strings.LastIndex(providerID, "/")+1:]
+	if strings.HasPrefix(providerID, "aws:") && strings.HasPrefix(id, "i-") {
+		return id
+	}
+	return ""
+}

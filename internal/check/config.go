@@ -1,0 +1,105 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+var cloudConfig = Check{
+	Code: "CFG-001", Reason: "CloudConfigUnusable", Category: categoryConfig, Level: LevelError, Impact: ImpactLoadBalancers, DependsOn: onHosts,
+	Title: "the external provider's cloud config can be derived from the in-tree one",
+	Explain: []string{
+		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
+			"get the names of the newer AWS SDK. The in-tree names (ec2, elasticloadbalancing) match no service there and are not an error: calls would go to the real endpoints instead of the overridden ones.",
+		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config: the new manager would have to guess.",
+	},
+	judge: judgeCloudConfig,
+}
+
+func judgeCloudConfig(f facts) v1alpha1.Finding {
+	var bad complaints
+	var changes []string
+	in := f.inTree()
+	for _, p := range in {
+		c := p.host.CloudConfig
+		switch {
+		case p.Flags["cloud-config"] == "":
+			bad.add(p.String(), "%s has no --cloud-config", p)
+		case c == nil:
+			continue
+		case c.Error != "":
+			bad.add(p.host.Name+":"+c.Path, "%s on host %s: %s", c.Path, p.host.Name, c.Error)
+		default:
+			changes = append(changes, c.DerivedChanges...)
+		}
+	}
+	if !bad.empty() {
+		return with(bad.finding(v1alpha1.Fail, "no cloud config for the external provider can be derived: %s", bad.lines[0]), "a cloud config that parses, on every host",
+			"--cloud-config of "+kcm, "transplant explain CFG-001")
+	}
+	if finding, ok := f.missing("hosts/*/cloud-config"); ok {
+		return finding
+	}
+	for _, p := range in {
+		if p.host.CloudConfig == nil {
+			return unknown("the snapshot does not hold the cloud config of %s", p)
+		}
+	}
+	if len(in) == 0 {
+		return skip("no in-tree manager is left")
+	}
+	slices.Sort(changes)
+	changes = slices.Compact(changes)
+	if len(changes) == 0 {
+		return pass("the cloud config serves the external provider as it is")
+	}
+	finding := pass("the external provider's cloud config can be derived, with %s", plural(len(changes), "change"))
+	finding.Found = strings.Join(changes, "; ")
+	finding.Source = in[0].host.Name + ":" + in[0].host.CloudConfig.Path
+	return finding
+}
+
+// credentialNames are the environment variables through which the AWS SDKs take credentials.
+var credentialNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+
+// credentialSources are the variables that give the new manager credentials without holding them.
+var credentialSources = []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
+
+var credentialVariable = Check{
+	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: categoryConfig, Level: LevelWarning, Impact: ImpactNoLoops, DependsOn: onHosts,
+	Title: "the new manager gets cloud credentials where the old one has them in its environment",
+	Explain: []string{
+		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
+			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
+		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. With an instance role that has the rights, accept the warning.",
+		"The engine does not start the handover before the new manager has reached the cloud, so that wrong credentials stop the migration and do not end the loops.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		var bad complaints
+		for _, p := range f.inTree() {
+			var names []string
+			for _, n := range p.EnvNames {
+				if slices.Contains(credentialNames, n) {
+					names = append(names, n)
+				}
+			}
+			if len(names) > 0 {
+				bad.add(p.String(), "%s has %s in its environment", p, strings.Join(names, " and "))
+			}
+		}
+		given := slices.ContainsFunc(f.opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) })
+		switch {
+		case len(f.inTree()) == 0:
+			return skip("no in-tree manager is left")
+		case bad.empty():
+			return pass("%s has no cloud credentials in its environment", kcm)
+		case given:
+			return pass("the new manager gets its credentials through %s", strings.Join(f.opts.CCMEnv, ", "))
+		}
+		return with(bad.finding(v1alpha1.Warn, "%s has cloud credentials in its environment, and the new manager would not get them", kcm),
+			"--ccm-env that names a file, or an instance role with the same rights", "env of "+kcm,
+			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials")
+	},
+}

@@ -1,0 +1,231 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// onHosts is what every check of manifests depends on.
+var onHosts = []string{"HOST-001", "CP-003"}
+
+var manifestsParse = Check{
+	Code: "CP-003", Reason: "ManifestUnclear", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true,
+	DependsOn: []string{"HOST-001"},
+	Title:     "each manifest is a Pod, and each component has one manifest on its host",
+	Explain: []string{
+		"The kubelet starts a pod for every file in the manifests directory whose name does not begin with a dot. A backup such as " +
+			"kube-controller-manager.yaml.bak is a second pod of the same component: it was seen to win over the edited file, so that a change took no effect at all.",
+		"A file that is not YAML or not a Pod is no pod: the kubelet kills the component within 20 seconds and says so only in its own log.",
+		"Move backups out of the directory. Transplant keeps its own elsewhere.",
+	},
+	judge: judgeManifests,
+}
+
+func judgeManifests(f facts) v1alpha1.Finding {
+	var bad complaints
+	fix := ""
+	n := 0
+	for _, h := range f.Hosts {
+		files := map[string][]string{}
+		for _, c := range h.Components {
+			n++
+			files[c.Name] = append(files[c.Name], c.Manifest)
+			if c.Error != "" {
+				bad.add(h.Name+":"+c.Manifest, "%s on host %s: %s", c.Manifest, h.Name, c.Error)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if len(files[name]) < 2 || name == "" {
+				continue
+			}
+			bad.add(h.Name+":"+name, "%s on host %s has %d manifests: %s", name, h.Name, len(files[name]), strings.Join(files[name], ", "))
+			if fix == "" {
+				fix = fmt.Sprintf("mv %s /root/   # on host %s", likelyCopy(files[name]), h.Name)
+			}
+		}
+	}
+	if bad.empty() {
+		return pass("all %s are Pods, one for each component of a host", plural(n, "manifest"))
+	}
+	return with(bad.finding(v1alpha1.Fail, "%s in the manifests directories cannot be relied on", plural(len(bad.lines), "thing")),
+		"one Pod for each component of a host", "/etc/kubernetes/manifests on each host", fix)
+}
+
+// likelyCopy is the file that looks least like the one kubeadm writes.
+func likelyCopy(files []string) string {
+	for _, f := range slices.Backward(files) {
+		if !strings.HasSuffix(f, ".yaml") && !strings.HasSuffix(f, ".json") {
+			return f
+		}
+	}
+	return slices.MaxFunc(files, func(a, b string) int { return len(a) - len(b) })
+}
+
+var inTreeEverywhere = Check{
+	Code: "CP-001", Reason: "NotInTree", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: onHosts,
+	Title: "kube-controller-manager runs with one in-tree provider on every control-plane host",
+	Explain: []string{
+		"The migration begins where every kube-controller-manager runs the cloud loops through the same in-tree provider. One without a provider runs none when it leads; " +
+			"one with another provider would act on another cloud.",
+		"When every kube-controller-manager is external already there is nothing left to move, and the check is skipped.",
+	},
+	judge: judgeInTree,
+}
+
+func judgeInTree(f facts) v1alpha1.Finding {
+	var bad complaints
+	providers := map[string]int{}
+	for _, h := range f.Hosts {
+		if !h.ControlPlane {
+			continue
+		}
+		i := slices.IndexFunc(f.all(kcm), func(p placed) bool { return p.host.Name == h.Name })
+		if i < 0 {
+			bad.add(h.Name, "host %s has no %s manifest", h.Name, kcm)
+			continue
+		}
+		m := f.all(kcm)[i]
+		provider := m.flag("cloud-provider", "")
+		if m.external() {
+			bad.add(m.String(), "%s runs with --cloud-provider=%q", m, provider)
+			continue
+		}
+		providers[provider]++
+	}
+	names := slices.Sorted(maps.Keys(providers))
+	if len(names) > 1 {
+		bad.add(kcm, "the hosts name different providers: %s", strings.Join(names, ", "))
+	}
+	const expected, source = "the same in-tree --cloud-provider on every control-plane host", "manifests of " + kcm
+	switch {
+	case f.stage() == stageExternal:
+		return skip("every %s is external already: nothing is left to move", kcm)
+	case bad.empty():
+		return pass("%s runs on all %s with --cloud-provider=%s", kcm, plural(providers[names[0]], "control-plane host"), names[0])
+	case f.opts.InProgress && len(names) == 1:
+		return with(bad.finding(v1alpha1.Warn, "the unfinished migration has moved some hosts: %s", f.stateSentence()), expected, source, "transplant apply")
+	}
+	return with(bad.finding(v1alpha1.Fail, "%s does not run with one in-tree provider everywhere", kcm), expected, source, "transplant snapshot -o yaml")
+}
+
+var leaderElection = Check{
+	Code: "CP-002", Reason: "LeaderElectionOff", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "every manager takes part in leader election",
+	Explain: []string{
+		"With --leader-elect=false a manager runs its loops at once and for good, whoever else does. Leader migration is then off as well, silently, even with " +
+			"--enable-leader-migration: no lease keeps the two managers apart.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		var bad complaints
+		for _, p := range f.managers() {
+			if !p.on("leader-elect", true) {
+				bad.add(p.String(), "%s has --leader-elect=%s", p, p.Flags["leader-elect"])
+			}
+		}
+		if bad.empty() {
+			return pass("leader election is on in %s", plural(len(f.managers()), "manager"))
+		}
+		return with(bad.finding(v1alpha1.Fail, "leader election is off in %s", plural(len(bad.lines), "manager")), "--leader-elect=true", bad.objects[0],
+			"sed -i 's/--leader-elect=false/--leader-elect=true/' /etc/kubernetes/manifests/"+strings.Split(bad.objects[0], "@")[0]+".yaml   # on each host named")
+	},
+}
+
+// cloudFlags are the flags of kube-controller-manager that decide what its cloud loops do.
+var cloudFlags = []string{
+	"allocate-node-cidrs", "cidr-allocator-type", "cloud-config", "cloud-provider", "cluster-cidr", "cluster-name", "concurrent-service-syncs",
+	"configure-cloud-routes", "controllers", "enable-leader-migration", "feature-gates", "leader-elect", "leader-elect-lease-duration",
+	"leader-elect-resource-name", "leader-elect-resource-namespace", "leader-migration-config", "node-cidr-mask-size", "route-reconciliation-period",
+	"use-service-account-credentials",
+}
+
+var sameCloudFlags = Check{
+	Code: "CP-004", Reason: "CloudFlagsDiffer", Category: categoryControlPlane, Level: LevelError, Impact: ImpactLoadBalancers, DependsOn: onHosts,
+	Title: "the flags that decide what the cloud loops do are the same on every host",
+	Explain: []string{
+		"The cloud-controller-manager is started with the flags of the kube-controller-manager it replaces. If the hosts differ, the loops behave differently after every change " +
+			"of leader; another --cluster-name orphans every load balancer, another --cluster-cidr every route.",
+		"The contents of the cloud config files are compared too.",
+	},
+	judge: judgeSameFlags,
+}
+
+func judgeSameFlags(f facts) v1alpha1.Finding {
+	var bad complaints
+	kcms := f.all(kcm)
+	if f.opts.InProgress {
+		kcms = f.inTree() // the moved ones differ on purpose
+	}
+	for _, name := range cloudFlags {
+		if values, differ := byValue(kcms, func(p placed) string { return p.flag(name, "(not given)") }); differ {
+			bad.add(kcm, "--%s: %s", name, values)
+		}
+	}
+	if values, differ := byValue(kcms, configDigest); differ {
+		bad.add("cloud config", "the cloud config file differs: %s", values)
+	}
+	if bad.empty() {
+		return pass("the cloud flags of %s agree", plural(len(kcms), kcm))
+	}
+	outcome := v1alpha1.Fail
+	if f.opts.InProgress {
+		outcome = v1alpha1.Warn
+	}
+	return with(bad.finding(outcome, "%s of %s differ between the hosts", plural(len(bad.lines), "setting"), kcm), "the same on every host", "manifests of "+kcm,
+		"transplant snapshot -o yaml")
+}
+
+// configDigest is short: it tells contents apart, it does not prove them equal.
+func configDigest(p placed) string {
+	if p.host.CloudConfig == nil || p.external() {
+		return ""
+	}
+	return p.host.CloudConfig.SHA256[:min(8, len(p.host.CloudConfig.SHA256))]
+}
+
+// byValue groups components by a value and says which hosts have which; differ is false when there is one value. Empty values are left out.
+func byValue(in []placed, value func(placed) string) (groups string, differ bool) {
+	hosts := map[string][]string{}
+	for _, p := range in {
+		if v := value(p); v != "" {
+			hosts[v] = append(hosts[v], p.host.Name)
+		}
+	}
+	var parts []string
+	for _, v := range slices.Sorted(maps.Keys(hosts)) {
+		parts = append(parts, fmt.Sprintf("%s on %s", v, strings.Join(hosts[v], ", ")))
+	}
+	return strings.Join(parts, "; "), len(parts) > 1
+}
+
+var halfMigrated = Check{
+	Code: "CP-007", Reason: "HalfMigrated", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "the cluster is at one end of a migration, or a journal says how it got between",
+	Explain: []string{
+		"Some managers are in-tree and some external, or a cloud-controller-manager runs beside in-tree managers. If a migration of Transplant was interrupted, its journal in the " +
+			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		switch f.stage() {
+		case stageInTree:
+			return pass("no migration has begun: %s", f.stateSentence())
+		case stageExternal:
+			return pass("the loops have left %s: %s", kcm, f.stateSentence())
+		case stageUnknown:
+			return unknown("no %s manifest could be read", kcm)
+		case stageMixed:
+		}
+		var bad complaints
+		for _, p := range append(f.all(kcm), f.all(ccm)...) {
+			bad.add(p.String(), "%s runs with --cloud-provider=%q", p, p.flag("cloud-provider", ""))
+		}
+		if f.opts.InProgress {
+			return with(bad.finding(v1alpha1.Warn, "a migration is under way: %s", f.stateSentence()), "one end of the migration", "manifests", "transplant apply")
+		}
+		return with(bad.finding(v1alpha1.Fail, "a migration was begun and there is no journal of it: %s", f.stateSentence()),
+			"every "+kcm+" in-tree and no "+ccm+", or the other way round", "manifests", "kubectl -n kube-system get configmap transplant-journal")
+	},
+}

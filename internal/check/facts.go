@@ -1,0 +1,275 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+// Components, as manifests and leader migration configs name them.
+const (
+	kas = "kube-apiserver"
+	kcm = "kube-controller-manager"
+	ccm = "cloud-controller-manager"
+)
+
+// ownImage is what the path of this project's images contains.
+const ownImage = "/transplant-dev/"
+
+// stage is how far a cluster has come, as its manifests say.
+type stage int
+
+const (
+	// stageUnknown is a cluster without a kube-controller-manager that could be read.
+	stageUnknown stage = iota
+	// stageInTree is every kube-controller-manager with an in-tree provider and no cloud-controller-manager.
+	stageInTree
+	// stageMixed is anything between.
+	stageMixed
+	// stageExternal is every kube-controller-manager external and a cloud-controller-manager on some host.
+	stageExternal
+)
+
+// facts is a snapshot with the questions that several checks ask of it.
+type facts struct {
+	*v1alpha1.Snapshot
+	opts Options
+}
+
+func newFacts(s *v1alpha1.Snapshot, opts Options) facts {
+	if opts.LeaseName == "" {
+		opts.LeaseName = DefaultLeaseName
+	}
+	return facts{Snapshot: s, opts: opts}
+}
+
+// placed is a component on its host.
+type placed struct {
+	v1alpha1.Component
+	host v1alpha1.Host
+}
+
+func (p placed) String() string { return p.Name + "@" + p.host.Name }
+
+// source names the manifest, as host:path.
+func (p placed) source() string { return p.host.Name + ":" + p.Manifest }
+
+// flag returns the value of a flag, or what the component takes when it is not given.
+func (p placed) flag(name, otherwise string) string {
+	if v, ok := p.Flags[name]; ok {
+		return v
+	}
+	return otherwise
+}
+
+// on tells whether a boolean flag is on.
+func (p placed) on(name string, otherwise bool) bool {
+	v, ok := p.Flags[name]
+	if !ok {
+		return otherwise
+	}
+	b, err := strconv.ParseBool(v)
+	return err == nil && b
+}
+
+// external tells whether a component leaves the cloud loops to somebody else.
+func (p placed) external() bool {
+	v := p.flag("cloud-provider", "")
+	return v == "external" || v == ""
+}
+
+// migrates tells whether leader migration is in effect: without leader election the flag does nothing.
+func (p placed) migrates() bool {
+	return p.on("enable-leader-migration", false) && p.on("leader-elect", true)
+}
+
+// all returns every component of the name whose manifest could be understood, by host.
+func (f facts) all(name string) []placed {
+	var out []placed
+	for _, h := range f.Hosts {
+		for _, c := range h.Components {
+			if c.Name == name && c.Error == "" {
+				out = append(out, placed{Component: c, host: h})
+			}
+		}
+	}
+	return out
+}
+
+// managers returns every kube-controller-manager, then every cloud-controller-manager.
+func (f facts) managers() []placed { return append(f.all(kcm), f.all(ccm)...) }
+
+// inTree returns the kube-controller-managers that run the in-tree loops.
+func (f facts) inTree() []placed {
+	return slices.DeleteFunc(f.all(kcm), placed.external)
+}
+
+func (f facts) stage() stage {
+	kcms, in, ccms := len(f.all(kcm)), len(f.inTree()), len(f.all(ccm))
+	switch {
+	case kcms == 0:
+		return stageUnknown
+	case in == kcms && ccms == 0:
+		return stageInTree
+	case in == 0 && ccms > 0:
+		return stageExternal
+	}
+	return stageMixed
+}
+
+// gathering returns why facts under one of the patterns are unknown, in the snapshot's order; nil when all of them were gathered. A pattern is
+// the beginning of a fact's path in which * stands for one element: hosts/*/processes covers hosts/cp-1/processes/kube-apiserver.
+func (f facts) gathering(patterns ...string) []string {
+	var out []string
+	for _, e := range f.Errors {
+		if slices.ContainsFunc(patterns, func(p string) bool { return under(p, e.Fact) }) {
+			out = append(out, e.Error)
+		}
+	}
+	return out
+}
+
+func under(pattern, fact string) bool {
+	want, have := strings.Split(pattern, "/"), strings.Split(fact, "/")
+	if len(have) < len(want) {
+		return false
+	}
+	for i, w := range want {
+		if w != "*" && w != have[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// missing returns the finding that says why facts under the patterns are unknown; false when all of them were gathered.
+func (f facts) missing(patterns ...string) (v1alpha1.Finding, bool) {
+	errs := f.gathering(patterns...)
+	return unknown("%s", strings.Join(errs, "; ")), len(errs) > 0
+}
+
+// minorOf is the minor version of a component: its image's tag, or else the API server's, from which kubeadm's components do not differ.
+func (f facts) minorOf(p placed) (int, bool) {
+	if p.Name == ccm {
+		return f.ccmMinor(p.Image)
+	}
+	if m, ok := imageMinor(p.Image); ok {
+		return m, true
+	}
+	return versionMinor(f.Cluster.Version)
+}
+
+// ccmMinor is the minor version of the library inside a cloud-controller-manager image. Our own images carry our version, not the library's.
+func (f facts) ccmMinor(image string) (int, bool) {
+	switch {
+	case image == f.opts.Image && f.opts.CCMMinor != 0, image == "" && f.opts.CCMMinor != 0:
+		return f.opts.CCMMinor, true
+	case own(image):
+		return DefaultCCMMinor, true
+	}
+	return imageMinor(image)
+}
+
+// own tells whether an image is this project's, which understands the names of both dialects and migrates all loops by default.
+func own(image string) bool { return image == "" || strings.Contains(image, ownImage) }
+
+func imageMinor(image string) (int, bool) {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return versionMinor(tag)
+}
+
+// versionMinor is 26 of v1.26.0.
+func versionMinor(version string) (int, bool) {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 || (parts[0] != "1" && parts[0] != "0") {
+		return 0, false
+	}
+	m, err := strconv.Atoi(parts[1])
+	return m, err == nil
+}
+
+// manager returns what the manager of a host says of itself.
+func (f facts) manager(component, host string) (v1alpha1.Manager, bool) {
+	for _, m := range f.Managers {
+		if m.Component == component && m.Host == host {
+			return m, true
+		}
+	}
+	return v1alpha1.Manager{}, false
+}
+
+func (f facts) lease(name string) (v1alpha1.Lease, bool) {
+	for _, l := range f.Leases {
+		if l.Name == name {
+			return l, true
+		}
+	}
+	return v1alpha1.Lease{}, false
+}
+
+func (f facts) node(name string) (v1alpha1.Node, bool) {
+	for _, n := range f.Nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return v1alpha1.Node{}, false
+}
+
+// expected returns the loops that some manager has to run, as the managers' flags say. A loop that is switched off everywhere is not
+// expected of anybody.
+func (f facts) expected() []controllernames.Loop {
+	var out []controllernames.Loop
+	for _, loop := range controllernames.Loops {
+		if slices.ContainsFunc(f.managers(), func(p placed) bool { return f.runs(p, loop) }) {
+			out = append(out, loop)
+		}
+	}
+	return out
+}
+
+// runs tells whether a manager with these flags would run a loop if it led.
+func (f facts) runs(p placed, loop controllernames.Loop) bool {
+	if switchedOff(p.flag("controllers", "*"), loop) {
+		return false
+	}
+	cidrs, routes := p.on("allocate-node-cidrs", false), p.on("configure-cloud-routes", true)
+	if p.Name == ccm {
+		return loop != controllernames.NodeIPAM && (loop != controllernames.Route || routes && p.flag("cluster-cidr", "") != "")
+	}
+	switch loop {
+	case controllernames.NodeIPAM:
+		return cidrs
+	case controllernames.Route:
+		return !p.external() && cidrs && routes
+	case controllernames.Service, controllernames.NodeLifecycle:
+	}
+	return !p.external()
+}
+
+// switchedOff reads --controllers, in which "*" means all, "-x" all but x, and a bare list only what it names.
+func switchedOff(controllers string, loop controllernames.Loop) bool {
+	all := false
+	for entry := range strings.SplitSeq(controllers, ",") {
+		entry = strings.TrimSpace(entry)
+		if entry == "*" {
+			all = true
+			continue
+		}
+		name, off := strings.CutPrefix(entry, "-")
+		if l, _, ok := controllernames.Lookup(name); ok && l == loop {
+			return off
+		}
+	}
+	return !all
+}
+
+// stateSentence says where a cluster stands between its two ends.
+func (f facts) stateSentence() string {
+	return fmt.Sprintf("%d of %s in-tree, %s", len(f.inTree()), plural(len(f.all(kcm)), kcm), plural(len(f.all(ccm)), ccm))
+}

@@ -1,0 +1,84 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func pass(format string, a ...any) v1alpha1.Finding {
+	return v1alpha1.Finding{Outcome: v1alpha1.Pass, Summary: fmt.Sprintf(format, a...)}
+}
+
+func skip(format string, a ...any) v1alpha1.Finding {
+	return v1alpha1.Finding{Outcome: v1alpha1.Skip, Summary: fmt.Sprintf(format, a...)}
+}
+
+// dependent is a check that cannot be answered because another one, which reports the cause, was not.
+func dependent(code string) v1alpha1.Finding {
+	return skip("not evaluated: depends on %s", code)
+}
+
+func unknown(format string, a ...any) v1alpha1.Finding {
+	return v1alpha1.Finding{Outcome: v1alpha1.Unknown, Summary: fmt.Sprintf(format, a...)}
+}
+
+// complaints collects what is wrong with the objects of one check; the finding shows all of them at once.
+type complaints struct {
+	lines   []string
+	objects []string
+}
+
+func (c *complaints) add(object, format string, a ...any) {
+	c.lines = append(c.lines, fmt.Sprintf(format, a...))
+	c.objects = append(c.objects, object)
+}
+
+func (c *complaints) empty() bool { return len(c.lines) == 0 }
+
+// finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found lists every complaint.
+func (c *complaints) finding(outcome v1alpha1.Outcome, format string, a ...any) v1alpha1.Finding {
+	objects := slices.Clone(c.objects)
+	slices.Sort(objects)
+	return v1alpha1.Finding{
+		Outcome: outcome,
+		Summary: fmt.Sprintf(format, a...),
+		Objects: slices.Compact(objects),
+		Found:   strings.Join(c.lines, "; "),
+	}
+}
+
+// with fills in what a reader needs to act.
+func with(f v1alpha1.Finding, expected, source, fix string) v1alpha1.Finding {
+	f.Expected, f.Source, f.Fix = expected, source, fix
+	return f
+}
+
+// plural returns "1 node" or "3 nodes".
+func plural(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "s"):
+		return fmt.Sprintf("%d %ses", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// be returns "is" or "are" for n things.
+func be(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+func quoteList(values []string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = fmt.Sprintf("%q", v)
+	}
+	return strings.Join(quoted, ", ")
+}

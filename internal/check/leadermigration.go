@@ -1,0 +1,260 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/migrationconfig"
+)
+
+// judged is a leader migration config with what is wrong with it for the manager that reads it.
+type judged struct {
+	placed
+	path     string
+	config   migrationconfig.Config
+	problems []migrationconfig.Problem
+}
+
+// source names the file, as host:path.
+func (j judged) source() string { return j.host.Name + ":" + j.path }
+
+// migrationConfigs judges the config of every manager that names one, and says which could not be judged.
+func (f facts) migrationConfigs() (all []judged, unclear []string) {
+	for _, p := range f.managers() {
+		if p.Flags["leader-migration-config"] == "" || !p.migrates() {
+			continue
+		}
+		minor, ok := f.minorOf(p)
+		if !ok {
+			unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			continue
+		}
+		file, ok := migrationFile(p)
+		if !ok {
+			unclear = append(unclear, "the leader migration config "+p.Flags["leader-migration-config"]+" of "+p.String()+" could not be read")
+			continue
+		}
+		config, err := migrationconfig.Parse([]byte(file.Content))
+		problems := migrationconfig.ProblemsOf(err)
+		if len(problems) == 0 {
+			problems = migrationconfig.Judge(controllernames.Component(p.Name), minor, config)
+		}
+		if p.Name == ccm && own(p.Image) {
+			problems = slices.DeleteFunc(problems, func(q migrationconfig.Problem) bool { return f.understood(q, config) })
+		}
+		all = append(all, judged{placed: p, path: file.Path, config: config, problems: problems})
+	}
+	return all, unclear
+}
+
+// understood tells whether a problem is none for our own manager, which takes the names of both dialects.
+func (f facts) understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
+	if q.Code != migrationconfig.WrongName {
+		return false
+	}
+	for _, l := range config.Leaders {
+		if _, dialect, ok := controllernames.Lookup(l.Name); ok && dialect == controllernames.Mistaken && strings.Contains(q.Summary, `"`+l.Name+`"`) {
+			return false
+		}
+	}
+	return true
+}
+
+func migrationFile(p placed) (v1alpha1.LeaderMigrationFile, bool) {
+	for _, file := range p.host.LeaderMigration {
+		if file.UsedBy == p.Name {
+			return file, true
+		}
+	}
+	return v1alpha1.LeaderMigrationFile{}, false
+}
+
+// judgeProblems is the finding of a check that looks for some kinds of problem in the leader migration configs.
+func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good string) v1alpha1.Finding {
+	configs, unclear := f.migrationConfigs()
+	var blocking, warning complaints
+	fix := ""
+	for _, j := range configs {
+		for _, q := range j.problems {
+			if !wanted(q.Code) {
+				continue
+			}
+			to := &warning
+			if q.Blocking {
+				to = &blocking
+			}
+			to.add(j.source(), "%s for %s: %s", j.path, j, q)
+			if fix == "" {
+				fix = "vi " + j.path + "   # on host " + j.host.Name
+				if q.Fix != "" {
+					fix += ": " + q.Fix
+				}
+			}
+		}
+	}
+	const source = "the files that --leader-migration-config names"
+	switch {
+	case !blocking.empty():
+		return with(blocking.finding(v1alpha1.Fail, "%s: %s", bad, blocking.lines[0]), "names and fields of the version that reads the file", source, fix)
+	case len(unclear) > 0:
+		return unknown("%s", strings.Join(unclear, "; "))
+	case !warning.empty():
+		return with(warning.finding(v1alpha1.Warn, "%s", warning.lines[0]), "names and fields of the version that reads the file", source, fix)
+	case len(configs) == 0:
+		return skip("no manager names a leader migration config")
+	}
+	return pass("%s in %s", good, plural(len(configs), "leader migration config"))
+}
+
+func ofLock(c migrationconfig.Code) bool {
+	return c == migrationconfig.ResourceLockInV1 || c == migrationconfig.BadResourceLock
+}
+
+var controllerNames = Check{
+	Code: "LM-001", Reason: "WrongControllerNames", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "leader migration configs list every cloud loop under the names of the version that reads them",
+	Explain: []string{
+		"Leader migration compares the names in its config with the names of the controllers letter by letter. The documented names (service, route, cloud-node-lifecycle) are those of " +
+			"kube-controller-manager up to 1.27 and of cloud-controller-managers up to 0.27. Later ones register service-lb-controller, node-route-controller and cloud-node-lifecycle-controller.",
+		"A name that matches nothing is not an error. The loop counts as not migrated, starts at once under the manager's main lease, and runs beside the other manager's: both were seen to " +
+			"create security groups for the same Service within 3 ms, with every health check green.",
+		"Write one file for each side, in that side's dialect, with the same leaderName. Transplant does. Its own cloud-controller-manager understands both.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		return f.judgeProblems(func(c migrationconfig.Code) bool { return !ofLock(c) }, "a leader migration config does not say what was meant",
+			"every cloud loop is listed under the right name")
+	},
+}
+
+var resourceLock = Check{
+	Code: "LM-004", Reason: "ResourceLockRefused", Category: categoryLeaderMigration, Level: LevelError, Impact: ImpactNoLoops, DependsOn: onHosts,
+	Title: "no leader migration config has a resourceLock that its manager refuses",
+	Explain: []string{
+		"The version v1 of LeaderMigrationConfiguration has no field resourceLock, though many published examples have the line. Older managers ignore it; newer ones decode strictly and exit at " +
+			"start: the manager of the new side dies at the moment of the handover.",
+		"A lock on endpoints passes validation everywhere and can be created nowhere: the manager exits as soon as it has won its main lease. Remove the line.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		return f.judgeProblems(ofLock, "a manager exits because of its leader migration config", "no resourceLock that matters")
+	},
+}
+
+var migrationLeftOn = Check{
+	Code: "LM-002", Reason: "LeaderMigrationLeftOn", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: onHosts,
+	Title: "leader migration is off in every kube-controller-manager that is external",
+	Explain: []string{
+		"A kube-controller-manager with --cloud-provider=external has no cloud loop to run, but with --enable-leader-migration it contends for the migration lease all the same. If it wins, " +
+			"the cloud-controller-manager waits for ever and no manager runs the loops, while every health check stays green.",
+		"The step from in-tree to external and the end of leader migration in the same process have to be one edit.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		var bad complaints
+		n := 0
+		for _, p := range f.all(kcm) {
+			if !p.external() {
+				continue
+			}
+			n++
+			if p.on("enable-leader-migration", false) {
+				bad.add(p.String(), "%s has --cloud-provider=%s and --enable-leader-migration", p, p.flag("cloud-provider", ""))
+			}
+		}
+		switch {
+		case !bad.empty():
+			return with(bad.finding(v1alpha1.Fail, "%s can take the migration lease and run nothing under it", plural(len(bad.lines), "external "+kcm)),
+				"no --enable-leader-migration beside --cloud-provider=external", bad.objects[0],
+				"sed -i '/--enable-leader-migration/d; /--leader-migration-config/d' /etc/kubernetes/manifests/"+kcm+".yaml   # on each host named")
+		case n == 0:
+			return skip("no %s is external", kcm)
+		}
+		return pass("leader migration is off in %s", plural(n, "external "+kcm))
+	},
+}
+
+var defaultConfig = Check{
+	Code: "LM-005", Reason: "DefaultMatchesNothing", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "a cloud-controller-manager with leader migration on has a config file",
+	Explain: []string{
+		"Without a file, leader migration takes the library's default. Since 0.28 that default lists service-controller and route-controller, which no controller is called. The service and route " +
+			"loops then run under the main lease of both managers; only the node lifecycle loop is exclusive.",
+		"Give it a file (LM-001 says with which names), or use Transplant's own cloud-controller-manager, whose default is corrected.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		var bad complaints
+		var unclear []string
+		n := 0
+		for _, p := range f.managers() {
+			if !p.migrates() {
+				continue
+			}
+			n++
+			if p.Flags["leader-migration-config"] != "" || p.Name == ccm && own(p.Image) {
+				continue
+			}
+			switch minor, ok := f.minorOf(p); {
+			case !ok:
+				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			case controllernames.DialectOf(controllernames.Component(p.Name), minor) == controllernames.Canonical:
+				bad.add(p.String(), "%s (1.%d) has --enable-leader-migration and no --leader-migration-config", p, minor)
+			}
+		}
+		switch {
+		case !bad.empty():
+			return with(bad.finding(v1alpha1.Fail, "%s relies on a default that matches neither the service nor the route loop", plural(len(bad.lines), "manager")),
+				"--leader-migration-config with the names of this version", bad.objects[0], "transplant explain LM-001")
+		case len(unclear) > 0:
+			return unknown("%s", strings.Join(unclear, "; "))
+		case n == 0:
+			return skip("leader migration is off everywhere")
+		}
+		return pass("%s with leader migration on %s a config or a default that holds", plural(n, "manager"), have(n))
+	},
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
+}
+
+var differentLeases = Check{
+	Code: "LM-008", Reason: "DifferentLeases", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "all managers contend for the same migration lease",
+	Explain: []string{
+		"Leader migration excludes two managers only if both name the same lease. Two files that are right in themselves but differ in leaderName, or a manager without a file beside one " +
+			"whose file names another lease than the default, give every loop two owners.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		configs, unclear := f.migrationConfigs()
+		if len(unclear) > 0 {
+			return unknown("%s", strings.Join(unclear, "; "))
+		}
+		names := map[string][]string{}
+		for _, j := range configs {
+			names[j.config.LeaderName] = append(names[j.config.LeaderName], j.String())
+		}
+		for _, p := range f.managers() {
+			if p.migrates() && p.Flags["leader-migration-config"] == "" {
+				names[DefaultLeaseName] = append(names[DefaultLeaseName], p.String())
+			}
+		}
+		if len(names) == 0 {
+			return skip("leader migration is off everywhere")
+		}
+		var bad complaints
+		for name, users := range names {
+			if name != f.opts.LeaseName {
+				bad.add(strings.Join(users, ", "), "%s name the lease %q", strings.Join(users, ", "), name)
+			}
+		}
+		slices.Sort(bad.lines)
+		if bad.empty() {
+			return pass("every manager with leader migration on names the lease %s", f.opts.LeaseName)
+		}
+		return with(bad.finding(v1alpha1.Fail, "not every manager contends for the lease %s", f.opts.LeaseName), "leaderName: "+f.opts.LeaseName,
+			"the files that --leader-migration-config names", "transplant check --lease-name=<name>   # if the other name is meant")
+	},
+}

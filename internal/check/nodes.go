@@ -1,0 +1,220 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+const (
+	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	labelExclude       = "node.kubernetes.io/exclude-from-external-load-balancers"
+)
+
+var onAPI = []string{"API-001"}
+
+// eachNode is the finding of a check that looks at every node. The judge returns what is wrong with one, or "".
+func (f facts) eachNode(judge func(v1alpha1.Node) string) (complaints, v1alpha1.Finding, bool) {
+	var bad complaints
+	if finding, ok := f.missing("nodes"); ok {
+		return bad, finding, false
+	}
+	if len(f.Nodes) == 0 {
+		return bad, unknown("the API lists no node at all"), false
+	}
+	for _, n := range f.Nodes {
+		if complaint := judge(n); complaint != "" {
+			bad.add(n.Name, "%s: %s", n.Name, complaint)
+		}
+	}
+	return bad, v1alpha1.Finding{}, true
+}
+
+var providerIDs = Check{
+	Code: "NODE-001", Reason: "ProviderIDMissing", Category: categoryNodes, Level: LevelError, Impact: ImpactNodeDeletion, DependsOn: onAPI,
+	Title: "every node has a providerID",
+	Explain: []string{
+		"The external manager asks the cloud about a node by its providerID. Without one it searches by name, and when it finds nothing it deletes the node once it is not ready. The in-tree manager kept it.",
+		"A providerID can be set once and never changed. On AWS it is aws:///<zone>/<instance id>.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+			if n.ProviderID == "" {
+				return "no providerID"
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("all %s have a providerID", plural(len(f.Nodes), "node"))
+		}
+		return with(bad.finding(v1alpha1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), "aws:///<zone>/<instance id>",
+			"/api/v1/nodes", fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"aws:///<zone>/<instance id>"}}'`, bad.objects[0]))
+	},
+}
+
+func has(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
+}
+
+var nodesInCloud = Check{
+	Code: "NODE-002", Reason: "NodeUnknownToCloud", Category: categoryNodes, Level: LevelCritical, Impact: ImpactNodeDeletion, DependsOn: onAPI,
+	Title: "the cloud knows the instance of every node, under the node's name",
+	Explain: []string{
+		"A node whose instance the cloud does not know, or calls terminated, is deleted by the external manager as soon as it is not ready, often within seconds of the handover. The in-tree manager logged an " +
+			"error every five seconds and kept it.",
+		"On AWS the node's name must be the instance's private DNS name (or, for the external manager, the instance id). Where it is not, routes and load balancer members of the node are not found.",
+		"If the nodes are to go, delete them before the migration, so that the difference between before and after stays empty.",
+	},
+	judge: judgeNodesInCloud,
+}
+
+func judgeNodesInCloud(f facts) v1alpha1.Finding {
+	if f.Cloud == nil {
+		return dependent("CLOUD-001")
+	}
+	instances := map[string]v1alpha1.CloudInstance{}
+	for _, i := range f.Cloud.Instances {
+		instances[i.Node] = i
+	}
+	var unasked []string
+	bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+		i, asked := instances[n.Name]
+		switch {
+		case !asked:
+			unasked = append(unasked, n.Name)
+		case !i.Found:
+			return fmt.Sprintf("the cloud has no instance %s (node ready: %s)", orElse(i.ID, "of this node"), n.Ready)
+		case i.State == "terminated" || i.State == "shutting-down":
+			return fmt.Sprintf("instance %s is %s (node ready: %s)", i.ID, i.State, n.Ready)
+		case i.PrivateDNSName != "" && i.PrivateDNSName != n.Name && i.ID != n.Name:
+			return fmt.Sprintf("instance %s has the private DNS name %s", i.ID, i.PrivateDNSName)
+		}
+		return ""
+	})
+	const expected, source = "a running instance whose private DNS name is the node's name", "ec2:DescribeInstances"
+	switch {
+	case !ok:
+		return finding
+	case !bad.empty():
+		return with(bad.finding(v1alpha1.Fail, "the external manager would delete or lose %s", plural(len(bad.lines), "node")), expected, source, "kubectl get node "+bad.objects[0]+" -o wide")
+	case len(unasked) > 0:
+		why := strings.Join(f.cloudErrors("instances"), "; ")
+		return with(unknown("the cloud did not answer for %s (%s): %s", plural(len(unasked), "node"), strings.Join(unasked, ", "), orElse(why, "the inventory does not hold them")), expected, source, "")
+	}
+	return pass("the cloud knows the instances of all %s", plural(len(f.Nodes), "node"))
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// cloudErrors are the parts of the inventory that could not be read: those that begin with the part's name, or all for "".
+func (f facts) cloudErrors(part string) []string {
+	var out []string
+	for _, e := range f.Cloud.Errors {
+		if part == "" || strings.HasPrefix(e, part+":") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+var nodesReady = Check{
+	Code: "NODE-003", Reason: "NodeNotReady", Category: categoryNodes, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
+	Title: "every node is ready",
+	Explain: []string{
+		"The in-tree service loop takes a node that is not ready out of the load balancers. The external one does not look at readiness any more (KEP-3458) and leaves it to the load balancer's health checks: " +
+			"at takeover it registers such nodes again. Traffic reaches them until the health check says otherwise.",
+		"Repair or drain them first, or accept a changed member list in the comparison of before and after.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+			if n.Ready != "True" {
+				return "Ready is " + orElse(n.Ready, "not reported")
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("all %s are ready", plural(len(f.Nodes), "node"))
+		}
+		return with(bad.finding(v1alpha1.Warn, "%d of %s %s not ready and will be registered with load balancers again", len(bad.lines), plural(len(f.Nodes), "node"), be(len(bad.lines))),
+			"Ready is True", "/api/v1/nodes", "kubectl describe node "+bad.objects[0])
+	},
+}
+
+var nodesInitialised = Check{
+	Code: "NODE-004", Reason: "NodeUninitialized", Category: categoryNodes, Level: LevelWarning, Impact: ImpactNone, DependsOn: onAPI,
+	Title: "no node waits to be initialised",
+	Explain: []string{
+		"A kubelet with --cloud-provider=external registers its node with the taint " + taintUninitialized + ", and only a cloud-controller-manager takes it away. While the loops are in-tree, nothing does, " +
+			"and no pod is scheduled there. After the handover it clears by itself.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+			for _, t := range n.Taints {
+				if strings.HasPrefix(t, taintUninitialized+"=") || strings.HasPrefix(t, taintUninitialized+":") {
+					return "taint " + t
+				}
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("no node has the taint %s", taintUninitialized)
+		}
+		return with(bad.finding(v1alpha1.Warn, "%s for a cloud-controller-manager to be initialised", waits(len(bad.lines))), "no such taint", "/api/v1/nodes",
+			"kubectl describe node "+bad.objects[0])
+	},
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 node waits"
+	}
+	return fmt.Sprintf("%d nodes wait", n)
+}
+
+var excludeLabel = Check{
+	Code: "LB-001", Reason: "ExcludeLabelFalse", Category: categoryNodes, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
+	Title: "no node is excluded from load balancers by a label that says false",
+	Explain: []string{
+		"The in-tree service loop keeps a node out of load balancers when it has the label " + labelExclude + ", whatever its value. The external AWS provider reads the value: with false, the node is registered at takeover.",
+		"Set the label to true where exclusion is meant, or remove it.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+			v, labelled := n.Labels[labelExclude]
+			if !labelled || v == "" {
+				return ""
+			}
+			if excluded, err := strconv.ParseBool(v); err == nil && !excluded {
+				return labelExclude + "=" + v
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("no node has %s=false", labelExclude)
+		}
+		return with(bad.finding(v1alpha1.Warn, "%s excluded from load balancers now and would be registered at takeover", plural(len(bad.lines), "node")+" "+be(len(bad.lines))), "true, or no such label",
+			"/api/v1/nodes", "kubectl label --overwrite node "+bad.objects[0]+" "+labelExclude+"=true")
+	},
+}

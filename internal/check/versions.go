@@ -1,0 +1,140 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// The API servers that this project's cloud-controller-manager is meant for. The range is provisional until the tests that run it against each
+// of them carry it.
+const (
+	firstClusterMinor = 26
+	lastClusterMinor  = 37
+)
+
+// strictSkew is how many minors a cloud-controller-manager of somebody else may be older than the API server, by the version skew policy.
+// A newer one is outside the policy.
+const strictSkew = 1
+
+// lastInTree is the last minor version of kube-controller-manager with an in-tree provider.
+var lastInTree = map[string]int{"aws": 26, "openstack": 25, "azure": 30, "gce": 30, "vsphere": 30}
+
+// movable are the providers that a plan can be made for.
+var movable = []string{"aws"}
+
+var ccmRange = Check{
+	Code: "VER-001", Reason: "ClusterOutOfRange", Category: categoryVersions, Level: LevelError, Impact: ImpactNoLoops, DependsOn: []string{"API-001"},
+	Title: "the API server's version is one that the cloud-controller-manager is meant for",
+	Explain: []string{
+		fmt.Sprintf("Transplant's own cloud-controller-manager is meant for API servers from 1.%d to 1.%d. The range is provisional: it rests on trials by hand against some of these versions, "+
+			"not yet on tests against each of them.", firstClusterMinor, lastClusterMinor),
+		"For another image the version skew policy of Kubernetes holds: it is not newer than the API server and at most one minor version older.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		cluster, ok := versionMinor(f.Cluster.Version)
+		if !ok {
+			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
+		}
+		if own(f.opts.Image) {
+			if cluster < firstClusterMinor || cluster > lastClusterMinor {
+				return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d (provisional)", firstClusterMinor, lastClusterMinor), "/version",
+					"transplant plan --image=<cloud-controller-manager of your version>")
+			}
+			return pass("the API server (%s) is within 1.%d to 1.%d, the provisional range of our cloud-controller-manager", f.Cluster.Version, firstClusterMinor, lastClusterMinor)
+		}
+		image, ok := f.ccmMinor(f.opts.Image)
+		switch {
+		case !ok:
+			return with(unknown("the version of image %s cannot be told from its tag", f.opts.Image), "a tag such as v1.27.1", "--image", "transplant plan --image=<repository>:v1.x.y")
+		case image > cluster || image < cluster-strictSkew:
+			finding := outOfRange(f.Cluster.Version)
+			finding.Summary = fmt.Sprintf("cloud-controller-manager 1.%d and API server %s are outside the version skew policy", image, f.Cluster.Version)
+			return with(finding, fmt.Sprintf("1.%d or 1.%d", cluster-strictSkew, cluster), "/version, --image", fmt.Sprintf("transplant plan --image=<repository>:v1.%d.x", cluster))
+		}
+		return pass("cloud-controller-manager 1.%d and API server %s are within the version skew policy", image, f.Cluster.Version)
+	},
+}
+
+func outOfRange(version string) v1alpha1.Finding {
+	return v1alpha1.Finding{
+		Outcome: v1alpha1.Fail, Found: version, Objects: []string{kas},
+		Summary: fmt.Sprintf("the API server (%s) is outside the range that our cloud-controller-manager is meant for", version),
+	}
+}
+
+var providerInTree = Check{
+	Code: "VER-002", Reason: "ProviderNotInTree", Category: categoryVersions, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: onHosts,
+	Title: "this version of kube-controller-manager has the in-tree provider, and Transplant can move it",
+	Explain: []string{
+		"AWS left kube-controller-manager after 1.26, OpenStack after 1.25, Azure, GCE and vSphere after 1.30. A later version with the provider's name in its flags exits at start.",
+		"Migrate first and upgrade after. A rollback needs the in-tree provider too, so the managers must not be upgraded before the migration is finished.",
+		"This version of Transplant makes plans for: " + strings.Join(movable, ", ") + ".",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		in := f.inTree()
+		if len(in) == 0 {
+			return skip("no in-tree manager is left")
+		}
+		var bad complaints
+		var unclear []string
+		for _, p := range in {
+			provider := p.flag("cloud-provider", "")
+			last, known := lastInTree[provider]
+			minor, ok := f.minorOf(p)
+			switch {
+			case !known:
+				bad.add(p.String(), "%s names the provider %q, which no version has in tree", p, provider)
+			case !slices.Contains(movable, provider):
+				bad.add(p.String(), "%s uses %s; this version of transplant moves %s only", p, provider, strings.Join(movable, ", "))
+			case !ok:
+				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			case minor > last:
+				bad.add(p.String(), "%s is 1.%d, and %s left after 1.%d", p, minor, provider, last)
+			}
+		}
+		switch {
+		case !bad.empty():
+			return with(bad.finding(v1alpha1.Fail, "%s", bad.lines[0]), "a version that has the provider in tree", "manifests of "+kcm, "transplant explain VER-002")
+		case len(unclear) > 0:
+			return unknown("%s", strings.Join(unclear, "; "))
+		}
+		return pass("%s has the in-tree provider %s", in[0].Image, in[0].flag("cloud-provider", ""))
+	},
+}
+
+var managerSkew = Check{
+	Code: "VER-003", Reason: "ManagerSkew", Category: categoryVersions, Level: LevelError, Impact: ImpactAPI, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
+	Title: "kube-controller-manager is not newer than the API server and at most one minor version older",
+	Explain: []string{
+		"The version skew policy of Kubernetes allows kube-controller-manager to be one minor version older than the API servers it talks to, and never newer. An upgrade that stopped half-way shows here; " +
+			"finish it before the migration.",
+	},
+	judge: func(f facts) v1alpha1.Finding {
+		server, ok := versionMinor(f.Cluster.Version)
+		if !ok {
+			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
+		}
+		var bad complaints
+		var unclear []string
+		for _, p := range append(f.all(kcm), f.all(kas)...) {
+			minor, ok := imageMinor(p.Image)
+			switch {
+			case !ok:
+				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			case p.Name == kcm && (minor > server || minor < server-1), p.Name == kas && (minor > server+1 || minor < server-1):
+				bad.add(p.String(), "%s is 1.%d, the API server %s", p, minor, f.Cluster.Version)
+			}
+		}
+		switch {
+		case !bad.empty():
+			return with(bad.finding(v1alpha1.Fail, "%s %s outside the version skew policy", plural(len(bad.lines), "component"), be(len(bad.lines))),
+				fmt.Sprintf("1.%d or 1.%d", server-1, server), "images in the manifests", "kubectl version")
+		case len(unclear) > 0:
+			return unknown("%s", strings.Join(unclear, "; "))
+		}
+		return pass("managers and API servers fit each other (API server %s)", f.Cluster.Version)
+	},
+}
