@@ -1,0 +1,150 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// run is one life of the kubelet process.
+type run struct {
+	flags  Flags
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	idle   func() // closes connections to the API
+}
+
+// boot does what a kubelet does before it is up: it reads its flags and credentials. An error ends it.
+func (k *Kubelet) boot() (*run, error) {
+	flags, err := readFlags(k.opts.HostDir, k.opts.Version)
+	if err != nil {
+		return nil, err
+	}
+	if flags.CloudProvider == CloudAWS && k.opts.Instance == nil {
+		return nil, errors.New(`could not init cloud provider "aws": the cloud knows no instance of this host`)
+	}
+	client, idle, err := k.client()
+	if err != nil {
+		return nil, err
+	}
+	nodeName := k.opts.NodeName
+	if flags.HostnameOverride != "" && flags.CloudProvider != CloudAWS { // an in-tree cloud names the node itself
+		nodeName = flags.HostnameOverride
+	}
+	// The run outlives the call that started it: it ends with the service's stop.
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &run{flags: flags, cancel: cancel, idle: idle}
+	k.log.Info("Kubelet starts", "version", k.opts.Version, "flags", flags.Args, "node", nodeName)
+	r.runPods(ctx, k, client, nodeName)
+	if client != nil {
+		a := &agent{
+			client: client, name: nodeName, opts: &k.opts, flags: flags, profile: k.opts.Profile, log: k.log,
+			machine: machine{hostName: k.opts.HostName, version: k.opts.Version},
+		}
+		h := &heartbeat{client: client, name: nodeName, log: k.log}
+		r.wg.Go(func() { a.run(ctx) })
+		r.wg.Go(func() { h.run(ctx, k.opts.Profile.LeaseRenew) })
+	}
+	return r, nil
+}
+
+// runPods has one worker per pod name, for what the manifests say and for what an earlier kubelet left running.
+func (r *run) runPods(ctx context.Context, k *Kubelet, client kubernetes.Interface, nodeName string) {
+	m := newMirrors(client, nodeName, k.opts.Profile, k.log)
+	s := newSource(k.opts.HostDir, nodeName, k.opts.Profile, k.log)
+	workers := map[string]*worker{}
+	ensure := func(key string, want *staticPod) {
+		w := workers[key]
+		if w == nil {
+			m.claim(key)
+			w = &worker{
+				key: key, engine: k.engine, mirrors: m, profile: k.opts.Profile, dice: k.dice, log: k.log,
+				probing: map[*container]*process{}, wake: make(chan struct{}, 1), want: want,
+			}
+			workers[key] = w
+			r.wg.Go(func() { w.run(ctx) })
+			return
+		}
+		w.set(want)
+	}
+	var published sync.Once
+	r.wg.Go(func() {
+		s.run(ctx, func(pods map[string]*staticPod) {
+			for key, want := range pods {
+				ensure(key, want)
+			}
+			for _, key := range k.engine.keys() {
+				if pods[key] == nil {
+					ensure(key, nil)
+				}
+			}
+			for key, w := range workers {
+				if pods[key] == nil {
+					w.set(nil)
+				}
+			}
+			// Not before: without the manifests, every mirror pod would look like an orphan.
+			published.Do(func() { r.wg.Go(func() { m.run(ctx) }) })
+		})
+	})
+}
+
+func (r *run) stop() {
+	r.cancel()
+	r.wg.Wait()
+	r.idle()
+}
+
+// client connects to the API as the options say; it is nil if they name none.
+func (k *Kubelet) client() (kubernetes.Interface, func(), error) {
+	nothing := func() {}
+	if k.opts.Client != nil {
+		return k.opts.Client, nothing, nil
+	}
+	var config *rest.Config
+	switch {
+	case k.opts.RESTConfig != nil:
+		config = rest.CopyConfig(k.opts.RESTConfig)
+	case k.opts.Kubeconfig != "":
+		loaded, err := clientcmd.BuildConfigFromFlags("", k.opts.Kubeconfig)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading kubeconfig %q: %w", k.opts.Kubeconfig, err)
+		}
+		config = loaded
+	default:
+		return nil, nothing, nil
+	}
+	config.UserAgent = "kubelet/" + k.opts.Version
+	config.QPS, config.Burst = 50, 100
+	config.Timeout = 10 * time.Second // a frozen API server must not freeze the kubelet
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the kubelet's client: %w", err)
+	}
+	client, err := kubernetes.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, nil, fmt.Errorf("building the kubelet's client: %w", err)
+	}
+	return client, func() { closeIdle(httpClient) }, nil
+}
+
+func closeIdle(c *http.Client) {
+	type closer interface{ CloseIdleConnections() }
+	for t := c.Transport; t != nil; {
+		if i, ok := t.(closer); ok {
+			i.CloseIdleConnections()
+		}
+		w, ok := t.(interface{ WrappedRoundTripper() http.RoundTripper })
+		if !ok {
+			return
+		}
+		t = w.WrappedRoundTripper()
+	}
+}
