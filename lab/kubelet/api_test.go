@@ -110,7 +110,8 @@ func TestMirrorPodShowsTheOldPodReadyUntilTheNewOneStarts(t *testing.T) {
 func TestMirrorPodShowsACrashLoop(t *testing.T) {
 	api := newAPI()
 	h := newHost(t, func(o *Options) { o.Client = api })
-	h.manifest(kcmFile, kcm("--no-such-flag"))
+	// As in kubeadm's manifests, a startup probe keeps a container that only just runs from being ready.
+	h.manifest(kcmFile, kcm("--no-such-flag")+"    startupProbe: {httpGet: {path: /healthz, port: 1}, failureThreshold: 24}\n")
 	h.start()
 	var states []string
 	eventually(t, "CrashLoopBackOff", func() (bool, any) {

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,8 +259,14 @@ func TestContainerThatCannotStartWaitsAndSaysWhy(t *testing.T) {
 
 func TestProbesDecideReadinessAndRestartASickContainer(t *testing.T) {
 	h := newHost(t, nil)
-	const address = "127.0.0.1:18257"
-	probe := "{httpGet: {path: /healthz, port: 18257, host: 127.0.0.1}, periodSeconds: 1, failureThreshold: 1}\n"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_, port, _ := net.SplitHostPort(address)
+	_ = l.Close() // for the program
+	probe := "{httpGet: {path: /healthz, port: " + port + "}, periodSeconds: 1, failureThreshold: 1}\n"
 	h.write("sick", "")
 	h.manifest(kcmFile, kcm("--listen="+address, "--sick=sick")+
 		"    startupProbe: "+strings.Replace(probe, "failureThreshold: 1", "failureThreshold: 60", 1)+
