@@ -2,10 +2,18 @@ package v1alpha1
 
 import "time"
 
+// Sources of an OwnershipEvent.
+const (
+	SourceLease   = "lease"
+	SourceScrape  = "scrape"
+	SourceProcess = "process"
+)
+
 // OwnershipEvent is a line of an ownership log (JSON lines): something that was observed about who runs which loop. The recorder writes a line on
-// every change and on every failed look; silence between two lines of one source means that nothing changed while looks succeeded, which
-// Looked of the next line or of a heartbeat line proves.
+// every change, on every transition from looks that succeed to looks that fail, and as a heartbeat; silence between two lines of one source means
+// that nothing changed while looks succeeded, which Looked of the later line proves.
 type OwnershipEvent struct {
+	// Time is when the look ended: a change happened before it.
 	Time time.Time `json:"time"`
 	// Source is lease, scrape or process.
 	Source string `json:"source"`
@@ -13,6 +21,10 @@ type OwnershipEvent struct {
 	Lease       string `json:"lease,omitempty"`
 	Holder      string `json:"holder,omitempty"`
 	Transitions int32  `json:"transitions,omitempty"`
+	// Renewed is the lease's renewTime, by the clock of its holder. PreviousRenewed is the last one that was seen of the previous holder; on the
+	// line that shows a change of holder.
+	Renewed         *time.Time `json:"renewed,omitempty"`
+	PreviousRenewed *time.Time `json:"previousRenewed,omitempty"`
 	// Component and Host name the manager of a scrape or process event.
 	Component string `json:"component,omitempty"`
 	Host      string `json:"host,omitempty"`
@@ -21,15 +33,31 @@ type OwnershipEvent struct {
 	Leads []string `json:"leads,omitempty"`
 	// ProcessStarted tells incarnations of a manager apart.
 	ProcessStarted *time.Time `json:"processStarted,omitempty"`
-	// PID, StartTicks and Ended are of source process. Ended is set when the process is gone for certain.
+	// PID, StartTicks and Ended are of source process. Ended is set when the process is gone for certain. A line without PID and without Error
+	// says that the component has no process on the host.
 	PID        int    `json:"pid,omitempty"`
 	StartTicks uint64 `json:"startTicks,omitempty"`
 	Ended      bool   `json:"ended,omitempty"`
-	// Looked is when the previous successful look of this source began: the change happened between Looked and Time.
+	// Began is when this look began: what it found was true no earlier. Nil for an event of a watch, which is pushed.
+	Began *time.Time `json:"began,omitempty"`
+	// Looked is when the previous successful look of this source began: a change happened between Looked and Time. Nil on the first line of a
+	// source that a recorder writes.
 	Looked *time.Time `json:"looked,omitempty"`
 	// Error is set when the look failed: what the source says is unknown from Looked on, never "ended".
 	Error string `json:"error,omitempty"`
 }
+
+// Reasons for which a tenure ended.
+const (
+	// EndProcess: the process was seen to be gone. It is the only proof.
+	EndProcess = "process ended"
+	// EndLoop: the process lives and says that it no longer runs the loop.
+	EndLoop = "loop stopped"
+	// EndRestarted: another process answers at the manager's address; the old one was not seen to end.
+	EndRestarted = "restarted"
+	// EndLease: another holder has the lease; the old owner was not seen to end.
+	EndLease = "lease lost"
+)
 
 // Tenure is a time during which one manager ran a loop.
 type Tenure struct {
@@ -37,9 +65,16 @@ type Tenure struct {
 	Component string `json:"component"`
 	Host      string `json:"host"`
 	PID       int    `json:"pid,omitempty"`
-	// From is the first moment at which it could act, To the moment at which it ended; nil when it still runs.
-	From time.Time  `json:"from"`
-	To   *time.Time `json:"to,omitempty"`
+	// From is the first moment at which it was seen able to act: its gauge at 1, or its first mutating call if that is earlier.
+	From time.Time `json:"from"`
+	// To is the last moment at which it was seen alive before its end; nil when it still runs.
+	To *time.Time `json:"to,omitempty"`
+	// End says why it ended: process ended, loop stopped, restarted, lease lost; empty when it still runs.
+	End string `json:"end,omitempty"`
+	// LeaseHeld is when the lease that governs the loop was first seen held by this manager; nil when that was not seen.
+	LeaseHeld *time.Time `json:"leaseHeld,omitempty"`
+	// Earlier tells that it ran the loop already when the log began.
+	Earlier bool `json:"earlier,omitempty"`
 	// Certain is false where a look was missing at either end.
 	Certain bool `json:"certain"`
 }
@@ -47,15 +82,17 @@ type Tenure struct {
 // Gap is a time during which nobody ran a loop.
 type Gap struct {
 	Loop string `json:"loop"`
-	// From and To are managers, component@host.
+	// From and To are managers, component@host. To is empty when nobody took the loop over until the end of the log.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Cause is the step that ended the old owner, or why it ended.
-	Cause   string    `json:"cause"`
+	Cause string `json:"cause"`
+	// Start is the last moment at which the old owner was seen alive, End the first at which the new one was seen able to act, so that Seconds is
+	// never too small.
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Seconds float64   `json:"seconds"`
-	// Certain is false when a look was missing, so that Seconds is an upper bound.
+	// Certain is false when a look was missing, so that Seconds may be far too large; otherwise it is too large by two looks at most.
 	Certain bool `json:"certain"`
 }
 
@@ -70,4 +107,21 @@ type Overlap struct {
 	Calls []int64 `json:"calls,omitempty"`
 	// Evidence is calls or gauges.
 	Evidence string `json:"evidence"`
+}
+
+// Kinds of evidence of an Overlap.
+const (
+	EvidenceCalls  = "calls"
+	EvidenceGauges = "gauges"
+)
+
+// LateEffect is a mutating call that was sent before its sender ended and took effect afterwards. It is no overlap: nobody could have recalled it.
+type LateEffect struct {
+	Seq     int64     `json:"seq"`
+	Loop    string    `json:"loop"`
+	Owner   string    `json:"owner"`
+	Service string    `json:"service"`
+	Action  string    `json:"action"`
+	Arrived time.Time `json:"arrived"`
+	Effect  time.Time `json:"effect"`
 }

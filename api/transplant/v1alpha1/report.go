@@ -14,24 +14,50 @@ type Report struct {
 	Run         string    `json:"run"`
 	// Result is ok, or the first thing that is not: failed, overlap, lost, unknown, unfinished, rolled-back.
 	Result string `json:"result"`
-	// Reasons say why Result is not ok, one sentence each.
+	// Reasons say why Result is not ok, one sentence each; the first is of the kind that Result names.
 	Reasons         []string        `json:"reasons,omitempty"`
 	Strategy        string          `json:"strategy"`
+	Direction       string          `json:"direction"`
 	Started         time.Time       `json:"started"`
 	Ended           time.Time       `json:"ended"`
 	DurationSeconds float64         `json:"durationSeconds"`
 	Handover        Handover        `json:"handover"`
 	Gaps            []Gap           `json:"gaps"`
 	Overlaps        []Overlap       `json:"overlaps,omitempty"`
+	LateEffects     []LateEffect    `json:"lateEffects,omitempty"`
 	Tenures         []Tenure        `json:"tenures,omitempty"`
 	Inventory       InventoryReport `json:"inventory"`
 	Steps           []StepReport    `json:"steps"`
 	// Unpromised are the windows that cannot be closed, with their measured lengths where known.
 	Unpromised []string `json:"unpromised,omitempty"`
-	// Waivers, findings and effects of the plan.
+	// Findings that were not passed when the plan was made, with the reasons of those that were accepted.
 	Findings []Finding `json:"findings,omitempty"`
-	// Sources say which evidence there was: ownership log, cloud audit log, inventory; and what was missing.
-	Sources []string `json:"sources,omitempty"`
+	// Sources say which evidence there was: ownership log, cloud audit log, inventory.
+	Sources []Source `json:"sources,omitempty"`
+	// Unknown are the sentences that name a source and a window in which looks were missing.
+	Unknown []string `json:"unknown,omitempty"`
+	// Notes are observations that change no verdict.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Results of a report.
+const (
+	ResultOK         = "ok"
+	ResultFailed     = "failed"
+	ResultOverlap    = "overlap"
+	ResultLost       = "lost"
+	ResultUnknown    = "unknown"
+	ResultUnfinished = "unfinished"
+	ResultRolledBack = "rolled-back"
+)
+
+// Source is one kind of evidence.
+type Source struct {
+	Name string `json:"name"`
+	// Present is false when the evidence is missing.
+	Present bool `json:"present"`
+	// Detail says what it consists of, or what its absence leaves unproven.
+	Detail string `json:"detail"`
 }
 
 // Handover sums up the changes of owner.
@@ -48,18 +74,22 @@ type Handover struct {
 
 // InventoryReport compares what there was before with what there is after.
 type InventoryReport struct {
+	// Known is false when one of the two inventories is missing or incomplete: the counts then prove nothing.
+	Known         bool             `json:"known"`
 	LoadBalancers LoadBalancerDiff `json:"loadBalancers"`
 	Routes        CountDiff        `json:"routes"`
 	Nodes         NodeDiff         `json:"nodes"`
-	// Differences are sentences, one each; expected ones are marked as such.
+	// Differences between the two inventories; expected ones are marked as such.
 	Differences []Difference `json:"differences,omitempty"`
 }
 
 // LoadBalancerDiff counts load balancers.
 type LoadBalancerDiff struct {
-	Before         int `json:"before"`
-	After          int `json:"after"`
-	Recreated      int `json:"recreated"`
+	Before int `json:"before"`
+	After  int `json:"after"`
+	// Recreated counts those of the same name and another identity or creation time.
+	Recreated int `json:"recreated"`
+	// AddressChanged counts those whose clients would have to learn a new address.
 	AddressChanged int `json:"addressChanged"`
 }
 
@@ -80,6 +110,7 @@ type NodeDiff struct {
 
 // Difference is one thing that is not as it was.
 type Difference struct {
+	// Object is e.g. Node/worker-1, LoadBalancer/a1b2, Route/rtb-1/10.200.1.0/24, Service/shop/web. Field is "object" where the whole thing came or went.
 	Object   string `json:"object"`
 	Field    string `json:"field"`
 	Before   string `json:"before,omitempty"`
@@ -90,9 +121,11 @@ type Difference struct {
 
 // StepReport is a step and how it went.
 type StepReport struct {
-	ID              string           `json:"id"`
-	Phase           string           `json:"phase"`
-	Title           string           `json:"title"`
+	ID    string `json:"id"`
+	Phase string `json:"phase"`
+	Title string `json:"title"`
+	Host  string `json:"host,omitempty"`
+	// Result is that of the journal's record, or pending when the step was never begun.
 	Result          string           `json:"result"`
 	Started         *time.Time       `json:"started,omitempty"`
 	DurationSeconds float64          `json:"durationSeconds"`
