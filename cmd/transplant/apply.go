@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// changing are the flags of the commands that change a cluster.
+type changing struct {
+	yes, dryRun, steal bool
+}
+
+func (f *changing) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
+	cmd.Flags().BoolVar(&f.steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
+}
+
+func newApply(c *connection) *cobra.Command {
+	var f changing
+	var o planFlags
+	cmd := &cobra.Command{
+		Use: "apply [PLAN]", Short: "Carry out a plan, or go on with the one that was begun", Args: cobra.MaximumNArgs(1),
+		Example: "  transplant apply --host-access=local:/srv/hosts            # check, plan, ask, carry out\n" +
+			"  transplant apply --host-access=local:/srv/hosts plan.yaml  # carry out a plan that was reviewed",
+		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
+			"same command goes on where it stopped. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.open(cmd.Context()); err != nil {
+				return err
+			}
+			return c.apply(cmd.Context(), args, f, o)
+		},
+	}
+	f.flags(cmd)
+	o.flags(cmd)
+	return cmd
+}
+
+func (c *connection) apply(ctx context.Context, args []string, f changing, o planFlags) error {
+	j, err := migrate.Open(ctx, c.kube)
+	switch {
+	case errors.Is(err, migrate.ErrNoJournal):
+	case err != nil:
+		return err
+	default:
+		switch doc := j.Doc(); doc.Phase {
+		case migrate.PhaseApplied:
+			c.narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
+			return nil
+		case migrate.PhaseRollingBack:
+			return withCode(exitError, "a rollback of migration %s was begun and not finished: run transplant rollback", doc.Run)
+		case migrate.PhaseApplying:
+			return c.resumeApply(ctx, j, args, f)
+		}
+	}
+	return c.startApply(ctx, args, f, o)
+}
+
+func (c *connection) startApply(ctx context.Context, args []string, f changing, o planFlags) error {
+	snap := c.gather(ctx, o.options.LeaseName)
+	c.header(snap.Cluster)
+	p, err := c.planFor(snap, args, o)
+	if err != nil {
+		return err
+	}
+	if err := printPlan(c.err, p, c.width()); err != nil {
+		return err
+	}
+	if f.dryRun {
+		return nil
+	}
+	if err := c.approve(f.yes, fmt.Sprintf("carry out these %d steps on cluster %s", len(p.Steps), snap.Cluster.UID)); err != nil {
+		return err
+	}
+	return c.locked(ctx, f, func(ctx context.Context) error {
+		now := time.Now().UTC()
+		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: migrate.PhaseApplying, User: userName(), Plan: *p}, snap)
+		if err != nil {
+			return err
+		}
+		return c.execute(ctx, j, p, snap, snap)
+	})
+}
+
+// planFor reads the plan file, or checks the cluster and makes a plan.
+func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1.Plan, error) {
+	if len(args) == 1 {
+		p, err := readPlan(args[0])
+		if err != nil {
+			return nil, err
+		}
+		if p.Cluster.UID != snap.Cluster.UID {
+			return nil, withCode(exitStale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
+		}
+		o.options = p.Options
+		return p, c.blockedBy(check.Run(snap, o.checkOptions()))
+	}
+	report := check.Run(snap, o.checkOptions())
+	if err := c.blockedBy(report); err != nil {
+		return nil, err
+	}
+	return plan.Make(snap, o.options, report.Findings, time.Now())
+}
+
+func (c *connection) blockedBy(report v1.CheckReport) error {
+	if !report.Summary.Blocked {
+		return nil
+	}
+	if err := printCheck(c.err, report, false, c.width()); err != nil {
+		return err
+	}
+	return withCode(exitBlocked, "%d findings block the migration; nothing was changed", report.Summary.Failed+report.Summary.Unknown)
+}
+
+func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args []string, f changing) error {
+	doc := j.Doc()
+	if len(args) == 1 {
+		return withCode(exitError, "migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback", doc.Run)
+	}
+	before, err := migrate.Before(ctx, c.kube)
+	if err != nil {
+		return err
+	}
+	c.header(doc.Plan.Cluster)
+	c.narrate("migration %s was begun %s by %s: %d of %d steps are done", doc.Run, doc.Started.Format(time.RFC3339), doc.User, stepsDone(doc), len(doc.Plan.Steps))
+	if f.dryRun {
+		return printPlan(c.out, &doc.Plan, c.width())
+	}
+	if err := c.approve(f.yes, "go on with it"); err != nil {
+		return err
+	}
+	return c.locked(ctx, f, func(ctx context.Context) error {
+		j, err := migrate.Open(ctx, c.kube) // somebody may have gone on with it until the lock was free
+		if err != nil {
+			return err
+		}
+		doc := j.Doc()
+		if doc.Phase != migrate.PhaseApplying {
+			return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
+		}
+		return c.execute(ctx, j, &doc.Plan, before, c.gather(ctx, doc.Plan.Options.LeaseName))
+	})
+}
+
+// execute runs the plan's steps with a recorder beside them, and writes how the run ended.
+func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, before, now *v1.Snapshot) error {
+	doc := j.Doc()
+	stopRecorder, err := c.record(ctx, p, doc.Run)
+	if err != nil {
+		return err
+	}
+	defer stopRecorder()
+	engine := migrate.New(migrate.Options{
+		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Before: before, Tell: c.tell, Hook: testHook,
+	}, j)
+	hard, stop, done := signals(ctx, c)
+	defer done()
+	if err := engine.Run(hard, p, stop); err != nil {
+		c.narrate("stopped. What was done stays; to go on: transplant %s; to go back: transplant rollback", map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[p.Direction])
+		return err
+	}
+	ended := time.Now().UTC()
+	phase := map[string]string{plan.Forward: migrate.PhaseApplied, plan.Rollback: migrate.PhaseRolledBack}[p.Direction]
+	if err := j.SetPhase(ctx, phase, nil, &ended); err != nil {
+		return err
+	}
+	c.narrate("%s: %d steps in %s\nnext: transplant report", phase, len(p.Steps), ended.Sub(startOf(j.Doc(), p)).Round(time.Second))
+	return nil
+}
+
+// startOf is when the first of the plan's steps was started.
+func startOf(doc v1.Journal, p *v1.Plan) time.Time {
+	ids := map[string]bool{}
+	for _, s := range p.Steps {
+		ids[s.ID] = true
+	}
+	for _, r := range doc.Records {
+		if ids[r.ID] {
+			return r.Started
+		}
+	}
+	return doc.Started
+}
+
+// locked holds the lock on the cluster during f.
+func (c *connection) locked(ctx context.Context, f changing, do func(context.Context) error) error {
+	held, lock, err := migrate.Acquire(ctx, c.kube, clock.RealClock{}, migrate.Holder(userName()), f.steal)
+	if err != nil {
+		return err
+	}
+	err = do(held)
+	return errors.Join(err, lock.Release(context.WithoutCancel(ctx)))
+}
+
+// signals turns the first Ctrl-C into "finish this step", the second into "stop now".
+func signals(ctx context.Context, c *connection) (context.Context, <-chan struct{}, func()) {
+	hard, cancel := context.WithCancelCause(ctx)
+	stop := make(chan struct{})
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ch:
+			c.narrate("\ninterrupted: the current step is finished first; press Ctrl-C once more to stop at once")
+			close(stop)
+		case <-ended:
+			return
+		}
+		select {
+		case <-ch:
+			cancel(fmt.Errorf("stopped in the middle of a step, whose effect is uncertain until the same command is run again: %w", context.Canceled))
+		case <-ended:
+		}
+	}()
+	return hard, stop, func() { signal.Stop(ch); close(ended); cancel(nil) }
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}
+
+func stepsDone(doc v1.Journal) int {
+	n := 0
+	for _, r := range doc.Records {
+		if r.Result == "done" || r.Result == "already-done" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+// connection is what the global flags say, and what was opened from them.
+type connection struct {
+	streams
+	kubeconfig, context, hostAccess, cloud, stateDir string
+	quiet                                            bool
+
+	config  *rest.Config
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+	hosts   []hostaccess.Host
+	inv     inventory.Source
+
+	mu       sync.Mutex
+	token    string
+	tokenEnd time.Time
+}
+
+func (c *connection) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
+	f.StringVar(&c.context, "context", "", "context of the kubeconfig")
+	f.StringVar(&c.hostAccess, "host-access", "", "how hosts are reached: local:DIR (a directory for each host in DIR) or local:NAME=DIR,...")
+	f.StringVar(&c.cloud, "cloud", "", "also look at the cloud, read-only, with the credentials of the environment: aws or aws:routeTable=rtb-...")
+	f.StringVar(&c.stateDir, "state-dir", "", "where ownership logs are kept (default: $XDG_STATE_HOME/transplant or ~/.local/state/transplant)")
+	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
+}
+
+// open connects to the cluster, the hosts and the cloud.
+func (c *connection) open(ctx context.Context) error {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
+	}
+	if raw, err := loader.RawConfig(); err == nil && c.context == "" {
+		c.context = raw.CurrentContext
+	}
+	cfg.UserAgent = "transplant/" + version
+	cfg.QPS, cfg.Burst = 50, 100
+	cfg.Timeout = 15 * time.Second
+	c.config = cfg
+	if c.kube, err = kubernetes.NewForConfig(cfg); err != nil {
+		return fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	if c.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	if c.hostAccess != "" {
+		if c.hosts, err = hostaccess.Open(c.hostAccess); err != nil {
+			return fmt.Errorf("--host-access: %w", err)
+		}
+	}
+	if c.cloud != "" {
+		if c.inv, err = inventory.Open(ctx, c.cloud); err != nil {
+			return fmt.Errorf("--cloud: %w", err)
+		}
+	}
+	if _, err := c.kube.Discovery().ServerVersion(); err != nil {
+		return fmt.Errorf("reaching the API server %s (context %q): %w", cfg.Host, c.context, err)
+	}
+	return nil
+}
+
+func (c *connection) narrate(format string, args ...any) {
+	if !c.quiet {
+		fmt.Fprintf(c.err, format+"\n", args...)
+	}
+}
+
+// gather looks at everything once.
+func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
+	return snapshot.Gather(ctx, snapshot.Sources{
+		Kube: c.kube, Hosts: c.hosts, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
+		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
+			m, err := c.scrape(ctx, component, host, address)
+			if err != nil {
+				m.Error = err.Error()
+			}
+			m.Component, m.Host, m.Address = component, host, address
+			return m
+		},
+	}, snapshot.Options{LeaseName: lease, Files: plan.Files(), ObjectRefs: plan.ObjectRefs()})
+}
+
+// scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with
+// the kubeconfig's client certificate, which proves who asks without handing over anything that could be used again. A bearer token of the
+// operator's is never sent to a manager: its certificate is self-signed, so who answers is not known.
+func (c *connection) scrape(ctx context.Context, component, host, address string) (v1.Manager, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} // see above
+	defer transport.CloseIdleConnections()
+	token, err := c.observerToken(ctx)
+	if err != nil {
+		cert, certErr := clientCertificate(c.config)
+		if certErr != nil {
+			return v1.Manager{}, fmt.Errorf("no credentials for /metrics of %s on %s: %w; and %w", component, host, err, certErr)
+		}
+		transport.TLSClientConfig.Certificates = []tls.Certificate{cert}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return ownership.Scrape(ctx, &http.Client{Transport: transport}, address, token)
+}
+
+func clientCertificate(cfg *rest.Config) (tls.Certificate, error) {
+	t, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	if t == nil || len(t.Certificates) == 0 && t.GetClientCertificate == nil {
+		return tls.Certificate{}, fmt.Errorf("the kubeconfig has no client certificate")
+	}
+	if len(t.Certificates) > 0 {
+		return t.Certificates[0], nil
+	}
+	cert, err := t.GetClientCertificate(&tls.CertificateRequestInfo{})
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return *cert, nil
+}
+
+// observerToken asks for a token of an hour for the account that may read /metrics, and keeps it until it is half spent.
+func (c *connection) observerToken(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Now().Before(c.tokenEnd) {
+		return c.token, nil
+	}
+	t, err := c.kube.CoreV1().ServiceAccounts(plan.Namespace).CreateToken(ctx, plan.Observer,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}, metav1.CreateOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("ServiceAccount %s/%s is not there yet (apply makes it)", plan.Namespace, plan.Observer)
+	} else if err != nil {
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", plan.Namespace, plan.Observer, err)
+	}
+	c.token, c.tokenEnd = t.Status.Token, time.Now().Add(30*time.Minute)
+	return c.token, nil
+}
+
+// nodeNames maps hosts to their nodes.
+func nodeNames(s *v1.Snapshot) map[string]string {
+	out := map[string]string{}
+	for _, h := range s.Hosts {
+		out[h.Name] = h.NodeName
+	}
+	return out
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// logPath is where the ownership log of a run is kept on this machine.
+func (c *connection) logPath(uid, run string) (string, error) {
+	dir := c.stateDir
+	if dir == "" {
+		if dir = os.Getenv("XDG_STATE_HOME"); dir == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", fmt.Errorf("finding a place for the ownership log: %w; name one with --state-dir", err)
+			}
+			dir = filepath.Join(home, ".local", "state")
+		}
+		dir = filepath.Join(dir, "transplant")
+	}
+	return filepath.Join(dir, uid, run+".ownership.jsonl"), nil
+}
+
+// record watches who owns the loops, beside a run, into the run's ownership log. It returns what stops it.
+func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func(), error) {
+	path, err := c.logPath(p.Cluster.UID, run)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making a place for the ownership log: %w; name another with --state-dir", err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the ownership log: %w; name another place with --state-dir", err)
+	}
+	var once sync.Once
+	r := ownership.NewRecorder(ownership.Options{
+		Client: c.kube, Namespace: plan.Namespace, Leases: []string{ownership.KCM, ownership.CCM, p.Options.LeaseName},
+		Targets: func() []ownership.Target { return c.targets(ctx) }, Scrape: c.scrape, Processes: c.processes,
+		Sink: func(e v1.OwnershipEvent) {
+			if err := ownership.WriteLog(file, e); err != nil {
+				once.Do(func() { c.narrate("the ownership log %s cannot be written, so the report will not prove who owned what: %v", path, err) })
+			}
+		},
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+		if err := file.Close(); err != nil {
+			c.narrate("closing the ownership log %s: %v", path, err)
+		}
+	}, nil
+}
+
+// targets are the managers that the hosts' manifests name now.
+func (c *connection) targets(ctx context.Context) []ownership.Target {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var out []ownership.Target
+	for _, h := range c.hosts {
+		names, err := h.List(ctx, controlplane.ManifestDir)
+		if err != nil {
+			continue // a worker, or a host that the engine will name when it needs it
+		}
+		for _, name := range names {
+			f, err := h.ReadFile(ctx, controlplane.ManifestDir+"/"+name)
+			if err != nil {
+				continue
+			}
+			if m, err := controlplane.Parse(f.Data); err == nil && (m.Component() == ownership.KCM || m.Component() == ownership.CCM) {
+				out = append(out, ownership.Target{Component: m.Component(), Host: h.Name(), Address: m.Address()})
+			}
+		}
+	}
+	return out
+}
+
+func (c *connection) processes(ctx context.Context, host, component string) ([]v1.Process, error) {
+	for _, h := range c.hosts {
+		if h.Name() == host {
+			return h.Processes(ctx, component)
+		}
+	}
+	return nil, fmt.Errorf("host %q is not in --host-access", host)
+}

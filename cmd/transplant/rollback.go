@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+func newRollback(c *connection) *cobra.Command {
+	var f changing
+	cmd := &cobra.Command{
+		Use: "rollback", Short: "Go back to the in-tree manager, from wherever the migration stands", Args: cobra.NoArgs,
+		Example: "  transplant rollback --host-access=local:/srv/hosts",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.open(cmd.Context()); err != nil {
+				return err
+			}
+			return c.rollback(cmd.Context(), f)
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+func (c *connection) rollback(ctx context.Context, f changing) error {
+	j, err := migrate.Open(ctx, c.kube)
+	if errors.Is(err, migrate.ErrNoJournal) {
+		return withCode(exitError, "no migration was started on this cluster: there is nothing to roll back")
+	} else if err != nil {
+		return err
+	}
+	doc := j.Doc()
+	if doc.Phase == migrate.PhaseRolledBack {
+		c.narrate("migration %s is rolled back: nothing to do", doc.Run)
+		return nil
+	}
+	snap := c.gather(ctx, doc.Plan.Options.LeaseName)
+	c.header(snap.Cluster)
+	p, err := rollbackPlan(doc, snap)
+	if err != nil {
+		return err
+	}
+	if err := printPlan(c.err, p, c.width()); err != nil {
+		return err
+	}
+	if f.dryRun {
+		return nil
+	}
+	if err := c.approve(f.yes, fmt.Sprintf("roll migration %s back in these %d steps", doc.Run, len(p.Steps))); err != nil {
+		return err
+	}
+	return c.locked(ctx, f, func(ctx context.Context) error {
+		before, err := migrate.Before(ctx, c.kube)
+		if err != nil {
+			return err
+		}
+		j, err := migrate.Open(ctx, c.kube)
+		if err != nil {
+			return err
+		}
+		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
+			return err
+		}
+		if err := j.SetPhase(ctx, migrate.PhaseRollingBack, p, nil); err != nil {
+			return err
+		}
+		return c.execute(ctx, j, p, before, snap)
+	})
+}
+
+// rollbackPlan goes on with a rollback that was begun, or makes a plan for one.
+func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
+	if doc.Phase == migrate.PhaseRollingBack && doc.Rollback != nil {
+		return doc.Rollback, nil
+	}
+	return plan.MakeRollback(&doc, snap, time.Now())
+}

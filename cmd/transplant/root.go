@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// version is stamped by the release; a build from source says so.
+var version = "v0.1.0-dev"
+
+// streams are where a command reads and writes: the answer on out, the conversation on err.
+type streams struct {
+	in  io.Reader
+	out io.Writer
+	err io.Writer
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	root := newRoot(s)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(s.err, "error: %v\n", err)
+	}
+	return codeOf(err)
+}
+
+func newRoot(s streams) *cobra.Command {
+	c := &connection{streams: s}
+	name := "transplant"
+	if len(os.Args) > 0 && strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		name = "kubectl transplant"
+	}
+	root := &cobra.Command{
+		Use:   "transplant",
+		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
+		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager\n" +
+			"so that at no moment two managers act and at almost no moment none does, and proves it.",
+		Example: "  transplant check    --host-access=local:/srv/hosts\n" +
+			"  transplant plan     --host-access=local:/srv/hosts --out plan.yaml\n" +
+			"  transplant apply    --host-access=local:/srv/hosts plan.yaml\n" +
+			"  transplant report   --host-access=local:/srv/hosts -o html --out report.html\n" +
+			"  transplant rollback --host-access=local:/srv/hosts",
+		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+	}
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.SetIn(s.in)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return withCode(exitError, "%w\nsee: %s --help", err, cmd.CommandPath())
+	})
+	c.flags(root.PersistentFlags())
+	root.AddGroup(&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "plan", Title: "Plan:"},
+		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"})
+	for _, cmd := range []struct {
+		group string
+		cmd   *cobra.Command
+	}{
+		{"inspect", newCheck(c)}, {"inspect", newStatus(c)}, {"inspect", newVerify(c)}, {"inspect", newExplain(c)},
+		{"plan", newSnapshot(c)}, {"plan", newPlan(c)},
+		{"change", newApply(c)},
+		{"recover", newRollback(c)},
+		{"inspect", newReport(c)}, {"inspect", newVersion(c)},
+	} {
+		cmd.cmd.GroupID = cmd.group
+		root.AddCommand(cmd.cmd)
+	}
+	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes + "\n")
+	return root
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+func newSnapshot(c *connection) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
+		Example: "  transplant snapshot --host-access=local:/srv/hosts --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := c.snapshotFrom(cmd.Context(), "", plan.DefaultLease)
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			if err := snapshot.Save(&b, s); err != nil {
+				return err
+			}
+			if len(s.Errors) > 0 {
+				c.narrate("%d facts could not be gathered; they are listed under errors", len(s.Errors))
+			}
+			if out == "" {
+				_, err = c.out.Write(b.Bytes())
+				return err
+			}
+			if err := writeWhole(out, b.Bytes()); err != nil {
+				return err
+			}
+			c.narrate("saved %s", out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
+	return cmd
+}
+
+// snapshotFrom reads a snapshot from a file, or gathers one from the live cluster.
+func (c *connection) snapshotFrom(ctx context.Context, path, lease string) (*v1.Snapshot, error) {
+	if path != "" {
+		return readSnapshot(path)
+	}
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	return c.gather(ctx, lease), nil
+}

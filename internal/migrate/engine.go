@@ -1,0 +1,258 @@
+// Package migrate decides when a step of a plan may run, whether it is done, and what is written down about it: it executes plans.
+//
+// The life of a step:
+//
+//	done? ──yes──> next          asked of the live cluster, never of the journal
+//	  │no
+//	requires ──no──> stale plan  the facts that the plan was made from
+//	  │yes
+//	bind owners, await successor (a restart of a process that may own loops)
+//	journal "started"            with the backup of what is about to change
+//	do, release the leases of owners that ended
+//	done? and owners as expected, bounded wait
+//	journal "done"
+//
+// A crash between any two of these converges on the next run: Do is idempotent, and what an assisted handover still owes is in the journal.
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// Options of an Engine.
+type Options struct {
+	Kube    kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Hosts whose files and processes steps act on.
+	Hosts []hostaccess.Host
+	// NodeNames maps a host's name to its Node's.
+	NodeNames map[string]string
+	// Scrape asks a manager on a host for its gauges; an error means unknown.
+	Scrape func(ctx context.Context, component, host, address string) (v1.Manager, error)
+	// Before is the snapshot from before the migration, that verifications compare with.
+	Before *v1.Snapshot
+	// Tell is called for everything a watching operator wants to know; nil for silence.
+	Tell func(Event)
+	// Clock is the real one when nil.
+	Clock clock.Clock
+	// Hook is called at named points of a step ("before", "during", "after"); tests kill the process there.
+	Hook func(point, step string)
+}
+
+// Event is something that happened to a step.
+type Event struct {
+	Time time.Time
+	Step v1.Step
+	// Kind is started, progress, done, already-done, deferred, failed.
+	Kind    string
+	Message string
+	// Number of the step in the plan, from 1, and how many there are.
+	Number, Total int
+}
+
+// Engine executes plans.
+type Engine struct {
+	Options
+	hosts   map[string]hostaccess.Host
+	journal *Journal
+	plan    *v1.Plan
+	leases  handover.Leases
+	number  map[string]int
+	// deferred remembers which groups were put behind the others, to say so once.
+	deferred map[string]bool
+}
+
+// New returns an engine that writes what it does into the journal.
+func New(o Options, j *Journal) *Engine {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Tell == nil {
+		o.Tell = func(Event) {}
+	}
+	if o.Hook == nil {
+		o.Hook = func(string, string) {}
+	}
+	e := &Engine{Options: o, journal: j, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}
+	for _, h := range o.Hosts {
+		e.hosts[h.Name()] = h
+	}
+	e.leases = handover.Leases{Client: o.Kube.CoordinationV1().Leases(namespace), Now: o.Clock.Now}
+	return e
+}
+
+// ErrInterrupted is returned when the operator asked to stop and the current step was finished first.
+var ErrInterrupted = errors.New("interrupted between two steps")
+
+// Run executes the plan. When stop is closed it finishes the current step and returns ErrInterrupted; when ctx ends it stops at once, and the
+// journal says which step is uncertain.
+func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
+	e.plan = p
+	for i, s := range p.Steps {
+		e.number[s.ID] = i + 1
+	}
+	for _, phase := range phases(p.Steps) {
+		for len(phase) > 0 {
+			group, rest, err := e.next(ctx, phase)
+			if err != nil {
+				return err
+			}
+			phase = rest
+			for _, s := range group {
+				select {
+				case <-stop:
+					return ErrInterrupted
+				default:
+				}
+				if err := e.one(ctx, s); err != nil {
+					return &StepError{Step: s, Err: err}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// one is the whole life of a step.
+func (e *Engine) one(ctx context.Context, s v1.Step) error {
+	x, err := e.executor(s)
+	if err != nil {
+		return err
+	}
+	rec := e.journal.Record(s.ID)
+	if owesNothing(rec) {
+		done, err := x.done(ctx, s)
+		if err != nil {
+			return fmt.Errorf("looking whether it is done: %w", err)
+		}
+		if done {
+			return e.alreadyDone(ctx, s, rec)
+		}
+	}
+	e.Hook("before", s.ID)
+	if rec.Result != "started" {
+		if err := e.requires(ctx, s); err != nil {
+			return err
+		}
+		rec = v1.StepRecord{ID: s.ID, Started: e.Clock.Now().UTC(), Result: "started"}
+	}
+	e.tell(s, "started", "")
+	if err := x.do(ctx, s, &rec); err != nil {
+		return e.failed(ctx, s, rec, err)
+	}
+	if err := e.settle(ctx, s, x); err != nil {
+		return e.failed(ctx, s, rec, err)
+	}
+	now := e.Clock.Now().UTC()
+	rec.Ended, rec.Result, rec.Error = &now, "done", ""
+	if err := e.journal.Save(ctx, rec); err != nil {
+		return err
+	}
+	e.Hook("after", s.ID)
+	e.tell(s, "done", "")
+	return nil
+}
+
+// owesNothing tells that a step was never started, or was finished: what the live cluster shows is all there is to it.
+func owesNothing(rec v1.StepRecord) bool { return rec.Result != "started" }
+
+func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	if rec.Result == "" {
+		now := e.Clock.Now().UTC()
+		if err := e.journal.Save(ctx, v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "already-done"}); err != nil {
+			return err
+		}
+	}
+	e.tell(s, "already-done", "")
+	return nil
+}
+
+// failed writes down why a step went wrong; what it owes stays in its record for the next run.
+func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
+	rec.Error = err.Error()
+	if e.journal.Record(s.ID).Result != "" {
+		if saveErr := e.journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {
+			err = errors.Join(err, saveErr)
+		}
+	}
+	e.tell(s, "failed", err.Error())
+	return err
+}
+
+// settle waits until the step shows in the live cluster and the loops have the owners that it promises.
+func (e *Engine) settle(ctx context.Context, s v1.Step, x executor) error {
+	limit := timeout(s)
+	reason := "the change is not visible"
+	err := e.poll(ctx, limit, settleInterval, func(ctx context.Context) (bool, error) {
+		done, err := x.done(ctx, s)
+		if err != nil {
+			reason = err.Error()
+			return false, nil
+		}
+		if !done {
+			return false, nil
+		}
+		if len(s.Expect) == 0 {
+			return true, nil
+		}
+		reason, err = e.owned(ctx, s.Expect)
+		if err != nil {
+			reason = err.Error()
+			return false, nil
+		}
+		return reason == "", nil
+	})
+	if errors.Is(err, errWaited) {
+		return &VerifyError{Waited: limit, Reason: reason}
+	}
+	return err
+}
+
+func (e *Engine) tell(s v1.Step, kind, message string) {
+	e.Tell(Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.number[s.ID], Total: len(e.plan.Steps)})
+}
+
+const settleInterval = 200 * time.Millisecond
+
+// timeout bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a kube-apiserver.
+func timeout(s v1.Step) time.Duration {
+	switch {
+	case s.Component == "kube-apiserver":
+		return 180 * time.Second
+	case s.Component != "":
+		return 120 * time.Second
+	}
+	return 60 * time.Second
+}
+
+var errWaited = errors.New("waited in vain")
+
+// poll calls f until it is true; errWaited when the limit passes first.
+func (e *Engine) poll(ctx context.Context, limit, interval time.Duration, f func(context.Context) (bool, error)) error {
+	end := e.Clock.Now().Add(limit)
+	for {
+		ok, err := f(ctx)
+		if err != nil || ok {
+			return err
+		}
+		if e.Clock.Now().After(end) {
+			return errWaited
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.Clock.After(interval):
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// executor carries out one kind of step.
+type executor interface {
+	// done looks at the live cluster, whether the step's change is there and shows. It changes nothing.
+	done(ctx context.Context, s v1.Step) (bool, error)
+	// do makes the change. It is repeated after a crash, with the record that was saved; it saves the record before it changes anything.
+	do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
+}
+
+// executor is the one list of what steps can do.
+func (e *Engine) executor(s v1.Step) (executor, error) {
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		return ensureObject{e}, nil
+	case v1.StepDeleteObject:
+		return deleteObject{e}, nil
+	case v1.StepWriteFile:
+		return writeFile{e}, nil
+	case v1.StepRemoveFile:
+		return removeFile{e}, nil
+	case v1.StepEditManifest:
+		return editManifest{e}, nil
+	case v1.StepAddManifest:
+		return addManifest{e}, nil
+	case v1.StepRemoveManifest:
+		return removeManifest{e}, nil
+	case v1.StepRestoreManifest:
+		return restoreManifest{e}, nil
+	case v1.StepKubelet:
+		return kubelet{e}, nil
+	case v1.StepVerify:
+		return verify{e}, nil
+	}
+	return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
+}
+
+func (e *Engine) host(name string) (hostaccess.Host, error) {
+	h, ok := e.hosts[name]
+	if !ok {
+		return nil, fmt.Errorf("host %q is in the plan and not in --host-access: name it there", name)
+	}
+	return h, nil
+}
+
+// read returns the file of a step, and "absent" as its hash when it is not there.
+func (e *Engine) read(ctx context.Context, host, path string) (hostaccess.File, string, error) {
+	h, err := e.host(host)
+	if err != nil {
+		return hostaccess.File{}, "", err
+	}
+	f, err := h.ReadFile(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return hostaccess.File{}, absent, nil
+	} else if err != nil {
+		return hostaccess.File{}, "", err
+	}
+	return f, hostaccess.SHA256(f.Data), nil
+}
+
+const absent = "absent"
+
+// backup keeps the bytes that a step is about to change in a directory of its own, outside the manifests directory, where a copy would be a
+// second pod. The record names it before the change is made.
+func (e *Engine) backup(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if rec.BackupSHA256 != "" {
+		return nil // kept by an earlier try; the file may have been changed since
+	}
+	f, sum, err := e.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	rec.BackupSHA256 = sum
+	if sum == absent {
+		return nil
+	}
+	rec.Backup = plan.Dir + "/backup/" + e.journal.Doc().Run + "/" + slug(s.ID)
+	rec.BackupMode = fmt.Sprintf("%04o", f.Mode.Perm())
+	h, err := e.host(s.Host)
+	if err != nil {
+		return err
+	}
+	if err := h.WriteFile(ctx, rec.Backup, f.Data, 0o600); err != nil {
+		return fmt.Errorf("backing %s up on host %s: %w", s.Path, s.Host, err)
+	}
+	return nil
+}
+
+// slug makes a file name of a step's ID; the hash keeps two IDs apart that differ in a slash only.
+func slug(id string) string {
+	out := []byte(id)
+	for i, c := range out {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c == '-', c == '.':
+		default:
+			out[i] = '_'
+		}
+	}
+	return string(out) + "-" + hostaccess.SHA256([]byte(id))[:8]
+}
+
+// backedUp returns the bytes from before a step, checked against the journal; absent when the file was not there.
+func (e *Engine) backedUp(ctx context.Context, step string, host string) (data []byte, mode fs.FileMode, sum string, err error) {
+	rec := e.journal.Record(step)
+	switch {
+	case rec.BackupSHA256 == "":
+		return nil, 0, "", fmt.Errorf("step %s changed nothing that could be restored", step)
+	case rec.BackupSHA256 == absent:
+		return nil, 0, absent, nil
+	}
+	h, err := e.host(host)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	f, err := h.ReadFile(ctx, rec.Backup)
+	if err != nil {
+		return nil, 0, "", fmt.Errorf("reading the backup from before step %s: %w", step, err)
+	}
+	if sum := hostaccess.SHA256(f.Data); sum != rec.BackupSHA256 {
+		return nil, 0, "", fmt.Errorf("backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored", rec.Backup, host, sum, rec.BackupSHA256)
+	}
+	m, err := strconv.ParseUint(rec.BackupMode, 8, 32)
+	if err != nil {
+		return nil, 0, "", fmt.Errorf("mode %q of the backup from before step %s: %w", rec.BackupMode, step, err)
+	}
+	return f.Data, fs.FileMode(m), rec.BackupSHA256, nil
+}
+
+// write puts bytes on a host, after the record that says so was saved.
+func (e *Engine) write(ctx context.Context, s v1.Step, rec *v1.StepRecord, data []byte, mode fs.FileMode) error {
+	h, err := e.host(s.Host)
+	if err != nil {
+		return err
+	}
+	rec.AfterSHA256 = hostaccess.SHA256(data)
+	if err := e.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	e.Hook("during", s.ID)
+	if _, sum, err := e.read(ctx, s.Host, s.Path); err == nil && sum == rec.AfterSHA256 {
+		return nil
+	}
+	return h.WriteFile(ctx, s.Path, data, mode)
+}

@@ -1,0 +1,139 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// writeFile writes a file, or derives it on the host.
+type writeFile struct{ *Engine }
+
+func (x writeFile) done(ctx context.Context, s v1.Step) (bool, error) {
+	want, err := x.content(ctx, s)
+	if err != nil || want == nil {
+		return false, err
+	}
+	_, sum, err := x.read(ctx, s.Host, s.Path)
+	return sum == hostaccess.SHA256(want), err
+}
+
+func (x writeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.backup(ctx, s, rec); err != nil {
+		return err
+	}
+	var data []byte
+	err := x.poll(ctx, timeout(s), settleInterval, func(ctx context.Context) (bool, error) {
+		var err error
+		data, err = x.content(ctx, s)
+		return data != nil, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the token of Secret %s/%s: %w", namespace, plan.TokenSecret, err)
+	}
+	mode, err := strconv.ParseUint(s.Mode, 8, 32)
+	if err != nil {
+		return fmt.Errorf("mode %q: %w", s.Mode, err)
+	}
+	return x.write(ctx, s, rec, data, fs.FileMode(mode))
+}
+
+// content is what the file shall hold; nil while it cannot be known yet.
+func (x writeFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
+	if s.Derive == "" {
+		return []byte(s.Content), nil
+	}
+	src, sum, err := x.read(ctx, s.Host, s.Source)
+	if err != nil {
+		return nil, err
+	}
+	if sum == absent {
+		return nil, fmt.Errorf("%s on host %s is gone: %s cannot be derived from it", s.Source, s.Host, s.Path)
+	}
+	switch s.Derive {
+	case plan.DeriveCloudConfig:
+		out, _, err := cloudconfig.DeriveAWS(src.Data)
+		if err != nil {
+			return nil, fmt.Errorf("deriving %s from %s on host %s: %w", s.Path, s.Source, s.Host, err)
+		}
+		return out, nil
+	case plan.DeriveKubeconfig:
+		return x.kubeconfig(ctx, s, src.Data)
+	}
+	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
+}
+
+// kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server, and
+// the token of its ServiceAccount. The token goes nowhere but into that file.
+func (x writeFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]byte, error) {
+	from, err := clientcmd.Load(source)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s on host %s: %w", s.Source, s.Host, err)
+	}
+	current, ok := from.Contexts[from.CurrentContext]
+	if !ok || from.Clusters[current.Cluster] == nil {
+		return nil, fmt.Errorf("kubeconfig %s on host %s: its current context %q names no cluster", s.Source, s.Host, from.CurrentContext)
+	}
+	secret, err := x.Kube.CoreV1().Secrets(namespace).Get(ctx, plan.TokenSecret, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, plan.TokenSecret, err)
+	}
+	token := secret.Data[corev1.ServiceAccountTokenKey]
+	if len(token) == 0 {
+		return nil, nil // kube-controller-manager's token controller fills it in
+	}
+	const name = plan.CCMAccount
+	out := clientcmdapi.NewConfig()
+	out.Clusters[name] = from.Clusters[current.Cluster]
+	out.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: string(token)}
+	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	out.CurrentContext = name
+	data, err := clientcmd.Write(*out)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s for host %s: %w", s.Path, s.Host, err)
+	}
+	return data, nil
+}
+
+// removeFile takes away what a step wrote, or puts back what was there before it.
+type removeFile struct{ *Engine }
+
+func (x removeFile) done(ctx context.Context, s v1.Step) (bool, error) {
+	_, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return false, err
+	}
+	rec := x.journal.Record(s.Restore)
+	return sum == rec.BackupSHA256 || rec.BackupSHA256 == "", nil
+}
+
+func (x removeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	data, mode, sum, err := x.backedUp(ctx, s.Restore, s.Host)
+	if err != nil {
+		return err
+	}
+	if sum != absent {
+		return x.write(ctx, s, rec, data, mode)
+	}
+	rec.AfterSHA256 = absent
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	h, err := x.host(s.Host)
+	if err != nil {
+		return err
+	}
+	return h.Remove(ctx, s.Path)
+}

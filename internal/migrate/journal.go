@@ -1,0 +1,287 @@
+package migrate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Names of the ConfigMaps in kube-system.
+const (
+	JournalName = "transplant-journal"
+	BeforeName  = "transplant-before"
+)
+
+// Phases of a run.
+const (
+	PhaseApplying    = "applying"
+	PhaseApplied     = "applied"
+	PhaseRollingBack = "rolling-back"
+	PhaseRolledBack  = "rolled-back"
+)
+
+// chunk keeps a ConfigMap below the API server's limit of 1 MiB for the whole object.
+const chunk = 900_000
+
+// writeBudget is for how long a write of the journal is tried while API servers restart under a load balancer.
+const writeBudget = 60 * time.Second
+
+// ErrNoJournal says that no migration was started on this cluster.
+var ErrNoJournal = errors.New("no migration was started on this cluster: run transplant apply")
+
+// Journal keeps what was started in the cluster, compressed, in one ConfigMap: whoever has the kubeconfig can go on where somebody else stopped.
+type Journal struct {
+	kube kubernetes.Interface
+	mu   sync.Mutex
+	doc  v1.Journal
+	rv   string
+}
+
+// Open reads the journal of the cluster; ErrNoJournal when there is none.
+func Open(ctx context.Context, kube kubernetes.Interface) (*Journal, error) {
+	cm, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, JournalName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, ErrNoJournal
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+	}
+	j := &Journal{kube: kube, rv: cm.ResourceVersion}
+	if err := unpack([]map[string][]byte{cm.BinaryData}, &j.doc); err != nil {
+		return nil, fmt.Errorf("journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+	}
+	if j.doc.APIVersion != v1.GroupVersion || j.doc.Kind != v1.KindJournal {
+		return nil, fmt.Errorf("journal ConfigMap %s/%s holds %s %s, which this version of transplant does not know: use the version that wrote it",
+			namespace, JournalName, j.doc.APIVersion, j.doc.Kind)
+	}
+	return j, nil
+}
+
+// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced.
+func Create(ctx context.Context, kube kubernetes.Interface, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
+	if err := saveBefore(ctx, kube, before); err != nil {
+		return nil, err
+	}
+	j := &Journal{kube: kube, doc: doc}
+	j.doc.TypeMeta = v1.Type(v1.KindJournal)
+	if old, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, JournalName, metav1.GetOptions{}); err == nil {
+		j.rv = old.ResourceVersion
+	} else if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+	}
+	return j, j.write(ctx)
+}
+
+// Doc returns a copy of the journal.
+func (j *Journal) Doc() v1.Journal {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	doc := j.doc
+	doc.Records = append([]v1.StepRecord(nil), j.doc.Records...)
+	return doc
+}
+
+// Record returns what is written about a step; its Result is empty when nothing is.
+func (j *Journal) Record(id string) v1.StepRecord {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.doc.Records {
+		if r.ID == id {
+			return r
+		}
+	}
+	return v1.StepRecord{}
+}
+
+// Save writes what happened to a step.
+func (j *Journal) Save(ctx context.Context, rec v1.StepRecord) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	found := false
+	for i := range j.doc.Records {
+		if j.doc.Records[i].ID == rec.ID {
+			j.doc.Records[i], found = rec, true
+		}
+	}
+	if !found {
+		j.doc.Records = append(j.doc.Records, rec)
+	}
+	return j.write(ctx)
+}
+
+// SetPhase writes the phase of the run; rollback is its plan once one was made.
+func (j *Journal) SetPhase(ctx context.Context, phase string, rollback *v1.Plan, ended *time.Time) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.doc.Phase, j.doc.Ended = phase, ended
+	if rollback != nil {
+		j.doc.Rollback = rollback
+	}
+	return j.write(ctx)
+}
+
+func (j *Journal) write(ctx context.Context) error {
+	data, err := pack(j.doc)
+	if err != nil {
+		return fmt.Errorf("packing the journal: %w", err)
+	}
+	if len(data) > chunk {
+		return fmt.Errorf("the journal is %d bytes when compressed, more than a ConfigMap holds: migrate with fewer hosts in --host-access at a time", len(data))
+	}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: JournalName, Namespace: namespace, ResourceVersion: j.rv, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+		Data:       map[string]string{"run": j.doc.Run, "phase": j.doc.Phase, "steps": strconv.Itoa(len(j.doc.Records))},
+		BinaryData: map[string][]byte{"journal.json.gz": data},
+	}
+	var saved *corev1.ConfigMap
+	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
+		var err error
+		if j.rv == "" {
+			saved, err = j.kube.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
+		} else {
+			saved, err = j.kube.CoreV1().ConfigMaps(namespace).Update(ctx, cm, metav1.UpdateOptions{})
+		}
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			return j.lostAnswer(ctx, cm, &saved, err)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("writing the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+	}
+	j.rv = saved.ResourceVersion
+	return nil
+}
+
+// lostAnswer tells a write whose answer got lost while an API server restarted from one by somebody else.
+func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved **corev1.ConfigMap, conflict error) error {
+	live, err := j.kube.CoreV1().ConfigMaps(namespace).Get(ctx, JournalName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(live.BinaryData["journal.json.gz"], want.BinaryData["journal.json.gz"]) {
+		*saved = live
+		return nil
+	}
+	return fmt.Errorf("somebody else wrote it: %w", conflict)
+}
+
+// Before reads the snapshot from before the migration.
+func Before(ctx context.Context, kube kubernetes.Interface) (*v1.Snapshot, error) {
+	var parts []map[string][]byte
+	for i := 0; ; i++ {
+		cm, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, beforeName(i), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) && i > 0 {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("reading the snapshot from before the migration, ConfigMap %s/%s: %w", namespace, beforeName(i), err)
+		}
+		parts = append(parts, cm.BinaryData)
+		if cm.Data["last"] == "true" {
+			break
+		}
+	}
+	var s v1.Snapshot
+	if err := unpack(parts, &s); err != nil {
+		return nil, fmt.Errorf("snapshot from before the migration: %w", err)
+	}
+	return &s, nil
+}
+
+func beforeName(i int) string {
+	if i == 0 {
+		return BeforeName
+	}
+	return BeforeName + "-" + strconv.Itoa(i)
+}
+
+func saveBefore(ctx context.Context, kube kubernetes.Interface, s *v1.Snapshot) error {
+	data, err := pack(s)
+	if err != nil {
+		return fmt.Errorf("packing the snapshot: %w", err)
+	}
+	for i := 0; ; i++ {
+		part := data[:min(chunk, len(data))]
+		data = data[len(part):]
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: beforeName(i), Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+			Data:       map[string]string{"last": strconv.FormatBool(len(data) == 0)},
+			BinaryData: map[string][]byte{"journal.json.gz": part},
+		}
+		err := Retry(ctx, writeBudget, func(ctx context.Context) error {
+			_, err := kube.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				_, err = kube.CoreV1().ConfigMaps(namespace).Update(ctx, cm, metav1.UpdateOptions{})
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("keeping the snapshot from before the migration in ConfigMap %s/%s: %w", namespace, beforeName(i), err)
+		}
+		if len(data) == 0 {
+			return nil
+		}
+	}
+}
+
+func pack(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(raw); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), z.Close()
+}
+
+func unpack(parts []map[string][]byte, into any) error {
+	var all []byte
+	for _, p := range parts {
+		all = append(all, p["journal.json.gz"]...)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(all))
+	if err != nil {
+		return fmt.Errorf("it is not what transplant wrote: %w", err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		return fmt.Errorf("it is cut short: %w", err)
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// Retry calls f until it succeeds, its error is not one of a restarting API server, or the budget is spent.
+func Retry(ctx context.Context, budget time.Duration, f func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, budget, true, func(ctx context.Context) (bool, error) {
+		last = f(ctx)
+		if last == nil {
+			return true, nil
+		}
+		if !Transient(last) {
+			return false, last
+		}
+		return false, nil
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}

@@ -1,0 +1,199 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+// LockName is the Lease in kube-system that keeps two people from changing one cluster at once.
+const LockName = "transplant-lock"
+
+const (
+	lockDuration = 60 * time.Second
+	lockRenewal  = 5 * time.Second
+)
+
+// ErrLockLost is the cause of the context's end when somebody took the lock, or it could not be renewed for its whole duration.
+var ErrLockLost = errors.New("the lock on the cluster was lost: somebody else may be changing it")
+
+// Lock is held while a cluster is changed.
+type Lock struct {
+	kube   kubernetes.Interface
+	clock  clock.Clock
+	holder string
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+}
+
+// Holder describes this process as the holder of a lock: who, where, which process.
+func Holder(user string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown-host"
+	}
+	return fmt.Sprintf("%s@%s pid %d start %d", user, host, os.Getpid(), time.Now().UnixNano())
+}
+
+// Acquire takes the lock and renews it until Release; the returned context ends with ErrLockLost when it is lost. A lock whose holder was a
+// process of this machine that is gone is taken over at once; another one only when it was not renewed for its duration, which is observed
+// and not computed from clocks that may differ; or with steal.
+func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, holder string, steal bool) (context.Context, *Lock, error) {
+	l := &Lock{kube: kube, clock: c, holder: holder, done: make(chan struct{})}
+	if err := l.take(ctx, steal); err != nil {
+		return nil, nil, err
+	}
+	held, cancel := context.WithCancelCause(ctx)
+	l.cancel = cancel
+	go l.renew(held)
+	return held, l, nil
+}
+
+func (l *Lock) take(ctx context.Context, steal bool) error {
+	leases := l.kube.CoordinationV1().Leases(namespace)
+	now := metav1.NewMicroTime(l.clock.Now())
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: ptr.To(int32(lockDuration / time.Second)), AcquireTime: &now, RenewTime: &now}
+	live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LockName, Namespace: namespace}, Spec: spec}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return l.take(ctx, steal)
+		}
+		if err != nil {
+			return fmt.Errorf("creating the lock Lease %s/%s: %w", namespace, LockName, err)
+		}
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading the lock Lease %s/%s: %w", namespace, LockName, err)
+	}
+	holder := ptr.Deref(live.Spec.HolderIdentity, "")
+	if holder != "" && !steal && !endedHere(holder) {
+		age := time.Duration(0)
+		if live.Spec.RenewTime != nil {
+			age = l.clock.Since(live.Spec.RenewTime.Time)
+		}
+		// Clocks may differ, so an old renewal is only believed when it does not move for two renewals' time.
+		if age < lockDuration || !l.still(ctx, live.ResourceVersion) {
+			return &LockedError{Holder: holder, Age: age}
+		}
+	}
+	live.Spec = spec
+	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
+		return &LockedError{Holder: "another transplant that started at the same moment"}
+	} else if err != nil {
+		return fmt.Errorf("taking the lock Lease %s/%s: %w", namespace, LockName, err)
+	}
+	return nil
+}
+
+// still tells that nobody has written the lock for two renewals.
+func (l *Lock) still(ctx context.Context, rv string) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.clock.After(2 * lockRenewal):
+	}
+	live, err := l.kube.CoordinationV1().Leases(namespace).Get(ctx, LockName, metav1.GetOptions{})
+	return err == nil && live.ResourceVersion == rv
+}
+
+// endedHere tells that the holder was a process of this machine which is certainly gone.
+func endedHere(holder string) bool {
+	host, err := os.Hostname()
+	if err != nil {
+		return false
+	}
+	_, rest, ok := strings.Cut(holder, "@"+host+" pid ")
+	if !ok {
+		return false
+	}
+	var pid int
+	if _, err := fmt.Sscanf(rest, "%d", &pid); err != nil || pid <= 0 {
+		return false
+	}
+	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+func (l *Lock) renew(ctx context.Context) {
+	defer close(l.done)
+	last := l.clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.clock.After(lockRenewal):
+		}
+		ok, err := l.renewOnce(ctx)
+		switch {
+		case err == nil && ok:
+			last = l.clock.Now()
+		case err == nil, l.clock.Since(last) > lockDuration-2*lockRenewal:
+			l.cancel(ErrLockLost)
+			return
+		}
+	}
+}
+
+// renewOnce is false when somebody else holds the lock.
+func (l *Lock) renewOnce(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockRenewal)
+	defer cancel()
+	leases := l.kube.CoordinationV1().Leases(namespace)
+	live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
+	if err != nil {
+		return false, err
+	}
+	if ptr.Deref(live.Spec.HolderIdentity, "") != l.holder {
+		return false, nil
+	}
+	now := metav1.NewMicroTime(l.clock.Now())
+	live.Spec.RenewTime = &now
+	_, err = leases.Update(ctx, live, metav1.UpdateOptions{})
+	return true, err
+}
+
+// Release gives the lock up.
+func (l *Lock) Release(ctx context.Context) error {
+	l.cancel(context.Canceled)
+	<-l.done
+	return Retry(ctx, lockRenewal, func(ctx context.Context) error {
+		leases := l.kube.CoordinationV1().Leases(namespace)
+		live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("releasing the lock Lease %s/%s: %w", namespace, LockName, err)
+		}
+		if ptr.Deref(live.Spec.HolderIdentity, "") != l.holder {
+			return nil
+		}
+		// Deleted with its resourceVersion, so that one who just took it over keeps it.
+		err = leases.Delete(ctx, LockName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &live.ResourceVersion}})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// LockHolder says who holds the lock; empty for nobody.
+func LockHolder(ctx context.Context, kube kubernetes.Interface) (string, error) {
+	live, err := kube.CoordinationV1().Leases(namespace).Get(ctx, LockName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading the lock Lease %s/%s: %w", namespace, LockName, err)
+	}
+	return ptr.Deref(live.Spec.HolderIdentity, ""), nil
+}

@@ -1,0 +1,124 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sort"
+	"strings"
+	"sync"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+const (
+	namespace = "kube-system"
+	kcm       = "kube-controller-manager"
+	ccm       = "cloud-controller-manager"
+	kas       = "kube-apiserver"
+)
+
+// target is a manager that a manifest says should run.
+type target struct{ component, host, address string }
+
+// targets reads the manifests of the hosts for the managers that should run now.
+func (e *Engine) targets(ctx context.Context, components ...string) ([]target, error) {
+	var out []target
+	for _, h := range e.Hosts {
+		names, err := h.List(ctx, controlplane.ManifestDir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a worker
+		} else if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, ".") {
+				continue
+			}
+			file, err := h.ReadFile(ctx, controlplane.ManifestDir+"/"+name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			m, err := controlplane.Parse(file.Data)
+			if err != nil {
+				continue // some other pod, or one that check has named
+			}
+			if contains(components, m.Component()) {
+				out = append(out, target{m.Component(), h.Name(), m.Address()})
+			}
+		}
+	}
+	sort.Slice(out, func(i, j int) bool {
+		return out[i].component+"@"+out[i].host < out[j].component+"@"+out[j].host
+	})
+	return out, nil
+}
+
+// managers asks every manager of the components for its gauges; one that does not answer has Error set.
+func (e *Engine) managers(ctx context.Context, components ...string) ([]v1.Manager, error) {
+	targets, err := e.targets(ctx, components...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]v1.Manager, len(targets))
+	var wg sync.WaitGroup
+	for i, t := range targets {
+		wg.Go(func() {
+			m, err := e.Scrape(ctx, t.component, t.host, t.address)
+			if err != nil {
+				m.Error = err.Error()
+			}
+			m.Component, m.Host, m.Address = t.component, t.host, t.address
+			out[i] = m
+		})
+	}
+	wg.Wait()
+	return out, nil
+}
+
+// owned says in a sentence why the loops do not have the expected owners; empty when they do. A manager that does not answer is unknown, and so
+// is the ownership.
+func (e *Engine) owned(ctx context.Context, expect map[string]string) (string, error) {
+	managers, err := e.managers(ctx, kcm, ccm)
+	if err != nil {
+		return "", err
+	}
+	return Owned(managers, expect), nil
+}
+
+// Owned compares the managers' gauges with the expected owners, loop -> component; "" expects one owner of either kind.
+func Owned(managers []v1.Manager, expect map[string]string) string {
+	for _, m := range managers {
+		if m.Error != "" {
+			return fmt.Sprintf("%s on %s did not answer: %s", m.Component, m.Host, m.Error)
+		}
+	}
+	loops := make([]string, 0, len(expect))
+	for l := range expect {
+		loops = append(loops, l)
+	}
+	sort.Strings(loops)
+	for _, loop := range loops {
+		var owners []string
+		right := false
+		for _, m := range managers {
+			if contains(m.Loops, loop) {
+				owners = append(owners, m.Component+"@"+m.Host)
+				right = expect[loop] == "" || m.Component == expect[loop]
+			}
+		}
+		switch {
+		case len(owners) == 0:
+			return fmt.Sprintf("nobody runs loop %s", loop)
+		case len(owners) > 1:
+			return fmt.Sprintf("loop %s runs in %s at once", loop, strings.Join(owners, " and "))
+		case !right:
+			return fmt.Sprintf("loop %s runs in %s, not in a %s", loop, owners[0], expect[loop])
+		}
+	}
+	return ""
+}

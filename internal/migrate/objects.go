@@ -1,0 +1,170 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// resources of the kinds that a plan makes or deletes.
+var resources = map[string]schema.GroupVersionResource{
+	"ServiceAccount":     {Version: "v1", Resource: "serviceaccounts"},
+	"Secret":             {Version: "v1", Resource: "secrets"},
+	"Role":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	"RoleBinding":        {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	"ClusterRole":        {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+	"ClusterRoleBinding": {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+	"Lease":              {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+}
+
+// compared are the fields that make two objects of a kind the same for a migration.
+var compared = []string{"rules", "roleRef", "subjects", "type"}
+
+// object returns the client for a reference Kind/namespace/name or Kind/name, and the name.
+func (e *Engine) object(ref string) (dynamic.ResourceInterface, string, error) {
+	parts := strings.Split(ref, "/")
+	gvr, ok := resources[parts[0]]
+	switch {
+	case !ok || len(parts) < 2 || len(parts) > 3:
+		return nil, "", fmt.Errorf("object %q is not known to this version of transplant", ref)
+	case len(parts) == 2:
+		return e.Dynamic.Resource(gvr), parts[1], nil
+	}
+	return e.Dynamic.Resource(gvr).Namespace(parts[1]), parts[2], nil
+}
+
+// ensureObject creates an object that is absent.
+type ensureObject struct{ *Engine }
+
+func (x ensureObject) done(ctx context.Context, s v1.Step) (bool, error) {
+	client, name, err := x.object(s.Ref)
+	if err != nil {
+		return false, err
+	}
+	live, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading %s: %w", s.Ref, err)
+	}
+	want, err := decode(s)
+	if err != nil {
+		return false, err
+	}
+	return same(want, live), nil
+}
+
+func (x ensureObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	client, name, err := x.object(s.Ref)
+	if err != nil {
+		return err
+	}
+	want, err := decode(s)
+	if err != nil {
+		return err
+	}
+	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(want, live) {
+		return fmt.Errorf("%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it", s.Ref)
+	}
+	rec.Created = true
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	return Retry(ctx, writeBudget, func(ctx context.Context) error {
+		_, err := client.Create(ctx, want, metav1.CreateOptions{FieldManager: "transplant"})
+		if apierrors.IsAlreadyExists(err) {
+			return nil // our own create, whose answer got lost; done compares
+		}
+		if err != nil {
+			return fmt.Errorf("creating %s: %w", s.Ref, err)
+		}
+		return nil
+	})
+}
+
+func decode(s v1.Step) (*unstructured.Unstructured, error) {
+	var o unstructured.Unstructured
+	if err := json.Unmarshal([]byte(s.Object), &o.Object); err != nil {
+		return nil, fmt.Errorf("object of step %s: %w", s.ID, err)
+	}
+	return &o, nil
+}
+
+// same compares what matters for a migration; the API server's defaults (apiGroup of a subject) do not.
+func same(want, live *unstructured.Unstructured) bool {
+	for _, field := range compared {
+		if !equality.Semantic.DeepEqual(plain(want.Object[field]), plain(live.Object[field])) {
+			return false
+		}
+	}
+	return true
+}
+
+// plain drops empty strings, so that a subject of a ServiceAccount equals itself with apiGroup "".
+func plain(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			if e != "" {
+				out[k] = plain(e)
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = plain(v[i])
+		}
+		return out
+	}
+	return v
+}
+
+// deleteObject deletes an object that this migration made.
+type deleteObject struct{ *Engine }
+
+func (x deleteObject) done(ctx context.Context, s v1.Step) (bool, error) {
+	if s.Restore != "" && !x.journal.Record(s.Restore).Created {
+		return true, nil // it was there before
+	}
+	client, name, err := x.object(s.Ref)
+	if err != nil {
+		return false, err
+	}
+	_, err = client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading %s: %w", s.Ref, err)
+	}
+	return false, nil
+}
+
+func (x deleteObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	client, name, err := x.object(s.Ref)
+	if err != nil {
+		return err
+	}
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	return Retry(ctx, writeBudget, func(ctx context.Context) error {
+		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting %s: %w", s.Ref, err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,190 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/handover"
+)
+
+const (
+	// bindBudget is for how long the holder of a lease is asked for before the step gives up: an election may just be under way.
+	bindBudget = 45 * time.Second
+	// endBudget is for how long an old process may take to end: a kubelet's grace of 30 s, and some.
+	endBudget = 75 * time.Second
+	// endInterval is how often the process table is looked at while an owner ends; each look is a part of the gap.
+	endInterval = 20 * time.Millisecond
+)
+
+// bindOwners binds each lease of the step that the process about to end holds, and waits until somebody can take over. What is bound is
+// written into the record, so that a crash right after the old process has ended still releases its leases on the next run.
+func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	rec.Handovers = nil
+	for _, lease := range s.Leases {
+		var b *handover.Binding
+		var last error
+		err := e.poll(ctx, bindBudget, settleInterval, func(ctx context.Context) (bool, error) {
+			candidates, err := e.candidates(ctx)
+			if err != nil {
+				return false, err
+			}
+			b, last = e.leases.Bind(ctx, lease, candidates)
+			if handover.IsUnbound(last) || last != nil && Transient(last) {
+				return false, nil
+			}
+			return true, last
+		})
+		if errors.Is(err, errWaited) {
+			return fmt.Errorf("who owns the loops could not be proven for %s, so the owner was not restarted: %w", bindBudget, last)
+		} else if err != nil {
+			return err
+		}
+		if b == nil || b.Host != s.Host || b.Component != s.Component {
+			continue
+		}
+		if err := e.successor(ctx, s, *b); err != nil {
+			return err
+		}
+		rec.Handovers = append(rec.Handovers, v1.HandoverRecord{
+			Lease: lease, Holder: b.Holder, PID: b.PID, StartTicks: b.StartTicks, Component: b.Component, Host: b.Host, Transitions: b.Transitions, AcquireTime: b.AcquireTime,
+		})
+	}
+	return nil
+}
+
+func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
+	targets, err := e.targets(ctx, kcm, ccm)
+	if err != nil {
+		return nil, err
+	}
+	var out []handover.Candidate
+	for _, t := range targets {
+		h, err := e.host(t.host)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, handover.Candidate{
+			Component: t.component, Host: t.host,
+			Look:      func(ctx context.Context) (v1.Manager, error) { return e.Scrape(ctx, t.component, t.host, t.address) },
+			Processes: func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, t.component) },
+		})
+	}
+	return out, nil
+}
+
+// successor waits until somebody is ready to take the lease over: for a component's own lease a process of it on another host that answers,
+// for the migration lease a manager that already leads its main lease and has reached the cloud.
+func (e *Engine) successor(ctx context.Context, s v1.Step, b handover.Binding) error {
+	if s.Kind == v1.StepRemoveManifest && b.Lease == s.Component {
+		return nil // the last of its kind goes; nobody is to take this lease over
+	}
+	reason := ""
+	err := e.poll(ctx, bindBudget, settleInterval, func(ctx context.Context) (bool, error) {
+		managers, err := e.managers(ctx, s.Successors...)
+		if err != nil {
+			return false, err
+		}
+		reason = takeover(managers, s, b)
+		return reason == "", nil
+	})
+	if errors.Is(err, errWaited) {
+		return fmt.Errorf("the owner %s on host %s was not stopped, since nobody is ready to take lease %s over: %s", b.Component, b.Host, b.Lease, reason)
+	}
+	return err
+}
+
+// takeover says why no manager can take the lease over; empty when one can.
+func takeover(managers []v1.Manager, s v1.Step, b handover.Binding) string {
+	reason := "no other manager runs"
+	for _, m := range managers {
+		if m.Host == b.Host && m.Component == b.Component {
+			continue
+		}
+		if m.Error != "" {
+			reason = fmt.Sprintf("%s on %s does not answer: %s", m.Component, m.Host, m.Error)
+			continue
+		}
+		if m.Component == b.Component {
+			// A standby of the same component takes the main lease first and the migration lease right after it.
+			if b.Lease == b.Component || len(s.Successors) == 1 {
+				return ""
+			}
+			continue
+		}
+		if b.Lease == b.Component {
+			continue
+		}
+		switch {
+		case !contains(m.Leads, m.Component):
+			reason = fmt.Sprintf("%s on %s has not got its main lease", m.Component, m.Host)
+		case m.CloudCalls != nil && *m.CloudCalls == 0:
+			reason = fmt.Sprintf("%s on %s has not reached the cloud yet", m.Component, m.Host)
+		default:
+			return ""
+		}
+	}
+	return reason
+}
+
+// release waits until each bound process has ended and gives its leases up. It runs after every write and again after a crash.
+func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	for i := range rec.Handovers {
+		if r := &rec.Handovers[i]; r.Released == nil && r.Note == "" {
+			if err := e.releaseOne(ctx, s, r); err != nil {
+				return err
+			}
+			if err := e.journal.Save(ctx, *rec); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord) error {
+	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
+	h, err := e.host(r.Host)
+	if err != nil {
+		return err
+	}
+	processes := func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, r.Component) }
+	var last error
+	err = e.poll(ctx, endBudget, endInterval, func(ctx context.Context) (bool, error) {
+		var gone bool
+		gone, last = handover.Gone(ctx, b, processes)
+		return gone, nil
+	})
+	if errors.Is(err, errWaited) {
+		if last != nil {
+			return fmt.Errorf("whether the old owner has ended is unknown, so its lease %s was left to expire: %w", r.Lease, last)
+		}
+		return fmt.Errorf("the old owner (process %d of %s on host %s) did not end within %s; its lease %s was left alone: "+
+			"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, endBudget, r.Lease)
+	} else if err != nil {
+		return err
+	}
+	ended := e.Clock.Now().UTC()
+	r.Ended = &ended
+	var out handover.Outcome
+	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
+		var err error
+		out, err = e.leases.Release(ctx, b, processes)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.NextHolder = out.Holder
+	if !out.Released {
+		r.Note = out.Reason
+		e.tell(s, "progress", fmt.Sprintf("lease %s was left alone: %s", r.Lease, out.Reason))
+		return nil
+	}
+	now := e.Clock.Now().UTC()
+	r.Released = &now
+	e.tell(s, "progress", fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", r.Component, r.Host, r.PID, r.Lease))
+	return nil
+}

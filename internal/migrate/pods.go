@@ -1,0 +1,179 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// editManifest changes flags and mounts of a static pod.
+type editManifest struct{ *Engine }
+
+func (x editManifest) done(ctx context.Context, s v1.Step) (bool, error) {
+	f, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return false, err
+	}
+	if sum == absent {
+		return false, fmt.Errorf("manifest %s on host %s is gone", s.Path, s.Host)
+	}
+	want, err := controlplane.Apply(f.Data, s.Edits)
+	if err != nil {
+		return false, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	if string(want) != string(f.Data) {
+		return false, nil
+	}
+	return x.running(ctx, s, f.Data)
+}
+
+func (x editManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	return x.replace(ctx, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
+		if now == nil {
+			return nil, 0, fmt.Errorf("manifest %s on host %s is gone", s.Path, s.Host)
+		}
+		data, err := controlplane.Apply(now, s.Edits)
+		if err != nil {
+			return nil, 0, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+		}
+		return data, 0, nil
+	})
+}
+
+// addManifest puts a static pod on a host.
+type addManifest struct{ *Engine }
+
+func (x addManifest) done(ctx context.Context, s v1.Step) (bool, error) {
+	f, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil || sum == absent || string(f.Data) != s.Content {
+		return false, err
+	}
+	return x.running(ctx, s, f.Data)
+}
+
+func (x addManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	mode, err := strconv.ParseUint(s.Mode, 8, 32)
+	if err != nil {
+		return fmt.Errorf("mode %q: %w", s.Mode, err)
+	}
+	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), fs.FileMode(mode), nil })
+}
+
+// restoreManifest puts back the bytes from before a step.
+type restoreManifest struct{ *Engine }
+
+func (x restoreManifest) done(ctx context.Context, s v1.Step) (bool, error) {
+	rec := x.journal.Record(s.Restore)
+	if rec.BackupSHA256 == "" {
+		return true, nil // the step was begun and changed nothing
+	}
+	f, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil || sum != rec.BackupSHA256 {
+		return false, err
+	}
+	if s.Kind == v1.StepKubelet {
+		return true, nil
+	}
+	return x.running(ctx, s, f.Data)
+}
+
+func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	data, mode, sum, err := x.backedUp(ctx, s.Restore, s.Host)
+	if err != nil {
+		return err
+	}
+	if sum == absent {
+		return fmt.Errorf("%s on host %s was absent before step %s: there is nothing to put back", s.Path, s.Host, s.Restore)
+	}
+	return x.replace(ctx, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
+		if err := x.ours(s, now); err != nil {
+			return nil, 0, err
+		}
+		return data, mode, nil
+	})
+}
+
+// ours refuses to overwrite what somebody else wrote after this migration did.
+func (x restoreManifest) ours(s v1.Step, now []byte) error {
+	sum := sha(now)
+	doc := x.journal.Doc()
+	for _, rec := range doc.Records {
+		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum {
+			return nil
+		}
+	}
+	return &StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it (SHA-256 %s): "+
+		"put your change aside, restore the file from %s, then run transplant rollback again", s.Path, s.Host, sum, x.journal.Record(s.Restore).Backup)}}
+}
+
+// removeManifest takes a static pod off a host.
+type removeManifest struct{ *Engine }
+
+func (x removeManifest) done(ctx context.Context, s v1.Step) (bool, error) {
+	_, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil || sum != absent {
+		return false, err
+	}
+	h, err := x.host(s.Host)
+	if err != nil {
+		return false, err
+	}
+	procs, err := h.Processes(ctx, s.Component)
+	return len(procs) == 0, err
+}
+
+func (x removeManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
+}
+
+// replace changes a manifest: it backs it up, assists the handover of what its process owns, and writes (or removes, when next gives no bytes).
+func (e *Engine) replace(ctx context.Context, s v1.Step, rec *v1.StepRecord, next func(now []byte) ([]byte, fs.FileMode, error)) error {
+	f, sum, err := e.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	data, mode, err := next(f.Data)
+	if err != nil {
+		return err
+	}
+	if mode == 0 {
+		mode = f.Mode.Perm() // kubeadm writes 0600, and so it stays
+	}
+	if rec.AfterSHA256 == "" { // a first try; after a crash what is owed is in the record
+		if err := e.bindOwners(ctx, s, rec); err != nil {
+			return err
+		}
+	}
+	if err := e.backup(ctx, s, rec); err != nil {
+		return err
+	}
+	switch {
+	case data != nil:
+		err = e.write(ctx, s, rec, data, mode)
+	case sum == absent:
+		err = nil
+	default:
+		err = e.remove(ctx, s, rec)
+	}
+	if err != nil {
+		return err
+	}
+	return e.release(ctx, s, rec)
+}
+
+func (e *Engine) remove(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	rec.AfterSHA256 = absent
+	if err := e.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	e.Hook("during", s.ID)
+	h, err := e.host(s.Host)
+	if err != nil {
+		return err
+	}
+	return h.Remove(ctx, s.Path)
+}

@@ -1,0 +1,146 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// requires re-checks the facts that a step needs, and names what changed.
+func (e *Engine) requires(ctx context.Context, s v1.Step) error {
+	var changed []string
+	for _, id := range s.Requires {
+		why, err := e.holds(ctx, id)
+		if err != nil {
+			return fmt.Errorf("checking fact %s: %w", id, err)
+		}
+		if why != "" {
+			changed = append(changed, why)
+		}
+	}
+	if len(changed) > 0 {
+		sort.Strings(changed)
+		return &StaleError{Changed: changed}
+	}
+	if s.Component == kas {
+		return e.noOwnerOn(ctx, s.Host)
+	}
+	return nil
+}
+
+// holds says in a sentence how a fact has changed; empty when it has not. What this run wrote itself counts as the fact from then on.
+func (e *Engine) holds(ctx context.Context, id string) (string, error) {
+	if id == "cluster:uid" {
+		ns, err := e.Kube.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("reading namespace %s: %w", namespace, err)
+		}
+		if string(ns.UID) != e.plan.Cluster.UID {
+			return fmt.Sprintf("this is another cluster: its uid is %s, the plan was made for %s", ns.UID, e.plan.Cluster.UID), nil
+		}
+		return "", nil
+	}
+	host, path, ok := fileOf(id)
+	if !ok {
+		return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
+	}
+	want, detail := e.wanted(id, host, path)
+	f, sum, err := e.read(ctx, host, path)
+	if err != nil || sum == want {
+		return "", err
+	}
+	return fmt.Sprintf("%s on host %s was changed by somebody else%s", path, host, difference(detail, f.Data, sum)), nil
+}
+
+func fileOf(id string) (host, path string, ok bool) {
+	rest, ok := strings.CutPrefix(id, "file:")
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, ":")
+}
+
+// wanted is what the file should hold: what this run wrote last, else what the plan saw.
+func (e *Engine) wanted(id, host, path string) (value, detail string) {
+	for _, f := range e.plan.Facts {
+		if f.ID == id {
+			value, detail = f.Value, f.Detail
+		}
+	}
+	doc := e.journal.Doc()
+	for _, rec := range doc.Records {
+		if rec.AfterSHA256 == "" || rec.Ended == nil {
+			continue
+		}
+		for _, s := range append(append([]v1.Step(nil), doc.Plan.Steps...), rollbackSteps(doc)...) {
+			if s.ID == rec.ID && s.Host == host && s.Path == path {
+				value, detail = rec.AfterSHA256, ""
+			}
+		}
+	}
+	return value, detail
+}
+
+func rollbackSteps(doc v1.Journal) []v1.Step {
+	if doc.Rollback == nil {
+		return nil
+	}
+	return doc.Rollback.Steps
+}
+
+// difference names the arguments that came and went.
+func difference(before string, data []byte, sum string) string {
+	if sum == absent {
+		return ": it is gone"
+	}
+	m, err := controlplane.Parse(data)
+	if err != nil || before == "" {
+		return ": its SHA-256 is " + sum
+	}
+	was, is := map[string]bool{}, map[string]bool{}
+	for _, a := range strings.Split(before, "\n") {
+		was[a] = true
+	}
+	var out []string
+	for _, a := range m.Command() {
+		if is[a] = true; !was[a] {
+			out = append(out, "+ "+a)
+		}
+	}
+	for _, a := range strings.Split(before, "\n") {
+		if !is[a] {
+			out = append(out, "- "+a)
+		}
+	}
+	if len(out) == 0 {
+		return ": something other than its arguments"
+	}
+	return " (" + strings.Join(out, ", ") + ")"
+}
+
+// noOwnerOn refuses to restart an API server under a manager that owns loops and depends on it: the manager would lose its leases.
+func (e *Engine) noOwnerOn(ctx context.Context, host string) error {
+	managers, err := e.managers(ctx, kcm, ccm)
+	if err != nil {
+		return fmt.Errorf("looking who depends on the API server of host %s: %w", host, err)
+	}
+	for _, m := range managers {
+		if m.Host != host {
+			continue
+		}
+		if m.Error != "" {
+			return fmt.Errorf("whether %s on host %s owns loops is unknown: %s", m.Component, host, m.Error)
+		}
+		if len(m.Leads) > 0 {
+			return fmt.Errorf("%s on host %s leads %s and depends on the API server that this step would restart: leadership moved since the plan was made; "+
+				"restart that manager, then run the same command again", m.Component, host, strings.Join(m.Leads, ", "))
+		}
+	}
+	return nil
+}

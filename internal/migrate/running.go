@@ -1,0 +1,94 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+func sha(data []byte) string { return hostaccess.SHA256(data) }
+
+// running tells whether what the manifest says is what runs: exactly one process with its flags, and a mirror pod that shows this command and is
+// Ready. The mirror pod alone would lie: a real kubelet was measured to show the old pod as Running and Ready for 10 to 12 s after an edit. The
+// process alone would too: one that starts and dies of an unknown flag runs for a second.
+func (e *Engine) running(ctx context.Context, s v1.Step, manifest []byte) (bool, error) {
+	m, err := controlplane.Parse(manifest)
+	if err != nil {
+		return false, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	h, err := e.host(s.Host)
+	if err != nil {
+		return false, err
+	}
+	procs, err := h.Processes(ctx, s.Component)
+	if err != nil {
+		return false, err
+	}
+	if len(procs) != 1 || !sameFlags(m.Flags(), controlplane.FlagsOf(procs[0].Args)) {
+		return false, nil
+	}
+	pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading mirror pod %s-%s: %w", m.Name(), e.NodeNames[s.Host], err)
+	}
+	return shows(pod, m.Command()) && ready(pod), nil
+}
+
+// sameFlags compares what a manifest says with a command line. A runner that maps a container's mounts to other places on the host shows
+// longer paths; what a path ends in is what the manifest says.
+func sameFlags(want, have map[string]string) bool {
+	if len(want) != len(have) {
+		return false
+	}
+	for k, v := range want {
+		h, ok := have[k]
+		if !ok || h != v && !samePaths(v, h) {
+			return false
+		}
+	}
+	return true
+}
+
+func samePaths(want, have string) bool {
+	if !strings.HasPrefix(want, "/") {
+		return false
+	}
+	w, h := strings.Split(want, ","), strings.Split(have, ",")
+	if len(w) != len(h) {
+		return false
+	}
+	for i := range w {
+		if !strings.HasSuffix(h[i], w[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func shows(pod *corev1.Pod, command []string) bool {
+	for _, c := range pod.Spec.Containers {
+		if strings.Join(append(append([]string(nil), c.Command...), c.Args...), "\n") == strings.Join(command, "\n") {
+			return true
+		}
+	}
+	return false
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}

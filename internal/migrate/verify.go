@@ -1,0 +1,85 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// verify looks, and changes nothing.
+type verify struct{ *Engine }
+
+func (x verify) done(ctx context.Context, _ v1.Step) (bool, error) {
+	lost, err := x.lost(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(lost) > 0 {
+		return false, fmt.Errorf("not as before the migration: %s", lost[0])
+	}
+	return true, nil
+}
+
+func (x verify) do(ctx context.Context, _ v1.Step, rec *v1.StepRecord) error {
+	return x.journal.Save(ctx, *rec)
+}
+
+// lost names the nodes and load balancers that are not as they were.
+func (x verify) lost(ctx context.Context) ([]string, error) {
+	nodes, err := x.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	services, err := x.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	return append(lostNodes(x.Before.Nodes, nodes.Items), lostServices(x.Before.Services, services.Items)...), nil
+}
+
+func lostNodes(before []v1.Node, after []corev1.Node) []string {
+	now := map[string]corev1.Node{}
+	for _, n := range after {
+		now[n.Name] = n
+	}
+	var out []string
+	for _, b := range before {
+		n, ok := now[b.Name]
+		switch {
+		case !ok:
+			out = append(out, fmt.Sprintf("node %s is gone", b.Name))
+		case string(n.UID) != b.UID:
+			out = append(out, fmt.Sprintf("node %s was recreated: its uid is %s, it was %s", b.Name, n.UID, b.UID))
+		case n.Spec.ProviderID != b.ProviderID:
+			out = append(out, fmt.Sprintf("node %s has provider id %q, it had %q", b.Name, n.Spec.ProviderID, b.ProviderID))
+		}
+	}
+	return out
+}
+
+func lostServices(before []v1.Service, after []corev1.Service) []string {
+	now := map[string]corev1.Service{}
+	for _, s := range after {
+		now[s.Namespace+"/"+s.Name] = s
+	}
+	var out []string
+	for _, b := range before {
+		s, ok := now[b.Namespace+"/"+b.Name]
+		if !ok || string(s.UID) != b.UID {
+			continue // its owner deleted it meanwhile; that is no effect of the migration
+		}
+		var have []string
+		for _, i := range s.Status.LoadBalancer.Ingress {
+			have = append(have, i.Hostname+i.IP)
+		}
+		if !slices.Equal(have, b.Addresses) {
+			out = append(out, fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses))
+		}
+	}
+	return out
+}

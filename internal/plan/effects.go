@@ -1,0 +1,50 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// effects says in sentences what a plan will change, what it will not, and what nobody can promise.
+func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
+	restarts := map[string]int{}
+	for _, s := range steps {
+		switch s.Kind {
+		case v1.StepEditManifest, v1.StepAddManifest, v1.StepRestoreManifest, v1.StepRemoveManifest, v1.StepKubelet:
+			restarts[s.Component]++
+		}
+	}
+	out := []string{
+		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(snap.Services)),
+		fmt.Sprintf("nodes: %d kept, 0 provider ids changed", len(snap.Nodes)),
+	}
+	if snap.Cloud != nil {
+		out = append(out, fmt.Sprintf("routes: %d kept", len(snap.Cloud.Routes)))
+	}
+	out = append(out,
+		fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
+			restarts[kcm], restarts[kas], restarts[ccm], restarts["kubelet"]),
+		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
+		"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
+	)
+	return append(out, unfenced(snap, opts)...)
+}
+
+// unfenced names the window that no tool can close around an in-tree manager.
+func unfenced(snap *v1.Snapshot, opts v1.Options) []string {
+	before := "10s"
+	for _, h := range snap.Hosts {
+		if m := component(h, kcm); m != nil && m.Flags["leader-elect-renew-deadline"] != "" {
+			before = m.Flags["leader-elect-renew-deadline"]
+		}
+	}
+	b, errB := time.ParseDuration(before)
+	a, errA := time.ParseDuration(opts.RenewDeadline)
+	if errA != nil || errB != nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("not promised: the in-tree manager is not fenced. If it is paused and resumed during a handover it can still write to the cloud for one "+
+		"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover does not open that window", b, a)}
+}

@@ -1,0 +1,119 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Components of a control plane.
+const (
+	kcm = "kube-controller-manager"
+	ccm = "cloud-controller-manager"
+	kas = "kube-apiserver"
+)
+
+// controlPlane returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what keeps a plan from being made.
+func controlPlane(snap *v1.Snapshot) ([]v1.Host, error) {
+	var out []v1.Host
+	var errs []error
+	for _, h := range snap.Hosts {
+		if !h.ControlPlane {
+			continue
+		}
+		m := component(h, kcm)
+		switch {
+		case m == nil:
+			errs = append(errs, fmt.Errorf("host %s has no %s manifest: migrate or remove that host first", h.Name, kcm))
+			continue
+		case m.Error != "":
+			errs = append(errs, fmt.Errorf("manifest %s on host %s: %s", m.Manifest, h.Name, m.Error))
+			continue
+		case m.Flags["cloud-provider"] != ProviderAWS:
+			errs = append(errs, fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %q: the in-tree provider is not what moves here; "+
+				"if a migration was started, continue it with: transplant apply", kcm, h.Name, m.Flags["cloud-provider"], ProviderAWS))
+			continue
+		case component(h, kas) == nil:
+			errs = append(errs, fmt.Errorf("host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely", h.Name, kas))
+			continue
+		}
+		if c := component(h, ccm); c != nil {
+			errs = append(errs, fmt.Errorf("host %s has a cloud-controller-manager already (%s): remove it, or continue the migration that put it there", h.Name, c.Manifest))
+			continue
+		}
+		out = append(out, h)
+	}
+	if len(out) == 0 && len(errs) == 0 {
+		errs = append(errs, errors.New("no control-plane host is known: name the hosts with --host-access"))
+	}
+	if len(out) == 1 && len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("only one control-plane host (%s) is known, and leader migration needs a second one to take over: "+
+			"name every control-plane host with --host-access", out[0].Name))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	owner := OwnerHost(snap, kcm)
+	sort.SliceStable(out, func(i, j int) bool { return out[i].Name != owner && out[j].Name == owner })
+	return out, nil
+}
+
+// OwnerHost is the host whose process of the component says that it leads the component's main lease; empty when none or several do.
+func OwnerHost(snap *v1.Snapshot, comp string) string {
+	owner := ""
+	for _, m := range snap.Managers {
+		if m.Component != comp || m.Error != "" {
+			continue
+		}
+		for _, l := range m.Leads {
+			if l != comp {
+				continue
+			}
+			if owner != "" {
+				return ""
+			}
+			owner = m.Host
+		}
+	}
+	return owner
+}
+
+func component(h v1.Host, name string) *v1.Component {
+	for i := range h.Components {
+		if h.Components[i].Name == name {
+			return &h.Components[i]
+		}
+	}
+	return nil
+}
+
+// minor is the minor of an image's tag or of the API server, e.g. 26 of v1.26.0.
+func minor(image, fallback string) (int, error) {
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	for _, v := range []string{tag, fallback} {
+		parts := strings.Split(strings.TrimPrefix(v, "v"), ".")
+		if len(parts) < 2 || parts[0] != "1" {
+			continue
+		}
+		if n, err := strconv.Atoi(parts[1]); err == nil {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("version of image %q is not known, nor that of the API server (%q)", image, fallback)
+}
+
+// bindHost is the host part of the address on which a component serves.
+func bindHost(c *v1.Component) string {
+	host := c.Address
+	if i := strings.LastIndex(host, ":"); i >= 0 {
+		host = host[:i]
+	}
+	if host == "" {
+		return "127.0.0.1"
+	}
+	return host
+}

@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Names of the API objects that a migration makes. Existing roles are never changed: rules are added beside them.
+const (
+	Namespace   = "kube-system"
+	Observer    = "transplant-observer"
+	MigrationRB = "transplant-leader-migration"
+	CCMAccount  = "cloud-controller-manager"
+	CCMRole     = "transplant-cloud-controller-manager"
+	TokenSecret = "cloud-controller-manager-token"
+	kcmUser     = "system:kube-controller-manager"
+)
+
+type object = map[string]any
+
+func meta(name, namespace string) object {
+	m := object{"name": name, "labels": object{"app.kubernetes.io/managed-by": "transplant"}}
+	if namespace != "" {
+		m["namespace"] = namespace
+	}
+	return m
+}
+
+func rule(groups, resources, verbs []string, names ...string) object {
+	r := object{"apiGroups": groups, "resources": resources, "verbs": verbs}
+	if len(names) > 0 {
+		r["resourceNames"] = names
+	}
+	return r
+}
+
+func account(name string) object {
+	return object{"kind": "ServiceAccount", "name": name, "namespace": Namespace}
+}
+
+func user(name string) object {
+	return object{"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+}
+
+func ref(kind, name string) object {
+	return object{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+}
+
+func rbac(kind, name, namespace string, more object) object {
+	o := object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": meta(name, namespace)}
+	for k, v := range more {
+		o[k] = v
+	}
+	return o
+}
+
+// observerObjects let transplant read the managers' /metrics, and nothing else, with a token of their own.
+func observerObjects() []object {
+	return []object{
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(Observer, Namespace)},
+		rbac("ClusterRole", Observer, "", object{"rules": []object{{"nonResourceURLs": []string{"/metrics"}, "verbs": []string{"get"}}}}),
+		rbac("ClusterRoleBinding", Observer, "", object{"roleRef": ref("ClusterRole", Observer), "subjects": []object{account(Observer)}}),
+	}
+}
+
+// migrationObjects grant both managers the migration lease. Without them the KCM logs "forbidden" and runs no cloud loop while every health
+// check is green; the documented merge patch would replace the rules of the built-in role, and RBAC's reconciliation would take it back.
+func migrationObjects(lease string) []object {
+	leases := []string{"leases"}
+	group := []string{"coordination.k8s.io"}
+	return []object{
+		rbac("Role", MigrationRB, Namespace, object{"rules": []object{
+			rule(group, leases, []string{"create"}), // resourceNames never match a create
+			rule(group, leases, []string{"get", "list", "update"}, lease),
+		}}),
+		rbac("RoleBinding", MigrationRB, Namespace, object{"roleRef": ref("Role", MigrationRB), "subjects": []object{user(kcmUser), account(CCMAccount)}}),
+	}
+}
+
+// ccmObjects are the identity of the cloud-controller-manager and what its loops need, no more.
+func ccmObjects() []object {
+	core, all := []string{""}, []string{"get", "list", "watch"}
+	return []object{
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(CCMAccount, Namespace)},
+		rbac("ClusterRole", CCMRole, "", object{"rules": []object{
+			rule(core, []string{"nodes"}, append([]string{"update", "patch", "delete"}, all...)),
+			rule(core, []string{"nodes/status"}, []string{"update", "patch"}),
+			rule(core, []string{"services"}, append([]string{"update", "patch"}, all...)),
+			rule(core, []string{"services/status"}, []string{"update", "patch"}),
+			rule(core, []string{"events"}, []string{"create", "patch", "update"}),
+			rule([]string{"authentication.k8s.io"}, []string{"tokenreviews"}, []string{"create"}),
+			rule([]string{"authorization.k8s.io"}, []string{"subjectaccessreviews"}, []string{"create"}),
+		}}),
+		rbac("ClusterRoleBinding", CCMRole, "", object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []object{account(CCMAccount)}}),
+		rbac("Role", CCMRole, Namespace, object{"rules": []object{
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "update"}, ccm),
+			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
+		}}),
+		rbac("RoleBinding", CCMRole, Namespace, object{"roleRef": ref("Role", CCMRole), "subjects": []object{account(CCMAccount)}}),
+		{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": func() object {
+			m := meta(TokenSecret, Namespace)
+			m["annotations"] = object{"kubernetes.io/service-account.name": CCMAccount}
+			return m
+		}()},
+	}
+}
+
+// Ref names an object as Kind/namespace/name or Kind/name.
+func Ref(o map[string]any) string {
+	m := o["metadata"].(object)
+	if ns, ok := m["namespace"]; ok {
+		return fmt.Sprintf("%s/%s/%s", o["kind"], ns, m["name"])
+	}
+	return fmt.Sprintf("%s/%s", o["kind"], m["name"])
+}
+
+// ObjectRefs lists every object that a plan may make, for the snapshot.
+func ObjectRefs() []string {
+	var out []string
+	for _, o := range append(append(observerObjects(), migrationObjects(DefaultLease)...), ccmObjects()...) {
+		out = append(out, Ref(o))
+	}
+	return out
+}
+
+func (b *builder) ensure(phase, why string, objects []object) {
+	for _, o := range objects {
+		raw, err := json.Marshal(o)
+		if err != nil {
+			panic(err) // maps of strings marshal
+		}
+		r := Ref(o)
+		b.add(v1.Step{
+			ID: "create/" + r, Phase: phase, Kind: v1.StepEnsureObject, Title: "create " + r, Why: why, Ref: r, Object: string(raw),
+			Undo: "delete it, if this migration made it", EstimateSeconds: 0.1, Changes: []v1.Change{{Field: r, After: "created"}},
+		})
+	}
+}

@@ -1,0 +1,195 @@
+// Package plan decides which steps take a cluster out of tree, in which order, and which facts each of them needs: a pure function of a
+// snapshot and of options. The same snapshot and options give the same plan, byte for byte.
+//
+// The order keeps two promises. One owner: whoever may run a loop needs the lease that the present owner holds. One planned handover of the
+// loops: the host that owns them is rolled last, and no kube-apiserver is restarted while a manager that owns a loop depends on it.
+//
+//	prepare          RBAC, files on the hosts
+//	leader-migration each in-tree kube-controller-manager learns the migration lease      owner last: handover KCM -> KCM
+//	handover         host by host: KCM external, kube-apiserver external, CCM starts      owner last: handover KCM -> CCM
+//	kubelets         --cloud-provider=external
+//	verify           owners and inventory
+//	finish           leader migration off, lease and files gone                           owner last: handover CCM -> CCM
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Directions of a plan.
+const (
+	Forward  = "forward"
+	Rollback = "rollback"
+)
+
+// LeaderMigration is the strategy for replicated control planes.
+const LeaderMigration = "leader-migration"
+
+// ProviderAWS is the in-tree provider that plans can be made for.
+const ProviderAWS = "aws"
+
+// Defaults of the options.
+const (
+	DefaultImage         = "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"
+	DefaultLease         = "cloud-provider-extraction-migration"
+	DefaultRetryPeriod   = "250ms"
+	DefaultRenewDeadline = "5s"
+)
+
+// ccmMinor is the minor of k8s.io/cloud-provider that our cloud-controller-manager is built from: it decides the dialect of controller names.
+const ccmMinor = 37
+
+// Defaults fills in what was not chosen.
+func Defaults(o v1.Options) v1.Options {
+	if o.Strategy == "" {
+		o.Strategy = LeaderMigration
+	}
+	if o.Image == "" {
+		o.Image = DefaultImage
+	}
+	if o.LeaseName == "" {
+		o.LeaseName = DefaultLease
+	}
+	if o.RetryPeriod == "" {
+		o.RetryPeriod = DefaultRetryPeriod
+	}
+	if o.RenewDeadline == "" {
+		o.RenewDeadline = DefaultRenewDeadline
+	}
+	return o
+}
+
+// Validate reports every option that cannot be used, at once.
+func Validate(o v1.Options) error {
+	var errs []error
+	if o.Strategy != LeaderMigration {
+		errs = append(errs, fmt.Errorf("strategy %q is not known: use %s", o.Strategy, LeaderMigration))
+	}
+	retry, err := time.ParseDuration(o.RetryPeriod)
+	if err != nil || retry < 50*time.Millisecond {
+		errs = append(errs, fmt.Errorf("retry period %q: give a duration of at least 50ms; each standby reads its lease that often", o.RetryPeriod))
+	}
+	deadline, err := time.ParseDuration(o.RenewDeadline)
+	if err != nil || deadline < time.Second || deadline >= 15*time.Second {
+		errs = append(errs, fmt.Errorf("renew deadline %q: give a duration from 1s to below the lease duration of 15s", o.RenewDeadline))
+	} else if retry*6/5 >= deadline {
+		errs = append(errs, fmt.Errorf("retry period %s is too long for renew deadline %s: the managers refuse a deadline below 1.2 retry periods", o.RetryPeriod, o.RenewDeadline))
+	}
+	for _, e := range o.Env {
+		name, _, ok := strings.Cut(e, "=")
+		if !ok || name == "" {
+			errs = append(errs, fmt.Errorf("environment %q: give NAME=VALUE", e))
+			continue
+		}
+		if secretEnv(name) {
+			errs = append(errs, fmt.Errorf("environment variable %s is a secret, and a plan is kept in the cluster and printed: "+
+				"put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func secretEnv(name string) bool {
+	for _, s := range []string{"SECRET", "PASSWORD", "SESSION_TOKEN", "PRIVATE_KEY"} {
+		if strings.Contains(strings.ToUpper(name), s) {
+			return true
+		}
+	}
+	return false
+}
+
+// builder collects the steps and facts of one plan.
+type builder struct {
+	snap  *v1.Snapshot
+	opts  v1.Options
+	facts map[string]v1.Fact
+	steps []v1.Step
+}
+
+// Make plans the migration of the cluster in the snapshot.
+func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Time) (*v1.Plan, error) {
+	opts = Defaults(opts)
+	if err := Validate(opts); err != nil {
+		return nil, err
+	}
+	b := &builder{snap: snap, opts: opts, facts: map[string]v1.Fact{}}
+	hosts, err := controlPlane(snap)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.forward(hosts); err != nil {
+		return nil, err
+	}
+	p := &v1.Plan{
+		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster,
+		Strategy: opts.Strategy, Direction: Forward, Options: opts, Facts: b.sortedFacts(), Steps: b.steps,
+		Effects: effects(snap, b.steps, opts), Findings: notPassed(findings),
+	}
+	return p, unique(p.Steps)
+}
+
+func (b *builder) add(s v1.Step) { b.steps = append(b.steps, s) }
+
+// fact records a fact and returns its ID, to be required by a step.
+func (b *builder) fact(id, value, detail string) string {
+	b.facts[id] = v1.Fact{ID: id, Value: value, Detail: detail}
+	return id
+}
+
+// fileFact records what a file holds now; "absent" when it is not there.
+func (b *builder) fileFact(h v1.Host, path string) string {
+	value, detail := "absent", ""
+	for _, f := range h.Files {
+		if f.Path == path && f.Present {
+			value = f.SHA256
+		}
+	}
+	for _, c := range h.Components {
+		if c.Manifest == path {
+			value, detail = c.SHA256, strings.Join(c.Command, "\n")
+		}
+	}
+	if h.Kubelet != nil && h.Kubelet.Source == path && h.Kubelet.SHA256 != "" {
+		value = h.Kubelet.SHA256
+	}
+	return b.fact(FileFact(h.Name, path), value, detail)
+}
+
+// FileFact is the ID of the fact that a file on a host has the content it had.
+func FileFact(host, path string) string { return "file:" + host + ":" + path }
+
+func (b *builder) sortedFacts() []v1.Fact {
+	out := make([]v1.Fact, 0, len(b.facts))
+	for _, f := range b.facts {
+		out = append(out, f)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].ID < out[j].ID })
+	return out
+}
+
+func notPassed(in []v1.Finding) []v1.Finding {
+	var out []v1.Finding
+	for _, f := range in {
+		if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func unique(steps []v1.Step) error {
+	seen := map[string]bool{}
+	for _, s := range steps {
+		if seen[s.ID] {
+			return fmt.Errorf("step %q is planned twice; this is a bug of transplant", s.ID)
+		}
+		seen[s.ID] = true
+	}
+	return nil
+}
