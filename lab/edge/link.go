@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -119,12 +120,12 @@ func (l *link) carry(from, to net.Conn, count *atomic.Int64) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer close(chunks)
+		buf := make([]byte, chunkSize)
 		for {
-			buf := make([]byte, chunkSize)
 			n, err := from.Read(buf)
 			if n > 0 {
 				select {
-				case chunks <- chunk{data: buf[:n], read: time.Now()}:
+				case chunks <- chunk{data: bytes.Clone(buf[:n]), read: time.Now()}:
 				case <-l.ctx.Done():
 					return
 				}

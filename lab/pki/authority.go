@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -132,4 +133,11 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 		return nil, fmt.Errorf("encoding private key: %w", err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+}
+
+// TrustOnly returns a TLS configuration of a client that trusts this authority and no other.
+func (a *Authority) TrustOnly() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(a.cert)
+	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 }

@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/edge"
+	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/loadbalancer"
+)
+
+// Hosts returns every host: the control planes, then the workers.
+func (c *Cluster) Hosts() []*Host { return c.site.hosts }
+
+// ControlPlanes returns the control-plane hosts.
+func (c *Cluster) ControlPlanes() []*Host { return c.site.hosts[:controlPlanes] }
+
+// Workers returns the workers.
+func (c *Cluster) Workers() []*Host { return c.site.hosts[controlPlanes:] }
+
+// Host returns the host with the given name, or an error that names it.
+func (c *Cluster) Host(name string) (*Host, error) {
+	for _, h := range c.site.hosts {
+		if h.Name == name {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("the lab has no host %q", name)
+}
+
+// Dir is the directory that holds everything the lab writes.
+func (c *Cluster) Dir() string { return c.site.root }
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return c.site.adminKubeconfig() }
+
+// AuditFile is the path of the cloud's audit log.
+func (c *Cluster) AuditFile() string { return c.site.root + "/audit.jsonl" }
+
+// Client is the administrator's client, through the load balancer.
+func (c *Cluster) Client() kubernetes.Interface { return c.client }
+
+// RestConfig returns the administrator's configuration, through the load balancer.
+func (c *Cluster) RestConfig() *rest.Config { return rest.CopyConfig(c.config) }
+
+// MetricsToken is the token of an account that may read /metrics of the managers, and nothing else. It holds for a day.
+func (c *Cluster) MetricsToken() string { return c.token }
+
+// AWS is the simulated account. It is nil after Stop.
+func (c *Cluster) AWS() *awssim.Server {
+	if c.cloud == nil {
+		return nil
+	}
+	return c.cloud.sim
+}
+
+// CloudEndpoint is the URL of the simulated account itself, for callers that no edge leads there.
+func (c *Cluster) CloudEndpoint() string {
+	return "http://" + c.site.block.endpoint(placeCloud, portCloud)
+}
+
+// CloudEndpointOf is the URL under which a manager of a host reaches the account: an edge of its own.
+func (c *Cluster) CloudEndpointOf(host, component string) string {
+	return c.site.url("http", EdgeName(host, component, endCloud))
+}
+
+// Edge returns the edge with the given name, or an error that names it.
+func (c *Cluster) Edge(name string) (*edge.Edge, error) {
+	if e, ok := c.edges[name]; ok {
+		return e, nil
+	}
+	return nil, fmt.Errorf("the lab has no edge %q", name)
+}
+
+// Edges returns the edges from or to a host, by name.
+func (c *Cluster) Edges(host string) map[string]*edge.Edge {
+	out := map[string]*edge.Edge{}
+	for name, e := range c.edges {
+		if strings.HasPrefix(name, host+"/") || strings.Contains(name, "->"+host+"/") {
+			out[name] = e
+		}
+	}
+	return out
+}
+
+// LoadBalancer is the balancer in front of the API servers.
+func (c *Cluster) LoadBalancer() *loadbalancer.Balancer { return c.lb }
+
+// Env is the environment of a program that works on the lab as its administrator: the kubeconfig, and the cloud under a
+// key that may only read.
+func (c *Cluster) Env() []string {
+	out := []string{"KUBECONFIG=" + c.Kubeconfig(), "AWS_REGION=" + Region, "AWS_ENDPOINT_URL=" + c.CloudEndpoint()}
+	for _, v := range cloudEnv(KeyCLI) {
+		out = append(out, v[0]+"="+v[1])
+	}
+	return out
+}
+
+// startKubelet boots a host.
+func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
+	k, err := kubelet.New(kubelet.Options{
+		HostDir: h.Dir, HostName: h.Name, NodeName: h.NodeName, Address: h.Address, InternalIP: h.PrivateIP,
+		Kubeconfig:   h.Path("/etc/kubernetes/kubelet.conf"),
+		ResolveImage: c.resolve,
+		Env:          []string{"HOME=/nonexistent"}, // nobody's cloud credentials are found
+		Instance:     instanceOf(h),
+		Version:      Version,
+		Profile:      c.opts.Profile,
+		Seed:         c.opts.Seed,
+		OnExit:       c.opts.OnExit,
+	})
+	if err != nil {
+		return err
+	}
+	h.Kubelet = k
+	return k.Start(ctx)
+}
+
+// startLoadBalancer starts the balancer over the API servers, each behind an edge of its own.
+func startLoadBalancer(s *site) (*loadbalancer.Balancer, error) {
+	o := loadbalancer.Options{Listen: s.block.endpoint(placeLoadBalancer, portAPIServer), TLS: s.pki.CA.TrustOnly()}
+	for _, h := range s.hosts[:controlPlanes] {
+		o.Backends = append(o.Backends, s.wires[LoadBalancerEdge(h.Name)].listen)
+	}
+	return loadbalancer.Start(o)
+}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+)
+
+// MetricsAccount is the ServiceAccount in kube-system that may read /metrics of the managers, and nothing else.
+const MetricsAccount = "transplant-metrics"
+
+// installMetricsAccount creates the account with its role.
+func installMetricsAccount(ctx context.Context, client kubernetes.Interface) error {
+	meta := metav1.ObjectMeta{Name: MetricsAccount}
+	inSystem := metav1.ObjectMeta{Name: MetricsAccount, Namespace: metav1.NamespaceSystem}
+	_, err := client.CoreV1().ServiceAccounts(inSystem.Namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: inSystem}, metav1.CreateOptions{})
+	if err := existing(err); err != nil {
+		return fmt.Errorf("creating ServiceAccount %q: %w", MetricsAccount, err)
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	_, err = client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	if err := existing(err); err != nil {
+		return fmt.Errorf("creating ClusterRole %q: %w", MetricsAccount, err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: MetricsAccount},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: MetricsAccount, Namespace: inSystem.Namespace}},
+	}
+	_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	if err := existing(err); err != nil {
+		return fmt.Errorf("creating ClusterRoleBinding %q: %w", MetricsAccount, err)
+	}
+	return nil
+}
+
+// metricsToken asks the API for a token of the metrics account that holds for a day.
+func metricsToken(ctx context.Context, client kubernetes.Interface) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: new(int64((24 * time.Hour).Seconds())),
+	}}
+	out, err := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, MetricsAccount, request, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("requesting token of ServiceAccount %q: %w", MetricsAccount, err)
+	}
+	return out.Status.Token, nil
+}
+
+// installKubeadmConfig creates the ConfigMap that kubeadm leaves in the cluster.
+func installKubeadmConfig(ctx context.Context, client kubernetes.Interface, s *site) error {
+	data, err := yaml.Marshal(clusterConfiguration(s))
+	if err != nil {
+		return fmt.Errorf("encoding ClusterConfiguration: %w", err)
+	}
+	_, err = client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config"},
+		Data:       map[string]string{"ClusterConfiguration": string(data)},
+	}, metav1.CreateOptions{})
+	if err := existing(err); err != nil {
+		return fmt.Errorf("creating ConfigMap %q: %w", "kubeadm-config", err)
+	}
+	return nil
+}
+
+// clusterConfiguration is kubeadm's, in its version v1beta3.
+func clusterConfiguration(s *site) map[string]any {
+	cloudVolume := []map[string]any{{
+		"name": volumeCloud.name, "hostPath": cloudConfig, "mountPath": cloudConfig, "readOnly": true, "pathType": string(volumeCloud.kind),
+	}}
+	return map[string]any{
+		"apiVersion":           "kubeadm.k8s.io/v1beta3",
+		"kind":                 "ClusterConfiguration",
+		"kubernetesVersion":    Version,
+		"clusterName":          Name,
+		"certificatesDir":      pkiDir,
+		"imageRepository":      "registry.k8s.io",
+		"controlPlaneEndpoint": s.block.endpoint(placeLoadBalancer, portAPIServer),
+		"apiServer": map[string]any{
+			"extraArgs": extraArgs(APIServer), "extraVolumes": cloudVolume, "timeoutForControlPlane": "4m0s",
+		},
+		"controllerManager": map[string]any{"extraArgs": extraArgs(ControllerManager), "extraVolumes": cloudVolume},
+		"scheduler":         map[string]any{},
+		"dns":               map[string]any{},
+		"etcd": map[string]any{"external": map[string]any{
+			"endpoints": []string{"https://" + s.block.endpoint(placeEtcd, portEtcdClient)},
+			"caFile":    pkiDir + "/etcd/ca.crt",
+			"certFile":  pkiDir + "/apiserver-etcd-client.crt",
+			"keyFile":   pkiDir + "/apiserver-etcd-client.key",
+		}},
+		"networking": map[string]any{"dnsDomain": "cluster.local", "podSubnet": PodCIDR, "serviceSubnet": ServiceCIDR},
+	}
+}
+
+// markControlPlane gives a host's Node the labels, the taint and the annotation that kubeadm puts on control planes. A
+// kubelet may not: NodeRestriction refuses them from it.
+func markControlPlane(ctx context.Context, client kubernetes.Interface, h *Host) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"labels": map[string]string{
+				"node-role.kubernetes.io/control-plane":                   "",
+				"node.kubernetes.io/exclude-from-external-load-balancers": "",
+			},
+			"annotations": map[string]string{"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///var/run/containerd/containerd.sock"},
+		},
+		"spec": map[string]any{"taints": []corev1.Taint{{
+			Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule,
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding patch: %w", err)
+	}
+	return poll(ctx, 100*time.Millisecond, fmt.Sprintf("node %q to be registered", h.NodeName), func(ctx context.Context) error {
+		_, err := client.CoreV1().Nodes().Patch(ctx, h.NodeName, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+}
+
+// existing takes an object that is there already for created.
+func existing(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

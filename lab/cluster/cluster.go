@@ -1,0 +1,317 @@
+// Package cluster decides what a lab consists of and puts it together: three control-plane hosts with real API servers,
+// controller managers and schedulers from static pod manifests, workers, one etcd, a load balancer, a simulated AWS, and
+// an edge on every connection between them.
+//
+//	127.A.B.1   load balancer       :6443     everybody but the managers
+//	127.A.B.2   simulated AWS       :4566
+//	127.A.B.3   etcd                :2379
+//	127.A.B.11  cp-1                :6443 kube-apiserver  :10257 kube-controller-manager  :10259 kube-scheduler
+//	127.A.B.12  cp-2                (10258 is left for the cloud-controller-manager)
+//	127.A.B.13  cp-3
+//	127.A.B.21  worker-1 ...
+//	127.A.B.100 edges ...           on the port of what is behind them
+//
+// Each lab has its own block 127.A.B.0/24, so that several can run side by side. It needs no root and listens nowhere else.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/edge"
+	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/loadbalancer"
+	"github.com/transplant-dev/transplant/lab/pki"
+)
+
+// Options describe a lab.
+type Options struct {
+	// Dir holds everything the lab writes. It is created, and emptied if a lab was there before; a directory with other
+	// content is refused.
+	Dir string
+	// Binaries are the programs of etcd and Kubernetes, as build.Ensure returns them.
+	Binaries build.Binaries
+	// Programs are further images that manifests may name, by repository without tag.
+	Programs map[string]string
+	// Workers is the number of worker nodes, at most 70. Default: 5.
+	Workers int
+	// Profile are the delays of the simulated kubelets. Default: kubelet.Short.
+	Profile kubelet.Profile
+	// Seed makes the kubelets' random delays repeatable.
+	Seed uint64
+	// LockDir holds the locks of address blocks and must be the same for all labs of a user. Default: transplant-lab
+	// below the user's cache directory.
+	LockDir string
+	// Keys are further access keys that may call the cloud, with what they may do. The components have theirs already;
+	// any other key is refused.
+	Keys map[string]awssim.Policy
+	// OnExit is told each process of a host that has ended. It must not block.
+	OnExit func(kubelet.ExitRecord)
+	// Log is told what the lab does. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+// Cluster is a running lab.
+type Cluster struct {
+	opts   Options
+	site   *site
+	dir    *workDir
+	cloud  *cloud
+	edges  map[string]*edge.Edge
+	lb     *loadbalancer.Balancer
+	etcd   *child
+	config *rest.Config
+	client kubernetes.Interface
+	http   io.Closer
+	token  string
+}
+
+// Start starts a lab and returns when its API can be used; WaitReady tells when everything else is up. The lab runs until
+// Stop; ctx bounds the start only. On an error nothing is left running.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{opts: o}
+	if err := c.start(ctx); err != nil {
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		return nil, errors.Join(fmt.Errorf("starting lab in %q: %w", o.Dir, err), c.Stop(stopCtx))
+	}
+	return c, nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Dir == "" {
+		return o, errors.New("starting lab: option Dir is empty")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("resolving directory %q: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	if o.Workers == 0 {
+		o.Workers = 5
+	}
+	if o.Workers < 0 || o.Workers > maxWorkers {
+		return o, fmt.Errorf("starting lab: %d workers were asked for; there can be 1 to %d", o.Workers, maxWorkers)
+	}
+	if o.Profile == (kubelet.Profile{}) {
+		o.Profile = kubelet.Short()
+	}
+	if o.LockDir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return o, fmt.Errorf("finding the user's cache directory: %w", err)
+		}
+		o.LockDir = filepath.Join(user, "transplant-lab", "blocks")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+// start is the procedure: what needs nothing first, then etcd, API servers, everything that needs an API.
+func (c *Cluster) start(ctx context.Context) error {
+	begin := time.Now()
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.startNetwork(); err != nil {
+		return err
+	}
+	if err := c.startEtcd(ctx); err != nil {
+		return err
+	}
+	if err := c.startControlPlane(ctx); err != nil {
+		return err
+	}
+	c.opts.Log.Info("API is up", "after", time.Since(begin).Round(time.Millisecond))
+	if err := c.startRest(ctx); err != nil {
+		return err
+	}
+	c.opts.Log.Info("Lab is started", "after", time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+// prepare takes a directory and addresses, and writes what the hosts hold before they run.
+func (c *Cluster) prepare() error {
+	dir, err := takeDir(c.opts.Dir)
+	if err != nil {
+		return err
+	}
+	c.dir = dir
+	b, err := reserveBlock(c.opts.LockDir)
+	if err != nil {
+		return err
+	}
+	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.Workers), wires: map[string]wire{}}
+	for _, w := range wires(b, c.site.hosts) {
+		c.site.wires[w.name] = w
+	}
+	if c.site.pki, err = pki.New(Name, time.Now()); err != nil {
+		return err
+	}
+	var g errgroup.Group
+	for _, h := range c.site.hosts {
+		g.Go(func() error {
+			if err := c.site.writeHost(h); err != nil {
+				return fmt.Errorf("preparing host %q: %w", h.Name, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return c.prepareAdmin()
+}
+
+// prepareAdmin writes the administrator's kubeconfig and makes the lab's own client of it.
+func (c *Cluster) prepareAdmin() error {
+	data, err := c.site.pki.Kubeconfig(c.site.adminServer(), pki.Admin)
+	if err != nil {
+		return err
+	}
+	if err := pki.WriteSecret(c.site.adminKubeconfig(), data); err != nil {
+		return err
+	}
+	if c.config, err = clientcmd.RESTConfigFromKubeConfig(data); err != nil {
+		return fmt.Errorf("reading admin kubeconfig: %w", err)
+	}
+	c.config.UserAgent = "transplant-lab"
+	c.config.QPS, c.config.Burst = 100, 200
+	httpClient, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return fmt.Errorf("building the lab's client: %w", err)
+	}
+	c.http = idleCloser{httpClient}
+	c.client, err = kubernetes.NewForConfigAndClient(c.config, httpClient)
+	if err != nil {
+		return fmt.Errorf("building the lab's client: %w", err)
+	}
+	return nil
+}
+
+// startNetwork starts what connects the components, and the cloud.
+func (c *Cluster) startNetwork() error {
+	var err error
+	if c.cloud, err = startCloud(c.site, c.opts.Keys); err != nil {
+		return err
+	}
+	ws := make([]wire, 0, len(c.site.wires))
+	for _, w := range c.site.wires {
+		ws = append(ws, w)
+	}
+	if c.edges, err = startEdges(ws); err != nil {
+		return err
+	}
+	c.lb, err = startLoadBalancer(c.site)
+	return err
+}
+
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	program, err := c.opts.Binaries.Path("etcd", EtcdVersion)
+	if err != nil {
+		return err
+	}
+	var addresses []string
+	for _, h := range c.site.hosts {
+		if w, ok := c.site.wires[EdgeName(h.Name, APIServer, endEtcd)]; ok {
+			addresses = append(addresses, w.address)
+		}
+	}
+	if c.etcd, err = startEtcd(c.site.block, c.site.pki, program, c.site.root, addresses); err != nil {
+		return err
+	}
+	return waitEtcd(ctx, c.site.block, c.site.pki, c.etcd)
+}
+
+// startControlPlane starts the control-plane hosts with their API servers alone, and waits until these are ready: managers
+// that find no API server give up after ten seconds, and their back-off would be added to the start.
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	var g errgroup.Group
+	for _, h := range c.ControlPlanes() {
+		g.Go(func() error {
+			if err := writeManifest(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd)))); err != nil {
+				return err
+			}
+			return c.startKubelet(ctx, h)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return poll(ctx, 100*time.Millisecond, "the API servers to be ready", func(context.Context) error {
+		select {
+		case <-c.etcd.done:
+			return final(fmt.Errorf("etcd ended: %w", c.etcd.err))
+		default:
+		}
+		for _, s := range c.lb.Backends() {
+			if !s.Ready {
+				return s.Err
+			}
+		}
+		return nil
+	})
+}
+
+// startRest starts the managers, the schedulers and the workers, and installs what kubeadm leaves in a cluster.
+func (c *Cluster) startRest(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, h := range c.site.hosts {
+		if !h.ControlPlane {
+			g.Go(func() error { return c.startKubelet(ctx, h) })
+			continue
+		}
+		g.Go(func() error {
+			if err := writeManifest(h, controllerManager(h)); err != nil {
+				return err
+			}
+			return writeManifest(h, scheduler(h))
+		})
+		g.Go(func() error { return markControlPlane(ctx, c.client, h) })
+	}
+	g.Go(func() error { return installKubeadmConfig(ctx, c.client, c.site) })
+	g.Go(func() error {
+		if err := installMetricsAccount(ctx, c.client); err != nil {
+			return err
+		}
+		token, err := metricsToken(ctx, c.client)
+		c.token = token
+		return err
+	})
+	return g.Wait()
+}
+
+// resolve finds the program of an image: one that was built for exactly this reference, or one for its repository.
+func (c *Cluster) resolve(image string) (string, error) {
+	if program, ok := c.opts.Binaries.Image(image); ok {
+		return program, nil
+	}
+	repository := image
+	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
+		repository = image[:i]
+	}
+	if program, ok := c.opts.Programs[repository]; ok {
+		return program, nil
+	}
+	return "", fmt.Errorf("the lab has no program for image %q", image)
+}

@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/transplant-dev/transplant/lab/pki"
+)
+
+// startEtcd starts the one etcd that all API servers share, with TLS on both sides. It is no static pod: no migration
+// touches it.
+func startEtcd(b *block, p *pki.PKI, program, root string, addresses []string) (*child, error) {
+	dir := filepath.Join(root, "etcd")
+	certs := filepath.Join(dir, "pki")
+	if err := p.WriteEtcd(certs, append([]string{b.address(placeEtcd)}, addresses...)); err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, fmt.Errorf("creating etcd data directory: %w", err)
+	}
+	client, peer := "https://"+b.endpoint(placeEtcd, portEtcdClient), "https://"+b.endpoint(placeEtcd, portEtcdPeer)
+	cert, key, ca := filepath.Join(certs, "server.crt"), filepath.Join(certs, "server.key"), filepath.Join(certs, "ca.crt")
+	return startChild("etcd", program, filepath.Join(dir, "etcd.log"), dir, []string{
+		"--name=lab",
+		"--data-dir=" + data,
+		"--unsafe-no-fsync", // a lab that loses its disk is started anew
+		"--listen-client-urls=" + client,
+		"--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer,
+		"--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=lab=" + peer,
+		"--client-cert-auth",
+		"--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca,
+		"--peer-client-cert-auth",
+		"--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca,
+		"--log-level=warn",
+	})
+}
+
+// waitEtcd waits until etcd has a leader, itself.
+func waitEtcd(ctx context.Context, b *block, p *pki.PKI, c *child) error {
+	pair, err := p.Etcd.Issue(pki.Request{CommonName: "lab", Client: true})
+	if err != nil {
+		return err
+	}
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		return fmt.Errorf("loading etcd client certificate: %w", err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.Etcd.Cert)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12,
+	}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Second}
+	return poll(ctx, 50*time.Millisecond, "etcd to be healthy", func(ctx context.Context) error {
+		select {
+		case <-c.done:
+			return final(fmt.Errorf("etcd ended (see %q): %w", c.cmd.Dir, c.err))
+		default:
+		}
+		return get(ctx, client, "https://"+b.endpoint(placeEtcd, portEtcdClient)+"/health")
+	})
+}

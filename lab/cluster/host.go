@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/transplant-dev/transplant/lab/awssim/ec2"
+	"github.com/transplant-dev/transplant/lab/kubelet"
+)
+
+// Components that have an access key or a log of their own.
+const (
+	APIServer              = "kube-apiserver"
+	ControllerManager      = "kube-controller-manager"
+	Scheduler              = "kube-scheduler"
+	CloudControllerManager = "cloud-controller-manager"
+)
+
+// Fixed facts of every lab.
+const (
+	Name        = "lab"
+	Version     = "v1.26.0" // of Kubernetes
+	EtcdVersion = "v3.5.15"
+	PodCIDR     = "10.200.0.0/16"
+	ServiceCIDR = "10.96.0.0/16"
+	Region      = "us-east-1"
+
+	serviceIP     = "10.96.0.1"
+	controlPlanes = 3
+	maxWorkers    = 70 // as many addresses as a block has for them
+)
+
+var zones = []string{"us-east-1a", "us-east-1b"}
+
+// Host is one machine of the lab: a directory that is its file system root, a simulated EC2 instance, and a kubelet.
+type Host struct {
+	Name         string // of the machine and its directory, for example "cp-1"
+	NodeName     string // of its Node: the private DNS name of its instance
+	ControlPlane bool
+	Address      string // loopback address that its components listen on
+	PrivateIP    string // of its instance, and its Node's InternalIP
+	InstanceID   string
+	Zone         string
+	Dir          string // its file system root
+	Kubelet      *kubelet.Kubelet
+}
+
+// Path returns where an absolute path of the host lies on this machine.
+func (h *Host) Path(path string) string { return filepath.Join(h.Dir, filepath.FromSlash(path)) }
+
+// ProviderID is what the AWS provider calls the host's instance.
+func (h *Host) ProviderID() string { return "aws:///" + h.Zone + "/" + h.InstanceID }
+
+// newHosts lays out the machines: three control planes, then the workers.
+func newHosts(root string, b *block, workers int) []*Host {
+	var out []*Host
+	for i := 1; i <= controlPlanes; i++ {
+		out = append(out, newHost(root, b, fmt.Sprintf("cp-%d", i), 0, i))
+	}
+	for i := 1; i <= workers; i++ {
+		out = append(out, newHost(root, b, fmt.Sprintf("worker-%d", i), 1, i))
+	}
+	return out
+}
+
+func newHost(root string, b *block, name string, net, i int) *Host {
+	place := placeControlPlane + i
+	if net > 0 {
+		place = placeWorkers + i
+	}
+	ip := fmt.Sprintf("10.0.%d.%d", net, 10+i)
+	return &Host{
+		Name:         name,
+		NodeName:     ec2.PrivateDNS(ip, Region),
+		ControlPlane: net == 0,
+		Address:      b.address(place),
+		PrivateIP:    ip,
+		InstanceID:   ec2.InstanceID(ip),
+		Zone:         zones[(i-1)%len(zones)],
+		Dir:          filepath.Join(root, "hosts", name),
+	}
+}
+
+// Access keys of everything that is not a manager of a host. The audit log knows its callers by their keys.
+const (
+	KeyKubelet = "AKIALABKUBELET"
+	KeyCLI     = "AKIALABCLI"
+	KeyLab     = "AKIALABLAB"
+)
+
+// AccessKey is the AWS access key of a manager on a host, for example AKIALABCP1KCM.
+func AccessKey(host, component string) string {
+	short := map[string]string{ControllerManager: "KCM", CloudControllerManager: "CCM", APIServer: "KAS", Scheduler: "SCHED"}[component]
+	return "AKIALAB" + strings.ToUpper(strings.ReplaceAll(host, "-", "")) + short
+}

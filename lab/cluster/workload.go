@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// WorkloadNamespace is where Workload creates its Services.
+const WorkloadNamespace = "shop"
+
+const annotationPrefix = "service.beta.kubernetes.io/aws-load-balancer-"
+
+// workloadServices are the Services of the workload, one of each kind that the provider treats differently.
+var workloadServices = []struct {
+	name        string
+	annotations map[string]string
+	ports       []int32
+	local       bool // externalTrafficPolicy: Local
+}{
+	{name: "web", ports: []int32{80, 443}}, // classic load balancer
+	{name: "stream", ports: []int32{9000}, annotations: map[string]string{annotationPrefix + "type": "nlb"}},
+	{name: "backoffice", ports: []int32{8080}, annotations: map[string]string{annotationPrefix + "internal": "true"}},
+	{name: "gateway", ports: []int32{443}, local: true, annotations: map[string]string{
+		annotationPrefix + "proxy-protocol":                    "*",
+		annotationPrefix + "cross-zone-load-balancing-enabled": "true",
+		annotationPrefix + "additional-resource-tags":          "team=shop,stage=lab",
+		annotationPrefix + "connection-draining-enabled":       "true",
+		annotationPrefix + "connection-draining-timeout":       "60",
+	}},
+}
+
+// Workload creates four Services of type LoadBalancer, and waits until each has its address and the cloud routes to every
+// node. It may be called again: what exists is kept.
+func (c *Cluster) Workload(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: WorkloadNamespace}}
+	_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	if err := existing(err); err != nil {
+		return fmt.Errorf("creating namespace %q: %w", WorkloadNamespace, err)
+	}
+	for _, s := range workloadServices {
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: s.name, Annotations: maps.Clone(s.annotations)},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": s.name}},
+		}
+		for _, port := range s.ports {
+			service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{
+				Name: fmt.Sprintf("port-%d", port), Port: port, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP,
+			})
+		}
+		if s.local {
+			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		}
+		_, err := c.client.CoreV1().Services(WorkloadNamespace).Create(ctx, service, metav1.CreateOptions{})
+		if err := existing(err); err != nil {
+			return fmt.Errorf("creating Service %q: %w", WorkloadNamespace+"/"+s.name, err)
+		}
+	}
+	return poll(ctx, pollInterval, "the workload", func(ctx context.Context) error {
+		return errors.Join(c.checkAlive(), c.checkServices(ctx), c.checkNodes(ctx))
+	})
+}
+
+func (c *Cluster) checkServices(ctx context.Context) error {
+	services, err := c.client.CoreV1().Services(WorkloadNamespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing Services: %w", err)
+	}
+	var missing []error
+	for _, s := range services.Items {
+		if s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
+			missing = append(missing, fmt.Errorf("service %q has no load balancer after %s", s.Namespace+"/"+s.Name,
+				time.Since(s.CreationTimestamp.Time).Round(time.Second)))
+		}
+	}
+	return errors.Join(missing...)
+}
