@@ -49,7 +49,9 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 		Targets: func() []ownership.Target { return c.targets(ctx) }, Scrape: c.scrape, Processes: c.processes,
 		Sink: func(e v1.OwnershipEvent) {
 			if err := ownership.WriteLog(file, e); err != nil {
-				once.Do(func() { c.narrate("the ownership log %s cannot be written, so the report will not prove who owned what: %v", path, err) })
+				once.Do(func() {
+					c.narrate("the ownership log %s cannot be written, so the report will not prove who owned what: %v", path, err)
+				})
 			}
 		},
 	})
