@@ -1,0 +1,59 @@
+// Package inventory decides what a cloud holds for a cluster: its load balancers, its routes, and the instance of each node. It only reads.
+//
+// What comes out is compared before and after a migration, so everything is sorted and identities are those that survive what may change: an
+// ARN, or name and creation time, never an address. A part that could not be read is an error of the inventory, never an empty list: an
+// instance counts as missing only when the cloud says that there is none.
+package inventory
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Source reads one cloud.
+type Source interface {
+	// Inventory returns what the cloud holds for the cluster of these nodes. It is never nil; parts that could not be read are in its Errors, each
+	// beginning with the part's name: instances, routes, loadbalancers.
+	Inventory(ctx context.Context, nodes []v1alpha1.Node) *v1alpha1.CloudInventory
+}
+
+// Parts of an inventory, as its errors begin.
+const (
+	PartInstances     = "instances"
+	PartRoutes        = "routes"
+	PartLoadBalancers = "loadbalancers"
+)
+
+// Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=rtb-...". Credentials, region and endpoint come from
+// the environment, the way the cloud's own tools take them.
+func Open(ctx context.Context, spec string) (Source, error) {
+	cloud, rest, _ := strings.Cut(spec, ":")
+	settings := map[string]string{}
+	if rest != "" {
+		for pair := range strings.SplitSeq(rest, ",") {
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok || key == "" || value == "" {
+				return nil, fmt.Errorf("cloud %q: %q is not key=value", spec, pair)
+			}
+			settings[key] = value
+		}
+	}
+	if cloud != "aws" {
+		return nil, fmt.Errorf("cloud %q is not known: use aws, or aws:cluster=NAME,routeTable=rtb-...", spec)
+	}
+	var opts AWSOptions
+	for key, value := range settings {
+		switch key {
+		case "cluster":
+			opts.Cluster = value
+		case "routeTable":
+			opts.RouteTable = value
+		default:
+			return nil, fmt.Errorf("cloud %q: there is no setting %q; there are cluster and routeTable", spec, key)
+		}
+	}
+	return OpenAWS(ctx, opts)
+}

@@ -1,0 +1,211 @@
+// Package snapshot decides what is known of a cluster: it gathers every fact that checks, plans and comparisons look at, once and read-only.
+// It is the only package that looks before a migration.
+//
+//	API server ─┐
+//	hosts ──────┼─> facts, sorted ─> Snapshot ─> saved, judged, planned from, compared with
+//	managers ───┤        └─ could not be gathered ─> Errors: unknown, never absent
+//	cloud ──────┘
+//
+// Gathering never fails as a whole. The access reviews it makes are create calls that the API server answers and does not store; everything
+// else is a get or a list. No secret is kept: environment variables by name only, cloud configs by key only, Secrets not at all.
+package snapshot
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/inventory"
+)
+
+// namespace is where control planes live.
+const namespace = "kube-system"
+
+// Components of a control plane.
+const (
+	kas       = "kube-apiserver"
+	kcm       = "kube-controller-manager"
+	scheduler = "kube-scheduler"
+	ccm       = "cloud-controller-manager"
+)
+
+// components are those whose manifests are read.
+var components = []string{kas, kcm, scheduler, ccm}
+
+// Sources are where facts come from. What is nil is not asked, and the facts that it would give are unknown.
+type Sources struct {
+	// Kube is the cluster's API. Its rate limit should allow a burst of about 100: access reviews are many.
+	Kube kubernetes.Interface
+	// Hosts whose files and processes can be read.
+	Hosts []hostaccess.Host
+	// Scrape asks a manager on a host for its gauges; an error means unknown.
+	Scrape func(ctx context.Context, component, host, address string) (v1alpha1.Manager, error)
+	// ScrapeUnavailable says why Scrape is nil.
+	ScrapeUnavailable string
+	// Cloud reads what the cloud holds.
+	Cloud inventory.Source
+	// CloudUnavailable says why Cloud is nil; when both are empty the cloud was not asked for, which is no error.
+	CloudUnavailable string
+	// Context and Server name the API in words: the kubeconfig's context and the address.
+	Context, Server string
+	ToolVersion     string
+	// Now is the real clock when nil.
+	Now func() time.Time
+	Options
+}
+
+// Options are what to look for beside what is always looked for.
+type Options struct {
+	// LeaseName is the migration lease; empty means the documented one.
+	LeaseName string
+	// ObjectRefs are API objects whose presence is asked for, Kind/namespace/name or Kind/name.
+	ObjectRefs []string
+	// Files are paths on every control-plane host whose presence and hash are wanted.
+	Files []string
+	// Needs are what the caller has to be allowed to do; nil means DefaultNeeds.
+	Needs []Need
+	// Timeout bounds each call to the API and to a manager; zero means 20 seconds.
+	Timeout time.Duration
+}
+
+const defaultLease = "cloud-provider-extraction-migration"
+
+const defaultTimeout = 20 * time.Second
+
+// gatherer collects facts and errors from several goroutines.
+type gatherer struct {
+	Sources
+	snap *v1alpha1.Snapshot
+	// mirrors are the mirror pods in kube-system.
+	mirrors []corev1.Pod
+
+	mu     sync.Mutex
+	errors []v1alpha1.GatherError
+}
+
+// Gather looks at everything once. It returns a snapshot in any case; what could not be learnt is in its Errors.
+func Gather(ctx context.Context, src Sources) *v1alpha1.Snapshot {
+	if src.Now == nil {
+		src.Now = time.Now
+	}
+	if src.LeaseName == "" {
+		src.LeaseName = defaultLease
+	}
+	if src.Timeout == 0 {
+		src.Timeout = defaultTimeout
+	}
+	g := &gatherer{Sources: src, snap: &v1alpha1.Snapshot{
+		TypeMeta: v1alpha1.Type(v1alpha1.KindSnapshot), TakenAt: src.Now().UTC(), ToolVersion: src.ToolVersion,
+		Cluster: v1alpha1.Cluster{Context: src.Context, Server: src.Server},
+	}}
+	// Which leases and managers to ask for stands in the manifests; which instances to ask for, in the nodes.
+	together(ctx, g.cluster, g.nodes, g.services, g.pods, g.objects, g.access, g.hosts)
+	g.matchPods()
+	together(ctx, g.leases, g.managers, g.cloud)
+	g.finish()
+	return g.snap
+}
+
+func together(ctx context.Context, parts ...func(context.Context)) {
+	var wg sync.WaitGroup
+	for _, part := range parts {
+		wg.Go(func() { part(ctx) })
+	}
+	wg.Wait()
+}
+
+// unknown records that a fact could not be gathered.
+func (g *gatherer) unknown(fact, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.errors = append(g.errors, v1alpha1.GatherError{Fact: fact, Error: why})
+}
+
+// call bounds one call.
+func (g *gatherer) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, g.Timeout)
+}
+
+// managers asks every manager that a manifest names for its gauges.
+func (g *gatherer) managers(ctx context.Context) {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for _, h := range g.snap.Hosts {
+		seen := map[string]bool{}
+		for _, c := range h.Components {
+			if c.Name != kcm && c.Name != ccm || c.Error != "" || seen[c.Name] {
+				continue
+			}
+			seen[c.Name] = true
+			wg.Go(func() {
+				m := g.manager(ctx, c, h.Name)
+				if m.Error != "" {
+					g.unknown("managers/"+h.Name+"/"+c.Name, "asking "+c.Name+" on host "+h.Name+" which loops it runs: "+m.Error)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				g.snap.Managers = append(g.snap.Managers, m)
+			})
+		}
+	}
+	wg.Wait()
+	slices.SortFunc(g.snap.Managers, func(a, b v1alpha1.Manager) int {
+		return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host)
+	})
+}
+
+func (g *gatherer) manager(ctx context.Context, c v1alpha1.Component, host string) v1alpha1.Manager {
+	m, why := v1alpha1.Manager{}, g.ScrapeUnavailable
+	if g.Scrape != nil {
+		ctx, cancel := g.call(ctx)
+		defer cancel()
+		var err error
+		if m, err = g.Scrape(ctx, c.Name, host, c.Address); err != nil {
+			m.Error = err.Error()
+		}
+		why = m.Error
+	} else if why == "" {
+		why = "there is no way to reach it"
+	}
+	m.Component, m.Host, m.Address, m.Error = c.Name, host, c.Address, why
+	slices.Sort(m.Loops)
+	slices.Sort(m.Leads)
+	return m
+}
+
+// cloud reads the inventory of the nodes that were listed.
+func (g *gatherer) cloud(ctx context.Context) {
+	if g.Cloud == nil {
+		if g.CloudUnavailable != "" {
+			g.unknown("cloud", g.CloudUnavailable)
+		}
+		return
+	}
+	g.snap.Cloud = g.Cloud.Inventory(ctx, g.snap.Nodes)
+	for _, e := range g.snap.Cloud.Errors {
+		part, why, _ := strings.Cut(e, ": ")
+		g.unknown("cloud/"+part, "reading "+part+" of the cloud: "+why)
+	}
+}
+
+// finish names the cluster after the live managers' flag and sorts the errors.
+func (g *gatherer) finish() {
+	for _, h := range g.snap.Hosts {
+		for _, c := range h.Components {
+			if c.Name == kcm && c.Flags["cluster-name"] != "" && g.snap.Cluster.Name == "" {
+				g.snap.Cluster.Name = c.Flags["cluster-name"]
+			}
+		}
+	}
+	slices.SortFunc(g.errors, func(a, b v1alpha1.GatherError) int {
+		return strings.Compare(a.Fact+"\x00"+a.Error, b.Fact+"\x00"+b.Error)
+	})
+	g.snap.Errors = g.errors
+}

@@ -1,0 +1,288 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// defaultLeaderMigration is where the documentation puts the leader migration config.
+const defaultLeaderMigration = "/etc/kubernetes/leadermigration.conf"
+
+// alwaysLooked are files on a control-plane host that every snapshot tells of.
+var alwaysLooked = []string{
+	defaultLeaderMigration,
+	"/etc/kubernetes/controller-manager.conf",
+	"/etc/kubernetes/cloud-controller-manager.conf",
+}
+
+// hosts reads every host; they do not wait for each other.
+func (g *gatherer) hosts(ctx context.Context) {
+	if len(g.Hosts) == 0 {
+		g.unknown("hosts", "no host was given: name each control-plane host with --host-access, e.g. --host-access=local:cp-1=/mnt/cp-1")
+		return
+	}
+	out := make([]v1alpha1.Host, len(g.Hosts))
+	var wg sync.WaitGroup
+	for i, h := range g.Hosts {
+		wg.Go(func() {
+			look := looker{gatherer: g, access: h, host: v1alpha1.Host{Name: h.Name()}}
+			look.all(ctx)
+			out[i] = look.host
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(out, func(a, b v1alpha1.Host) int { return strings.Compare(a.Name, b.Name) })
+	g.snap.Hosts = out
+}
+
+// looker reads one host.
+type looker struct {
+	*gatherer
+	access hostaccess.Host
+	host   v1alpha1.Host
+	// secondPods are files in the manifests directory, whatever they hold.
+	manifests []string
+}
+
+// fact is the path of a fact of this host.
+func (l *looker) fact(parts ...string) string {
+	return strings.Join(append([]string{"hosts", l.host.Name}, parts...), "/")
+}
+
+func (l *looker) all(ctx context.Context) {
+	if !l.components(ctx) {
+		return
+	}
+	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1alpha1.Component) bool { return c.Name == kcm || c.Name == kas })
+	l.processes(ctx)
+	l.kubelet(ctx)
+	if l.host.ControlPlane {
+		l.leaderMigration(ctx)
+		l.cloudConfig(ctx)
+		l.files(ctx)
+	}
+}
+
+// components reads the manifests directory. It returns false when nothing of the host can be read.
+func (l *looker) components(ctx context.Context) bool {
+	names, err := l.access.List(ctx, controlplane.ManifestDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true // a worker has none
+	}
+	if err != nil {
+		l.unknown(l.fact(), fmt.Sprintf("listing %s on host %s: %v", controlplane.ManifestDir, l.host.Name, err))
+		return false
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		// The kubelet skips dot-files and nothing else: a .bak file is a pod.
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		at := path.Join(controlplane.ManifestDir, name)
+		file, err := l.access.ReadFile(ctx, at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // gone since it was listed
+		}
+		if err != nil {
+			l.unknown(l.fact("manifests", name), fmt.Sprintf("reading manifest %s on host %s: %v", at, l.host.Name, err))
+			continue
+		}
+		l.manifests = append(l.manifests, at)
+		if c, ok := component(at, file.Data); ok {
+			l.host.Components = append(l.host.Components, c)
+		}
+	}
+	slices.SortStableFunc(l.host.Components, func(a, b v1alpha1.Component) int { return strings.Compare(a.Name, b.Name) })
+	return true
+}
+
+// component is what a file in the manifests directory says; false for another pod, and for what is no pod and speaks of none of the components.
+func component(at string, data []byte) (v1alpha1.Component, bool) {
+	out := v1alpha1.Component{Manifest: at, SHA256: sha(data)}
+	m, err := controlplane.Parse(data)
+	if err != nil {
+		out.Name = meant(at, data)
+		out.Error = err.Error()
+		return out, out.Name != ""
+	}
+	out.Name = m.Component()
+	if !slices.Contains(components, out.Name) {
+		return out, false
+	}
+	out.Image, out.Command = m.Image(), maskArgs(m.Command())
+	out.Flags, out.EnvNames, out.HostPaths, out.Address = m.Flags(), m.EnvNames(), m.HostPaths(), m.Address()
+	for name, value := range out.Flags {
+		out.Flags[name] = maskArg(value)
+	}
+	return out, true
+}
+
+// meant guesses which component a broken manifest is of: by its name, else by what it mentions.
+func meant(at string, data []byte) string {
+	for _, name := range components {
+		if strings.Contains(path.Base(at), name) {
+			return name
+		}
+	}
+	for _, name := range components {
+		if bytes.Contains(data, []byte(name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// secretArgument finds an assignment of something secret inside an argument, as in a shell command; flags that name files are not meant.
+var secretArgument = regexp.MustCompile(`(?i)((?:secret|password|passwd|token)[a-z_]*=)[^\s;]+`)
+
+func maskArg(arg string) string { return secretArgument.ReplaceAllString(arg, "${1}"+masked) }
+
+func maskArgs(args []string) []string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		out[i] = maskArg(a)
+	}
+	return out
+}
+
+// processes asks for each component that a manifest names; two manifests of one component share its processes.
+func (l *looker) processes(ctx context.Context) {
+	asked := map[string][]v1alpha1.Process{}
+	for i, c := range l.host.Components {
+		if _, done := asked[c.Name]; !done {
+			found, err := l.access.Processes(ctx, c.Name)
+			if err != nil {
+				l.unknown(l.fact("processes", c.Name), fmt.Sprintf("looking for the processes of %s on host %s: %v", c.Name, l.host.Name, err))
+			}
+			for j := range found {
+				found[j].Args = maskArgs(found[j].Args)
+			}
+			asked[c.Name] = found
+		}
+		l.host.Components[i].Processes = asked[c.Name]
+	}
+}
+
+func (l *looker) kubelet(ctx context.Context) {
+	k := &v1alpha1.Kubelet{Source: controlplane.KubeletFlagsFile}
+	file, err := l.access.ReadFile(ctx, k.Source)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		k.Error = "there is no such file; the kubelet was not set up by kubeadm"
+	case err != nil:
+		k.Error = err.Error()
+		l.unknown(l.fact("kubelet"), fmt.Sprintf("reading %s on host %s: %v", k.Source, l.host.Name, err))
+	default:
+		k.SHA256 = sha(file.Data)
+		if k.Flags, err = controlplane.ParseKubeletFlags(file.Data); err != nil {
+			k.Error = err.Error()
+		}
+	}
+	l.host.Kubelet = k
+}
+
+// leaderMigration reads the config that each manager names, and the one at the documented path if none does.
+func (l *looker) leaderMigration(ctx context.Context) {
+	used := map[string]bool{}
+	for _, c := range l.host.Components {
+		in := c.Flags["leader-migration-config"]
+		if in == "" || c.Name != kcm && c.Name != ccm {
+			continue
+		}
+		at := hostPath(c, in)
+		used[at] = true
+		file, err := l.access.ReadFile(ctx, at)
+		if err != nil {
+			l.unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("reading the leader migration config %s of %s on host %s: %v", at, c.Name, l.host.Name, err))
+			continue
+		}
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1alpha1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: string(file.Data)})
+	}
+	if used[defaultLeaderMigration] {
+		return
+	}
+	if file, err := l.access.ReadFile(ctx, defaultLeaderMigration); err == nil {
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1alpha1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: string(file.Data)})
+	}
+}
+
+// hostPath is where a path in a component's container lies on the host: under the longest mount path that contains it.
+func hostPath(c v1alpha1.Component, in string) string {
+	best, out := -1, in
+	for mount, host := range c.HostPaths {
+		mount = strings.TrimSuffix(mount, "/")
+		if in == mount && len(mount) > best {
+			best, out = len(mount), host
+		} else if rest, ok := strings.CutPrefix(in, mount+"/"); ok && len(mount) > best {
+			best, out = len(mount), path.Join(host, rest)
+		}
+	}
+	return out
+}
+
+// cloudConfig describes the file that the in-tree manager names, and tries the derivation of the external provider's.
+func (l *looker) cloudConfig(ctx context.Context) {
+	for _, c := range l.host.Components {
+		in := c.Flags["cloud-config"]
+		if c.Name != kcm || in == "" {
+			continue
+		}
+		out := &v1alpha1.CloudConfig{Path: hostPath(c, in)}
+		l.host.CloudConfig = out
+		file, err := l.access.ReadFile(ctx, out.Path)
+		if err != nil {
+			out.Error = err.Error()
+			l.unknown(l.fact("cloud-config"), fmt.Sprintf("reading the cloud config %s on host %s: %v", out.Path, l.host.Name, err))
+			return
+		}
+		out.SHA256 = sha(file.Data)
+		out.Keys, out.ServiceOverrides, err = cloudconfig.Describe(file.Data)
+		if err == nil {
+			var derived []byte
+			if derived, out.DerivedChanges, err = cloudconfig.DeriveAWS(file.Data); err == nil {
+				out.DerivedSHA256 = sha(derived)
+			}
+		}
+		if err != nil {
+			out.Error = err.Error()
+		}
+		return
+	}
+}
+
+// files tells of every file that a migration reads or writes, present or not.
+func (l *looker) files(ctx context.Context) {
+	wanted := append(append(slices.Clone(alwaysLooked), l.gatherer.Files...), l.manifests...)
+	for _, f := range l.host.LeaderMigration {
+		wanted = append(wanted, f.Path)
+	}
+	if l.host.CloudConfig != nil {
+		wanted = append(wanted, l.host.CloudConfig.Path)
+	}
+	slices.Sort(wanted)
+	for _, at := range slices.Compact(wanted) {
+		file, err := l.access.ReadFile(ctx, at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			l.host.Files = append(l.host.Files, v1alpha1.File{Path: at})
+		case err != nil:
+			l.unknown(l.fact("files")+at, fmt.Sprintf("reading %s on host %s: %v", at, l.host.Name, err))
+		default:
+			l.host.Files = append(l.host.Files, v1alpha1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())})
+		}
+	}
+}

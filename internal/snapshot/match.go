@@ -1,0 +1,124 @@
+package snapshot
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// addressFlags differ from host to host, if they are given with an address of the host.
+var addressFlags = []string{"advertise-address", "bind-address"}
+
+// matchPods finds the Node of each host and the mirror pod of each component. A host is a place with files, a Node a name in the API; nothing
+// says that the names are equal.
+func (g *gatherer) matchPods() {
+	taken := map[string]bool{}
+	for i := range g.snap.Hosts {
+		h := &g.snap.Hosts[i]
+		h.NodeName = g.nodeByName(h)
+		taken[h.NodeName] = true
+	}
+	for i := range g.snap.Hosts {
+		h := &g.snap.Hosts[i]
+		if h.NodeName == "" {
+			h.NodeName = g.nodeByPods(h, taken)
+		}
+		for j := range h.Components {
+			h.Components[j].Pod = g.podOf(h.NodeName, h.Components[j])
+		}
+	}
+}
+
+// nodeByName is the Node that the kubelet was told to register as, or the one with the host's name.
+func (g *gatherer) nodeByName(h *v1alpha1.Host) string {
+	names := []string{h.Name}
+	if h.Kubelet != nil && h.Kubelet.Flags["hostname-override"] != "" {
+		names = []string{h.Kubelet.Flags["hostname-override"], h.Name}
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(g.snap.Nodes, func(n v1alpha1.Node) bool { return n.Name == name }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have: a host's addresses are its own, while
+// names and most flags are the same everywhere.
+func (g *gatherer) nodeByPods(h *v1alpha1.Host, taken map[string]bool) string {
+	for _, c := range h.Components {
+		for _, flag := range addressFlags {
+			address := c.Flags[flag]
+			if address == "" || g.usedElsewhere(h.Name, c.Name, flag, address) {
+				continue
+			}
+			var nodes []string
+			for i := range g.mirrors {
+				p := &g.mirrors[i]
+				if isPodOf(p, c.Name) && hasFlag(podCommand(p), flag, address) && !taken[p.Spec.NodeName] {
+					nodes = append(nodes, p.Spec.NodeName)
+				}
+			}
+			if len(nodes) == 1 {
+				return nodes[0]
+			}
+		}
+	}
+	return ""
+}
+
+func (g *gatherer) usedElsewhere(host, component, flag, value string) bool {
+	for _, h := range g.snap.Hosts {
+		if h.Name == host {
+			continue
+		}
+		for _, c := range h.Components {
+			if c.Name == component && c.Flags[flag] == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasFlag(command []string, name, value string) bool {
+	for i, arg := range command {
+		if arg == "--"+name+"="+value || (arg == "--"+name && i+1 < len(command) && command[i+1] == value) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPodOf tells whether a mirror pod is of a component: the kubelet appends the Node's name to the static pod's.
+func isPodOf(p *corev1.Pod, component string) bool { return p.Name == component+"-"+p.Spec.NodeName }
+
+// podOf is the mirror pod of a component on a Node; nil when the API has none.
+func (g *gatherer) podOf(node string, c v1alpha1.Component) *v1alpha1.MirrorPod {
+	for i := range g.mirrors {
+		p := &g.mirrors[i]
+		if node == "" || p.Spec.NodeName != node || !isPodOf(p, c.Name) {
+			continue
+		}
+		out := &v1alpha1.MirrorPod{
+			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: maskArgs(podCommand(p)),
+		}
+		for _, condition := range p.Status.Conditions {
+			if condition.Type == corev1.PodReady {
+				out.Ready = condition.Status == corev1.ConditionTrue
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// podCommand is the first container's command with its arguments.
+func podCommand(p *corev1.Pod) []string {
+	if len(p.Spec.Containers) == 0 {
+		return nil
+	}
+	return slices.Concat(p.Spec.Containers[0].Command, p.Spec.Containers[0].Args)
+}

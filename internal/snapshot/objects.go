@@ -1,0 +1,114 @@
+package snapshot
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// objects asks for the presence of the objects that a migration writes.
+func (g *gatherer) objects(ctx context.Context) {
+	refs := slices.Clone(g.ObjectRefs)
+	slices.Sort(refs)
+	for _, ref := range slices.Compact(refs) {
+		if g.Kube == nil {
+			g.unknown("objects/"+ref, noAPI)
+			continue
+		}
+		state, err := g.object(ctx, ref)
+		if err != nil {
+			g.unknown("objects/"+ref, g.describe("reading "+ref, err))
+			continue
+		}
+		g.snap.Objects = append(g.snap.Objects, state)
+	}
+}
+
+func (g *gatherer) object(ctx context.Context, ref string) (v1alpha1.ObjectState, error) {
+	ctx, cancel := g.call(ctx)
+	defer cancel()
+	out := v1alpha1.ObjectState{Ref: ref}
+	object, content, err := g.get(ctx, ref)
+	if apierrors.IsNotFound(err) {
+		return out, nil
+	} else if err != nil {
+		return out, err
+	}
+	out.Present, out.UID = true, string(object.GetUID())
+	out.Digest, err = digest(content)
+	return out, err
+}
+
+// get reads an object and returns it with the part that a migration cares for. Of a Secret that is its type and whose token it is, never its data.
+func (g *gatherer) get(ctx context.Context, ref string) (metav1.Object, any, error) {
+	parts := strings.Split(ref, "/")
+	kind, name, ns := parts[0], parts[len(parts)-1], ""
+	if len(parts) == 3 {
+		ns = parts[1]
+	}
+	switch kind {
+	case "Role":
+		o, err := g.Kube.RbacV1().Roles(ns).Get(ctx, name, metav1.GetOptions{})
+		return o, roleContent(o, err, func(o *rbacv1.Role) any { return o.Rules }), err
+	case "ClusterRole":
+		o, err := g.Kube.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+		return o, roleContent(o, err, func(o *rbacv1.ClusterRole) any { return o.Rules }), err
+	case "RoleBinding":
+		o, err := g.Kube.RbacV1().RoleBindings(ns).Get(ctx, name, metav1.GetOptions{})
+		return o, roleContent(o, err, func(o *rbacv1.RoleBinding) any { return []any{o.RoleRef, o.Subjects} }), err
+	case "ClusterRoleBinding":
+		o, err := g.Kube.RbacV1().ClusterRoleBindings().Get(ctx, name, metav1.GetOptions{})
+		return o, roleContent(o, err, func(o *rbacv1.ClusterRoleBinding) any { return []any{o.RoleRef, o.Subjects} }), err
+	case "ServiceAccount":
+		o, err := g.Kube.CoreV1().ServiceAccounts(ns).Get(ctx, name, metav1.GetOptions{})
+		return o, kind, err
+	case "ConfigMap":
+		o, err := g.Kube.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
+		return o, roleContent(o, err, func(o *corev1.ConfigMap) any { return []any{o.Data, o.BinaryData} }), err
+	case "Secret":
+		o, err := g.Kube.CoreV1().Secrets(ns).Get(ctx, name, metav1.GetOptions{})
+		return o, roleContent(o, err, func(o *corev1.Secret) any { return []any{o.Type, o.Annotations[corev1.ServiceAccountNameKey]} }), err
+	case "Lease":
+		o, err := g.Kube.CoordinationV1().Leases(ns).Get(ctx, name, metav1.GetOptions{})
+		return o, kind, err
+	}
+	return nil, nil, fmt.Errorf("objects of kind %q are not read by this version of transplant", kind)
+}
+
+// roleContent takes the interesting part of an object that was read.
+func roleContent[T any](o T, err error, part func(T) any) any {
+	if err != nil {
+		return nil
+	}
+	return part(o)
+}
+
+func digest(content any) (string, error) {
+	data, err := json.Marshal(content)
+	if err != nil {
+		return "", err
+	}
+	return sha(data), nil
+}
+
+func sha(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// splitResource splits serviceaccounts/token.
+func splitResource(resource string) (string, string) {
+	name, sub, _ := strings.Cut(resource, "/")
+	return name, sub
+}
