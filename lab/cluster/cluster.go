@@ -80,15 +80,21 @@ type Cluster struct {
 	token  string
 }
 
+// startTimeout bounds a start: what takes longer, on however slow a machine, does not come up at all.
+const startTimeout = 3 * time.Minute
+
 // Start starts a lab and returns when its API can be used; WaitReady tells when everything else is up. The lab runs until
-// Stop; ctx bounds the start only. On an error nothing is left running.
+// Stop; ctx bounds the start only. On an error nothing is left running, and the error names what did not come up; the
+// logs of its components are below Dir.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	c := &Cluster{opts: o}
-	if err := c.start(ctx); err != nil {
+	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := c.start(startCtx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("starting lab in %q: %w", o.Dir, err), c.Stop(stopCtx))
