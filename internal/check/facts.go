@@ -44,6 +44,11 @@ func newFacts(s *v1alpha1.Snapshot, opts Options) facts {
 	if opts.LeaseName == "" {
 		opts.LeaseName = DefaultLeaseName
 	}
+	accept := make(map[string]string, len(opts.Accept))
+	for code, reason := range opts.Accept {
+		accept[strings.ToUpper(code)] = reason
+	}
+	opts.Accept = accept
 	return facts{Snapshot: s, opts: opts}
 }
 

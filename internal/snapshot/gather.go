@@ -45,8 +45,8 @@ type Sources struct {
 	Kube kubernetes.Interface
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
-	// Scrape asks a manager on a host for its gauges; an error means unknown.
-	Scrape func(ctx context.Context, component, host, address string) (v1alpha1.Manager, error)
+	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.
+	Scrape func(ctx context.Context, component, host, address string) v1alpha1.Manager
 	// ScrapeUnavailable says why Scrape is nil.
 	ScrapeUnavailable string
 	// Cloud reads what the cloud holds.
@@ -58,7 +58,6 @@ type Sources struct {
 	ToolVersion     string
 	// Now is the real clock when nil.
 	Now func() time.Time
-	Options
 }
 
 // Options are what to look for beside what is always looked for.
@@ -82,6 +81,7 @@ const defaultTimeout = 20 * time.Second
 // gatherer collects facts and errors from several goroutines.
 type gatherer struct {
 	Sources
+	Options
 	snap *v1alpha1.Snapshot
 	// mirrors are the mirror pods in kube-system.
 	mirrors []corev1.Pod
@@ -91,17 +91,17 @@ type gatherer struct {
 }
 
 // Gather looks at everything once. It returns a snapshot in any case; what could not be learnt is in its Errors.
-func Gather(ctx context.Context, src Sources) *v1alpha1.Snapshot {
+func Gather(ctx context.Context, src Sources, opts Options) *v1alpha1.Snapshot {
 	if src.Now == nil {
 		src.Now = time.Now
 	}
-	if src.LeaseName == "" {
-		src.LeaseName = defaultLease
+	if opts.LeaseName == "" {
+		opts.LeaseName = defaultLease
 	}
-	if src.Timeout == 0 {
-		src.Timeout = defaultTimeout
+	if opts.Timeout == 0 {
+		opts.Timeout = defaultTimeout
 	}
-	g := &gatherer{Sources: src, snap: &v1alpha1.Snapshot{
+	g := &gatherer{Sources: src, Options: opts, snap: &v1alpha1.Snapshot{
 		TypeMeta: v1alpha1.Type(v1alpha1.KindSnapshot), TakenAt: src.Now().UTC(), ToolVersion: src.ToolVersion,
 		Cluster: v1alpha1.Cluster{Context: src.Context, Server: src.Server},
 	}}
@@ -166,10 +166,7 @@ func (g *gatherer) manager(ctx context.Context, c v1alpha1.Component, host strin
 	if g.Scrape != nil {
 		ctx, cancel := g.call(ctx)
 		defer cancel()
-		var err error
-		if m, err = g.Scrape(ctx, c.Name, host, c.Address); err != nil {
-			m.Error = err.Error()
-		}
+		m = g.Scrape(ctx, c.Name, host, c.Address)
 		why = m.Error
 	} else if why == "" {
 		why = "there is no way to reach it"

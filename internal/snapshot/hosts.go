@@ -53,7 +53,7 @@ type looker struct {
 	*gatherer
 	access hostaccess.Host
 	host   v1alpha1.Host
-	// secondPods are files in the manifests directory, whatever they hold.
+	// manifests are the files of the manifests directory that the kubelet reads, whatever they hold.
 	manifests []string
 }
 
@@ -266,7 +266,7 @@ func (l *looker) cloudConfig(ctx context.Context) {
 
 // files tells of every file that a migration reads or writes, present or not.
 func (l *looker) files(ctx context.Context) {
-	wanted := append(append(slices.Clone(alwaysLooked), l.gatherer.Files...), l.manifests...)
+	wanted := append(append(slices.Clone(alwaysLooked), l.Files...), l.manifests...)
 	for _, f := range l.host.LeaderMigration {
 		wanted = append(wanted, f.Path)
 	}
