@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -90,14 +91,16 @@ func TestMirrorPodTellsTheTruth(t *testing.T) {
 
 func TestMirrorPodShowsTheOldPodReadyUntilTheNewOneStarts(t *testing.T) {
 	api := newAPI()
-	h := newHost(t, func(o *Options) { o.Client = api })
+	h := newHost(t, func(o *Options) {
+		o.Client, o.Profile.StartGap = api, Range{time.Second, time.Second}
+	})
 	h.manifest(kcmFile, kcm("--v=1"))
 	h.start()
 	eventually(t, "a ready mirror pod", func() (bool, any) { return isReady(h.mirror(api)), h.mirror(api) })
 	old := h.mirror(api)
 	h.manifest(kcmFile, kcm("--v=2"))
 	eventually(t, "the end of the old process", func() (bool, any) { return len(h.Exits()) == 1, h.Pods() })
-	throughout(t, quick().StartGap.Min/2, "the mirror pod changed at once", func() (bool, any) {
+	throughout(t, 300*time.Millisecond, "the mirror pod changed at once", func() (bool, any) {
 		p := h.mirror(api)
 		return p.UID == old.UID && isReady(p) && p.Status.Phase == corev1.PodRunning, p
 	})

@@ -114,24 +114,12 @@ func (p *pod) processes() []*process {
 	return out
 }
 
-// Reasons of a container that waits, as kubectl shows them.
 const (
-	reasonCreating    = "ContainerCreating"
-	reasonImage       = "ErrImagePull"
-	reasonConfig      = "CreateContainerConfigError"
-	reasonRun         = "RunContainerError"
-	reasonCrashLoop   = "CrashLoopBackOff"
-	reasonNoRestart   = "Completed"
-	reasonFailed      = "Error"
-	stopChanged       = "manifest changed"
-	stopRemoved       = "manifest removed"
-	stopHost          = "host stopped"
-	stopLiveness      = "liveness probe did not pass"
-	stopStartup       = "startup probe did not pass"
 	podLogs           = "var/log/pods"
-	stopGrace         = 2 * time.Second
-	defaultTermGrace  = 30 * time.Second
 	containerIDScheme = "lab://"
+	// stopGrace is what a container gets when the host goes down.
+	stopGrace = 2 * time.Second
+	stopHost  = "host stopped"
 )
 
 // start starts a container of the pod. What keeps it from running is returned as the state to show.
@@ -144,6 +132,9 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	program, err := e.resolve(c.spec.Image)
 	if err != nil {
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: %v", c.spec.Image, err)}
+	}
+	if !filepath.IsAbs(program) { // it would be looked for in the host's directory
+		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: program %q is not an absolute path", c.spec.Image, program)}
 	}
 	line, err := commandOf(spec, c.spec, program, e.address, e.env, mounts)
 	if err != nil {
@@ -168,6 +159,7 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	return proc, nil
 }
 
+// logFile is where the container's output goes, as it comes: without the time and stream that a container runtime puts before each line.
 func (e *engine) logFile(p *pod, c *container, attempt int32) (*os.File, error) {
 	spec := p.static.pod
 	dir := filepath.Join(e.hostDir, podLogs, fmt.Sprintf("%s_%s_%s", spec.Namespace, spec.Name, spec.UID), c.spec.Name)

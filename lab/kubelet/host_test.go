@@ -26,12 +26,12 @@ func quick() Profile {
 		InvalidAfter:   200 * time.Millisecond,
 		StopDelay:      Range{10 * time.Millisecond, 20 * time.Millisecond},
 		MaxGrace:       400 * time.Millisecond,
-		StartGap:       Range{150 * time.Millisecond, 200 * time.Millisecond},
+		StartGap:       Range{400 * time.Millisecond, 500 * time.Millisecond},
 		StatusDelay:    10 * time.Millisecond,
 		MirrorSync:     50 * time.Millisecond,
 		ExitSeen:       30 * time.Millisecond,
-		BackOff:        300 * time.Millisecond,
-		BackOffMax:     time.Second,
+		BackOff:        time.Second,
+		BackOffMax:     2 * time.Second,
 		BackOffReset:   10 * time.Second,
 		SetupRetry:     50 * time.Millisecond,
 		ProbeMax:       50 * time.Millisecond,
@@ -62,8 +62,10 @@ type host struct {
 	dir string
 }
 
+// newHost makes a host for a test, which runs beside the others from here.
 func newHost(t *testing.T, change func(*Options)) *host {
 	t.Helper()
+	t.Parallel()
 	o := options(t.TempDir())
 	if change != nil {
 		change(&o)

@@ -51,12 +51,12 @@ type Options struct {
 	RESTConfig *rest.Config
 	Client     kubernetes.Interface
 
-	// ResolveImage finds the program that stands for an image.
+	// ResolveImage finds the program that stands for an image, as an absolute path.
 	ResolveImage func(image string) (program string, err error)
 	// Env is the environment of every container, before the manifest's own.
 	Env []string
 
-	Instance *Instance // what the cloud says about the host; needed with --cloud-provider=aws
+	Instance *Instance // what the cloud says about the host; needed with --cloud-provider=aws, and not to be changed after Start
 	Labels   map[string]string
 	Taints   []corev1.Taint // at registration only
 	Version  string         // kubelet version; default v1.26.0

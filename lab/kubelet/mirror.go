@@ -29,6 +29,8 @@ type mirrors struct {
 	changed chan struct{}
 	mu      sync.Mutex
 	views   map[string]*view // by namespace/name: claimed by a worker
+
+	idle    bool // nothing is published and nothing shall be: a worker's kubelet does not ask again
 	errText string
 }
 
@@ -104,6 +106,9 @@ func (m *mirrors) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			if m.idle {
+				continue
+			}
 		case <-m.changed:
 			if !sleep(ctx, m.profile.StatusDelay) {
 				return
@@ -153,6 +158,7 @@ func (m *mirrors) reconcile(ctx context.Context) error {
 	m.mu.Lock()
 	views := maps.Clone(m.views)
 	m.mu.Unlock()
+	m.idle = len(live) == 0 && len(views) == 0
 
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(live)) {

@@ -5,6 +5,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Reasons of a container that does not run, as kubectl shows them.
+const (
+	reasonCreating  = "ContainerCreating"
+	reasonImage     = "ErrImagePull"
+	reasonConfig    = "CreateContainerConfigError"
+	reasonRun       = "RunContainerError"
+	reasonCrashLoop = "CrashLoopBackOff"
+	reasonCompleted = "Completed"
+	reasonError     = "Error"
+)
+
 // status describes the pod as a kubelet does. Times have whole seconds, as the API keeps them, so that a status that was written and
 // read back equals itself.
 func (p *pod) status(address string) corev1.PodStatus {
@@ -91,12 +102,12 @@ func terminated(proc *process) *corev1.ContainerStateTerminated {
 	code, ended, reason := proc.exit()
 	t := &corev1.ContainerStateTerminated{
 		ExitCode: int32(code), //nolint:gosec // at most 255
-		Reason:   reasonNoRestart, Message: reason,
+		Reason:   reasonCompleted, Message: reason,
 		StartedAt: seconds(metav1.NewTime(proc.started)), FinishedAt: seconds(metav1.NewTime(ended)),
 		ContainerID: containerIDScheme + proc.id,
 	}
 	if code != 0 {
-		t.Reason = reasonFailed
+		t.Reason = reasonError
 	}
 	return t
 }

@@ -128,16 +128,14 @@ func (p *process) kill(reason string) {
 	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 }
 
+// running is false from before the end is reported: whoever is woken by the report finds the process ended.
 func (p *process) running() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended.IsZero()
 }
 
-// exit tells how the process ended; it is meaningful once done is closed.
+// exit tells how the process ended; it is meaningful once the process does not run.
 func (p *process) exit() (code int, ended time.Time, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -101,6 +102,7 @@ func (s *source) event(name string, now time.Time) {
 	case errors.Is(err, fs.ErrNotExist):
 		delete(s.files, name)
 		delete(s.bad, name)
+	case errors.Is(err, syscall.EISDIR): // not a manifest
 	case err != nil:
 		s.complain(name, err, now)
 	default:

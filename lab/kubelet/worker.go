@@ -10,6 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Why a process was stopped, besides the host's end.
+const (
+	stopChanged  = "manifest changed"
+	stopRemoved  = "manifest removed"
+	stopLiveness = "liveness probe did not pass"
+	stopStartup  = "startup probe did not pass"
+)
+
+const defaultTermGrace = 30 * time.Second
+
 // worker drives one pod name through its life. One goroutine, one pod at a time:
 //
 //	        manifest                    manifest changed or removed
