@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"sigs.k8s.io/yaml"
 )
@@ -62,8 +63,13 @@ func (r *reader) file(data []byte) Config {
 	return r.config(top)
 }
 
-// decode reads YAML the way the managers do: through JSON, and with duplicate keys refused.
+// decode reads YAML the way the managers do: through JSON, with duplicate keys refused, and as nothing but JSON when it begins with a brace.
 func decode(data []byte) (any, error) {
+	if bytes.HasPrefix(bytes.TrimLeftFunc(data, unicode.IsSpace), []byte("{")) {
+		if err := json.Unmarshal(data, new(any)); err != nil {
+			return nil, fmt.Errorf("the file begins like JSON, which managers then read it as, and is not: %w", err)
+		}
+	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, err
