@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -42,24 +43,25 @@ func (f facts) migrationConfigs() (all []judged, unclear []string) {
 			problems = migrationconfig.Judge(controllernames.Component(p.Name), minor, config)
 		}
 		if p.Name == ccm && own(p.Image) {
-			problems = slices.DeleteFunc(problems, func(q migrationconfig.Problem) bool { return f.understood(q, config) })
+			problems = slices.DeleteFunc(problems, func(q migrationconfig.Problem) bool { return understood(q, config) })
 		}
 		all = append(all, judged{placed: p, path: file.Path, config: config, problems: problems})
 	}
 	return all, unclear
 }
 
-// understood tells whether a problem is none for our own manager, which takes the names of both dialects.
-func (f facts) understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
+// understood tells whether a problem is none for our own manager, which takes the names of both dialects, and no mistaken ones.
+func understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
 	if q.Code != migrationconfig.WrongName {
 		return false
 	}
-	for _, l := range config.Leaders {
-		if _, dialect, ok := controllernames.Lookup(l.Name); ok && dialect == controllernames.Mistaken && strings.Contains(q.Summary, `"`+l.Name+`"`) {
-			return false
+	for i, l := range config.Leaders {
+		if q.Field == fmt.Sprintf("controllerLeaders[%d].name", i) {
+			_, dialect, ok := controllernames.Lookup(l.Name)
+			return ok && dialect != controllernames.Mistaken
 		}
 	}
-	return true
+	return false
 }
 
 func migrationFile(p placed) (v1alpha1.LeaderMigrationFile, bool) {

@@ -1,0 +1,200 @@
+package check
+
+import (
+	"encoding/json"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestAHealthyClusterIsNotBlocked(t *testing.T) {
+	for name, s := range map[string]*v1alpha1.Snapshot{"in-tree": healthy(), "migrated": migrated()} {
+		t.Run(name, func(t *testing.T) {
+			r := Run(s, Options{})
+			if r.Summary.Blocked {
+				t.Error("the report blocks")
+			}
+			for _, f := range r.Findings {
+				if f.Outcome != v1alpha1.Pass && f.Outcome != v1alpha1.Skip && f.Code != "GAP-001" {
+					t.Errorf("%s is %s: %s (%s)", f.Code, f.Outcome, f.Summary, f.Found)
+				}
+			}
+		})
+	}
+}
+
+func TestTheReportIsInTheOrderOfTheListAndCounts(t *testing.T) {
+	s := healthy()
+	s.Nodes[0].Ready = "False"                           // warn
+	s.Nodes[1].ProviderID = ""                           // fail
+	s.Cloud.Errors = []string{"loadbalancers: no right"} // unknown
+	r := Run(s, Options{})
+	var codes []string
+	count := map[v1alpha1.Outcome]int{}
+	for _, f := range r.Findings {
+		codes = append(codes, f.Code)
+		count[f.Outcome]++
+	}
+	var want []string
+	for _, c := range List() {
+		want = append(want, c.Code)
+	}
+	if diff := cmp.Diff(want, codes); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	summary := v1alpha1.CheckSummary{
+		Passed: count[v1alpha1.Pass], Warned: count[v1alpha1.Warn], Failed: count[v1alpha1.Fail], Skipped: count[v1alpha1.Skip], Unknown: count[v1alpha1.Unknown],
+		Blocked: true,
+	}
+	if diff := cmp.Diff(summary, r.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if r.Summary.Warned != 2 || r.Summary.Failed != 1 || r.Summary.Unknown != 1 {
+		t.Errorf("got %+v, want 2 warnings (GAP-001 and NODE-003), 1 failure and 1 unknown", r.Summary)
+	}
+}
+
+func TestRunIsDeterministicAndLeavesTheSnapshotAlone(t *testing.T) {
+	s := migrated()
+	migrating(s, ccm, shortNames)
+	setFlags(s, 1, kcm, map[string]string{"cluster-name": "other", "cluster-cidr": "10.0.0.0/8"})
+	before := encode(t, s)
+	first := encode(t, Run(s, Options{}))
+	for range 20 {
+		if again := encode(t, Run(s, Options{})); again != first {
+			t.Fatalf("the same snapshot gave another report:\n%s", cmp.Diff(first, again))
+		}
+	}
+	if after := encode(t, s); after != before {
+		t.Errorf("the snapshot was changed:\n%s", cmp.Diff(before, after))
+	}
+}
+
+func encode(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestOneCauseIsOneLine(t *testing.T) {
+	s := &v1alpha1.Snapshot{TakenAt: taken}
+	cannotGather(s, "cluster/uid", "cluster/version", "nodes", "services", "leases", "access", "pods", "hosts")
+	r := Run(s, Options{})
+	var unknown []string
+	for _, f := range r.Findings {
+		switch f.Outcome {
+		case v1alpha1.Unknown:
+			unknown = append(unknown, f.Code)
+		case v1alpha1.Skip:
+			if !strings.HasPrefix(f.Summary, "not evaluated: depends on ") {
+				t.Errorf("%s is skipped for another reason: %s", f.Code, f.Summary)
+			}
+		case v1alpha1.Pass, v1alpha1.Warn, v1alpha1.Fail:
+			t.Errorf("%s is %s although nothing is known: %s", f.Code, f.Outcome, f.Summary)
+		}
+	}
+	if diff := cmp.Diff([]string{"API-001", "HOST-001", "CLOUD-001"}, unknown); diff != "" {
+		t.Errorf("unknown (-want +got):\n%s", diff)
+	}
+	if !r.Summary.Blocked {
+		t.Error("nothing is known and nothing blocks")
+	}
+}
+
+func TestAcceptTakesWhatIsNotMandatory(t *testing.T) {
+	s := healthy()
+	s.Nodes[0].ProviderID = ""
+	r := Run(s, Options{Accept: map[string]string{"node-001": "it is drained and about to go"}})
+	if f := found(t, r, "NODE-001"); f.Outcome != v1alpha1.Fail || f.Accepted != "it is drained and about to go" {
+		t.Errorf("got %+v, want a failure that is accepted", f)
+	}
+	if r.Summary.Blocked || r.Summary.Accepted != 1 {
+		t.Errorf("got %+v, want one accepted and nothing blocked", r.Summary)
+	}
+
+	setFlags(s, 0, kcm, map[string]string{"leader-elect": "false"})
+	if r = Run(s, Options{Accept: map[string]string{"CP-002": "whatever"}}); !r.Summary.Blocked || found(t, r, "CP-002").Accepted != "" {
+		t.Error("a mandatory finding was accepted")
+	}
+}
+
+func TestValidateAccept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		accept map[string]string
+		want   string
+	}{
+		"a check that can be accepted":  {map[string]string{"NODE-002": "the nodes go anyway"}, ""},
+		"a code that no check has":      {map[string]string{"XY-999": "reason"}, `accepting "XY-999": there is no such check`},
+		"a mandatory check":             {map[string]string{"LM-001": "reason"}, "accepting LM-001: it is mandatory"},
+		"a reason that is only a space": {map[string]string{"NODE-002": " "}, "accepting NODE-002: give a reason"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := ValidateAccept(tc.accept)
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestEveryCheckIsComplete(t *testing.T) {
+	code := regexp.MustCompile(`^[A-Z]+-\d{3}$`)
+	reason := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	levels := []string{LevelInfo, LevelWarning, LevelError, LevelCritical}
+	impacts := []string{ImpactNone, ImpactNodeDeletion, ImpactNoLoops, ImpactTwoOwners, ImpactLoadBalancers, ImpactRoutes, ImpactAPI, ImpactGap}
+	seen, categories := map[string]bool{}, []string{}
+	for _, c := range Checks {
+		switch {
+		case !code.MatchString(c.Code), !reason.MatchString(c.Reason):
+			t.Errorf("%s %s is not a code and a CamelCase reason", c.Code, c.Reason)
+		case seen[c.Code], seen[c.Reason]:
+			t.Errorf("%s or %s is used twice", c.Code, c.Reason)
+		case !slices.Contains(levels, c.Level), !slices.Contains(impacts, c.Impact):
+			t.Errorf("%s has level %q and impact %q", c.Code, c.Level, c.Impact)
+		case len(c.Explain) == 0 || c.Title == "" || strings.HasSuffix(c.Title, "."):
+			t.Errorf("%s lacks an explanation, or its title is not a clause", c.Code)
+		case c.judge == nil:
+			t.Errorf("%s judges nothing", c.Code)
+		}
+		for _, paragraph := range c.Explain {
+			if !strings.HasSuffix(paragraph, ".") {
+				t.Errorf("%s: a paragraph does not end: %q", c.Code, paragraph)
+			}
+		}
+		for _, on := range c.DependsOn {
+			if !seen[on] {
+				t.Errorf("%s depends on %s, which does not come before it", c.Code, on)
+			}
+		}
+		seen[c.Code], seen[c.Reason] = true, true
+		if len(categories) == 0 || categories[len(categories)-1] != c.Category {
+			if slices.Contains(categories, c.Category) {
+				t.Errorf("%s tears the category %q apart", c.Code, c.Category)
+			}
+			categories = append(categories, c.Category)
+		}
+	}
+}
+
+func TestRulesImportNoClient(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.Lines(string(out)) {
+		for _, banned := range []string{"k8s.io/client-go", "github.com/aws/", "net/http"} {
+			if strings.HasPrefix(strings.TrimSpace(dep), banned) {
+				t.Errorf("the rules depend on %s: they judge facts and talk to nobody", strings.TrimSpace(dep))
+			}
+		}
+	}
+}
