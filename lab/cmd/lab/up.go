@@ -28,6 +28,7 @@ type upOptions struct {
 	workers  int
 	profile  string
 	workload bool
+	product  bool
 	verbose  bool
 }
 
@@ -43,6 +44,7 @@ func upCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.workers, "workers", 5, "number of worker nodes")
 	cmd.Flags().StringVar(&o.profile, "profile", "short", "delays of the kubelets: short, or kubelet (as measured on a real one)")
 	cmd.Flags().BoolVar(&o.workload, "workload", true, "create four Services with load balancers")
+	cmd.Flags().BoolVar(&o.product, "product", true, "build the product of this checkout: the CLI to try, and the manager that it migrates to")
 	cmd.Flags().BoolVar(&o.verbose, "verbose", false, "log what the lab does")
 	return cmd
 }
@@ -71,6 +73,14 @@ func up(cmd *cobra.Command, o upOptions) (err error) {
 		return err
 	}
 	options := cluster.Options{Dir: o.dir, Binaries: bins, Workers: o.workers, Profile: profile}
+	var product build.Product
+	if o.product {
+		fmt.Fprintln(progress, "building the product")
+		if product, err = buildProduct(ctx); err != nil {
+			return err
+		}
+		options.Programs = map[string]string{build.CCMImage: product.CCM}
+	}
 	if o.verbose {
 		options.Log = slog.New(slog.NewTextHandler(progress, nil))
 	}
@@ -93,13 +103,23 @@ func up(cmd *cobra.Command, o upOptions) (err error) {
 		return err
 	}
 	fmt.Fprintf(progress, "ready after %s\n", time.Since(begin).Round(100*time.Millisecond))
-	if err := describe(out, c, bins); err != nil {
+	if err := describe(out, c, bins, product); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return nil
 }
 
+// buildProduct builds the product into out/bin of the checkout that the command runs in.
+func buildProduct(ctx context.Context) (build.Product, error) {
+	root, err := build.FindRoot()
+	if err != nil {
+		return build.Product{}, err
+	}
+	return build.BuildProduct(ctx, root, filepath.Join(root, "out", "bin"))
+}
+
+// settle waits until everything is up, and creates the workload.
 func settle(ctx context.Context, c *cluster.Cluster, workload bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -113,16 +133,22 @@ func settle(ctx context.Context, c *cluster.Cluster, workload bool) error {
 }
 
 // describe prints how to look at the lab.
-func describe(out io.Writer, c *cluster.Cluster, bins build.Binaries) error {
+func describe(out io.Writer, c *cluster.Cluster, bins build.Binaries, product build.Product) error {
 	kubectl, err := bins.Path("kubectl", cluster.Version)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "export KUBECONFIG=%s\n", c.Kubeconfig())
+	hosts := filepath.Join(c.Dir(), "hosts")
+	for _, v := range c.Env() {
+		fmt.Fprintf(out, "export %s\n", v)
+	}
 	fmt.Fprintf(out, "%s get nodes -o wide\n", kubectl)
 	fmt.Fprintf(out, "%s -n kube-system get pods,leases -o wide\n", kubectl)
 	fmt.Fprintf(out, "%s get services -A\n", kubectl)
-	fmt.Fprintf(out, "# hosts:           %s\n", filepath.Join(c.Dir(), "hosts"))
+	if product.CLI != "" {
+		fmt.Fprintf(out, "%s check --host-access=local:%s --cloud=aws\n", product.CLI, hosts)
+	}
+	fmt.Fprintf(out, "# hosts:           %s\n", hosts)
 	fmt.Fprintf(out, "# simulated AWS:   %s, audit log %s\n", c.CloudEndpoint(), c.AuditFile())
 	fmt.Fprintf(out, "# Ctrl-C stops the lab\n")
 	return nil
