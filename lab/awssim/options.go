@@ -36,6 +36,8 @@ type Options struct {
 	NodeSecurityGroup string `json:"nodeSecurityGroup,omitempty"`
 	// ClusterID goes into the tag kubernetes.io/cluster/<id>=owned of everything there is at the start; lab by default.
 	ClusterID string `json:"clusterID,omitempty"`
+	// ExtraSubnets are public subnets beside the zones' own.
+	ExtraSubnets []ec2.Subnet `json:"extraSubnets,omitempty"`
 	// Instances exist at the start. Only PrivateIP must be given. Defaults: an id made from the address, m5.large, running, zones in turn, the
 	// zone's subnet, the region's private DNS name for the address, the node security group, the cluster tag.
 	Instances []Instance `json:"instances,omitempty"`
@@ -110,6 +112,11 @@ func (o Options) complete() (Options, error) {
 		}
 		letters[z] = true
 	}
+	for _, extra := range o.ExtraSubnets {
+		if extra.ID == "" || !slices.Contains(o.Zones, extra.Zone) {
+			problems = append(problems, fmt.Errorf("extra subnet %q has no id or lies in none of the zones: %q", extra.ID, extra.Zone))
+		}
+	}
 	for _, key := range slices.Sorted(maps.Keys(o.Keys)) {
 		if p := o.Keys[key]; p != Full && p != ReadOnly {
 			problems = append(problems, fmt.Errorf("key %s has the policy %q, which is neither %s nor %s", key, p, Full, ReadOnly))
@@ -164,6 +171,11 @@ func (o Options) region() *ec2.Region {
 		s.Zones = append(s.Zones, ec2.Zone{Name: zone, ID: fmt.Sprintf("%s-az%d", zoneCode(o.Region), n+1)})
 		s.Subnets[id] = &ec2.Subnet{ID: id, Zone: zone, CIDR: sixteenth(network, n), Tags: o.clusterTags()}
 		table.Subnets = append(table.Subnets, id)
+	}
+	for _, extra := range o.ExtraSubnets {
+		extra.Tags = maps.Clone(extra.Tags)
+		s.Subnets[extra.ID] = &extra
+		table.Subnets = append(table.Subnets, extra.ID)
 	}
 	s.RouteTables[table.ID] = table
 	s.SecurityGroups[o.NodeSecurityGroup] = &ec2.SecurityGroup{

@@ -109,6 +109,16 @@ func (s *Server) Unknown() []v1alpha1.CloudCall {
 	return slices.DeleteFunc(s.audit.Calls(Filter{}), func(c v1alpha1.CloudCall) bool { return !c.Unknown })
 }
 
+// Actions are the operations of a service (ec2, elb or elbv2), in the order of the reference page; nil for another service.
+func (s *Server) Actions(service string) []wire.Action {
+	for _, svc := range s.services {
+		if svc.name == service {
+			return slices.Clone(svc.actions)
+		}
+	}
+	return nil
+}
+
 // State is what the account holds. Two states with the same contents have the same JSON, byte by byte.
 type State struct {
 	EC2   ec2.State                    `json:"ec2"`
