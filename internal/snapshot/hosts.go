@@ -83,7 +83,7 @@ func (l *looker) components(ctx context.Context) bool {
 		return true // a worker has none
 	}
 	if err != nil {
-		l.unknown(l.fact(), fmt.Sprintf("listing %s on host %s: %v", controlplane.ManifestDir, l.host.Name, err))
+		l.unknown(l.fact(), err.Error())
 		return false
 	}
 	slices.Sort(names)
@@ -98,7 +98,7 @@ func (l *looker) components(ctx context.Context) bool {
 			continue // gone since it was listed
 		}
 		if err != nil {
-			l.unknown(l.fact("manifests", name), fmt.Sprintf("reading manifest %s on host %s: %v", at, l.host.Name, err))
+			l.unknown(l.fact("manifests", name), err.Error())
 			continue
 		}
 		l.manifests = append(l.manifests, at)
@@ -166,7 +166,7 @@ func (l *looker) processes(ctx context.Context) {
 		if _, done := asked[c.Name]; !done {
 			found, err := l.access.Processes(ctx, c.Name)
 			if err != nil {
-				l.unknown(l.fact("processes", c.Name), fmt.Sprintf("looking for the processes of %s on host %s: %v", c.Name, l.host.Name, err))
+				l.unknown(l.fact("processes", c.Name), err.Error())
 			}
 			for j := range found {
 				found[j].Args = maskArgs(found[j].Args)
@@ -185,7 +185,7 @@ func (l *looker) kubelet(ctx context.Context) {
 		k.Error = "there is no such file; the kubelet was not set up by kubeadm"
 	case err != nil:
 		k.Error = err.Error()
-		l.unknown(l.fact("kubelet"), fmt.Sprintf("reading %s on host %s: %v", k.Source, l.host.Name, err))
+		l.unknown(l.fact("kubelet"), err.Error())
 	default:
 		k.SHA256 = sha(file.Data)
 		if k.Flags, err = controlplane.ParseKubeletFlags(file.Data); err != nil {
@@ -207,7 +207,7 @@ func (l *looker) leaderMigration(ctx context.Context) {
 		used[at] = true
 		file, err := l.access.ReadFile(ctx, at)
 		if err != nil {
-			l.unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("reading the leader migration config %s of %s on host %s: %v", at, c.Name, l.host.Name, err))
+			l.unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("leader migration config of %s: %v", c.Name, err))
 			continue
 		}
 		l.host.LeaderMigration = append(l.host.LeaderMigration, v1alpha1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: string(file.Data)})
@@ -246,7 +246,7 @@ func (l *looker) cloudConfig(ctx context.Context) {
 		file, err := l.access.ReadFile(ctx, out.Path)
 		if err != nil {
 			out.Error = err.Error()
-			l.unknown(l.fact("cloud-config"), fmt.Sprintf("reading the cloud config %s on host %s: %v", out.Path, l.host.Name, err))
+			l.unknown(l.fact("cloud-config"), fmt.Sprintf("cloud config of %s: %v", c.Name, err))
 			return
 		}
 		out.SHA256 = sha(file.Data)
@@ -280,7 +280,7 @@ func (l *looker) files(ctx context.Context) {
 		case errors.Is(err, fs.ErrNotExist):
 			l.host.Files = append(l.host.Files, v1alpha1.File{Path: at})
 		case err != nil:
-			l.unknown(l.fact("files")+at, fmt.Sprintf("reading %s on host %s: %v", at, l.host.Name, err))
+			l.unknown(l.fact("files")+at, err.Error())
 		default:
 			l.host.Files = append(l.host.Files, v1alpha1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())})
 		}
