@@ -130,6 +130,10 @@ func ec2Script() []step {
 		{action: "DescribeTags", in: `{"Filters":[{"Name":"resource-id","Values":["${first}"]}]}`, want: map[string]string{"Tags.#": "2", "Tags.0.Key": "b"}},
 		{action: "DeleteTags", in: `{"Resources":["${nobody}"]}`, code: "InvalidInstanceID.NotFound"},
 		{action: "DeleteTags", in: `{"Resources":["node-1"]}`, code: "InvalidID"},
+		{action: "DeleteTags", in: `{"Resources":["sg-x"]}`, code: "InvalidGroup.NotFound"},
+		{action: "DeleteTags", in: `{"Resources":["subnet-x"]}`, code: "InvalidSubnetID.NotFound"},
+		{action: "DeleteTags", in: `{"Resources":["rtb-x"]}`, code: "InvalidRouteTableID.NotFound"},
+		{action: "DeleteTags", in: `{"Resources":["vpc-x"]}`, code: "InvalidVpcID.NotFound"},
 		{action: "DeleteTags", in: `{}`, code: "MissingParameter"},
 
 		// The end.

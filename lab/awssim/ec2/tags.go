@@ -21,9 +21,10 @@ func (r *Region) tagActions() []wire.Action {
 	}, {
 		Name: "DeleteTags", Mutating: true,
 		Params: []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
-		Errors: []string{"MissingParameter", "InvalidID", "InvalidInstanceID.NotFound"},
-		Note:   "A tag with a value is deleted only if it has that value; without tags, all are deleted.",
-		Do:     r.deleteTags,
+		Errors: []string{"MissingParameter", "InvalidID", "InvalidInstanceID.NotFound", "InvalidGroup.NotFound", "InvalidSubnetID.NotFound",
+			"InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound"},
+		Note: "A tag with a value is deleted only if it has that value; without tags, all are deleted.",
+		Do:   r.deleteTags,
 	}, {
 		Name:    "DescribeTags",
 		Params:  []string{"Filter.N.Name", "Filter.N.Value.N"},
