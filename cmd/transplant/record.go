@@ -39,19 +39,21 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("making a place for the ownership log: %w; name another with --state-dir", err)
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := ownership.OpenLog(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening the ownership log: %w; name another place with --state-dir", err)
+		return nil, fmt.Errorf("%w; name another place with --state-dir", err)
 	}
 	var once sync.Once
-	r := ownership.NewRecorder(ownership.Options{
-		Client: c.kube, Namespace: plan.Namespace, Leases: []string{ownership.KCM, ownership.CCM, p.Options.LeaseName},
-		Targets: func() []ownership.Target { return c.targets(ctx) }, Scrape: c.scrape, Processes: c.processes,
+	r := ownership.NewRecorder(ownership.RecorderOptions{
+		Client: c.kube, Namespace: plan.Namespace, Leases: []string{plan.KCM, plan.CCM, p.Options.LeaseName},
+		Targets: func() []ownership.Target { return c.targets(ctx) },
+		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
+			return c.scrape(ctx, t.Component, t.Host, t.Address)
+		},
+		Processes: c.processes,
 		Sink: func(e v1.OwnershipEvent) {
-			if err := ownership.WriteLog(file, e); err != nil {
-				once.Do(func() {
-					c.narrate("the ownership log %s cannot be written, so the report will not prove who owned what: %v", path, err)
-				})
+			if err := file.Append(e); err != nil {
+				once.Do(func() { c.narrate("the report will not prove who owned what: %v", err) })
 			}
 		},
 	})
@@ -85,7 +87,7 @@ func (c *connection) targets(ctx context.Context) []ownership.Target {
 			if err != nil {
 				continue
 			}
-			if m, err := controlplane.Parse(f.Data); err == nil && (m.Component() == ownership.KCM || m.Component() == ownership.CCM) {
+			if m, err := controlplane.Parse(f.Data); err == nil && (m.Component() == plan.KCM || m.Component() == plan.CCM) {
 				out = append(out, ownership.Target{Component: m.Component(), Host: h.Name(), Address: m.Address()})
 			}
 		}

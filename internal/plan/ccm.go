@@ -41,7 +41,7 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change, er
 		}
 	}
 	c := controlplane.CCM{
-		Name: ccm, Image: b.opts.Image, Host: h.Name, BindAddress: bindHost(m), Flags: flags,
+		Name: CCM, Image: b.opts.Image, Host: h.Name, BindAddress: bindHost(m), Flags: flags,
 		HostPaths: []controlplane.HostPath{
 			{Path: CCMCloudConf, Type: "File"}, {Path: CCMKubeconfig, Type: "File"}, {Path: CCMMigration, Type: "File", Name: "transplant-leader-migration"},
 		},

@@ -25,7 +25,7 @@ func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	}
 	out = append(out,
 		fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
-			restarts[kcm], restarts[kas], restarts[ccm], restarts["kubelet"]),
+			restarts[KCM], restarts[KAS], restarts[CCM], restarts["kubelet"]),
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
 		"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
 	)
@@ -36,7 +36,7 @@ func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 func unfenced(snap *v1.Snapshot, opts v1.Options) []string {
 	before := "10s"
 	for _, h := range snap.Hosts {
-		if m := component(h, kcm); m != nil && m.Flags["leader-elect-renew-deadline"] != "" {
+		if m := component(h, KCM); m != nil && m.Flags["leader-elect-renew-deadline"] != "" {
 			before = m.Flags["leader-elect-renew-deadline"]
 		}
 	}

@@ -35,7 +35,7 @@ func (b *builder) forward(hosts []v1.Host) error {
 		}
 	}
 	b.kubelets()
-	b.verify(PhaseVerify, "verify/handed-over", owners(ccm, kcm))
+	b.verify(PhaseVerify, "verify/handed-over", owners(CCM, KCM))
 	if !b.opts.KeepLeaderMigration {
 		b.finish(hosts)
 	}
@@ -65,7 +65,7 @@ func (b *builder) expectFor(in map[string]string) map[string]string {
 
 func (b *builder) runs(loop string) bool {
 	for _, h := range b.snap.Hosts {
-		m := component(h, kcm)
+		m := component(h, KCM)
 		if m == nil {
 			continue
 		}
@@ -85,21 +85,21 @@ func (b *builder) prepare(hosts []v1.Host) error {
 	b.ensure(PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", migrationObjects(b.opts.LeaseName))
 	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", ccmObjects())
 	for _, h := range hosts {
-		m := component(h, kcm)
+		m := component(h, KCM)
 		kcmMinor, err := minor(m.Image, b.snap.Cluster.Version)
 		if err != nil {
 			return fmt.Errorf("host %s: %w", h.Name, err)
 		}
 		kcmFile, err := migrationconfig.Render(controllernames.KubeControllerManager, kcmMinor, movedLoops, b.opts.LeaseName)
 		if err != nil {
-			return fmt.Errorf("rendering the leader migration config of %s on host %s: %w", kcm, h.Name, err)
+			return fmt.Errorf("rendering the leader migration config of %s on host %s: %w", KCM, h.Name, err)
 		}
 		ccmFile, err := migrationconfig.Render(controllernames.CloudControllerManager, ccmMinor, movedLoops, b.opts.LeaseName)
 		if err != nil {
-			return fmt.Errorf("rendering the leader migration config of %s on host %s: %w", ccm, h.Name, err)
+			return fmt.Errorf("rendering the leader migration config of %s on host %s: %w", CCM, h.Name, err)
 		}
 		if m.Flags["cloud-config"] == "" {
-			return fmt.Errorf("%s on host %s has no --cloud-config: give the provider its configuration in a file, so that the cloud-controller-manager's can be derived from it", kcm, h.Name)
+			return fmt.Errorf("%s on host %s has no --cloud-config: give the provider its configuration in a file, so that the cloud-controller-manager's can be derived from it", KCM, h.Name)
 		}
 		if h.CloudConfig == nil || h.CloudConfig.Error != "" {
 			return fmt.Errorf("cloud config %s on host %s could not be read or turned into the external provider's: see transplant check", m.Flags["cloud-config"], h.Name)
@@ -133,11 +133,11 @@ func (b *builder) derive(h v1.Host, path, derivation, source, mode string, chang
 }
 
 func (b *builder) enableLeaderMigration(h v1.Host) {
-	m := component(h, kcm)
+	m := component(h, KCM)
 	b.add(b.edit(h, m, v1.Step{
-		ID: "leader-migration/" + kcm + "@" + h.Name, Phase: PhaseMigration, Title: "switch leader migration on in " + kcm + " on " + h.Name,
+		ID: "leader-migration/" + KCM + "@" + h.Name, Phase: PhaseMigration, Title: "switch leader migration on in " + KCM + " on " + h.Name,
 		Why:    "from here on the loops run only under the lease that both managers respect; shorter elections close the gap of each restart",
-		Leases: []string{kcm, b.opts.LeaseName}, Successors: []string{kcm}, Group: PhaseMigration + "@" + h.Name,
+		Leases: []string{KCM, b.opts.LeaseName}, Successors: []string{KCM}, Group: PhaseMigration + "@" + h.Name,
 		Edits: []v1.Edit{
 			{Op: "setFlag", Name: "enable-leader-migration", Value: "true"},
 			{Op: "setFlag", Name: "leader-migration-config", Value: KCMMigration},
@@ -145,7 +145,7 @@ func (b *builder) enableLeaderMigration(h v1.Host) {
 			{Op: "setFlag", Name: "leader-elect-renew-deadline", Value: b.opts.RenewDeadline},
 			{Op: "addHostPath", Name: "transplant-leader-migration", Value: KCMMigration, PathType: "File"},
 		},
-		Expect: b.expectFor(owners(kcm, kcm)),
+		Expect: b.expectFor(owners(KCM, KCM)),
 	}))
 }
 
@@ -155,7 +155,7 @@ func (b *builder) edit(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	s.Requires = append(s.Requires, "cluster:uid", b.fileFact(h, c.Manifest))
 	s.Undo = "put the manifest back from its backup"
 	s.EstimateSeconds = 25
-	if c.Name == kas {
+	if c.Name == KAS {
 		s.EstimateSeconds = 55
 	}
 	s.Changes = changes(s.Edits, c.Flags)
@@ -181,14 +181,14 @@ func changes(edits []v1.Edit, flags map[string]string) []v1.Change {
 
 func (b *builder) rollHost(h v1.Host) error {
 	group := PhaseHandover + "@" + h.Name
-	m, api := component(h, kcm), component(h, kas)
+	m, api := component(h, KCM), component(h, KAS)
 	during := withFlags(m.Flags, map[string]string{"enable-leader-migration": "true", "leader-migration-config": KCMMigration,
 		"leader-elect-retry-period": b.opts.RetryPeriod, "leader-elect-renew-deadline": b.opts.RenewDeadline})
 	external := b.edit(h, m, v1.Step{
-		ID: "external/" + kcm + "@" + h.Name, Phase: PhaseHandover, Title: "make " + kcm + " on " + h.Name + " external",
+		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KCM + " on " + h.Name + " external",
 		Why: "it no longer runs the moved loops; leader migration must be off here, or it would sit on the lease with nothing to run. " +
 			"On the owner's host, which comes last, this is the handover of the loops",
-		Leases: []string{kcm, b.opts.LeaseName}, Successors: []string{kcm, ccm}, Group: group, Edits: b.externalKCM(m), Expect: b.expectFor(owners("", kcm)),
+		Leases: []string{KCM, b.opts.LeaseName}, Successors: []string{KCM, CCM}, Group: group, Edits: b.externalKCM(m), Expect: b.expectFor(owners("", KCM)),
 	})
 	external.Changes = changes(external.Edits, during)
 	b.add(external)
@@ -198,7 +198,7 @@ func (b *builder) rollHost(h v1.Host) error {
 	}
 	if api.Flags["cloud-provider"] == ProviderAWS {
 		b.add(b.edit(h, api, v1.Step{
-			ID: "external/" + kas + "@" + h.Name, Phase: PhaseHandover, Title: "make " + kas + " on " + h.Name + " external",
+			ID: "external/" + KAS + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KAS + " on " + h.Name + " external",
 			Why:   "takes the provider out of the API server (labels of persistent volumes); no manager that owns a loop depends on it now",
 			Group: group, Edits: apiEdits,
 		}))
@@ -208,9 +208,9 @@ func (b *builder) rollHost(h v1.Host) error {
 		return err
 	}
 	b.add(v1.Step{
-		ID: "start/" + ccm + "@" + h.Name, Phase: PhaseHandover, Kind: v1.StepAddManifest, Title: "start " + ccm + " on " + h.Name,
+		ID: "start/" + CCM + "@" + h.Name, Phase: PhaseHandover, Kind: v1.StepAddManifest, Title: "start " + CCM + " on " + h.Name,
 		Why:  "the next owner runs, has its main lease and reaches the cloud before the old one is stopped",
-		Host: h.Name, Component: ccm, Path: CCMManifest, Content: manifest, Mode: "0600", Group: group,
+		Host: h.Name, Component: CCM, Path: CCMManifest, Content: manifest, Mode: "0600", Group: group,
 		Requires: []string{"cluster:uid", b.fileFact(h, CCMManifest)}, Changes: change, Undo: "remove it", EstimateSeconds: 20,
 	})
 	return nil
@@ -279,13 +279,13 @@ func (b *builder) finish(hosts []v1.Host) {
 			{Op: "removeHostPath", Name: "transplant-leader-migration", Value: CCMMigration},
 		}
 		b.add(v1.Step{
-			ID: "finish/" + ccm + "@" + h.Name, Phase: PhaseFinish, Kind: v1.StepEditManifest, Title: "switch leader migration off in " + ccm + " on " + h.Name,
+			ID: "finish/" + CCM + "@" + h.Name, Phase: PhaseFinish, Kind: v1.StepEditManifest, Title: "switch leader migration off in " + CCM + " on " + h.Name,
 			Why:  "no in-tree manager is left that could want the migration lease",
-			Host: h.Name, Component: ccm, Path: CCMManifest, Edits: edits, Leases: []string{ccm, b.opts.LeaseName}, Successors: []string{ccm},
+			Host: h.Name, Component: CCM, Path: CCMManifest, Edits: edits, Leases: []string{CCM, b.opts.LeaseName}, Successors: []string{CCM},
 			Group: PhaseFinish + "@" + h.Name, Requires: []string{"cluster:uid", FileFact(h.Name, CCMManifest)},
 			Changes: changes(edits, map[string]string{"enable-leader-migration": "true", "leader-migration-config": CCMMigration,
 				"leader-elect-renew-deadline": b.opts.RenewDeadline, "leader-elect-retry-period": b.opts.RetryPeriod}),
-			Undo: "put the manifest back from its backup", EstimateSeconds: 25, Expect: b.expectFor(owners(ccm, kcm)),
+			Undo: "put the manifest back from its backup", EstimateSeconds: 25, Expect: b.expectFor(owners(CCM, KCM)),
 		})
 	}
 	for _, h := range hosts {
@@ -301,7 +301,7 @@ func (b *builder) finish(hosts []v1.Host) {
 	for _, o := range migrationObjects(b.opts.LeaseName) {
 		b.deleteObject(PhaseFinish, Ref(o), "the lease that it grants is gone")
 	}
-	b.verify(PhaseFinish, "verify/finished", owners(ccm, kcm))
+	b.verify(PhaseFinish, "verify/finished", owners(CCM, KCM))
 }
 
 func (b *builder) deleteObject(phase, r, why string) {

@@ -12,9 +12,9 @@ import (
 
 // Components of a control plane.
 const (
-	kcm = "kube-controller-manager"
-	ccm = "cloud-controller-manager"
-	kas = "kube-apiserver"
+	KCM = "kube-controller-manager"
+	CCM = "cloud-controller-manager"
+	KAS = "kube-apiserver"
 )
 
 // controlPlane returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what keeps a plan from being made.
@@ -25,23 +25,23 @@ func controlPlane(snap *v1.Snapshot) ([]v1.Host, error) {
 		if !h.ControlPlane {
 			continue
 		}
-		m := component(h, kcm)
+		m := component(h, KCM)
 		switch {
 		case m == nil:
-			errs = append(errs, fmt.Errorf("host %s has no %s manifest: migrate or remove that host first", h.Name, kcm))
+			errs = append(errs, fmt.Errorf("host %s has no %s manifest: migrate or remove that host first", h.Name, KCM))
 			continue
 		case m.Error != "":
 			errs = append(errs, fmt.Errorf("manifest %s on host %s: %s", m.Manifest, h.Name, m.Error))
 			continue
 		case m.Flags["cloud-provider"] != ProviderAWS:
 			errs = append(errs, fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %q: the in-tree provider is not what moves here; "+
-				"if a migration was started, continue it with: transplant apply", kcm, h.Name, m.Flags["cloud-provider"], ProviderAWS))
+				"if a migration was started, continue it with: transplant apply", KCM, h.Name, m.Flags["cloud-provider"], ProviderAWS))
 			continue
-		case component(h, kas) == nil:
-			errs = append(errs, fmt.Errorf("host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely", h.Name, kas))
+		case component(h, KAS) == nil:
+			errs = append(errs, fmt.Errorf("host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely", h.Name, KAS))
 			continue
 		}
-		if c := component(h, ccm); c != nil {
+		if c := component(h, CCM); c != nil {
 			errs = append(errs, fmt.Errorf("host %s has a cloud-controller-manager already (%s): remove it, or continue the migration that put it there", h.Name, c.Manifest))
 			continue
 		}
@@ -57,7 +57,7 @@ func controlPlane(snap *v1.Snapshot) ([]v1.Host, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	owner := OwnerHost(snap, kcm)
+	owner := OwnerHost(snap, KCM)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Name != owner && out[j].Name == owner })
 	return out, nil
 }

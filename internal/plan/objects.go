@@ -96,7 +96,7 @@ func ccmObjects() []object {
 		rbac("ClusterRoleBinding", CCMRole, "", object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []object{account(CCMAccount)}}),
 		rbac("Role", CCMRole, Namespace, object{"rules": []object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
-			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "update"}, ccm),
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "update"}, CCM),
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
 		}}),
 		rbac("RoleBinding", CCMRole, Namespace, object{"roleRef": ref("Role", CCMRole), "subjects": []object{account(CCMAccount)}}),

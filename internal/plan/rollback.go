@@ -35,7 +35,7 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 	r.fact("cluster:uid", snap.Cluster.UID, "")
 	r.reenable()
 	r.restoreEach(PhaseKubeletsR, r.started(func(s v1.Step) bool { return s.Kind == v1.StepKubelet }))
-	r.restoreEach(PhaseInTree, r.ownerLast(kcm, r.started(byID("external/"+kcm+"@"))))
+	r.restoreEach(PhaseInTree, r.ownerLast(KCM, r.started(byID("external/"+KCM+"@"))))
 	r.removeCCM()
 	r.original()
 	r.cleanup()
@@ -81,7 +81,7 @@ func (r *rollback) ownerLast(comp string, steps []v1.Step) []v1.Step {
 
 // reenable switches leader migration on again in the cloud-controller-managers, days later if need be.
 func (r *rollback) reenable() {
-	finished := r.ownerLast(ccm, r.started(byID("finish/"+ccm+"@")))
+	finished := r.ownerLast(CCM, r.started(byID("finish/"+CCM+"@")))
 	if len(finished) == 0 && len(r.started(byID("delete/"))) == 0 && len(r.started(byID("remove/"))) == 0 {
 		return
 	}
@@ -124,21 +124,21 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 	switch {
 	case s.Kind == v1.StepKubelet:
 		out.Kind, out.Title = v1.StepKubelet, "put back the flags of the kubelet on "+s.Host
-	case s.Component == ccm:
-		out.Successors = []string{ccm}
-	case s.Component == kcm:
-		out.Successors = []string{kcm}
+	case s.Component == CCM:
+		out.Successors = []string{CCM}
+	case s.Component == KCM:
+		out.Successors = []string{KCM}
 	}
 	return out
 }
 
 // removeCCM takes the cloud-controller-managers off the hosts; with the last one the loops go back to the in-tree manager.
 func (r *rollback) removeCCM() {
-	for _, s := range r.ownerLast(ccm, r.started(byID("start/"+ccm+"@"))) {
+	for _, s := range r.ownerLast(CCM, r.started(byID("start/"+CCM+"@"))) {
 		r.add(v1.Step{
-			ID: "undo/" + s.ID, Phase: PhaseHandback, Kind: v1.StepRemoveManifest, Title: "stop " + ccm + " on " + s.Host,
+			ID: "undo/" + s.ID, Phase: PhaseHandback, Kind: v1.StepRemoveManifest, Title: "stop " + CCM + " on " + s.Host,
 			Why:  "the owner's comes last, when only the in-tree managers are left to take the migration lease",
-			Host: s.Host, Component: ccm, Path: s.Path, Restore: s.ID, Leases: []string{ccm, r.opts.LeaseName}, Successors: []string{ccm, kcm},
+			Host: s.Host, Component: CCM, Path: s.Path, Restore: s.ID, Leases: []string{CCM, r.opts.LeaseName}, Successors: []string{CCM, KCM},
 			Group: PhaseHandback + "@" + s.Host, Requires: []string{"cluster:uid"}, EstimateSeconds: 10, Undo: "transplant apply",
 			Changes: []v1.Change{{Field: s.Path, Before: "started by this migration"}},
 		})
@@ -147,11 +147,11 @@ func (r *rollback) removeCCM() {
 
 // original puts back the manifests as they were before the migration, host by host, the owner's host last.
 func (r *rollback) original() {
-	for _, s := range r.ownerLast(kcm, r.started(byID("leader-migration/"+kcm+"@"))) {
+	for _, s := range r.ownerLast(KCM, r.started(byID("leader-migration/"+KCM+"@"))) {
 		back := r.restore(PhaseOriginal, s)
 		back.Expect = s.Expect
 		r.add(back)
-		for _, api := range r.started(byID("external/" + kas + "@" + s.Host)) {
+		for _, api := range r.started(byID("external/" + KAS + "@" + s.Host)) {
 			if api.Host == s.Host {
 				back := r.restore(PhaseOriginal, api)
 				back.Leases, back.Successors = nil, nil
@@ -167,7 +167,7 @@ func (r *rollback) cleanup() {
 	for _, s := range r.started(func(s v1.Step) bool { return s.Kind == v1.StepWriteFile || s.Kind == v1.StepEnsureObject }) {
 		made = append([]v1.Step{s}, made...)
 	}
-	for _, lease := range []string{r.opts.LeaseName, ccm} {
+	for _, lease := range []string{r.opts.LeaseName, CCM} {
 		r.deleteObject(PhaseCleanup, "Lease/"+Namespace+"/"+lease, "it was not there before")
 	}
 	for _, s := range made {
