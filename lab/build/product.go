@@ -32,8 +32,8 @@ type Product struct {
 }
 
 // BuildProduct compiles the product's commands from the checkout at root into out. Go's own build cache decides what has
-// to be compiled; the settings of the user (GOFLAGS, go env) apply, as they do to any build in the checkout.
-func BuildProduct(ctx context.Context, root, out string) (Product, error) {
+// to be compiled; the settings of the user (GOFLAGS, go env) apply, as they do to any build in the checkout. The tags are build tags.
+func BuildProduct(ctx context.Context, root, out string, tags ...string) (Product, error) {
 	dir, err := filepath.Abs(out)
 	if err != nil {
 		return Product{}, fmt.Errorf("resolving output directory %q: %w", out, err)
@@ -41,7 +41,7 @@ func BuildProduct(ctx context.Context, root, out string) (Product, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Product{}, fmt.Errorf("creating output directory: %w", err)
 	}
-	args := []string{"build", "-o", dir + string(filepath.Separator)}
+	args := []string{"build", "-tags", strings.Join(tags, ","), "-o", dir + string(filepath.Separator)}
 	args = append(args, "./cmd/"+cliName, "./cmd/"+ccmName)
 	var output bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
@@ -113,4 +114,19 @@ func (d *dice) draw(r Range) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return r.Min + time.Duration(d.rng.Int64N(int64(r.Max-r.Min)))
+}
+
+// Profiles lists the profiles that have a name, in the order in which they are offered.
+func Profiles() []Profile { return []Profile{Short(), Measured()} }
+
+// ProfileByName finds the delays that a flag names.
+func ProfileByName(name string) (Profile, error) {
+	var names []string
+	for _, p := range Profiles() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Profile{}, fmt.Errorf("profile %q is not known: choose from %q", name, names)
 }

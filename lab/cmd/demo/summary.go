@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/lab/trial"
+)
+
+// summarize prints the migration on one screen.
+func summarize(w io.Writer, r *v1.Report, out string) {
+	fmt.Fprintf(w, "\nresult               %s\n", r.Result)
+	for _, reason := range r.Reasons {
+		fmt.Fprintf(w, "                     %s\n", reason)
+	}
+	fmt.Fprintf(w, "migration            %d steps in %.0f s\n", len(r.Steps), r.DurationSeconds)
+	fmt.Fprintf(w, "overlapping writes   %s   (late effects: %s)\n", count(r.Handover.OverlappingWrites), count(r.Handover.LateEffects))
+	fmt.Fprintf(w, "largest gap          %.2f s\n", r.Handover.GapSeconds)
+	for _, g := range r.Gaps {
+		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
+	}
+	i := r.Inventory
+	fmt.Fprintf(w, "load balancers       %d -> %d, %d recreated, %d addresses changed\n", i.LoadBalancers.Before, i.LoadBalancers.After, i.LoadBalancers.Recreated, i.LoadBalancers.AddressChanged)
+	fmt.Fprintf(w, "routes               %d -> %d\n", i.Routes.Before, i.Routes.After)
+	fmt.Fprintf(w, "nodes                %d -> %d, %d provider ids changed\n", i.Nodes.Before, i.Nodes.After, i.Nodes.ChangedProviderID)
+	fmt.Fprintf(w, "report               %s\n", filepath.Join(out, "report.html"))
+}
+
+func count(n *int) string {
+	if n == nil {
+		return "unknown"
+	}
+	return strconv.Itoa(*n)
+}
+
+// look prints how to look at the cluster that was left up.
+func look(w io.Writer, t *trial.Trial) {
+	fmt.Fprintf(w, "\nThe migrated cluster is up until Ctrl-C. In another terminal:\n")
+	fmt.Fprintf(w, "  export KUBECONFIG=%s\n", t.Kubeconfig())
+	fmt.Fprintf(w, "  %s -n kube-system get pods -o wide\n", t.Kubectl())
+	fmt.Fprintf(w, "  %s -n kube-system get leases\n", t.Kubectl())
+	fmt.Fprintf(w, "  %s status --host-access=%s\n", t.Program(), t.HostAccess())
+	fmt.Fprintf(w, "  %s rollback --host-access=%s\n", t.Program(), t.HostAccess())
+	fmt.Fprintf(w, "The cloud's audit log: %s\n", t.AuditFile())
+}

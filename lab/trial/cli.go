@@ -1,0 +1,60 @@
+package trial
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// Result is how a command ended.
+type Result struct {
+	// Code is the exit code; -1 when a signal ended it.
+	Code   int
+	Stdout string
+	Stderr string
+}
+
+// CLI runs transplant with the global flags that an operator of this lab would give. narration gets standard error as it comes; nil for nowhere.
+// env are further variables, NAME=VALUE.
+func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args ...string) (Result, error) {
+	args = append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess(), "--state-dir", filepath.Join(t.dir, "state"))
+	cmd := exec.CommandContext(ctx, t.product.CLI, args...)
+	cmd.Env = append(append(os.Environ(), t.Env()...), env...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if narration != nil {
+		cmd.Stderr = io.MultiWriter(&errOut, narration)
+	}
+	// A group of its own: a Ctrl-C for the demo reaches the demo, which ends the command itself, and in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	runtime.LockOSThread() // Pdeathsig follows the thread
+	defer runtime.UnlockOSThread()
+	err := cmd.Run()
+	r := Result{Stdout: out.String(), Stderr: errOut.String()}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.Code = exit.ExitCode()
+	case err != nil:
+		return r, fmt.Errorf("running transplant %s: %w", args[0], err)
+	}
+	return r, nil
+}
+
+// MigrationFlags are the flags of check, plan and apply for this lab: how the new manager gets at its cloud.
+func MigrationFlags() []string {
+	return []string{
+		"--ccm-env", "AWS_SHARED_CREDENTIALS_FILE=" + credentials,
+		"--ccm-env", "AWS_EC2_METADATA_DISABLED=true",
+		"--ccm-env", "HTTPS_PROXY=http://127.0.0.1:9",
+		"--ccm-env", "NO_PROXY=127.0.0.0/8",
+	}
+}

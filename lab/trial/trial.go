@@ -1,0 +1,127 @@
+// Package trial decides what a trial of the product is: a lab with a workload, the command line as an operator would use it, and a recorder
+// and an audit log of the lab's own that judge what happened. The demo and the lab tests are both made of it.
+package trial
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/kubelet"
+)
+
+// Options of a trial.
+type Options struct {
+	// Dir holds the lab and everything that the trial writes.
+	Dir     string
+	Workers int
+	Profile kubelet.Profile
+	// Faults builds the command line with the points at which tests kill it.
+	Faults bool
+	// Progress is told what takes long.
+	Progress io.Writer
+}
+
+// Trial is a lab under an operator's hands.
+type Trial struct {
+	*cluster.Cluster
+	dir     string
+	product build.Product
+	kubectl string
+}
+
+// credentials is where an operator puts the cloud-controller-manager's, on each control-plane host, before a migration.
+const credentials = "/etc/kubernetes/cloud-controller-manager.credentials"
+
+// Start builds what is missing and starts a lab with a workload. The caller stops it with Stop.
+func Start(ctx context.Context, o Options) (*Trial, error) {
+	bins, err := build.Ensure(ctx, build.Options{Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	root, err := build.FindRoot()
+	if err != nil {
+		return nil, err
+	}
+	kubectl, err := bins.Path("kubectl", cluster.Version)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(o.Progress, "building transplant and aws-cloud-controller-manager")
+	product, err := build.BuildProduct(ctx, root, filepath.Join(o.Dir, "bin"), buildTags(o.Faults)...)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintln(o.Progress, "starting the lab: 3 control-plane hosts, their in-tree managers, workers, a simulated AWS")
+	begin := time.Now()
+	c, err := cluster.Start(ctx, cluster.Options{
+		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, Workers: o.Workers, Profile: o.Profile,
+		Programs: map[string]string{build.CCMImage: product.CCM},
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := &Trial{Cluster: c, dir: o.Dir, product: product, kubectl: kubectl}
+	if err := t.prepare(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
+	}
+	fmt.Fprintf(o.Progress, "the lab is up after %s, with 4 load balancers and a route to every node\n", time.Since(begin).Round(100*time.Millisecond))
+	return t, nil
+}
+
+func buildTags(faults bool) []string {
+	if faults {
+		return []string{"faults"}
+	}
+	return nil
+}
+
+// prepare waits for the lab, gives it something to lose, and puts the new manager's credentials on the hosts.
+func (t *Trial) prepare(ctx context.Context) error {
+	if err := t.WaitReady(ctx); err != nil {
+		return err
+	}
+	if err := t.Workload(ctx); err != nil {
+		return err
+	}
+	keys := map[string]string{}
+	for _, h := range t.ControlPlanes() {
+		key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
+		keys[key] = cluster.CloudControllerManager + "@" + h.Name
+		keys[cluster.AccessKey(h.Name, cluster.ControllerManager)] = cluster.ControllerManager + "@" + h.Name
+		text := fmt.Sprintf("[default]\naws_access_key_id = %s\naws_secret_access_key = lab-only\n", key)
+		if err := os.WriteFile(h.Path(credentials), []byte(text), 0o600); err != nil {
+			return fmt.Errorf("putting the new manager's credentials on host %s: %w", h.Name, err)
+		}
+	}
+	data, err := json.MarshalIndent(keys, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(t.KeysFile(), append(data, '\n'), 0o644)
+}
+
+// KeysFile says which manager has which access key, as transplant report --cloud-keys wants it.
+func (t *Trial) KeysFile() string { return filepath.Join(t.dir, "keys.json") }
+
+// Keys says which manager has which access key.
+func (t *Trial) Keys() map[string]ownership.Owner {
+	out := map[string]ownership.Owner{}
+	for _, h := range t.ControlPlanes() {
+		for _, component := range []string{cluster.CloudControllerManager, cluster.ControllerManager} {
+			out[cluster.AccessKey(h.Name, component)] = ownership.Owner{Component: component, Host: h.Name}
+		}
+	}
+	return out
+}
+
+// HostAccess is what --host-access takes.
+func (t *Trial) HostAccess() string { return "local:" + filepath.Join(t.Dir(), "hosts") }
