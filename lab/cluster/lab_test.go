@@ -42,10 +42,10 @@ func orphan(dir string) int {
 		_, err = Start(context.Background(), Options{Dir: dir, Binaries: bins, Workers: 1})
 	}
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
-	fmt.Println("started")
+	fmt.Fprintln(os.Stdout, "started")
 	select {}
 }
 

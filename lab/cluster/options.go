@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/kubelet"
+)
+
+// Options describe a lab.
+type Options struct {
+	// Dir holds everything the lab writes. It is created, and emptied if a lab was there before; a directory with other
+	// content is refused.
+	Dir string
+	// Binaries are the programs of etcd and Kubernetes, as build.Ensure returns them.
+	Binaries build.Binaries
+	// Programs are further images that manifests may name, by repository without tag.
+	Programs map[string]string
+	// Workers is the number of worker nodes, at most 70. Default: 5.
+	Workers int
+	// Profile are the delays of the simulated kubelets. Default: kubelet.Short.
+	Profile kubelet.Profile
+	// Seed makes the kubelets' random delays repeatable.
+	Seed uint64
+	// LockDir holds the locks of address blocks and must be the same for all labs of a user. Default: transplant-lab
+	// below the user's cache directory.
+	LockDir string
+	// Keys are further access keys that may call the cloud, with what they may do. The components have theirs already;
+	// any other key is refused.
+	Keys map[string]awssim.Policy
+	// OnExit is told each process of a host that has ended. It must not block.
+	OnExit func(kubelet.ExitRecord)
+	// Log is told what the lab does. Default: nothing is logged.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Dir == "" {
+		return o, errors.New("starting lab: option Dir is empty")
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return o, fmt.Errorf("resolving directory %q: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	if o.Workers == 0 {
+		o.Workers = 5
+	}
+	if o.Workers < 0 || o.Workers > maxWorkers {
+		return o, fmt.Errorf("starting lab: %d workers were asked for; there can be 1 to %d", o.Workers, maxWorkers)
+	}
+	if o.Profile == (kubelet.Profile{}) {
+		o.Profile = kubelet.Short()
+	}
+	if o.LockDir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return o, fmt.Errorf("finding the user's cache directory: %w", err)
+		}
+		o.LockDir = filepath.Join(user, "transplant-lab", "blocks")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
