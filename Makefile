@@ -1,0 +1,69 @@
+# What this needs: Go 1.26, git, GNU make, Linux. With a C compiler, tests run under the race detector too.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+
+# PROFILE=kubelet gives the lab's kubelets the delays that were measured on real ones; KEEP=1 leaves the demo's cluster up until Ctrl-C.
+PROFILE ?=
+KEEP    ?=
+
+ldflags    = -X main.version=$(VERSION)
+demo_flags = $(if $(PROFILE),--profile $(PROFILE)) $(if $(filter-out 0 no false,$(KEEP)),--keep)
+# The race detector needs cgo, and cgo a C compiler.
+race      := $(if $(shell command -v "$$($(GO) env CC)" 2>/dev/null),-race)
+lint_tool  = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+# The directories below $(1) whose tests have golden files.
+goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' . | grep -v '^./lab/' | xargs -r -n1 dirname | sort -u)
+
+.PHONY: help
+help: ## Print what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the product's programs into bin/
+	$(GO) build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: ## Migrate a real cluster on this machine and write out/demo/report.html (PROFILE=kubelet, KEEP=1)
+	cd lab && $(GO) build -o ../bin/demo ./cmd/demo
+	cd lab && exec ../bin/demo --out ../out/demo $(demo_flags)
+
+.PHONY: lab
+lab: ## Run a lab cluster until Ctrl-C, to look at and try things on (PROFILE=kubelet)
+	cd lab && $(GO) build -o ../bin/lab ./cmd/lab
+	cd lab && exec ../bin/lab up --dir ../out/lab $(if $(PROFILE),--profile $(PROFILE))
+
+.PHONY: test
+test: ## Run every test: units under the race detector, then the lab's, which migrate real clusters
+	$(if $(race),,@echo "no C compiler: testing without the race detector")
+	$(GO) test $(race) -timeout 10m ./...
+	cd lab && $(GO) test -timeout 60m ./...
+
+.PHONY: test-short
+test-short: ## Run the tests that start no cluster
+	$(GO) test -short -timeout 10m ./...
+	cd lab && $(GO) test -short -timeout 10m ./...
+
+.PHONY: lint
+lint: bin/golangci-lint ## Lint both modules
+	bin/golangci-lint run ./...
+	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
+
+bin/golangci-lint: tools/go.mod tools/go.sum
+	cd tools && $(GO) build -o ../bin/golangci-lint $(lint_tool)
+
+.PHONY: generate
+generate: ## Rewrite the golden files from what the code does now, to be reviewed as a diff
+	$(GO) test $(call goldens,.) -update
+	cd lab && $(GO) test -short $(call goldens,lab) -update
+
+.PHONY: verify
+verify: lint test-short ## Check everything that needs no cluster: lint, tests, tidy modules, unchanged module contents
+	$(GO) mod tidy -diff
+	cd lab && $(GO) mod tidy -diff
+	cd tools && $(GO) mod tidy -diff
+	$(GO) mod verify
+
+.PHONY: clean
+clean: ## Remove bin/ and out/; the lab's built programs stay in the user's cache
+	rm -rf bin out

@@ -1,0 +1,101 @@
+package repopolicy
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheRepositoryKeepsItsRules(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sentence, rule := range rules {
+		t.Run(sentence, func(t *testing.T) {
+			broken, err := rule(os.DirFS(root))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range broken {
+				t.Error(line)
+			}
+		})
+	}
+}
+
+func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
+	tried := map[string]bool{}
+	for _, c := range []struct {
+		rule string
+		tree map[string]string
+		want []string
+	}{
+		{"every package says what it decides", map[string]string{
+			"internal/good/a.go": "package good\n", "internal/good/b.go": "// Package good decides.\npackage good\n",
+			"internal/bad/a.go":      "// Something.\npackage bad\n",
+			"internal/bad/a_test.go": "// Package bad is commented only in a test.\npackage bad\n",
+			"cmd/good/main.go":       "// Command good runs.\npackage main\n",
+			"cmd/bad/main.go":        "// Package main runs.\npackage main\n",
+			"out/scratch/main.go":    "package main\n",
+		}, []string{`cmd/bad: no comment that begins with "Command bad "`, `internal/bad: no comment that begins with "Package bad "`}},
+		{"packages are named after what they hold", map[string]string{
+			"internal/util/a.go": "package util\n", "internal/lease/a.go": "package lease\n",
+		}, []string{"internal/util/a.go: package util says nothing about what it holds"}},
+		{"files stay short", map[string]string{
+			"a.go": strings.Repeat("\n", 600), "b.go": strings.Repeat("\n", 601), "data.json": strings.Repeat("\n", 9000),
+			"cmd/a/main.go": strings.Repeat("\n", 60), "cmd/b/main.go": strings.Repeat("\n", 61),
+		}, []string{"b.go has 601 lines, a file may have 600", "cmd/b/main.go has 61 lines, a main.go may have 60"}},
+		{"files name no machine's paths", map[string]string{
+			"a.go":       "package a\nconst dir = \"" + "/ho" + "me/somebody/src\"\n",
+			"b.sh":       "cd " + "/wo" + "rk/main\n",
+			"c.md":       "A homework/work/notes file, /etc/kubernetes/pki /tmp/transplant-lab and " + "/ro" + "ot/ are nobody's.\n",
+			"d.yaml":     "kubeconfig: " + "/ro" + "ot/.kube/config\n",
+			"image.png":  "\x00 " + "/ro" + "ot/x\n",
+			".git/index": "/ro" + "ot/x\n",
+		}, []string{"a.go:2 names a path of one machine: /ho" + "me/somebody/", "b.sh:1 names a path of one machine: /wo" + "rk/",
+			"d.yaml:1 names a path of one machine: /ro" + "ot/."}},
+		{"files hold no unfinished business", map[string]string{
+			"a.go": "// TO" + "DO: later\nvar ctx = context.TO" + "DO()\n", "b.md": "FIX" + "ME\n",
+		}, []string{"a.go:1 leaves something undone: TO" + "DO", "b.md:1 leaves something undone: FIX" + "ME"}},
+		{"the product can be installed with go", map[string]string{
+			"go.mod": "module m\n\n// replace nothing\nreplace a => b\nexclude c v1.0.0\n", "lab/go.mod": "replace a => ../\n",
+		}, []string{"go.mod:4 cannot be installed with this directive: replace", "go.mod:5 cannot be installed with this directive: exclude"}},
+		{"what decides knows no client", map[string]string{
+			"internal/check/a.go":      "package check\nimport \"" + modulePath + "/internal/facts\"\n",
+			"internal/facts/a.go":      "package facts\nimport _ \"k8s.io/client-go/kubernetes\"\n",
+			"internal/plan/a.go":       "package plan\nimport _ \"k8s.io/client-gopher\"\n",
+			"internal/plan/a_test.go":  "package plan\nimport _ \"k8s.io/client-go/kubernetes\"\n",
+			"internal/snapshot/get.go": "package snapshot\nimport _ \"k8s.io/client-go/kubernetes\"\n",
+		}, []string{"internal/check -> internal/facts imports k8s.io/client-go/kubernetes"}},
+		{"the product does not know the lab", map[string]string{
+			"internal/a/a.go": "package a\nimport _ \"" + modulePath + "/lab/edge\"\n",
+			"lab/b/b.go":      "package b\nimport _ \"" + modulePath + "/lab/edge\"\n",
+			"internal/c/c.go": "package c\nimport _ \"" + modulePath + "/labour\"\n",
+		}, []string{"internal/a imports " + modulePath + "/lab/edge"}},
+	} {
+		t.Run(c.rule, func(t *testing.T) {
+			tried[c.rule] = true
+			tree := fstest.MapFS{}
+			for name, content := range c.tree {
+				tree[name] = &fstest.MapFile{Data: []byte(content)}
+			}
+			got, err := rules[c.rule](tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("what breaks the rule (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for sentence := range rules {
+		if !tried[sentence] {
+			t.Errorf("no tree that breaks the rule %q", sentence)
+		}
+	}
+}
