@@ -1,0 +1,88 @@
+package ownership
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// counts are the mutating calls that belong to no loop of a manager that was looked at.
+type counts struct {
+	outside     int
+	unknownKeys map[string]*span
+	unseen      map[Owner]*span
+	strangers   map[string]int // component@host
+	others      map[string]int // component@host action
+}
+
+// span is a number of calls between two moments.
+type span struct {
+	calls       int
+	first, last time.Time
+	actions     []string
+}
+
+func (s *span) add(c v1.CloudCall) {
+	if s.calls == 0 {
+		s.first = c.Arrived
+	}
+	s.calls++
+	s.last = c.Arrived
+	if !slices.Contains(s.actions, c.Action) && len(s.actions) < 5 {
+		s.actions = append(s.actions, c.Action)
+	}
+}
+
+func (c *counts) at(in map[string]*span, call v1.CloudCall) {
+	if in[call.Key] == nil {
+		in[call.Key] = &span{}
+	}
+	in[call.Key].add(call)
+}
+
+func (c *counts) unseenAt(owner Owner, call v1.CloudCall) {
+	if c.unseen[owner] == nil {
+		c.unseen[owner] = &span{}
+	}
+	c.unseen[owner].add(call)
+}
+
+// tell turns the counts into sentences.
+func (c *counts) tell(j *judge) {
+	for key, s := range c.unknownKeys {
+		j.unknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): whose they are is unknown",
+			plural(s.calls, "mutating call"), key, clockTime(s.first), clockTime(s.last), listed(s.actions))
+	}
+	for owner, s := range c.unseen {
+		j.unknown("scrape of %s: it made %s between %s and %s and was never looked at", owner, plural(s.calls, "mutating call"), clockTime(s.first), clockTime(s.last))
+	}
+	for who, n := range c.strangers {
+		j.note("%s by %s, which runs no loop, left out", plural(n, "mutating call"), who)
+	}
+	for who, n := range c.others {
+		j.note("%s of no cloud loop: %s", plural(n, "mutating call"), who)
+	}
+	if c.outside > 0 {
+		j.note("%s before %s or after %s left out: nobody looked at owners then", plural(c.outside, "mutating call"), clockTime(j.opts.From), clockTime(j.opts.Until))
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func listed(items []string) string {
+	out := ""
+	for n, s := range items {
+		if n > 0 {
+			out += ", "
+		}
+		out += s
+	}
+	return out
+}

@@ -1,0 +1,67 @@
+package ownership
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+// findGaps finds the times during which nobody ran a loop, over the whole log. A loop has none before its first owner.
+func (j *judge) findGaps() {
+	covered := map[string]*tenure{} // by loop, the tenure that lasts longest so far
+	for _, t := range j.tenures {
+		if strings.HasPrefix(t.loop, otherLoop) {
+			continue
+		}
+		last := covered[t.loop]
+		if last != nil && last.end != nil && t.from.After(last.end.lo) {
+			j.gap(last, t.inc.Owner.String(), t.from, t.certainFrom)
+		}
+		if last == nil || last.end != nil && (t.end == nil || t.end.lo.After(last.end.lo)) {
+			covered[t.loop] = t
+		}
+	}
+	for loop, last := range covered {
+		switch {
+		case last.end == nil || atEndOfLog(last, j.opts.Until):
+		case loopRank(loop) < len(controllernames.Loops):
+			j.gap(last, "", j.opts.Until, true)
+		default: // cloud-node exists in a cloud-controller-manager only, and goes with the last one
+			j.note("nobody ran %s after %s", loop, clockTime(last.end.lo))
+		}
+	}
+}
+
+// atEndOfLog tells that the log stops before a successor could have been seen; the process that ended last is no gap yet.
+func atEndOfLog(last *tenure, until time.Time) bool { return !last.end.hi.Before(until) }
+
+func (j *judge) gap(old *tenure, next string, until time.Time, certain bool) {
+	g := v1.Gap{
+		Loop: old.loop, From: old.inc.Owner.String(), To: next, Cause: j.cause(old.end), Start: old.end.lo, End: until,
+		Seconds: seconds(until.Sub(old.end.lo)), Certain: certain && old.certainEnd,
+	}
+	j.out.Gaps = append(j.out.Gaps, g)
+}
+
+// seconds rounds up to milliseconds, so that an upper bound stays one.
+func seconds(d time.Duration) float64 { return math.Ceil(float64(d)/float64(time.Millisecond)) / 1000 }
+
+// cause names what went on when an owner ended.
+func (j *judge) cause(e *end) string {
+	var best *CauseWindow
+	for n, w := range j.opts.Causes {
+		if w.From.After(e.hi) || !w.To.IsZero() && w.To.Before(e.lo) {
+			continue
+		}
+		if best == nil || w.From.After(best.From) {
+			best = &j.opts.Causes[n]
+		}
+	}
+	if best != nil {
+		return best.Name
+	}
+	return e.proof
+}

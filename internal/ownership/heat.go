@@ -1,0 +1,206 @@
+package ownership
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// heat decides how often each manager is scraped: fast while it may be about to become an owner, slowly otherwise.
+//
+//	lease changed hands, or an owner ended --> candidates for that lease are hot
+//	one of them leads it and runs loops    --> they cool down, as they do after a while anyway
+type heat struct {
+	hotFor time.Duration
+
+	mu      sync.Mutex
+	targets map[Target]*warmth
+}
+
+// warmth is what is known of one target.
+type warmth struct {
+	leads  []string
+	failed bool // it did not answer last
+	absent bool // it has no process
+	hot    map[string]hot
+	wake   chan struct{}
+}
+
+// hot is why a target is scraped fast.
+type hot struct {
+	until time.Time
+	// led tells that it led the lease before: that it still says so is no news.
+	led bool
+}
+
+func newHeat(hotFor time.Duration) *heat { return &heat{hotFor: hotFor, targets: map[Target]*warmth{}} }
+
+func (h *heat) add(t Target) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.targets[t] = &warmth{failed: true, hot: map[string]hot{}, wake: make(chan struct{}, 1)}
+}
+
+func (h *heat) remove(t Target) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.targets, t)
+}
+
+// wake is signalled when the target becomes hot or its process appears.
+func (h *heat) wake(t Target) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.targets[t]; w != nil {
+		return w.wake
+	}
+	return nil
+}
+
+func (w *warmth) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// leaseChanged makes those hot that may lead the lease next.
+func (h *heat) leaseChanged(lease string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.warm(lease, now)
+}
+
+// processEnded forgets what the ended manager led, and makes those hot that may lead it next.
+func (h *heat) processEnded(o Owner, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t, w := range h.targets {
+		if t.owner() != o {
+			continue
+		}
+		leads := w.leads
+		w.leads, w.failed = nil, true
+		for _, lease := range leads {
+			h.warm(lease, now)
+		}
+	}
+}
+
+func (h *heat) warm(lease string, now time.Time) {
+	for _, t := range h.candidates(lease) {
+		w := h.targets[t]
+		w.hot[lease] = hot{until: now.Add(h.hotFor), led: slices.Contains(w.leads, lease)}
+		w.signal()
+	}
+}
+
+// candidates for a component's own lease are its instances. Another lease, the migration lease, is contended by those who lead their own one, and
+// perhaps by those that did not answer.
+func (h *heat) candidates(lease string) []Target {
+	var own, others []Target
+	for t, w := range h.targets {
+		switch {
+		case w.absent:
+		case t.Component == lease:
+			own = append(own, t)
+		case w.failed || slices.Contains(w.leads, t.Component):
+			others = append(others, t)
+		}
+	}
+	if len(own) > 0 {
+		return own
+	}
+	return others
+}
+
+// answered records an answer, and cools the candidates for a lease whose new leader has begun its loops.
+func (h *heat) answered(t Target, m v1.Manager) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.targets[t]
+	if w == nil {
+		return
+	}
+	w.leads, w.failed = m.Leads, false
+	for lease, reason := range w.hot {
+		if reason.led || !slices.Contains(m.Leads, lease) || !begun(lease, t.Component, m.Loops) {
+			continue
+		}
+		for _, other := range h.targets {
+			delete(other.hot, lease)
+		}
+	}
+}
+
+// begun tells whether the loops that a lease governs run.
+func begun(lease, component string, loops []string) bool {
+	if lease == component {
+		return len(loops) > 0
+	}
+	return slices.ContainsFunc(loops, func(l string) bool { return slices.Contains(coreLoops(), l) })
+}
+
+func (h *heat) failed(t Target) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.targets[t]; w != nil {
+		w.failed = true
+	}
+}
+
+// processes records whether the manager has a process at all.
+func (h *heat) processes(o Owner, some bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t, w := range h.targets {
+		if t.owner() != o {
+			continue
+		}
+		if w.absent && some {
+			w.signal()
+		}
+		w.absent = !some
+	}
+}
+
+// isAbsent tells that the manager has no process: there is nobody to ask.
+func (h *heat) isAbsent(t Target) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.targets[t]
+	return w != nil && w.absent
+}
+
+// isHot tells whether the target is to be scraped fast.
+func (h *heat) isHot(t Target, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w := h.targets[t]
+	if w == nil {
+		return false
+	}
+	is := false
+	for lease, reason := range w.hot {
+		if now.Before(reason.until) {
+			is = true
+		} else {
+			delete(w.hot, lease)
+		}
+	}
+	return is
+}
+
+// mayEnd tells whether the end of the manager's process would be the end of an owner, as far as is known.
+func (h *heat) mayEnd(o Owner) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for t, w := range h.targets {
+		if t.owner() == o {
+			return len(w.leads) > 0
+		}
+	}
+	return true
+}

@@ -1,0 +1,275 @@
+package ownership
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// startTolerance is by how much two statements of one process's start time may differ: the kernel's boot time, which they are computed from, has
+// whole seconds.
+const startTolerance = 2 * time.Second
+
+// history is what was seen of one component on one host, over all its incarnations.
+type history struct {
+	Owner
+	processes, scrapes       []v1.OwnershipEvent
+	incarnations             []*incarnation
+	processFails, scrapeFail windows
+}
+
+// incarnation is one process of a manager.
+type incarnation struct {
+	Owner
+	history *history
+	pid     int
+	ticks   uint64
+	started *time.Time
+	// since is a moment before which it did not run; zero when it may have run for ever. seen is when it was first seen.
+	since, seen time.Time
+	// alive is the last moment at which it was seen to live.
+	alive time.Time
+	end   *end
+	looks []look
+	// segments are the times during which its gauges were at 1, in order.
+	segments []*segment
+}
+
+// end is when and how something ended: after lo, before hi.
+type end struct {
+	lo, hi time.Time
+	proof  string
+}
+
+// look is one answer of a manager.
+type look struct {
+	began, ended time.Time
+	after        time.Time // when the answer before began; zero for the first one
+	loops, leads []string
+}
+
+// segment is a time during which a loop's gauge was at 1.
+type segment struct {
+	loop string
+	look look
+	// from is when it was first read as 1, seen the last moment at which it was certainly 1.
+	from, seen time.Time
+	stopped    *end
+}
+
+func (i *incarnation) name() string {
+	if i.pid != 0 {
+		return fmt.Sprintf("%s (pid %d)", i.Owner, i.pid)
+	}
+	return i.Owner.String()
+}
+
+func began(e v1.OwnershipEvent) time.Time {
+	if e.Began != nil {
+		return *e.Began
+	}
+	return e.Time
+}
+
+// settle makes incarnations of the lines.
+func (h *history) settle(until time.Time, maxSilence time.Duration) {
+	var last *v1.OwnershipEvent
+	for n, e := range h.processes {
+		h.processFails.observe(last, e)
+		h.process(e)
+		last = &h.processes[n]
+	}
+	h.processFails.close(last, until, maxSilence)
+	last = nil
+	var current *incarnation
+	for n, e := range h.scrapes {
+		h.scrapeFail.observe(last, e)
+		current = h.scrape(current, e)
+		last = &h.scrapes[n]
+	}
+	h.scrapeFail.close(last, until, maxSilence)
+	sort.SliceStable(h.incarnations, func(a, b int) bool { return h.incarnations[a].seen.Before(h.incarnations[b].seen) })
+	for n, i := range h.incarnations {
+		if i.end == nil && n+1 < len(h.incarnations) {
+			h.replaced(i, h.incarnations[n+1])
+		}
+		if i.end != nil {
+			i.end.lo = earlier(later(i.since, i.alive), i.end.hi)
+		}
+	}
+}
+
+// replaced ends an incarnation whose address is served by a later one. Where host access saw both, they do run side by side.
+func (h *history) replaced(old, next *incarnation) {
+	if len(next.looks) > 0 && (old.pid == 0 || next.pid == 0) {
+		old.end = &end{hi: next.seen, proof: v1.EndRestarted}
+	}
+}
+
+func (h *history) process(e v1.OwnershipEvent) {
+	if e.Error != "" {
+		return
+	}
+	if e.PID == 0 { // the component has no process here
+		for _, i := range h.incarnations {
+			if i.end == nil {
+				i.ended(e)
+			}
+		}
+		return
+	}
+	var found *incarnation
+	for _, i := range h.incarnations {
+		if i.pid == e.PID && i.ticks == e.StartTicks {
+			found = i
+		}
+	}
+	if found == nil {
+		found = h.add(e)
+		found.pid, found.ticks = e.PID, e.StartTicks
+	}
+	if e.Ended {
+		found.ended(e)
+		return
+	}
+	found.alive = later(found.alive, began(e))
+}
+
+func (h *history) add(e v1.OwnershipEvent) *incarnation {
+	i := &incarnation{Owner: h.Owner, history: h, started: e.ProcessStarted, seen: e.Time}
+	if e.Looked != nil && !e.Ended {
+		i.since = *e.Looked
+	}
+	if e.ProcessStarted != nil {
+		i.since = later(i.since, e.ProcessStarted.Add(-startTolerance))
+	}
+	h.incarnations = append(h.incarnations, i)
+	return i
+}
+
+// ended records the proof of an end; of two statements the earlier one counts.
+func (i *incarnation) ended(e v1.OwnershipEvent) {
+	if e.Looked != nil {
+		i.alive = later(i.alive, *e.Looked)
+	}
+	if i.end == nil || i.end.proof != v1.EndProcess || e.Time.Before(i.end.hi) {
+		i.end = &end{hi: e.Time, proof: v1.EndProcess}
+	}
+}
+
+// scrape adds a line about the gauges; current is the incarnation that answered last.
+func (h *history) scrape(current *incarnation, e v1.OwnershipEvent) *incarnation {
+	if current != nil && e.Looked != nil {
+		current.confirm(*e.Looked)
+	}
+	if e.Error != "" {
+		return current
+	}
+	i := h.answering(e)
+	i.answered(e, i == current)
+	return i
+}
+
+// answering finds the incarnation that gave an answer.
+func (h *history) answering(e v1.OwnershipEvent) *incarnation {
+	var best *incarnation
+	var off time.Duration
+	for _, i := range h.incarnations {
+		if e.ProcessStarted == nil || i.started == nil {
+			continue
+		}
+		if d := i.started.Sub(*e.ProcessStarted).Abs(); d <= startTolerance && (best == nil || d <= off) {
+			best, off = i, d
+		}
+	}
+	if best != nil {
+		return best
+	}
+	for _, i := range h.incarnations { // the newest one that may have lived then
+		switch {
+		case e.ProcessStarted != nil && (i.started != nil || i.seen.Add(startTolerance).Before(*e.ProcessStarted)):
+		case i.since.After(e.Time), i.end != nil && i.end.hi.Before(began(e)):
+		default:
+			best = i
+		}
+	}
+	if best == nil {
+		best = h.add(e)
+		if e.ProcessStarted == nil && e.Looked == nil {
+			best.since = time.Time{}
+		}
+	}
+	if best.started == nil {
+		best.started = e.ProcessStarted
+	}
+	return best
+}
+
+// confirm says that nothing had changed at the given time.
+func (i *incarnation) confirm(at time.Time) {
+	i.alive = later(i.alive, at)
+	for _, s := range i.segments {
+		if s.stopped == nil {
+			s.seen = later(s.seen, at)
+		}
+	}
+}
+
+func (i *incarnation) answered(e v1.OwnershipEvent, again bool) {
+	l := look{began: began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
+	if again && e.Looked != nil {
+		l.after = *e.Looked
+	}
+	i.looks = append(i.looks, l)
+	i.alive = later(i.alive, l.began)
+	running := map[string]bool{}
+	for _, s := range i.segments {
+		if s.stopped != nil {
+			continue
+		}
+		if contains(l.loops, s.loop) {
+			s.seen = later(s.seen, l.began)
+			running[s.loop] = true
+		} else {
+			s.stopped = &end{lo: later(s.seen, l.after), hi: l.ended, proof: v1.EndLoop}
+		}
+	}
+	for _, loop := range l.loops {
+		if !running[loop] {
+			i.segments = append(i.segments, &segment{loop: loop, look: l, from: l.ended, seen: l.began})
+		}
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+// leadsAt is what the incarnation last said at or before a moment that it leads, and whether it had said anything.
+func (i *incarnation) leadsAt(t time.Time) ([]string, bool) {
+	var leads []string
+	said := false
+	for _, l := range i.looks {
+		if !l.ended.After(t) {
+			leads, said = l.leads, true
+		}
+	}
+	return leads, said
+}
+
+// everLed is the first answer in which the incarnation said that it leads the lease.
+func (i *incarnation) everLed(lease string) (look, bool) {
+	for _, l := range i.looks {
+		if contains(l.leads, lease) {
+			return l, true
+		}
+	}
+	return look{}, false
+}

@@ -1,0 +1,251 @@
+package ownership
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+// tenure is a time during which an incarnation ran a loop, with what is known of its ends.
+type tenure struct {
+	loop string
+	inc  *incarnation
+	// from is the first moment at which it was seen able to act; it may have been able to from notBefore on.
+	from, notBefore time.Time
+	earlier         bool
+	// segment is nil for a tenure that only calls show.
+	segment *segment
+	// held is when the lease that governs the loop was seen to be won.
+	held *time.Time
+	end  *end
+	// certain is false where a look was missing.
+	certainFrom, certainEnd bool
+	calls                   []v1.CloudCall
+}
+
+func (t *tenure) report() v1.Tenure {
+	r := v1.Tenure{
+		Loop: t.loop, Component: t.inc.Component, Host: t.inc.Host, PID: t.inc.pid, From: t.from, LeaseHeld: t.held, Earlier: t.earlier,
+		Certain: t.certainFrom && t.certainEnd,
+	}
+	if t.end != nil {
+		to := later(t.end.lo, t.from)
+		r.To, r.End = &to, t.end.proof
+	}
+	return r
+}
+
+// seenTenures makes tenures of the gauges.
+func (j *judge) seenTenures() {
+	for _, h := range j.sortedManagers() {
+		for _, i := range h.incarnations {
+			for _, s := range i.segments {
+				j.tenures = append(j.tenures, j.seenTenure(i, s))
+			}
+		}
+	}
+}
+
+func (j *judge) seenTenure(i *incarnation, s *segment) *tenure {
+	t := &tenure{loop: s.loop, inc: i, from: s.from, segment: s, notBefore: later(i.since, s.look.after)}
+	first := len(i.looks) > 0 && i.looks[0].ended.Equal(s.look.ended)
+	t.earlier = first && !i.since.After(j.first)
+	if won := j.heldSince(t); won != nil && !t.earlier {
+		at := won.acquired
+		t.held = &at
+		t.notBefore = later(t.notBefore, won.after)
+	}
+	t.notBefore = earlier(t.notBefore, t.from)
+	t.certainFrom = t.earlier || !i.history.scrapeFail.missing(t.notBefore, t.from)
+	return t
+}
+
+// governs names the lease that decides who runs the loop: the migration lease for loops that migrate, when the manager led it as the gauge rose,
+// otherwise the manager's own. A manager whose configuration does not name the loop runs it under its own lease without any error.
+func (j *judge) governs(t *tenure) string {
+	if t.segment != nil && slices.Contains(coreLoops(), t.loop) && contains(t.segment.look.leads, j.opts.MigrationLease) {
+		return j.opts.MigrationLease
+	}
+	return t.inc.Component
+}
+
+// heldSince is the term of the lease that governs the loop in which the tenure began.
+func (j *judge) heldSince(t *tenure) *term {
+	lease := j.governs(t)
+	l := j.leases[lease]
+	led, ok := t.inc.everLed(lease)
+	if l == nil || !ok {
+		return nil
+	}
+	won := l.at(led.ended)
+	if won == nil || won.earlier || won.acquired.Before(t.inc.since) {
+		return nil
+	}
+	return won
+}
+
+// attribute gives each mutating call to the incarnation that made it, and lets a tenure begin with its first call.
+func (j *judge) attribute(calls []v1.CloudCall, keys map[string]Owner) {
+	calls = slices.Clone(calls)
+	sort.SliceStable(calls, func(a, b int) bool {
+		if calls[a].Arrived.Equal(calls[b].Arrived) {
+			return calls[a].Seq < calls[b].Seq
+		}
+		return calls[a].Arrived.Before(calls[b].Arrived)
+	})
+	c := counts{unknownKeys: map[string]*span{}, strangers: map[string]int{}, others: map[string]int{}, unseen: map[Owner]*span{}}
+	for _, call := range calls {
+		if call.Unknown {
+			j.unknown("the cloud did not know call %d, %s %s by %s at %s: what it would have changed is unknown", call.Seq, call.Service, call.Action, call.Key, clockTime(call.Arrived))
+		}
+		if !call.Mutating {
+			continue // the node loop reads under its own lease while another manager owns the others
+		}
+		if call.Arrived.Before(j.opts.From) || call.Arrived.After(j.opts.Until) && !j.opts.Until.IsZero() {
+			c.outside++
+			continue
+		}
+		owner, known := keys[call.Key]
+		switch {
+		case !known:
+			c.at(c.unknownKeys, call)
+		case !owner.mayOwn():
+			c.strangers[owner.String()]++
+		default:
+			j.attributeTo(owner, call, &c)
+		}
+	}
+	c.tell(j)
+}
+
+func (j *judge) attributeTo(owner Owner, call v1.CloudCall, c *counts) {
+	loop := LoopOf(call)
+	if loopRank(loop) > len(controllernames.Loops) {
+		c.others[owner.String()+" "+call.Action]++
+	}
+	h := j.history(owner)
+	i := h.caller(loop, call.Arrived)
+	if i == nil {
+		i = &incarnation{Owner: owner, history: h, seen: call.Arrived, alive: call.Arrived}
+		if n := len(h.incarnations); n > 0 {
+			i.end = &end{lo: call.Arrived, hi: h.incarnations[0].since, proof: v1.EndRestarted}
+		}
+		h.incarnations = append([]*incarnation{i}, h.incarnations...)
+	}
+	if len(i.looks) == 0 {
+		c.unseenAt(owner, call)
+	}
+	j.add(i, loop, call)
+}
+
+// caller is the incarnation that made a call on the loop which arrived at the given time; nil when none can have.
+func (h *history) caller(loop string, arrived time.Time) *incarnation {
+	for n := len(h.incarnations) - 1; n >= 0; n-- {
+		i := h.incarnations[n]
+		if i.since.After(arrived) {
+			continue
+		}
+		if n > 0 {
+			// A call that a process sent right before its end may arrive when its successor has begun to start.
+			older := h.incarnations[n-1]
+			stillThere := older.end != nil && !older.end.lo.Before(arrived)
+			if stillThere || older.end == nil && !i.ran(loop) || i.notYet(loop, arrived) {
+				continue
+			}
+		}
+		return i
+	}
+	return nil
+}
+
+// notYet tells that the incarnation said after the given time that it did not run the loop: the gauge rises before the loop's first call.
+func (i *incarnation) notYet(loop string, arrived time.Time) bool {
+	for _, l := range i.looks {
+		if contains(l.loops, loop) {
+			return false
+		}
+		if l.began.After(arrived) {
+			return true
+		}
+	}
+	return false
+}
+
+func (i *incarnation) ran(loop string) bool {
+	for _, s := range i.segments {
+		if s.loop == loop {
+			return true
+		}
+	}
+	return false
+}
+
+// add counts a call to the tenure in which it was made, or makes one.
+func (j *judge) add(i *incarnation, loop string, call v1.CloudCall) {
+	var in, next *tenure
+	for _, t := range j.tenures {
+		if t.inc != i || t.loop != loop {
+			continue
+		}
+		if !t.from.After(call.Arrived) {
+			in = t
+		} else if next == nil {
+			next = t
+		}
+	}
+	switch {
+	case in != nil:
+	case next != nil: // it acted before its gauge was read as 1
+		in = next
+		in.from, in.notBefore = call.Arrived, earlier(in.notBefore, call.Arrived)
+		in.certainFrom = in.earlier || !i.history.scrapeFail.missing(in.notBefore, in.from)
+	default:
+		in = &tenure{loop: loop, inc: i, from: call.Arrived, notBefore: i.since}
+		j.tenures = append(j.tenures, in)
+	}
+	in.calls = append(in.calls, call)
+}
+
+// endTenures says when each tenure ended, as far as anything shows that.
+func (j *judge) endTenures() {
+	sort.SliceStable(j.tenures, func(a, b int) bool { return j.tenures[a].from.Before(j.tenures[b].from) })
+	for _, t := range j.tenures {
+		switch {
+		case t.segment != nil && t.segment.stopped != nil:
+			t.end, t.certainEnd = t.segment.stopped, !t.inc.history.scrapeFail.missing(t.segment.stopped.lo, t.segment.stopped.hi)
+		case t.inc.end != nil:
+			t.end = t.inc.end
+			t.certainEnd = t.end.proof == v1.EndProcess && !t.inc.history.processFails.missing(t.end.lo, t.end.hi)
+		default:
+			t.end = j.leaseLost(t)
+			t.certainEnd = t.end == nil
+		}
+	}
+}
+
+// leaseLost is the end of a tenure whose process was not seen to end: another holder has the lease, and the process has not said since that it
+// runs the loop.
+func (j *judge) leaseLost(t *tenure) *end {
+	if t.segment == nil {
+		return nil
+	}
+	lease := j.governs(t)
+	l := j.leases[lease]
+	led, ok := t.inc.everLed(lease)
+	if l == nil || !ok {
+		return nil
+	}
+	held := l.at(led.ended)
+	if held == nil || held.lost == nil || held.lost.Before(t.segment.seen) {
+		return nil
+	}
+	for _, next := range l.terms {
+		if next.holder != held.holder && !next.acquired.Before(*held.lost) {
+			return &end{lo: t.segment.seen, hi: next.acquired, proof: v1.EndLease}
+		}
+	}
+	return nil
+}
