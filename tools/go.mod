@@ -1,3 +1,4 @@
+// The programs that check this repository, pinned apart from the product so that they stay out of its module graph. See the Makefile.
 module github.com/transplant-dev/transplant/tools
 
 go 1.26.0
