@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -207,8 +208,12 @@ var halfMigrated = Check{
 	Explain: []string{
 		"Some managers are in-tree and some external, or a cloud-controller-manager runs beside in-tree managers. If a migration of Transplant was interrupted, its journal in the " +
 			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
+		"A cloud-controller-manager that runs as a Deployment or DaemonSet has no manifest on a host. Its lease gives it away: somebody renews it.",
 	},
 	judge: func(f facts) v1alpha1.Finding {
+		if finding, ok := f.foreignCCM(); ok {
+			return finding
+		}
 		switch f.stage() {
 		case stageInTree:
 			return pass("no migration has begun: %s", f.stateSentence())
@@ -228,4 +233,16 @@ var halfMigrated = Check{
 		return with(bad.finding(v1alpha1.Fail, "a migration was begun and there is no journal of it: %s", f.stateSentence()),
 			"every "+kcm+" in-tree and no "+ccm+", or the other way round", "manifests", "kubectl -n kube-system get configmap transplant-journal")
 	},
+}
+
+// foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
+func (f facts) foreignCCM() (v1alpha1.Finding, bool) {
+	lease, ok := f.lease(ccm)
+	if !ok || lease.Holder == "" || expired(lease, f.TakenAt) || len(f.all(ccm)) > 0 {
+		return v1alpha1.Finding{}, false
+	}
+	var bad complaints
+	bad.add("Lease/kube-system/"+ccm, "%s renewed the lease %s at %s", lease.Holder, ccm, lease.RenewTime.Format(time.RFC3339))
+	return with(bad.finding(v1alpha1.Fail, "a %s runs (%s) that is no static pod of these hosts", ccm, lease.Holder), "no other "+ccm,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+ccm, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
 }

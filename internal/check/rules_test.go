@@ -184,6 +184,16 @@ var controlPlaneRules = []rule{
 	{name: "nothing has begun", code: "CP-007", want: pass_},
 	{name: "everything is over", code: "CP-007", base: migrated, want: pass_},
 	{name: "half-way without a journal", code: "CP-007", want: fails, change: func(s *v1alpha1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{name: "a cloud-controller-manager runs elsewhere", code: "CP-007", want: fails, says: []string{"node-7_x"}, change: func(s *v1alpha1.Snapshot) {
+		l := heldLease("node-7_x", time.Second)
+		l.Name = ccm
+		s.Leases = []v1alpha1.Lease{l}
+	}},
+	{name: "the lease of a cloud-controller-manager that is gone", code: "CP-007", want: pass_, change: func(s *v1alpha1.Snapshot) {
+		l := heldLease("node-7_x", time.Minute)
+		l.Name = ccm
+		s.Leases = []v1alpha1.Lease{l}
+	}},
 	{name: "half-way with a journal", code: "CP-007", want: warn, opts: Options{InProgress: true}, change: func(s *v1alpha1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
 }
 

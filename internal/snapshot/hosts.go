@@ -120,6 +120,9 @@ func component(at string, data []byte) (v1alpha1.Component, bool) {
 		return out, out.Name != ""
 	}
 	out.Name = m.Component()
+	if strings.HasSuffix(out.Name, "-"+ccm) {
+		out.Name = ccm // aws-cloud-controller-manager and the like
+	}
 	if !slices.Contains(components, out.Name) {
 		return out, false
 	}
@@ -164,7 +167,7 @@ func (l *looker) processes(ctx context.Context) {
 	asked := map[string][]v1alpha1.Process{}
 	for i, c := range l.host.Components {
 		if _, done := asked[c.Name]; !done {
-			found, err := l.access.Processes(ctx, c.Name)
+			found, err := l.access.Processes(ctx, program(c))
 			if err != nil {
 				l.unknown(l.fact("processes", c.Name), err.Error())
 			}
@@ -175,6 +178,14 @@ func (l *looker) processes(ctx context.Context) {
 		}
 		l.host.Components[i].Processes = asked[c.Name]
 	}
+}
+
+// program is the base name of what a component's processes run.
+func program(c v1alpha1.Component) string {
+	if len(c.Command) > 0 && strings.HasSuffix(c.Command[0], c.Name) {
+		return path.Base(c.Command[0])
+	}
+	return c.Name
 }
 
 func (l *looker) kubelet(ctx context.Context) {

@@ -1,0 +1,63 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestASavedSnapshotIsReadBackAsItWas(t *testing.T) {
+	s := Gather(t.Context(), sources(t), Options{})
+	var b bytes.Buffer
+	if err := Save(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Load(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, got); diff != "" {
+		t.Errorf("(-saved +loaded):\n%s", diff)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	for name, tc := range map[string]struct{ in, want string }{
+		"YAML":             {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n", ""},
+		"JSON":             {`{"apiVersion":"transplant.dev/v1alpha1","kind":"Snapshot","toolVersion":"v1"}`, ""},
+		"an unknown field": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\nadded: later\n", ""},
+		"a newer version":  {"apiVersion: transplant.dev/v1beta1\nkind: Snapshot\n", `apiVersion is "transplant.dev/v1beta1" and this version of transplant reads transplant.dev/v1alpha1 only`},
+		"a plan":           {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\n", `kind is "Plan", not Snapshot`},
+		"nothing":          {"", `kind is "", not Snapshot`},
+		"not YAML":         {"a: [", "not YAML or JSON"},
+		"a list":           {"- a\n", "not YAML or JSON"},
+		"a wrong type":     {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nnodes: many\n", "reading the snapshot: "},
+		"a binary":         {"\x00\x01\x02", "not YAML or JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Load(strings.NewReader(tc.in))
+			switch {
+			case tc.want == "" && (err != nil || s.ToolVersion != "v1"):
+				t.Errorf("got %+v, %v", s, err)
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestSaveSaysWhyItCouldNot(t *testing.T) {
+	err := Save(full{}, &v1alpha1.Snapshot{})
+	if err == nil || err.Error() != "writing the snapshot: no space left on device" {
+		t.Errorf("got %v", err)
+	}
+}
