@@ -193,13 +193,13 @@ func (h *heat) isHot(t Target, now time.Time) bool {
 	return is
 }
 
-// mayEnd tells whether the end of the manager's process would be the end of an owner, as far as is known.
+// mayEnd tells whether the end of the manager's process may be the end of an owner: it leads a lease, or does not answer.
 func (h *heat) mayEnd(o Owner) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for t, w := range h.targets {
 		if t.owner() == o {
-			return len(w.leads) > 0
+			return !w.absent && (w.failed || len(w.leads) > 0)
 		}
 	}
 	return true
