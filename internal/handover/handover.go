@@ -211,3 +211,12 @@ func (l Leases) Release(ctx context.Context, b Binding, processes func(context.C
 	}
 	return Outcome{Released: true}, nil
 }
+
+// Holder is who holds the lease; empty when nobody does.
+func (l Leases) Holder(ctx context.Context, lease string) (string, error) {
+	live, err := l.Client.Get(ctx, lease, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading lease %s: %w", lease, err)
+	}
+	return ptr.Deref(live.Spec.HolderIdentity, ""), nil
+}

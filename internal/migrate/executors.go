@@ -120,20 +120,25 @@ func (e *Engine) backedUp(ctx context.Context, step string, host string) (data [
 	case rec.BackupSHA256 == absent:
 		return nil, 0, absent, nil
 	}
-	h, err := e.host(host)
+	return e.kept(ctx, v1.Step{ID: step, Host: host}, rec)
+}
+
+// kept reads the backup that a record names.
+func (e *Engine) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) (data []byte, mode fs.FileMode, sum string, err error) {
+	h, err := e.host(s.Host)
 	if err != nil {
 		return nil, 0, "", err
 	}
 	f, err := h.ReadFile(ctx, rec.Backup)
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("reading the backup from before step %s: %w", step, err)
+		return nil, 0, "", fmt.Errorf("reading the backup from before step %s: %w", s.ID, err)
 	}
 	if sum := hostaccess.SHA256(f.Data); sum != rec.BackupSHA256 {
-		return nil, 0, "", fmt.Errorf("backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored", rec.Backup, host, sum, rec.BackupSHA256)
+		return nil, 0, "", fmt.Errorf("backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored", rec.Backup, s.Host, sum, rec.BackupSHA256)
 	}
 	m, err := strconv.ParseUint(rec.BackupMode, 8, 32)
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("mode %q of the backup from before step %s: %w", rec.BackupMode, step, err)
+		return nil, 0, "", fmt.Errorf("mode %q of the backup from before step %s: %w", rec.BackupMode, s.ID, err)
 	}
 	return f.Data, fs.FileMode(m), rec.BackupSHA256, nil
 }

@@ -248,7 +248,10 @@ func pack(v any) ([]byte, error) {
 	if _, err := z.Write(raw); err != nil {
 		return nil, err
 	}
-	return b.Bytes(), z.Close()
+	if err := z.Close(); err != nil { // writes what is still held back
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 func unpack(parts []map[string][]byte, into any) error {

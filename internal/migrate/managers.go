@@ -21,7 +21,7 @@ const (
 )
 
 // target is a manager that a manifest says should run.
-type target struct{ component, host, address string }
+type target struct{ component, host, address, path string }
 
 // targets reads the manifests of the hosts for the managers that should run now.
 func (e *Engine) targets(ctx context.Context, components ...string) ([]target, error) {
@@ -48,7 +48,7 @@ func (e *Engine) targets(ctx context.Context, components ...string) ([]target, e
 				continue // some other pod, or one that check has named
 			}
 			if contains(components, m.Component()) {
-				out = append(out, target{m.Component(), h.Name(), m.Address()})
+				out = append(out, target{m.Component(), h.Name(), m.Address(), controlplane.ManifestDir + "/" + name})
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -187,4 +188,92 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord
 	r.Released = &now
 	e.tell(s, "progress", fmt.Sprintf("%s on %s has ended (pid %d); released lease %s", r.Component, r.Host, r.PID, r.Lease))
 	return nil
+}
+
+// awaitTakeover waits until the leases that were given up have new holders, so that the process that gave them up comes back as a standby. Nobody
+// taking one over within the time that its holder's lease would have lasted is no reason to leave the host without its manager.
+func (e *Engine) awaitTakeover(ctx context.Context, s v1.Step, rec v1.StepRecord) {
+	for _, r := range rec.Handovers {
+		err := e.poll(ctx, takeoverBudget, endInterval, func(ctx context.Context) (bool, error) {
+			holder, err := e.leases.Holder(ctx, r.Lease)
+			return err == nil && holder != "" && holder != r.Holder, nil
+		})
+		if err != nil {
+			e.tell(s, "progress", fmt.Sprintf("nobody has taken lease %s over for %s", r.Lease, takeoverBudget))
+		}
+	}
+}
+
+// takeoverBudget is a lease's duration and the longest wait of a standby between two looks at it.
+const takeoverBudget = 20 * time.Second
+
+// moveOwners makes the managers of a host standbys before its API server is restarted under them: leadership may have moved there since the plan
+// was made, and a manager whose API server is gone would lose its leases without having drained anything.
+func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
+	if s.Component != kas {
+		return nil
+	}
+	for _, component := range []string{kcm, ccm} {
+		sub := v1.Step{ID: s.ID + "/moving-" + component, Phase: s.Phase, Host: s.Host, Component: component,
+			Leases: []string{component, e.plan.Options.LeaseName}, Successors: []string{kcm, ccm}}
+		rec := e.journal.Record(sub.ID)
+		path, owns, err := e.ownsOn(ctx, s.Host, component)
+		if err != nil {
+			return fmt.Errorf("looking who depends on the API server of host %s: %w", s.Host, err)
+		}
+		if rec.Result == "started" {
+			path = rec.Path
+		} else if !owns {
+			continue
+		}
+		sub.Path = path
+		if rec.Result != "started" {
+			rec = v1.StepRecord{ID: sub.ID, Started: e.Clock.Now().UTC(), Result: "started", Path: path}
+		}
+		e.tell(s, "progress", fmt.Sprintf("%s on %s leads and depends on the API server that is about to be restarted: it hands over first", component, s.Host))
+		if err := e.move(ctx, sub, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error {
+	if err := e.replace(ctx, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, nil }); err != nil {
+		return err
+	}
+	err := e.poll(ctx, timeout(sub), settleInterval, func(ctx context.Context) (bool, error) {
+		f, sum, err := e.read(ctx, sub.Host, sub.Path)
+		if err != nil || sum == absent {
+			return false, err
+		}
+		return e.running(ctx, sub, f.Data)
+	})
+	if errors.Is(err, errWaited) {
+		return &VerifyError{Waited: timeout(sub), Reason: fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host)}
+	} else if err != nil {
+		return err
+	}
+	now := e.Clock.Now().UTC()
+	rec.Ended, rec.Result = &now, "done"
+	return e.journal.Save(ctx, rec)
+}
+
+// ownsOn tells whether a component leads anything on a host, and where its manifest is.
+func (e *Engine) ownsOn(ctx context.Context, host, component string) (path string, owns bool, err error) {
+	targets, err := e.targets(ctx, component)
+	if err != nil {
+		return "", false, err
+	}
+	for _, t := range targets {
+		if t.host != host {
+			continue
+		}
+		m, err := e.Scrape(ctx, t.component, t.host, t.address)
+		if err != nil {
+			return "", false, err
+		}
+		return t.path, len(m.Leads) > 0, nil
+	}
+	return "", false, nil
 }

@@ -32,6 +32,9 @@ func (x editManifest) done(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 func (x editManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.moveOwners(ctx, s); err != nil {
+		return err
+	}
 	return x.replace(ctx, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
 		if now == nil {
 			return nil, 0, fmt.Errorf("manifest %s on host %s is gone", s.Path, s.Host)
@@ -89,6 +92,9 @@ func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	if sum == absent {
 		return fmt.Errorf("%s on host %s was absent before step %s: there is nothing to put back", s.Path, s.Host, s.Restore)
 	}
+	if err := x.moveOwners(ctx, s); err != nil {
+		return err
+	}
 	return x.replace(ctx, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
 		if err := x.ours(s, now); err != nil {
 			return nil, 0, err
@@ -130,11 +136,19 @@ func (x removeManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
 }
 
-// replace changes a manifest: it backs it up, assists the handover of what its process owns, and writes (or removes, when next gives no bytes).
+// replace changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when next gives no bytes).
+//
+// An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in place, the new process
+// could win them back, and the API server beside it would go on having an owner that depends on it.
 func (e *Engine) replace(ctx context.Context, s v1.Step, rec *v1.StepRecord, next func(now []byte) ([]byte, fs.FileMode, error)) error {
 	f, sum, err := e.read(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
+	}
+	if sum == absent && rec.Backup != "" { // a crash after the owner was stopped
+		if f.Data, f.Mode, _, err = e.kept(ctx, s, *rec); err != nil {
+			return err
+		}
 	}
 	data, mode, err := next(f.Data)
 	if err != nil {
@@ -151,29 +165,51 @@ func (e *Engine) replace(ctx context.Context, s v1.Step, rec *v1.StepRecord, nex
 	if err := e.backup(ctx, s, rec); err != nil {
 		return err
 	}
-	switch {
-	case data != nil:
-		err = e.write(ctx, s, rec, data, mode)
-	case sum == absent:
-		err = nil
-	default:
-		err = e.remove(ctx, s, rec)
+	if data == nil || len(rec.Handovers) > 0 {
+		if err := e.stop(ctx, s, rec, data); err != nil {
+			return err
+		}
 	}
+	if err := e.release(ctx, s, rec); err != nil {
+		return err
+	}
+	if data == nil {
+		return nil
+	}
+	e.awaitTakeover(ctx, s, *rec)
+	return e.write(ctx, s, rec, data, mode)
+}
+
+// stop takes the manifest away, unless what comes next is there already; the record that says so is saved first.
+func (e *Engine) stop(ctx context.Context, s v1.Step, rec *v1.StepRecord, next []byte) error {
+	_, sum, err := e.read(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
 	}
-	return e.release(ctx, s, rec)
-}
-
-func (e *Engine) remove(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	rec.AfterSHA256 = absent
+	if next != nil {
+		rec.AfterSHA256 = sha(next)
+	}
 	if err := e.journal.Save(ctx, *rec); err != nil {
 		return err
 	}
 	e.Hook("during", s.ID)
+	if sum == absent || sum == rec.AfterSHA256 && released(*rec) {
+		return nil
+	}
 	h, err := e.host(s.Host)
 	if err != nil {
 		return err
 	}
 	return h.Remove(ctx, s.Path)
+}
+
+// released tells that nothing is owed for the handovers of a step.
+func released(rec v1.StepRecord) bool {
+	for _, r := range rec.Handovers {
+		if r.Released == nil && r.Note == "" {
+			return false
+		}
+	}
+	return true
 }

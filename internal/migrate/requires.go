@@ -28,9 +28,6 @@ func (e *Engine) requires(ctx context.Context, s v1.Step) error {
 		sort.Strings(changed)
 		return &StaleError{Changed: changed}
 	}
-	if s.Component == kas {
-		return e.noOwnerOn(ctx, s.Host)
-	}
 	return nil
 }
 
@@ -122,25 +119,4 @@ func difference(before string, data []byte, sum string) string {
 		return ": something other than its arguments"
 	}
 	return " (" + strings.Join(out, ", ") + ")"
-}
-
-// noOwnerOn refuses to restart an API server under a manager that owns loops and depends on it: the manager would lose its leases.
-func (e *Engine) noOwnerOn(ctx context.Context, host string) error {
-	managers, err := e.managers(ctx, kcm, ccm)
-	if err != nil {
-		return fmt.Errorf("looking who depends on the API server of host %s: %w", host, err)
-	}
-	for _, m := range managers {
-		if m.Host != host {
-			continue
-		}
-		if m.Error != "" {
-			return fmt.Errorf("whether %s on host %s owns loops is unknown: %s", m.Component, host, m.Error)
-		}
-		if len(m.Leads) > 0 {
-			return fmt.Errorf("%s on host %s leads %s and depends on the API server that this step would restart: leadership moved since the plan was made; "+
-				"restart that manager, then run the same command again", m.Component, host, strings.Join(m.Leads, ", "))
-		}
-	}
-	return nil
 }

@@ -59,9 +59,10 @@ func rbac(kind, name, namespace string, more object) object {
 // observerObjects let transplant read the managers' /metrics, and nothing else, with a token of their own.
 func observerObjects() []object {
 	return []object{
-		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(Observer, Namespace)},
 		rbac("ClusterRole", Observer, "", object{"rules": []object{{"nonResourceURLs": []string{"/metrics"}, "verbs": []string{"get"}}}}),
 		rbac("ClusterRoleBinding", Observer, "", object{"roleRef": ref("ClusterRole", Observer), "subjects": []object{account(Observer)}}),
+		// Last: a manager that is asked before the account has its rights remembers the refusal for ten seconds.
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(Observer, Namespace)},
 	}
 }
 

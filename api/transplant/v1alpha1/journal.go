@@ -33,6 +33,8 @@ type StepRecord struct {
 	// Result is started, done, already-done, failed, interrupted, undone.
 	Result string `json:"result"`
 	Error  string `json:"error,omitempty"`
+	// Path is the file on the host, of a record that belongs to no step of the plan.
+	Path string `json:"path,omitempty"`
 	// Backup is the path on the host of the file as it was, and its SHA-256; empty path when the file was absent.
 	Backup       string `json:"backup,omitempty"`
 	BackupSHA256 string `json:"backupSHA256,omitempty"`
