@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/google/go-cmp/cmp"
 
@@ -134,8 +135,14 @@ func source(t *testing.T, c http.Handler, opts AWSOptions) *AWS {
 	t.Cleanup(server.Close)
 	return newAWS(aws.Config{
 		Region: "us-east-1", BaseEndpoint: aws.String(server.URL), Credentials: credentials.NewStaticCredentialsProvider("AKIA", "secret", ""),
-		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+		Retryer: quick,
 	}, opts)
+}
+
+// quick retries as the SDK does by itself, without its pauses. Against a server this near some answers are lost: the SDK closes the request's body
+// as soon as the answer begins, and the transport may then drop the connection (aws/aws-sdk-go-v2#2737).
+func quick() aws.Retryer {
+	return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 10, time.Millisecond })
 }
 
 func nodes() []v1alpha1.Node {
@@ -246,7 +253,7 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 
 func TestManyNodesAreAskedForInBatches(t *testing.T) {
 	c := lab()
-	var batches []int
+	largest, calls := 0, 0
 	c.answers[ec2API+"/DescribeInstances"] = func(form url.Values) (int, string) {
 		var items []string
 		for key := range form {
@@ -254,7 +261,7 @@ func TestManyNodesAreAskedForInBatches(t *testing.T) {
 				items = append(items, instance(form.Get(key), "n-"+form.Get(key), "running", ours))
 			}
 		}
-		batches = append(batches, len(items))
+		largest, calls = max(largest, len(items)), calls+1
 		return http.StatusOK, instances(items...)
 	}
 	var many []v1alpha1.Node
@@ -263,8 +270,11 @@ func TestManyNodesAreAskedForInBatches(t *testing.T) {
 		many = append(many, v1alpha1.Node{Name: "n-" + id, ProviderID: "aws:///us-east-1a/" + id})
 	}
 	got := source(t, c, AWSOptions{}).Inventory(t.Context(), many)
-	if diff := cmp.Diff([]int{100, 100, 50}, batches); diff != "" {
-		t.Errorf("batches (-want +got):\n%s", diff)
+	if got.Errors != nil {
+		t.Errorf("errors: %q", got.Errors)
+	}
+	if largest != batch || calls < 3 {
+		t.Errorf("%d calls, the largest with %d ids", calls, largest)
 	}
 	if len(got.Instances) != 250 || slices.ContainsFunc(got.Instances, func(i v1alpha1.CloudInstance) bool { return !i.Found }) {
 		t.Errorf("not every instance was found: %d", len(got.Instances))
@@ -348,7 +358,7 @@ func TestAnEndpointThatDoesNotAnswerIsNamed(t *testing.T) {
 	gone.Close()
 	a = newAWS(aws.Config{
 		Region: "us-east-1", BaseEndpoint: aws.String(address), Credentials: credentials.NewStaticCredentialsProvider("AKIA", "secret", ""),
-		Retryer: func() aws.Retryer { return aws.NopRetryer{} },
+		Retryer: quick,
 	}, a.opts)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
