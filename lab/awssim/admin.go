@@ -2,7 +2,6 @@ package awssim
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,9 +13,6 @@ import (
 
 // AdminPath is below what the admin API expects to be served.
 const AdminPath = "/_sim/"
-
-// errRequest marks a mistake of the admin API's caller.
-var errRequest = errors.New("bad request")
 
 // AdminHandler serves the controls below AdminPath: state, audit, faults and the fate of instances. ServeHTTP does not serve them, so that a manager
 // under test cannot reach them unless its endpoint was given both.
@@ -65,7 +61,7 @@ func decodeBody(r *http.Request, into any) error {
 	decoder := json.NewDecoder(io.LimitReader(r.Body, maxBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("%w: reading the body as JSON: %w", errRequest, err)
+		return fmt.Errorf("reading the body as JSON: %w", err)
 	}
 	return nil
 }
@@ -77,7 +73,7 @@ func (s *Server) adminAudit(r *http.Request) (any, error) {
 	if text := q.Get("mutating"); text != "" {
 		only, err := strconv.ParseBool(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: mutating=%q is neither true nor false", errRequest, text)
+			return nil, fmt.Errorf("mutating=%q is neither true nor false", text)
 		}
 		f.Mutating = &only
 	}
@@ -88,7 +84,7 @@ func (s *Server) adminAudit(r *http.Request) (any, error) {
 		}
 		at, err := time.Parse(time.RFC3339Nano, text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: reading %s: %w", errRequest, name, err)
+			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		*into = at
 	}
@@ -115,7 +111,7 @@ func (s *Server) adminInject(r *http.Request) (any, error) {
 func (s *Server) adminRemoveFault(r *http.Request) (any, error) {
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || !s.removeFault(id) {
-		return nil, fmt.Errorf("%w: there is no fault %q", errRequest, r.PathValue("id"))
+		return nil, fmt.Errorf("there is no fault %q", r.PathValue("id"))
 	}
 	return done{true}, nil
 }

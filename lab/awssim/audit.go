@@ -49,7 +49,7 @@ func newAudit(path string) (*Audit, error) {
 	return a, nil
 }
 
-// Calls are the chosen calls in the order of their arrival.
+// Calls are the chosen calls in the order of their arrival. What their maps and lists hold must not be changed.
 func (a *Audit) Calls(f Filter) []v1alpha1.CloudCall {
 	a.mu.Lock()
 	defer a.mu.Unlock()

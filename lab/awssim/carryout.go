@@ -81,7 +81,7 @@ func (s *Server) wait(d time.Duration) bool {
 	select {
 	case <-timer.C():
 		return true
-	case <-s.closing.Done():
+	case <-s.closing:
 		return false
 	}
 }
@@ -93,7 +93,7 @@ func (s *Server) hang(client context.Context, hangs []<-chan struct{}) string {
 		case <-removed:
 		case <-client.Done():
 			return ClientGone
-		case <-s.closing.Done():
+		case <-s.closing:
 			return ServerClosed
 		}
 	}

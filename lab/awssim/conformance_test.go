@@ -2,7 +2,7 @@ package awssim_test
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"maps"
 	"os"
 	"slices"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/awssim/ec2"
+	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
 
 const (
@@ -164,10 +165,11 @@ func repeated(format string, n int) string {
 	return strings.Join(items, ",")
 }
 
-// wantRefusal is nil when an error has the code of the API that a step wants.
+// wantRefusal is nil when an error is the API's refusal with this code.
 func wantRefusal(err error, code string) error {
-	if err == nil || !strings.Contains(err.Error(), code) {
-		return fmt.Errorf("got %v, want the refusal %s", err, code)
+	var refused *wire.Error
+	if !errors.As(err, &refused) || refused.Code != code {
+		return errors.Join(errors.New("wanted the refusal "+code), err)
 	}
 	return nil
 }

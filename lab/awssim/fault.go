@@ -1,6 +1,7 @@
 package awssim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -52,19 +53,34 @@ func (f Fault) validate() error {
 			return fmt.Errorf("reading the fault's pattern %q: %w", glob, err)
 		}
 	}
-	switch {
-	case f.Throttle < 0 || f.Throttle > 1:
-		return fmt.Errorf("the fault's throttle %v is no probability between 0 and 1", f.Throttle)
-	case f.Rate != nil && (f.Rate.PerSecond < 0 || f.Rate.Burst < 0):
-		return fmt.Errorf("the fault's rate %v per second with bursts of %d is negative", f.Rate.PerSecond, f.Rate.Burst)
-	case f.Before < 0 || f.After < 0 || f.Times < 0:
-		return fmt.Errorf("the fault's latencies and times must not be negative")
-	case f.AfterEffect && f.Code == "" && !f.Drop:
-		return fmt.Errorf("a fault after the effect needs a code or a dropped connection")
-	case f.Before == 0 && f.After == 0 && f.Throttle == 0 && f.Rate == nil && f.Code == "" && !f.Drop && !f.Hang:
-		return fmt.Errorf("the fault does nothing: give it a latency, a throttle, a rate, a code, a drop or a hang")
+	if err := f.validNumbers(); err != nil {
+		return err
+	}
+	if f.AfterEffect && f.Code == "" && !f.Drop {
+		return errors.New("a fault after the effect needs a code or a dropped connection")
+	}
+	if f.Throttle == 0 && f.Rate == nil && f.throttlesOnly() {
+		return errors.New("the fault does nothing: give it a latency, a throttle, a rate, a code, a drop or a hang")
 	}
 	return nil
+}
+
+func (f Fault) validNumbers() error {
+	if f.Throttle < 0 || f.Throttle > 1 {
+		return fmt.Errorf("the fault's throttle %v is no probability between 0 and 1", f.Throttle)
+	}
+	if f.Rate != nil && (f.Rate.PerSecond < 0 || f.Rate.Burst < 0) {
+		return fmt.Errorf("the fault's rate %v per second with bursts of %d is negative", f.Rate.PerSecond, f.Rate.Burst)
+	}
+	if f.Before < 0 || f.After < 0 || f.Times < 0 {
+		return errors.New("the fault's latencies and times must not be negative")
+	}
+	return nil
+}
+
+// throttlesOnly tells whether the fault leaves alone the calls that it does not throttle.
+func (f Fault) throttlesOnly() bool {
+	return f.Before == 0 && f.After == 0 && f.Code == "" && !f.Drop && !f.Hang
 }
 
 func (f Fault) matches(req *request) bool {
@@ -172,7 +188,7 @@ func (f *faults) strike(req *request, now time.Time, random func() float64) stri
 			continue
 		}
 		throttled := (a.Throttle > 0 && random() < a.Throttle) || (a.Rate != nil && !a.token(now))
-		if onlyThrottles := a.Before == 0 && a.After == 0 && a.Code == "" && !a.Drop && !a.Hang; onlyThrottles && !throttled {
+		if a.throttlesOnly() && !throttled {
 			continue
 		}
 		a.hits++

@@ -3,6 +3,7 @@ package awssim_test
 import (
 	"context"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -71,17 +72,24 @@ func hasRoute(sim *simulation) bool {
 }
 
 func TestACallLandsLateAlthoughItsClientIsGone(t *testing.T) {
-	sim := start(t, oneInstance())
-	const latency = 150 * time.Millisecond
+	clock := clocktesting.NewFakeClock(born)
+	o := oneInstance()
+	o.Clock = clock
+	sim := start(t, o)
+	const latency = 30 * time.Second
 	sim.Inject(awssim.Fault{Action: "CreateRoute", Before: latency})
 	if err := sendAndLeave(t, sim, route); err == nil {
 		t.Fatal("the client got an answer")
 	}
-	if hasRoute(sim) {
-		t.Error("the route is there before the latency has passed")
+	for !clock.HasWaiters() {
+		runtime.Gosched()
 	}
+	if c := sim.Audit().Calls(awssim.Filter{})[0]; hasRoute(sim) || finished([]v1alpha1.CloudCall{c}) {
+		t.Errorf("the route is there, or the call ended, before the latency has passed: %+v", c)
+	}
+	clock.Step(latency)
 	c := waitFor(t, sim, "CreateRoute", finished)[0]
-	if c.Error != "" || c.Effect == nil || c.Effect.Sub(c.Arrived) < latency {
+	if c.Error != "" || c.Effect == nil || c.Effect.Sub(c.Arrived) != latency {
 		t.Errorf("the late call is recorded as %+v", c)
 	}
 	if !hasRoute(sim) {

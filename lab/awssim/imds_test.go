@@ -1,7 +1,6 @@
 package awssim_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"testing"
@@ -58,7 +57,7 @@ func TestBothSDKsReadTheMetadataOfTheirInstance(t *testing.T) {
 	if region, err := v1.Region(); err != nil || region != "us-east-1" {
 		t.Errorf("sdk-v1: the region is %q (%v)", region, err)
 	}
-	region, err := v2.GetRegion(context.Background(), nil)
+	region, err := v2.GetRegion(t.Context(), nil)
 	if err != nil || region.Region != "us-east-1" {
 		t.Errorf("sdk-v2: the region is %+v (%v)", region, err)
 	}

@@ -98,6 +98,16 @@ func (o Options) complete() (Options, error) {
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
+	problems := o.networkProblems()
+	for _, key := range slices.Sorted(maps.Keys(o.Keys)) {
+		if p := o.Keys[key]; p != Full && p != ReadOnly {
+			problems = append(problems, fmt.Errorf("key %s has the policy %q, which is neither %s nor %s", key, p, Full, ReadOnly))
+		}
+	}
+	return o, errors.Join(problems...)
+}
+
+func (o Options) networkProblems() []error {
 	var problems []error
 	if prefix, err := netip.ParsePrefix(o.VPCCIDR); err != nil || !prefix.Addr().Is4() || prefix.Bits() > 20 {
 		problems = append(problems, fmt.Errorf("vpcCIDR %q is not an IPv4 range of at least 4096 addresses", o.VPCCIDR))
@@ -105,24 +115,19 @@ func (o Options) complete() (Options, error) {
 	if len(o.Zones) > 16 {
 		problems = append(problems, fmt.Errorf("%d zones are more than the 16 that the network is divided among", len(o.Zones)))
 	}
-	letters := map[string]bool{}
+	seen := map[string]bool{}
 	for _, z := range o.Zones {
-		if !strings.HasPrefix(z, o.Region) || len(z) != len(o.Region)+1 || letters[z] {
+		if !strings.HasPrefix(z, o.Region) || len(z) != len(o.Region)+1 || seen[z] {
 			problems = append(problems, fmt.Errorf("zone %q is not the region %s and one letter of its own", z, o.Region))
 		}
-		letters[z] = true
+		seen[z] = true
 	}
 	for _, extra := range o.ExtraSubnets {
-		if extra.ID == "" || !slices.Contains(o.Zones, extra.Zone) {
+		if extra.ID == "" || !seen[extra.Zone] {
 			problems = append(problems, fmt.Errorf("extra subnet %q has no id or lies in none of the zones: %q", extra.ID, extra.Zone))
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(o.Keys)) {
-		if p := o.Keys[key]; p != Full && p != ReadOnly {
-			problems = append(problems, fmt.Errorf("key %s has the policy %q, which is neither %s nor %s", key, p, Full, ReadOnly))
-		}
-	}
-	return o, errors.Join(problems...)
+	return problems
 }
 
 // instance fills in what an instance leaves out; n is its number among those added.

@@ -1,7 +1,6 @@
 package awssim_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -192,7 +191,7 @@ func v2With(t *testing.T, at endpoint, key string) client {
 			"elb":   elbv1v2.New(elbv1v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked}),
 			"elbv2": elbv2v2.New(elbv2v2.Options{Region: "us-east-1", BaseEndpoint: url, HTTPClient: at.transport(), Credentials: creds, Retryer: aws.NopRetryer{}, APIOptions: unchecked}),
 		},
-		before: []reflect.Value{reflect.ValueOf(context.Background())},
+		before: []reflect.Value{reflect.ValueOf(t.Context())},
 		code: func(err error) string {
 			var e smithy.APIError
 			if errors.As(err, &e) {

@@ -1,7 +1,6 @@
 package awssim
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -29,9 +28,9 @@ type Server struct {
 	network  *elbv2.Balancers
 	launched int
 
-	// closing ends every wait; running counts calls that still have to end.
-	closing context.Context
-	stop    context.CancelFunc
+	// closing is closed by Close and ends every wait; ending guards that; running counts calls that still have to end.
+	closing chan struct{}
+	closed  bool
 	ending  sync.Mutex
 	running sync.WaitGroup
 }
@@ -60,7 +59,7 @@ func New(options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the simulated account's options: %w", err)
 	}
-	s := &Server{options: o, region: o.region()}
+	s := &Server{options: o, region: o.region(), closing: make(chan struct{})}
 	s.balancer = elb.New(s.region, o.Clock.Now, o.Certificates)
 	s.network = elbv2.New(s.region, o.Clock.Now, o.Certificates, o.ElasticIPs)
 	s.services = []*service{
@@ -76,7 +75,6 @@ func New(options Options) (*Server, error) {
 	if s.audit, err = newAudit(o.AuditFile); err != nil {
 		return nil, err
 	}
-	s.closing, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }
 
@@ -84,7 +82,10 @@ func New(options Options) (*Server, error) {
 // that file, if there was one. Calls that come later are refused.
 func (s *Server) Close() error {
 	s.ending.Lock()
-	s.stop()
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
 	s.ending.Unlock()
 	s.running.Wait()
 	return s.audit.close()
@@ -94,7 +95,7 @@ func (s *Server) Close() error {
 func (s *Server) begin() bool {
 	s.ending.Lock()
 	defer s.ending.Unlock()
-	if s.closing.Err() != nil {
+	if s.closed {
 		return false
 	}
 	s.running.Add(1)

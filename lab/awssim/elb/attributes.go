@@ -58,18 +58,10 @@ func (b *Balancers) modifyAttributes(c *wire.Call) ([]wire.Node, error) {
 			return nil, wire.Fail("ValidationError", "%s must be true or false, not %s", name, v)
 		}
 	}
-	for _, f := range []struct {
-		name      string
-		low, high int
-		into      *int
-	}{{"AccessLog.EmitInterval", 5, 60, &a.AccessLogEvery}, {"ConnectionDraining.Timeout", 1, 3600, &a.DrainingSeconds}, {"ConnectionSettings.IdleTimeout", 1, 4000, &a.IdleSeconds}} {
-		n, sent, err := c.Number(p+f.name, f.low, f.high, "ValidationError")
-		if err != nil {
-			return nil, err
-		}
-		if sent {
-			*f.into = n
-		}
+	if err := c.Numbers(wire.Field{Name: p + "AccessLog.EmitInterval", Low: 5, High: 60, Into: &a.AccessLogEvery},
+		wire.Field{Name: p + "ConnectionDraining.Timeout", Low: 1, High: 3600, Into: &a.DrainingSeconds},
+		wire.Field{Name: p + "ConnectionSettings.IdleTimeout", Low: 1, High: 4000, Into: &a.IdleSeconds}); err != nil {
+		return nil, err
 	}
 	if v, sent := c.Params[p+"AccessLog.S3BucketName"]; sent {
 		a.AccessLogBucket = v

@@ -2,15 +2,12 @@ package elb
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/transplant-dev/transplant/lab/awssim/ec2"
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
-
-var validName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?$`)
 
 func (b *Balancers) lifecycleActions() []wire.Action {
 	return []wire.Action{{
@@ -126,14 +123,12 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !validName.MatchString(name) {
+	if !wire.ValidName(name) {
 		return nil, wire.Fail("ValidationError", "LoadBalancer name must only contain alphanumeric characters or hyphens, and have at most 32: %s", name)
 	}
-	scheme := "internet-facing"
-	if c.Has("Scheme") {
-		if scheme = c.Params["Scheme"]; scheme != "internal" && scheme != "internet-facing" {
-			return nil, wire.Fail("InvalidScheme", "The scheme '%s' is not valid", scheme)
-		}
+	scheme, err := c.Scheme()
+	if err != nil {
+		return nil, err
 	}
 	listeners, err := b.listeners(c, nil)
 	if err != nil {
@@ -153,11 +148,8 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := c.Tags("Tags.member")
+	tags, err := c.Tagged("Tags.member", nil, maxTags)
 	if err != nil {
-		return nil, err
-	}
-	if tags, err = wire.Merged(nil, tags, maxTags); err != nil {
 		return nil, err
 	}
 	return &LoadBalancer{

@@ -131,19 +131,13 @@ func (b *Balancers) configureHealthCheck(c *wire.Call) ([]wire.Node, error) {
 		return nil, wire.Fail("ValidationError", "HealthCheck Target '%s' must be protocol:port, with a path for HTTP and HTTPS", h.Target)
 	}
 	// The ranges are those of the data type HealthCheck in the reference.
-	for _, f := range []struct {
-		name      string
-		low, high int
-		into      *int
-	}{{"Interval", 5, 300, &h.Interval}, {"Timeout", 2, 60, &h.Timeout}, {"UnhealthyThreshold", 2, 10, &h.UnhealthyThreshold}, {"HealthyThreshold", 2, 10, &h.HealthyThreshold}} {
-		n, sent, err := c.Number("HealthCheck."+f.name, f.low, f.high, "ValidationError")
-		if err != nil {
-			return nil, err
-		}
-		if !sent {
-			return nil, wire.Fail("ValidationError", "HealthCheck %s must be specified", f.name)
-		}
-		*f.into = n
+	if err := c.Numbers(wire.Field{Name: "HealthCheck.Interval", Low: 5, High: 300, Into: &h.Interval}, wire.Field{Name: "HealthCheck.Timeout", Low: 2, High: 60, Into: &h.Timeout},
+		wire.Field{Name: "HealthCheck.UnhealthyThreshold", Low: 2, High: 10, Into: &h.UnhealthyThreshold},
+		wire.Field{Name: "HealthCheck.HealthyThreshold", Low: 2, High: 10, Into: &h.HealthyThreshold}); err != nil {
+		return nil, err
+	}
+	if h.Interval == 0 || h.Timeout == 0 || h.UnhealthyThreshold == 0 || h.HealthyThreshold == 0 {
+		return nil, wire.Fail("ValidationError", "HealthCheck needs Interval, Timeout, UnhealthyThreshold and HealthyThreshold")
 	}
 	if h.Timeout >= h.Interval {
 		return nil, wire.Fail("ValidationError", "HealthCheck timeout must be less than interval")

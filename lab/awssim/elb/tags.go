@@ -39,13 +39,9 @@ func (b *Balancers) addTags(c *wire.Call) ([]wire.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := c.Tags("Tags.member")
-	if err != nil {
-		return nil, err
-	}
 	merged := make([]map[string]string, len(targets))
 	for i, l := range targets {
-		if merged[i], err = wire.Merged(l.Tags, tags, maxTags); err != nil {
+		if merged[i], err = c.Tagged("Tags.member", l.Tags, maxTags); err != nil {
 			return nil, err
 		}
 	}

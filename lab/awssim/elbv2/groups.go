@@ -106,7 +106,7 @@ func (b *Balancers) wantedGroup(c *wire.Call) (*TargetGroup, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !validName.MatchString(name) {
+	if !wire.ValidName(name) {
 		return nil, wire.Fail("ValidationError", "The target group name '%s' is not valid", name)
 	}
 	if kind := c.Params["TargetType"]; kind != "" && kind != "instance" {
@@ -132,11 +132,8 @@ func (b *Balancers) wantedGroup(c *wire.Call) (*TargetGroup, error) {
 	if err := settleHealth(c, &h); err != nil {
 		return nil, err
 	}
-	tags, err := c.Tags("Tags.member")
+	tags, err := c.Tagged("Tags.member", nil, maxTags)
 	if err != nil {
-		return nil, err
-	}
-	if tags, err = wire.Merged(nil, tags, maxTags); err != nil {
 		return nil, err
 	}
 	return &TargetGroup{Name: name, Protocol: protocol, Port: port, HealthCheck: h, Targets: []Target{}, Tags: tags, Attributes: map[string]string{
@@ -150,6 +147,27 @@ func settleHealth(c *wire.Call, h *HealthCheck) error {
 	if c.Has("HealthCheckEnabled") && c.Params["HealthCheckEnabled"] != "true" {
 		return wire.Fail("InvalidConfigurationRequest", "Health checks cannot be disabled for target groups with target type 'instance'")
 	}
+	if err := settleProbe(c, h); err != nil {
+		return err
+	}
+	if err := c.Numbers(wire.Field{Name: "HealthCheckIntervalSeconds", Low: 5, High: 300, Into: &h.Interval},
+		wire.Field{Name: "HealthCheckTimeoutSeconds", Low: 2, High: 120, Into: &h.Timeout},
+		wire.Field{Name: "HealthyThresholdCount", Low: 2, High: 10, Into: &h.HealthyThreshold},
+		wire.Field{Name: "UnhealthyThresholdCount", Low: 2, High: 10, Into: &h.UnhealthyThreshold}); err != nil {
+		return err
+	}
+	if h.Timeout == 0 {
+		// "6 seconds for HTTP health checks and 10 seconds for TCP and HTTPS health checks".
+		h.Timeout = 10
+		if h.Protocol == "HTTP" {
+			h.Timeout = 6
+		}
+	}
+	return nil
+}
+
+// settleProbe is settleHealth for what is asked: protocol, port and path.
+func settleProbe(c *wire.Call, h *HealthCheck) error {
 	if p := c.Params["HealthCheckProtocol"]; p != "" {
 		h.Protocol = strings.ToUpper(p)
 	}
@@ -167,27 +185,6 @@ func settleHealth(c *wire.Call, h *HealthCheck) error {
 	}
 	if h.Protocol != "TCP" && h.Path == "" {
 		h.Path = "/"
-	}
-	for _, f := range []struct {
-		name      string
-		low, high int
-		into      *int
-	}{{"HealthCheckIntervalSeconds", 5, 300, &h.Interval}, {"HealthCheckTimeoutSeconds", 2, 120, &h.Timeout}, {"HealthyThresholdCount", 2, 10, &h.HealthyThreshold},
-		{"UnhealthyThresholdCount", 2, 10, &h.UnhealthyThreshold}} {
-		n, sent, err := c.Number(f.name, f.low, f.high, "ValidationError")
-		if err != nil {
-			return err
-		}
-		if sent {
-			*f.into = n
-		}
-	}
-	if h.Timeout == 0 {
-		// "6 seconds for HTTP health checks and 10 seconds for TCP and HTTPS health checks".
-		h.Timeout = 10
-		if h.Protocol == "HTTP" {
-			h.Timeout = 6
-		}
 	}
 	return nil
 }

@@ -2,14 +2,11 @@ package elbv2
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
-
-var validName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,30}[a-zA-Z0-9])?$`)
 
 func (b *Balancers) lifecycleActions() []wire.Action {
 	return []wire.Action{{
@@ -95,7 +92,7 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !validName.MatchString(name) || strings.HasPrefix(name, "internal-") {
+	if !wire.ValidName(name) || strings.HasPrefix(name, "internal-") {
 		return nil, wire.Fail("ValidationError", "The load balancer name '%s' is not valid", name)
 	}
 	if kind := c.Params["Type"]; kind != "network" {
@@ -104,11 +101,9 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	if family := c.Params["IpAddressType"]; family != "" && family != "ipv4" {
 		return nil, wire.Unknown("ValidationError", "Only the address type ipv4 is simulated, not '%s'", family)
 	}
-	scheme := "internet-facing"
-	if c.Has("Scheme") {
-		if scheme = c.Params["Scheme"]; scheme != "internal" && scheme != "internet-facing" {
-			return nil, wire.Fail("InvalidScheme", "The scheme '%s' is not valid", scheme)
-		}
+	scheme, err := c.Scheme()
+	if err != nil {
+		return nil, err
 	}
 	mappings, err := b.mappings(c)
 	if err != nil {
@@ -118,11 +113,8 @@ func (b *Balancers) wanted(c *wire.Call) (*LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := c.Tags("Tags.member")
+	tags, err := c.Tagged("Tags.member", nil, maxTags)
 	if err != nil {
-		return nil, err
-	}
-	if tags, err = wire.Merged(nil, tags, maxTags); err != nil {
 		return nil, err
 	}
 	return &LoadBalancer{Name: name, Scheme: scheme, Subnets: mappings, SecurityGroups: groups, Tags: tags, Attributes: map[string]string{

@@ -87,11 +87,8 @@ func (b *Balancers) createListener(c *wire.Call) ([]wire.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := c.Tags("Tags.member")
+	tags, err := c.Tagged("Tags.member", nil, maxTags)
 	if err != nil {
-		return nil, err
-	}
-	if tags, err = wire.Merged(nil, tags, maxTags); err != nil {
 		return nil, err
 	}
 	x := Listener{LoadBalancer: l.ARN, Tags: tags}

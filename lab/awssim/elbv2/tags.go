@@ -52,13 +52,9 @@ func (b *Balancers) addTags(c *wire.Call) ([]wire.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	tags, err := c.Tags("Tags.member")
-	if err != nil {
-		return nil, err
-	}
 	merged := map[string]map[string]string{}
 	for arn, have := range targets {
-		if merged[arn], err = wire.Merged(*have, tags, maxTags); err != nil {
+		if merged[arn], err = c.Tagged("Tags.member", *have, maxTags); err != nil {
 			return nil, err
 		}
 	}
