@@ -53,17 +53,17 @@ func TestOverridesThatTheProviderDoesNotReadAreNamed(t *testing.T) {
 		{"the external provider's names", global + override("1", "EC2") + override("2", "Elastic Load Balancing") + override("3", "Elastic Load Balancing v2") +
 			override("4", "KMS") + override("5", "ec2imds"), nil},
 		{"the in-tree provider's names", global + override("1", "ec2") + override("2", "elasticloadbalancing"), []string{
-			`[ServiceOverride "1"] for service "ec2" is not used, and its calls go to the real AWS endpoint; this name is the in-tree provider's, write an override for "EC2"`,
-			`[ServiceOverride "2"] for service "elasticloadbalancing" is not used, and its calls go to the real AWS endpoint; ` +
+			`[ServiceOverride "1"] for service "ec2" is not used: unless AWS_ENDPOINT_URL is set, its calls go to the real AWS endpoint; this name is the in-tree provider's, write an override for "EC2"`,
+			`[ServiceOverride "2"] for service "elasticloadbalancing" is not used: unless AWS_ENDPOINT_URL is set, its calls go to the real AWS endpoint; ` +
 				`this name is the in-tree provider's, write an override for "Elastic Load Balancing", "Elastic Load Balancing v2"`,
 		}},
 		{"both side by side, for a file that serves both managers", override("1", "ec2") + override("2", "EC2"), nil},
 		{"half of both", override("1", "elasticloadbalancing") + override("2", "Elastic Load Balancing"), []string{
-			`[ServiceOverride "1"] for service "elasticloadbalancing" is not used, and its calls go to the real AWS endpoint; ` +
+			`[ServiceOverride "1"] for service "elasticloadbalancing" is not used: unless AWS_ENDPOINT_URL is set, its calls go to the real AWS endpoint; ` +
 				`this name is the in-tree provider's, write an override for "Elastic Load Balancing v2"`,
 		}},
 		{"a service that the provider does not override", override("1", "STS"), []string{
-			`[ServiceOverride "1"] for service "STS" is not used, and its calls go to the real AWS endpoint; ` +
+			`[ServiceOverride "1"] for service "STS" is not used: unless AWS_ENDPOINT_URL is set, its calls go to the real AWS endpoint; ` +
 				`the services are "EC2", "Elastic Load Balancing", "Elastic Load Balancing v2", "KMS", "ec2imds"`,
 		}},
 		{"a file that is no cloud config", "{", nil},

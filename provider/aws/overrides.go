@@ -53,7 +53,7 @@ func unusedOverrides(cloudConfig []byte) []string {
 			}
 			fix = fmt.Sprintf("this name is the in-tree provider's, write an override for %s", quoted(missing))
 		}
-		warnings = append(warnings, fmt.Sprintf("[ServiceOverride %q] for service %q is not used, and its calls go to the real AWS endpoint; %s", section, service, fix))
+		warnings = append(warnings, fmt.Sprintf("[ServiceOverride %q] for service %q is not used: unless AWS_ENDPOINT_URL is set, its calls go to the real AWS endpoint; %s", section, service, fix))
 	}
 	return warnings
 }
