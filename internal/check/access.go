@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 var apiReachable = Check{
@@ -15,7 +15,7 @@ var apiReachable = Check{
 			"Without both, nothing else can be judged.",
 		"The finding repeats the address that was tried and what the attempt ended with. A wrong context or a proxy in the environment is the usual cause.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		if finding, ok := f.missing("cluster"); ok {
 			return with(finding, "an answer from the API server", "/version, /api/v1/namespaces/kube-system", "kubectl version")
 		}
@@ -34,7 +34,7 @@ var hostsReadable = Check{
 			"and a migration that does not know it would leave two owners.",
 		"Name every control-plane host with --host-access, and run with rights to read /etc/kubernetes there.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		if errs := f.broadHostErrors(); len(errs) > 0 {
 			return with(unknown("%s", strings.Join(errs, "; ")), "the manifests of every control-plane host", "/etc/kubernetes/manifests on each host", "")
 		}
@@ -75,7 +75,7 @@ var callerAccess = Check{
 	judge: judgeCallerAccess,
 }
 
-func judgeCallerAccess(f facts) v1alpha1.Finding {
+func judgeCallerAccess(f facts) v1.Finding {
 	var denied, maybe complaints
 	var errs []string
 	asked := 0
@@ -97,7 +97,7 @@ func judgeCallerAccess(f facts) v1alpha1.Finding {
 	const expected, source = "yes to every SelfSubjectAccessReview", "SelfSubjectAccessReview"
 	switch {
 	case !denied.empty():
-		return with(denied.finding(v1alpha1.Fail, "the caller may not do %d of %s that apply needs: %s", len(denied.lines), plural(asked, "thing"), denied.lines[0]),
+		return with(denied.finding(v1.Fail, "the caller may not do %d of %s that apply needs: %s", len(denied.lines), plural(asked, "thing"), denied.lines[0]),
 			expected, source, "kubectl auth can-i "+firstDenied(f))
 	case len(errs) > 0:
 		return unknown("%s", strings.Join(errs, "; "))
@@ -107,7 +107,7 @@ func judgeCallerAccess(f facts) v1alpha1.Finding {
 		}
 		return unknown("the snapshot does not say what the caller may do: take it again with transplant snapshot")
 	case !maybe.empty():
-		return with(maybe.finding(v1alpha1.Warn, "the caller may not give rights that it does not have itself; apply stops if it lacks one that the new roles give"),
+		return with(maybe.finding(v1.Warn, "the caller may not give rights that it does not have itself; apply stops if it lacks one that the new roles give"),
 			expected, source, "kubectl auth can-i escalate clusterroles.rbac.authorization.k8s.io")
 	}
 	return pass("the caller may do all %s that apply needs", plural(asked, "thing"))
@@ -123,7 +123,7 @@ func firstDenied(f facts) string {
 }
 
 // canI is the arguments of kubectl auth can-i that ask the same question.
-func canI(a v1alpha1.AccessAnswer) string {
+func canI(a v1.AccessAnswer) string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
 	}
@@ -135,7 +135,7 @@ func canI(a v1alpha1.AccessAnswer) string {
 }
 
 // describeAccess is "create leases.coordination.k8s.io in kube-system".
-func describeAccess(a v1alpha1.AccessAnswer) string {
+func describeAccess(a v1.AccessAnswer) string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
 	}
@@ -147,7 +147,7 @@ func describeAccess(a v1alpha1.AccessAnswer) string {
 }
 
 // resourceOf is resource.group/name, as kubectl writes it.
-func resourceOf(a v1alpha1.AccessAnswer) string {
+func resourceOf(a v1.AccessAnswer) string {
 	s := a.Resource
 	if a.Group != "" {
 		s += "." + a.Group

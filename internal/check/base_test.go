@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 var taken = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -35,27 +35,27 @@ controllerLeaders:
 
 // healthy is a cluster of three control-plane hosts and two workers that is ready to be migrated: every check passes, save the one that always
 // warns.
-func healthy() *v1alpha1.Snapshot {
-	s := &v1alpha1.Snapshot{
-		TypeMeta: v1alpha1.Type(v1alpha1.KindSnapshot), TakenAt: taken, ToolVersion: "v0.1.0",
-		Cluster: v1alpha1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Version: "v1.26.0"},
-		Cloud:   &v1alpha1.CloudInventory{Provider: "aws"},
+func healthy() *v1.Snapshot {
+	s := &v1.Snapshot{
+		TypeMeta: v1.Type(v1.KindSnapshot), TakenAt: taken, ToolVersion: "v0.1.0",
+		Cluster: v1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Version: "v1.26.0"},
+		Cloud:   &v1.CloudInventory{Provider: "aws"},
 	}
 	for i := 1; i <= 3; i++ {
 		node := fmt.Sprintf("ip-10-0-0-%d.ec2.internal", 10+i)
-		host := v1alpha1.Host{
+		host := v1.Host{
 			Name: fmt.Sprintf("cp-%d", i), NodeName: node, ControlPlane: true,
-			CloudConfig: &v1alpha1.CloudConfig{
+			CloudConfig: &v1.CloudConfig{
 				Path: "/etc/kubernetes/cloud.conf", SHA256: "aaaaaaaaaaaaaaaa", DerivedSHA256: "bbbb", DerivedChanges: []string{"renamed ServiceOverride ec2 to EC2"},
 			},
 		}
-		for j, c := range []v1alpha1.Component{apiServer(), controllerManager()} {
-			c.Processes = []v1alpha1.Process{{PID: 1000*i + j, StartTicks: 5, State: "S"}}
-			c.Pod = &v1alpha1.MirrorPod{Name: c.Name + "-" + node, Ready: true, Command: c.Command}
+		for j, c := range []v1.Component{apiServer(), controllerManager()} {
+			c.Processes = []v1.Process{{PID: 1000*i + j, StartTicks: 5, State: "S"}}
+			c.Pod = &v1.MirrorPod{Name: c.Name + "-" + node, Ready: true, Command: c.Command}
 			host.Components = append(host.Components, c)
 		}
 		s.Hosts = append(s.Hosts, host)
-		manager := v1alpha1.Manager{Component: kcm, Host: host.Name}
+		manager := v1.Manager{Component: kcm, Host: host.Name}
 		if i == 1 {
 			manager.Loops = []string{"cloud-node-lifecycle", "nodeipam", "route", "service"}
 			manager.Leads = []string{kcm}
@@ -67,40 +67,40 @@ func healthy() *v1alpha1.Snapshot {
 		addNode(s, fmt.Sprintf("ip-10-0-1-%d.ec2.internal", 10+i), fmt.Sprintf("i-1%016d", i))
 	}
 	for _, verb := range []string{"get", "list"} {
-		s.Access = append(s.Access, v1alpha1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
+		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
 	}
 	for _, user := range []string{userKCM, userCCM} {
 		s.Access = append(s.Access,
-			v1alpha1.AccessAnswer{Who: user, Verb: "create", Resource: "leases", Namespace: "kube-system", Allowed: true},
-			v1alpha1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true},
-			v1alpha1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true})
+			v1.AccessAnswer{Who: user, Verb: "create", Resource: "leases", Namespace: "kube-system", Allowed: true},
+			v1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true},
+			v1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true})
 	}
 	return s
 }
 
-func apiServer() v1alpha1.Component {
+func apiServer() v1.Component {
 	return component(kas, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{"cloud-provider": "aws"})
 }
 
-func controllerManager() v1alpha1.Component {
+func controllerManager() v1.Component {
 	return component(kcm, "registry.k8s.io/kube-controller-manager:v1.26.0", map[string]string{
 		"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16",
 		"allocate-node-cidrs": "true", "leader-elect": "true",
 	})
 }
 
-func component(name, image string, flags map[string]string) v1alpha1.Component {
-	return v1alpha1.Component{Name: name, Manifest: "/etc/kubernetes/manifests/" + name + ".yaml", Image: image, Command: []string{name}, Flags: flags}
+func component(name, image string, flags map[string]string) v1.Component {
+	return v1.Component{Name: name, Manifest: "/etc/kubernetes/manifests/" + name + ".yaml", Image: image, Command: []string{name}, Flags: flags}
 }
 
-func addNode(s *v1alpha1.Snapshot, name, id string) {
-	s.Nodes = append(s.Nodes, v1alpha1.Node{Name: name, UID: "uid-" + name, ProviderID: "aws:///us-east-1a/" + id, Ready: "True"})
-	s.Cloud.Instances = append(s.Cloud.Instances, v1alpha1.CloudInstance{Node: name, ID: id, State: "running", Found: true, PrivateDNSName: name})
-	s.Cloud.Routes = append(s.Cloud.Routes, v1alpha1.Route{Table: "rtb-lab", CIDR: fmt.Sprintf("10.200.%d.0/24", len(s.Nodes)), Target: id, State: "active"})
+func addNode(s *v1.Snapshot, name, id string) {
+	s.Nodes = append(s.Nodes, v1.Node{Name: name, UID: "uid-" + name, ProviderID: "aws:///us-east-1a/" + id, Ready: "True"})
+	s.Cloud.Instances = append(s.Cloud.Instances, v1.CloudInstance{Node: name, ID: id, State: "running", Found: true, PrivateDNSName: name})
+	s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: fmt.Sprintf("10.200.%d.0/24", len(s.Nodes)), Target: id, State: "active"})
 }
 
 // migrated is the cluster after its migration: external, with our cloud-controller-manager on every host.
-func migrated() *v1alpha1.Snapshot {
+func migrated() *v1.Snapshot {
 	s := healthy()
 	for i := range s.Hosts {
 		setFlags(s, i, kcm, map[string]string{"cloud-provider": "external"})
@@ -114,7 +114,7 @@ func migrated() *v1alpha1.Snapshot {
 }
 
 // manager returns a component of the i-th host, to be changed.
-func manager(s *v1alpha1.Snapshot, i int, name string) *v1alpha1.Component {
+func manager(s *v1.Snapshot, i int, name string) *v1.Component {
 	for j := range s.Hosts[i].Components {
 		if s.Hosts[i].Components[j].Name == name {
 			return &s.Hosts[i].Components[j]
@@ -123,7 +123,7 @@ func manager(s *v1alpha1.Snapshot, i int, name string) *v1alpha1.Component {
 	panic("the host has no " + name)
 }
 
-func ccmManager(s *v1alpha1.Snapshot, host string) *v1alpha1.Manager {
+func ccmManager(s *v1.Snapshot, host string) *v1.Manager {
 	for i := range s.Managers {
 		if s.Managers[i].Component == ccm && s.Managers[i].Host == host {
 			return &s.Managers[i]
@@ -132,23 +132,23 @@ func ccmManager(s *v1alpha1.Snapshot, host string) *v1alpha1.Manager {
 	panic("there is no cloud-controller-manager on " + host)
 }
 
-func setFlags(s *v1alpha1.Snapshot, i int, name string, flags map[string]string) {
+func setFlags(s *v1.Snapshot, i int, name string, flags map[string]string) {
 	maps.Copy(manager(s, i, name).Flags, flags)
 }
 
 // addCCM puts a cloud-controller-manager on the i-th host, without leader migration.
-func addCCM(s *v1alpha1.Snapshot, i int, image string) {
+func addCCM(s *v1.Snapshot, i int, image string) {
 	c := component(ccm, image, map[string]string{"cloud-provider": "aws", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16"})
-	c.Processes = []v1alpha1.Process{{PID: 9000 + i, StartTicks: 5, State: "S"}}
-	c.Pod = &v1alpha1.MirrorPod{Name: ccm + "-" + s.Hosts[i].NodeName, Ready: true, Command: c.Command}
+	c.Processes = []v1.Process{{PID: 9000 + i, StartTicks: 5, State: "S"}}
+	c.Pod = &v1.MirrorPod{Name: ccm + "-" + s.Hosts[i].NodeName, Ready: true, Command: c.Command}
 	s.Hosts[i].Components = append(s.Hosts[i].Components, c)
-	s.Managers = append(s.Managers, v1alpha1.Manager{Component: ccm, Host: s.Hosts[i].Name})
+	s.Managers = append(s.Managers, v1.Manager{Component: ccm, Host: s.Hosts[i].Name})
 }
 
 const upstreamCCM = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.37.0"
 
 // migrating switches leader migration on in a component of every host that has it, with this config.
-func migrating(s *v1alpha1.Snapshot, name, content string) {
+func migrating(s *v1.Snapshot, name, content string) {
 	for i := range s.Hosts {
 		for j := range s.Hosts[i].Components {
 			if s.Hosts[i].Components[j].Name != name {
@@ -157,7 +157,7 @@ func migrating(s *v1alpha1.Snapshot, name, content string) {
 			flags := map[string]string{"enable-leader-migration": "true"}
 			if content != "" {
 				flags["leader-migration-config"] = leaderMigrationPath
-				s.Hosts[i].LeaderMigration = append(s.Hosts[i].LeaderMigration, v1alpha1.LeaderMigrationFile{Path: leaderMigrationPath, UsedBy: name, Content: content})
+				s.Hosts[i].LeaderMigration = append(s.Hosts[i].LeaderMigration, v1.LeaderMigrationFile{Path: leaderMigrationPath, UsedBy: name, Content: content})
 			}
 			maps.Copy(s.Hosts[i].Components[j].Flags, flags)
 		}
@@ -165,14 +165,14 @@ func migrating(s *v1alpha1.Snapshot, name, content string) {
 }
 
 // cannotGather makes facts unknown.
-func cannotGather(s *v1alpha1.Snapshot, facts ...string) {
+func cannotGather(s *v1.Snapshot, facts ...string) {
 	for _, f := range facts {
-		s.Errors = append(s.Errors, v1alpha1.GatherError{Fact: f, Error: "reading " + f + ": forbidden"})
+		s.Errors = append(s.Errors, v1.GatherError{Fact: f, Error: "reading " + f + ": forbidden"})
 	}
 }
 
 // found returns the finding of a check.
-func found(t *testing.T, r v1alpha1.CheckReport, code string) v1alpha1.Finding {
+func found(t *testing.T, r v1.CheckReport, code string) v1.Finding {
 	t.Helper()
 	for _, f := range r.Findings {
 		if f.Code == code {
@@ -180,5 +180,5 @@ func found(t *testing.T, r v1alpha1.CheckReport, code string) v1alpha1.Finding {
 		}
 	}
 	t.Fatalf("the report has no finding %s", code)
-	return v1alpha1.Finding{}
+	return v1.Finding{}
 }

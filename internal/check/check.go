@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // Levels of a finding: how bad it is when the check does not pass.
@@ -60,7 +60,7 @@ type Check struct {
 	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
 	DependsOn []string
 
-	judge func(facts) v1alpha1.Finding
+	judge func(facts) v1.Finding
 }
 
 // Options are what a check needs to know beside the snapshot. The zero value judges a cluster before a leader migration with this tool's
@@ -93,16 +93,16 @@ const DefaultLeaseName = "cloud-provider-extraction-migration"
 const DefaultCCMMinor = 37
 
 // Run judges a snapshot with every check of the list and returns the findings in the order of the list. It does not change the snapshot.
-func Run(s *v1alpha1.Snapshot, opts Options) v1alpha1.CheckReport {
-	report := v1alpha1.CheckReport{
-		TypeMeta:    v1alpha1.Type(v1alpha1.KindCheckReport),
+func Run(s *v1.Snapshot, opts Options) v1.CheckReport {
+	report := v1.CheckReport{
+		TypeMeta:    v1.Type(v1.KindCheckReport),
 		TakenAt:     s.TakenAt,
 		ToolVersion: s.ToolVersion,
 		Cluster:     s.Cluster,
-		Findings:    make([]v1alpha1.Finding, 0, len(Checks)),
+		Findings:    make([]v1.Finding, 0, len(Checks)),
 	}
 	f := newFacts(s, opts)
-	outcomes := make(map[string]v1alpha1.Outcome, len(Checks))
+	outcomes := make(map[string]v1.Outcome, len(Checks))
 	for _, c := range Checks {
 		finding := one(c, f, outcomes)
 		outcomes[c.Code] = finding.Outcome
@@ -112,8 +112,8 @@ func Run(s *v1alpha1.Snapshot, opts Options) v1alpha1.CheckReport {
 	return report
 }
 
-func one(c Check, f facts, outcomes map[string]v1alpha1.Outcome) v1alpha1.Finding {
-	finding := v1alpha1.Finding{}
+func one(c Check, f facts, outcomes map[string]v1.Outcome) v1.Finding {
+	finding := v1.Finding{}
 	if on := unanswered(c, outcomes); on != "" {
 		finding = dependent(on)
 	} else {
@@ -127,30 +127,30 @@ func one(c Check, f facts, outcomes map[string]v1alpha1.Outcome) v1alpha1.Findin
 	return finding
 }
 
-func unanswered(c Check, outcomes map[string]v1alpha1.Outcome) string {
+func unanswered(c Check, outcomes map[string]v1.Outcome) string {
 	for _, code := range c.DependsOn {
-		if o := outcomes[code]; o != v1alpha1.Pass && o != v1alpha1.Warn {
+		if o := outcomes[code]; o != v1.Pass && o != v1.Warn {
 			return code
 		}
 	}
 	return ""
 }
 
-func blocks(f v1alpha1.Finding) bool {
-	return (f.Outcome == v1alpha1.Fail || f.Outcome == v1alpha1.Unknown) && f.Accepted == ""
+func blocks(f v1.Finding) bool {
+	return (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == ""
 }
 
-func count(s *v1alpha1.CheckSummary, f v1alpha1.Finding) {
+func count(s *v1.CheckSummary, f v1.Finding) {
 	switch f.Outcome {
-	case v1alpha1.Pass:
+	case v1.Pass:
 		s.Passed++
-	case v1alpha1.Warn:
+	case v1.Warn:
 		s.Warned++
-	case v1alpha1.Fail:
+	case v1.Fail:
 		s.Failed++
-	case v1alpha1.Skip:
+	case v1.Skip:
 		s.Skipped++
-	case v1alpha1.Unknown:
+	case v1.Unknown:
 		s.Unknown++
 	}
 	if f.Accepted != "" {

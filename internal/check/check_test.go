@@ -10,18 +10,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 func TestAHealthyClusterIsNotBlocked(t *testing.T) {
-	for name, s := range map[string]*v1alpha1.Snapshot{"in-tree": healthy(), "migrated": migrated()} {
+	for name, s := range map[string]*v1.Snapshot{"in-tree": healthy(), "migrated": migrated()} {
 		t.Run(name, func(t *testing.T) {
 			r := Run(s, Options{})
 			if r.Summary.Blocked {
 				t.Error("the report blocks")
 			}
 			for _, f := range r.Findings {
-				if f.Outcome != v1alpha1.Pass && f.Outcome != v1alpha1.Skip && f.Code != "GAP-001" {
+				if f.Outcome != v1.Pass && f.Outcome != v1.Skip && f.Code != "GAP-001" {
 					t.Errorf("%s is %s: %s (%s)", f.Code, f.Outcome, f.Summary, f.Found)
 				}
 			}
@@ -36,7 +36,7 @@ func TestTheReportIsInTheOrderOfTheListAndCounts(t *testing.T) {
 	s.Cloud.Errors = []string{"loadbalancers: no right"} // unknown
 	r := Run(s, Options{})
 	var codes []string
-	count := map[v1alpha1.Outcome]int{}
+	count := map[v1.Outcome]int{}
 	for _, f := range r.Findings {
 		codes = append(codes, f.Code)
 		count[f.Outcome]++
@@ -48,8 +48,8 @@ func TestTheReportIsInTheOrderOfTheListAndCounts(t *testing.T) {
 	if diff := cmp.Diff(want, codes); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
-	summary := v1alpha1.CheckSummary{
-		Passed: count[v1alpha1.Pass], Warned: count[v1alpha1.Warn], Failed: count[v1alpha1.Fail], Skipped: count[v1alpha1.Skip], Unknown: count[v1alpha1.Unknown],
+	summary := v1.CheckSummary{
+		Passed: count[v1.Pass], Warned: count[v1.Warn], Failed: count[v1.Fail], Skipped: count[v1.Skip], Unknown: count[v1.Unknown],
 		Blocked: true,
 	}
 	if diff := cmp.Diff(summary, r.Summary); diff != "" {
@@ -86,19 +86,19 @@ func encode(t *testing.T, v any) string {
 }
 
 func TestOneCauseIsOneLine(t *testing.T) {
-	s := &v1alpha1.Snapshot{TakenAt: taken}
+	s := &v1.Snapshot{TakenAt: taken}
 	cannotGather(s, "cluster/uid", "cluster/version", "nodes", "services", "leases", "access", "pods", "hosts")
 	r := Run(s, Options{})
 	var unknown []string
 	for _, f := range r.Findings {
 		switch f.Outcome {
-		case v1alpha1.Unknown:
+		case v1.Unknown:
 			unknown = append(unknown, f.Code)
-		case v1alpha1.Skip:
+		case v1.Skip:
 			if !strings.HasPrefix(f.Summary, "not evaluated: depends on ") {
 				t.Errorf("%s is skipped for another reason: %s", f.Code, f.Summary)
 			}
-		case v1alpha1.Pass, v1alpha1.Warn, v1alpha1.Fail:
+		case v1.Pass, v1.Warn, v1.Fail:
 			t.Errorf("%s is %s although nothing is known: %s", f.Code, f.Outcome, f.Summary)
 		}
 	}
@@ -114,7 +114,7 @@ func TestAcceptTakesWhatIsNotMandatory(t *testing.T) {
 	s := healthy()
 	s.Nodes[0].ProviderID = ""
 	r := Run(s, Options{Accept: map[string]string{"node-001": "it is drained and about to go"}})
-	if f := found(t, r, "NODE-001"); f.Outcome != v1alpha1.Fail || f.Accepted != "it is drained and about to go" {
+	if f := found(t, r, "NODE-001"); f.Outcome != v1.Fail || f.Accepted != "it is drained and about to go" {
 		t.Errorf("got %+v, want a failure that is accepted", f)
 	}
 	if r.Summary.Blocked || r.Summary.Accepted != 1 {

@@ -3,7 +3,7 @@ package check
 import (
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -16,7 +16,7 @@ var inventoryComplete = Check{
 		"The rights are read-only: ec2:DescribeInstances, ec2:DescribeRouteTables, elasticloadbalancing:Describe*.",
 		"Accept this finding to migrate without that proof.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		const expected, fix = "load balancers, routes and instances", "transplant check --cloud=aws"
 		if f.Cloud == nil {
 			if finding, ok := f.missing("cloud"); ok {
@@ -43,7 +43,7 @@ var routesHaveNodes = Check{
 	judge: judgeRoutes,
 }
 
-func judgeRoutes(f facts) v1alpha1.Finding {
+func judgeRoutes(f facts) v1.Finding {
 	runs := false
 	for _, p := range f.managers() {
 		runs = runs || f.runs(p, controllernames.Route)
@@ -60,46 +60,62 @@ func judgeRoutes(f facts) v1alpha1.Finding {
 	if finding, ok := f.missing("nodes"); ok {
 		return finding
 	}
-	nodes := map[string]string{}
-	for _, n := range f.Nodes {
-		if id := instanceID(n.ProviderID); id != "" {
-			nodes[id] = n.Name
-		}
-	}
-	found := map[string]bool{}
-	for _, i := range f.Cloud.Instances {
-		if i.ID != "" {
-			nodes[i.ID] = i.Node
-			found[i.ID] = i.Found
-		}
-	}
 	var bad complaints
 	fix := ""
 	n := 0
+	instances := f.routeTargets()
 	for _, r := range f.Cloud.Routes {
 		if !strings.HasPrefix(r.Target, "i-") {
 			continue
 		}
 		n++
-		known, asked := found[r.Target]
-		switch {
-		case nodes[r.Target] == "":
-			bad.add(r.CIDR, "%s leads to %s, which is no node's instance", r.CIDR, r.Target)
-		case asked && !known:
-			bad.add(r.CIDR, "%s leads to %s of node %s, which the cloud does not know", r.CIDR, r.Target, nodes[r.Target])
-		case r.State == "blackhole":
-			bad.add(r.CIDR, "%s leads to %s of node %s and is a blackhole", r.CIDR, r.Target, nodes[r.Target])
-		default:
-			continue
-		}
-		if fix == "" {
-			fix = "aws ec2 delete-route --route-table-id " + r.Table + " --destination-cidr-block " + r.CIDR
+		if why := stale(r, instances); why != "" {
+			bad.add(r.CIDR, "%s leads to %s", r.CIDR, why)
+			if fix == "" {
+				fix = "aws ec2 delete-route --route-table-id " + r.Table + " --destination-cidr-block " + r.CIDR
+			}
 		}
 	}
 	if bad.empty() {
 		return pass("all %s to instances lead to nodes", plural(n, "route"))
 	}
-	return with(bad.finding(v1alpha1.Fail, "%s would stop the external route loop", plural(len(bad.lines), "route")), "routes to instances of nodes only", "ec2:DescribeRouteTables", fix)
+	return with(bad.finding(v1.Fail, "%s would stop the external route loop", plural(len(bad.lines), "route")), "routes to instances of nodes only", "ec2:DescribeRouteTables", fix)
+}
+
+// target is an instance that a route may lead to.
+type target struct {
+	node string
+	// gone is set when the cloud says that there is no such instance.
+	gone bool
+}
+
+// routeTargets are the nodes' instances, by id.
+func (f facts) routeTargets() map[string]target {
+	out := map[string]target{}
+	for _, n := range f.Nodes {
+		if id := instanceID(n.ProviderID); id != "" {
+			out[id] = target{node: n.Name}
+		}
+	}
+	for _, i := range f.Cloud.Instances {
+		if i.ID != "" {
+			out[i.ID] = target{node: i.Node, gone: !i.Found}
+		}
+	}
+	return out
+}
+
+// stale says what is wrong with where a route leads; empty when nothing is.
+func stale(r v1.Route, instances map[string]target) string {
+	switch to, known := instances[r.Target]; {
+	case !known:
+		return r.Target + ", which is no node's instance"
+	case to.gone:
+		return r.Target + " of node " + to.node + ", which the cloud does not know"
+	case r.State == "blackhole":
+		return r.Target + " of node " + to.node + " and is a blackhole"
+	}
+	return ""
 }
 
 // instanceID is the last element of aws:///<zone>/<instance id>.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 var cloudConfig = Check{
@@ -18,7 +18,7 @@ var cloudConfig = Check{
 	judge: judgeCloudConfig,
 }
 
-func judgeCloudConfig(f facts) v1alpha1.Finding {
+func judgeCloudConfig(f facts) v1.Finding {
 	var bad complaints
 	var changes []string
 	in := f.inTree()
@@ -36,7 +36,7 @@ func judgeCloudConfig(f facts) v1alpha1.Finding {
 		}
 	}
 	if !bad.empty() {
-		return with(bad.finding(v1alpha1.Fail, "no cloud config for the external provider can be derived: %s", bad.lines[0]), "a cloud config that parses, on every host",
+		return with(bad.finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.lines[0]), "a cloud config that parses, on every host",
 			"--cloud-config of "+kcm, "transplant explain CFG-001")
 	}
 	if finding, ok := f.missing("hosts/*/cloud-config"); ok {
@@ -76,7 +76,7 @@ var credentialVariable = Check{
 		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. With an instance role that has the rights, accept the warning.",
 		"The engine does not start the handover before the new manager has reached the cloud, so that wrong credentials stop the migration and do not end the loops.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		var bad complaints
 		for _, p := range f.inTree() {
 			var names []string
@@ -98,7 +98,7 @@ var credentialVariable = Check{
 		case given:
 			return pass("the new manager gets its credentials through %s", strings.Join(f.opts.CCMEnv, ", "))
 		}
-		return with(bad.finding(v1alpha1.Warn, "%s has cloud credentials in its environment, and the new manager would not get them", kcm),
+		return with(bad.finding(v1.Warn, "%s has cloud credentials in its environment, and the new manager would not get them", kcm),
 			"--ccm-env that names a file, or an instance role with the same rights", "env of "+kcm,
 			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials")
 	},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // onHosts is what every check of manifests depends on.
@@ -26,7 +26,7 @@ var manifestsParse = Check{
 	judge: judgeManifests,
 }
 
-func judgeManifests(f facts) v1alpha1.Finding {
+func judgeManifests(f facts) v1.Finding {
 	var bad complaints
 	fix := ""
 	n := 0
@@ -52,7 +52,7 @@ func judgeManifests(f facts) v1alpha1.Finding {
 	if bad.empty() {
 		return pass("all %s are Pods, one for each component of a host", plural(n, "manifest"))
 	}
-	return with(bad.finding(v1alpha1.Fail, "%s in the manifests directories cannot be relied on", plural(len(bad.lines), "thing")),
+	return with(bad.finding(v1.Fail, "%s in the manifests directories cannot be relied on", plural(len(bad.lines), "thing")),
 		"one Pod for each component of a host", "/etc/kubernetes/manifests on each host", fix)
 }
 
@@ -77,7 +77,7 @@ var inTreeEverywhere = Check{
 	judge: judgeInTree,
 }
 
-func judgeInTree(f facts) v1alpha1.Finding {
+func judgeInTree(f facts) v1.Finding {
 	var bad complaints
 	providers := map[string]int{}
 	for _, h := range f.Hosts {
@@ -108,9 +108,9 @@ func judgeInTree(f facts) v1alpha1.Finding {
 	case bad.empty():
 		return pass("%s runs on all %s with --cloud-provider=%s", kcm, plural(providers[names[0]], "control-plane host"), names[0])
 	case f.opts.InProgress && len(names) == 1:
-		return with(bad.finding(v1alpha1.Warn, "the unfinished migration has moved some hosts: %s", f.stateSentence()), expected, source, "transplant apply")
+		return with(bad.finding(v1.Warn, "the unfinished migration has moved some hosts: %s", f.stateSentence()), expected, source, "transplant apply")
 	}
-	return with(bad.finding(v1alpha1.Fail, "%s does not run with one in-tree provider everywhere", kcm), expected, source, "transplant snapshot -o yaml")
+	return with(bad.finding(v1.Fail, "%s does not run with one in-tree provider everywhere", kcm), expected, source, "transplant snapshot -o yaml")
 }
 
 var leaderElection = Check{
@@ -120,7 +120,7 @@ var leaderElection = Check{
 		"With --leader-elect=false a manager runs its loops at once and for good, whoever else does. Leader migration is then off as well, silently, even with " +
 			"--enable-leader-migration: no lease keeps the two managers apart.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		var bad complaints
 		for _, p := range f.managers() {
 			if !p.on("leader-elect", true) {
@@ -130,7 +130,7 @@ var leaderElection = Check{
 		if bad.empty() {
 			return pass("leader election is on in %s", plural(len(f.managers()), "manager"))
 		}
-		return with(bad.finding(v1alpha1.Fail, "leader election is off in %s", plural(len(bad.lines), "manager")), "--leader-elect=true", bad.objects[0],
+		return with(bad.finding(v1.Fail, "leader election is off in %s", plural(len(bad.lines), "manager")), "--leader-elect=true", bad.objects[0],
 			"sed -i 's/--leader-elect=false/--leader-elect=true/' /etc/kubernetes/manifests/"+strings.Split(bad.objects[0], "@")[0]+".yaml   # on each host named")
 	},
 }
@@ -154,7 +154,7 @@ var sameCloudFlags = Check{
 	judge: judgeSameFlags,
 }
 
-func judgeSameFlags(f facts) v1alpha1.Finding {
+func judgeSameFlags(f facts) v1.Finding {
 	var bad complaints
 	kcms := f.all(kcm)
 	if f.opts.InProgress {
@@ -171,9 +171,9 @@ func judgeSameFlags(f facts) v1alpha1.Finding {
 	if bad.empty() {
 		return pass("the cloud flags of %s agree", plural(len(kcms), kcm))
 	}
-	outcome := v1alpha1.Fail
+	outcome := v1.Fail
 	if f.opts.InProgress {
-		outcome = v1alpha1.Warn
+		outcome = v1.Warn
 	}
 	return with(bad.finding(outcome, "%s of %s differ between the hosts", plural(len(bad.lines), "setting"), kcm), "the same on every host", "manifests of "+kcm,
 		"transplant snapshot -o yaml")
@@ -210,7 +210,7 @@ var halfMigrated = Check{
 			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
 		"A cloud-controller-manager that runs as a Deployment or DaemonSet has no manifest on a host. Its lease gives it away: somebody renews it.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		if finding, ok := f.foreignCCM(); ok {
 			return finding
 		}
@@ -228,21 +228,21 @@ var halfMigrated = Check{
 			bad.add(p.String(), "%s runs with --cloud-provider=%q", p, p.flag("cloud-provider", ""))
 		}
 		if f.opts.InProgress {
-			return with(bad.finding(v1alpha1.Warn, "a migration is under way: %s", f.stateSentence()), "one end of the migration", "manifests", "transplant apply")
+			return with(bad.finding(v1.Warn, "a migration is under way: %s", f.stateSentence()), "one end of the migration", "manifests", "transplant apply")
 		}
-		return with(bad.finding(v1alpha1.Fail, "a migration was begun and there is no journal of it: %s", f.stateSentence()),
+		return with(bad.finding(v1.Fail, "a migration was begun and there is no journal of it: %s", f.stateSentence()),
 			"every "+kcm+" in-tree and no "+ccm+", or the other way round", "manifests", "kubectl -n kube-system get configmap transplant-journal")
 	},
 }
 
 // foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
-func (f facts) foreignCCM() (v1alpha1.Finding, bool) {
+func (f facts) foreignCCM() (v1.Finding, bool) {
 	lease, ok := f.lease(ccm)
 	if !ok || lease.Holder == "" || expired(lease, f.TakenAt) || len(f.all(ccm)) > 0 {
-		return v1alpha1.Finding{}, false
+		return v1.Finding{}, false
 	}
 	var bad complaints
 	bad.add("Lease/kube-system/"+ccm, "%s renewed the lease %s at %s", lease.Holder, ccm, lease.RenewTime.Format(time.RFC3339))
-	return with(bad.finding(v1alpha1.Fail, "a %s runs (%s) that is no static pod of these hosts", ccm, lease.Holder), "no other "+ccm,
+	return with(bad.finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", ccm, lease.Holder), "no other "+ccm,
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+ccm, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -36,11 +36,11 @@ const (
 
 // facts is a snapshot with the questions that several checks ask of it.
 type facts struct {
-	*v1alpha1.Snapshot
+	*v1.Snapshot
 	opts Options
 }
 
-func newFacts(s *v1alpha1.Snapshot, opts Options) facts {
+func newFacts(s *v1.Snapshot, opts Options) facts {
 	if opts.LeaseName == "" {
 		opts.LeaseName = DefaultLeaseName
 	}
@@ -54,14 +54,11 @@ func newFacts(s *v1alpha1.Snapshot, opts Options) facts {
 
 // placed is a component on its host.
 type placed struct {
-	v1alpha1.Component
-	host v1alpha1.Host
+	v1.Component
+	host v1.Host
 }
 
 func (p placed) String() string { return p.Name + "@" + p.host.Name }
-
-// source names the manifest, as host:path.
-func (p placed) source() string { return p.host.Name + ":" + p.Manifest }
 
 // flag returns the value of a flag, or what the component takes when it is not given.
 func (p placed) flag(name, otherwise string) string {
@@ -152,7 +149,7 @@ func under(pattern, fact string) bool {
 }
 
 // missing returns the finding that says why facts under the patterns are unknown; false when all of them were gathered.
-func (f facts) missing(patterns ...string) (v1alpha1.Finding, bool) {
+func (f facts) missing(patterns ...string) (v1.Finding, bool) {
 	errs := f.gathering(patterns...)
 	return unknown("%s", strings.Join(errs, "; ")), len(errs) > 0
 }
@@ -199,31 +196,22 @@ func versionMinor(version string) (int, bool) {
 }
 
 // manager returns what the manager of a host says of itself.
-func (f facts) manager(component, host string) (v1alpha1.Manager, bool) {
+func (f facts) manager(component, host string) (v1.Manager, bool) {
 	for _, m := range f.Managers {
 		if m.Component == component && m.Host == host {
 			return m, true
 		}
 	}
-	return v1alpha1.Manager{}, false
+	return v1.Manager{}, false
 }
 
-func (f facts) lease(name string) (v1alpha1.Lease, bool) {
+func (f facts) lease(name string) (v1.Lease, bool) {
 	for _, l := range f.Leases {
 		if l.Name == name {
 			return l, true
 		}
 	}
-	return v1alpha1.Lease{}, false
-}
-
-func (f facts) node(name string) (v1alpha1.Node, bool) {
-	for _, n := range f.Nodes {
-		if n.Name == name {
-			return n, true
-		}
-	}
-	return v1alpha1.Node{}, false
+	return v1.Lease{}, false
 }
 
 // expected returns the loops that some manager has to run, as the managers' flags say. A loop that is switched off everywhere is not

@@ -5,24 +5,24 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-func pass(format string, a ...any) v1alpha1.Finding {
-	return v1alpha1.Finding{Outcome: v1alpha1.Pass, Summary: fmt.Sprintf(format, a...)}
+func pass(format string, a ...any) v1.Finding {
+	return v1.Finding{Outcome: v1.Pass, Summary: fmt.Sprintf(format, a...)}
 }
 
-func skip(format string, a ...any) v1alpha1.Finding {
-	return v1alpha1.Finding{Outcome: v1alpha1.Skip, Summary: fmt.Sprintf(format, a...)}
+func skip(format string, a ...any) v1.Finding {
+	return v1.Finding{Outcome: v1.Skip, Summary: fmt.Sprintf(format, a...)}
 }
 
 // dependent is a check that cannot be answered because another one, which reports the cause, was not.
-func dependent(code string) v1alpha1.Finding {
+func dependent(code string) v1.Finding {
 	return skip("not evaluated: depends on %s", code)
 }
 
-func unknown(format string, a ...any) v1alpha1.Finding {
-	return v1alpha1.Finding{Outcome: v1alpha1.Unknown, Summary: fmt.Sprintf(format, a...)}
+func unknown(format string, a ...any) v1.Finding {
+	return v1.Finding{Outcome: v1.Unknown, Summary: fmt.Sprintf(format, a...)}
 }
 
 // complaints collects what is wrong with the objects of one check; the finding shows all of them at once.
@@ -39,10 +39,10 @@ func (c *complaints) add(object, format string, a ...any) {
 func (c *complaints) empty() bool { return len(c.lines) == 0 }
 
 // finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found lists every complaint.
-func (c *complaints) finding(outcome v1alpha1.Outcome, format string, a ...any) v1alpha1.Finding {
+func (c *complaints) finding(outcome v1.Outcome, format string, a ...any) v1.Finding {
 	objects := slices.Clone(c.objects)
 	slices.Sort(objects)
-	return v1alpha1.Finding{
+	return v1.Finding{
 		Outcome: outcome,
 		Summary: fmt.Sprintf(format, a...),
 		Objects: slices.Compact(objects),
@@ -51,7 +51,7 @@ func (c *complaints) finding(outcome v1alpha1.Outcome, format string, a ...any) 
 }
 
 // with fills in what a reader needs to act.
-func with(f v1alpha1.Finding, expected, source, fix string) v1alpha1.Finding {
+func with(f v1.Finding, expected, source, fix string) v1.Finding {
 	f.Expected, f.Source, f.Fix = expected, source, fix
 	return f
 }
@@ -73,12 +73,4 @@ func be(n int) string {
 		return "is"
 	}
 	return "are"
-}
-
-func quoteList(values []string) string {
-	quoted := make([]string, len(values))
-	for i, v := range values {
-		quoted[i] = fmt.Sprintf("%q", v)
-	}
-	return strings.Join(quoted, ", ")
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
@@ -64,17 +64,17 @@ func understood(q migrationconfig.Problem, config migrationconfig.Config) bool {
 	return false
 }
 
-func migrationFile(p placed) (v1alpha1.LeaderMigrationFile, bool) {
+func migrationFile(p placed) (v1.LeaderMigrationFile, bool) {
 	for _, file := range p.host.LeaderMigration {
 		if file.UsedBy == p.Name {
 			return file, true
 		}
 	}
-	return v1alpha1.LeaderMigrationFile{}, false
+	return v1.LeaderMigrationFile{}, false
 }
 
 // judgeProblems is the finding of a check that looks for some kinds of problem in the leader migration configs.
-func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good string) v1alpha1.Finding {
+func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good string) v1.Finding {
 	configs, unclear := f.migrationConfigs()
 	var blocking, warning complaints
 	fix := ""
@@ -99,11 +99,11 @@ func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good s
 	const source = "the files that --leader-migration-config names"
 	switch {
 	case !blocking.empty():
-		return with(blocking.finding(v1alpha1.Fail, "%s: %s", bad, blocking.lines[0]), "names and fields of the version that reads the file", source, fix)
+		return with(blocking.finding(v1.Fail, "%s: %s", bad, blocking.lines[0]), "names and fields of the version that reads the file", source, fix)
 	case len(unclear) > 0:
 		return unknown("%s", strings.Join(unclear, "; "))
 	case !warning.empty():
-		return with(warning.finding(v1alpha1.Warn, "%s", warning.lines[0]), "names and fields of the version that reads the file", source, fix)
+		return with(warning.finding(v1.Warn, "%s", warning.lines[0]), "names and fields of the version that reads the file", source, fix)
 	case len(configs) == 0:
 		return skip("no manager names a leader migration config")
 	}
@@ -124,7 +124,7 @@ var controllerNames = Check{
 			"create security groups for the same Service within 3 ms, with every health check green.",
 		"Write one file for each side, in that side's dialect, with the same leaderName. Transplant does. Its own cloud-controller-manager understands both.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		return f.judgeProblems(func(c migrationconfig.Code) bool { return !ofLock(c) }, "a leader migration config does not say what was meant",
 			"every cloud loop is listed under the right name")
 	},
@@ -138,7 +138,7 @@ var resourceLock = Check{
 			"start: the manager of the new side dies at the moment of the handover.",
 		"A lock on endpoints passes validation everywhere and can be created nowhere: the manager exits as soon as it has won its main lease. Remove the line.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		return f.judgeProblems(ofLock, "a manager exits because of its leader migration config", "no resourceLock that matters")
 	},
 }
@@ -151,7 +151,7 @@ var migrationLeftOn = Check{
 			"the cloud-controller-manager waits for ever and no manager runs the loops, while every health check stays green.",
 		"The step from in-tree to external and the end of leader migration in the same process have to be one edit.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		var bad complaints
 		n := 0
 		for _, p := range f.all(kcm) {
@@ -165,7 +165,7 @@ var migrationLeftOn = Check{
 		}
 		switch {
 		case !bad.empty():
-			return with(bad.finding(v1alpha1.Fail, "%s can take the migration lease and run nothing under it", plural(len(bad.lines), "external "+kcm)),
+			return with(bad.finding(v1.Fail, "%s can take the migration lease and run nothing under it", plural(len(bad.lines), "external "+kcm)),
 				"no --enable-leader-migration beside --cloud-provider=external", bad.objects[0],
 				"sed -i '/--enable-leader-migration/d; /--leader-migration-config/d' /etc/kubernetes/manifests/"+kcm+".yaml   # on each host named")
 		case n == 0:
@@ -183,7 +183,7 @@ var defaultConfig = Check{
 			"loops then run under the main lease of both managers; only the node lifecycle loop is exclusive.",
 		"Give it a file (LM-001 says with which names), or use Transplant's own cloud-controller-manager, whose default is corrected.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		var bad complaints
 		var unclear []string
 		n := 0
@@ -204,7 +204,7 @@ var defaultConfig = Check{
 		}
 		switch {
 		case !bad.empty():
-			return with(bad.finding(v1alpha1.Fail, "%s relies on a default that matches neither the service nor the route loop", plural(len(bad.lines), "manager")),
+			return with(bad.finding(v1.Fail, "%s relies on a default that matches neither the service nor the route loop", plural(len(bad.lines), "manager")),
 				"--leader-migration-config with the names of this version", bad.objects[0], "transplant explain LM-001")
 		case len(unclear) > 0:
 			return unknown("%s", strings.Join(unclear, "; "))
@@ -229,7 +229,7 @@ var differentLeases = Check{
 		"Leader migration excludes two managers only if both name the same lease. Two files that are right in themselves but differ in leaderName, or a manager without a file beside one " +
 			"whose file names another lease than the default, give every loop two owners.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		configs, unclear := f.migrationConfigs()
 		if len(unclear) > 0 {
 			return unknown("%s", strings.Join(unclear, "; "))
@@ -256,7 +256,7 @@ var differentLeases = Check{
 		if bad.empty() {
 			return pass("every manager with leader migration on names the lease %s", f.opts.LeaseName)
 		}
-		return with(bad.finding(v1alpha1.Fail, "not every manager contends for the lease %s", f.opts.LeaseName), "leaderName: "+f.opts.LeaseName,
+		return with(bad.finding(v1.Fail, "not every manager contends for the lease %s", f.opts.LeaseName), "leaderName: "+f.opts.LeaseName,
 			"the files that --leader-migration-config names", "transplant check --lease-name=<name>   # if the other name is meant")
 	},
 }

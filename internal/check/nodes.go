@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 var onAPI = []string{"API-001"}
 
 // eachNode is the finding of a check that looks at every node. The judge returns what is wrong with one, or "".
-func (f facts) eachNode(judge func(v1alpha1.Node) string) (complaints, v1alpha1.Finding, bool) {
+func (f facts) eachNode(judge func(v1.Node) string) (complaints, v1.Finding, bool) {
 	var bad complaints
 	if finding, ok := f.missing("nodes"); ok {
 		return bad, finding, false
@@ -29,7 +29,7 @@ func (f facts) eachNode(judge func(v1alpha1.Node) string) (complaints, v1alpha1.
 			bad.add(n.Name, "%s: %s", n.Name, complaint)
 		}
 	}
-	return bad, v1alpha1.Finding{}, true
+	return bad, v1.Finding{}, true
 }
 
 var providerIDs = Check{
@@ -39,8 +39,8 @@ var providerIDs = Check{
 		"The external manager asks the cloud about a node by its providerID. Without one it searches by name, and when it finds nothing it deletes the node once it is not ready. The in-tree manager kept it.",
 		"A providerID can be set once and never changed. On AWS it is aws:///<zone>/<instance id>.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
-		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+	judge: func(f facts) v1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1.Node) string {
 			if n.ProviderID == "" {
 				return "no providerID"
 			}
@@ -52,7 +52,7 @@ var providerIDs = Check{
 		case bad.empty():
 			return pass("all %s have a providerID", plural(len(f.Nodes), "node"))
 		}
-		return with(bad.finding(v1alpha1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), "aws:///<zone>/<instance id>",
+		return with(bad.finding(v1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), "aws:///<zone>/<instance id>",
 			"/api/v1/nodes", fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"aws:///<zone>/<instance id>"}}'`, bad.objects[0]))
 	},
 }
@@ -76,16 +76,16 @@ var nodesInCloud = Check{
 	judge: judgeNodesInCloud,
 }
 
-func judgeNodesInCloud(f facts) v1alpha1.Finding {
+func judgeNodesInCloud(f facts) v1.Finding {
 	if f.Cloud == nil {
 		return dependent("CLOUD-001")
 	}
-	instances := map[string]v1alpha1.CloudInstance{}
+	instances := map[string]v1.CloudInstance{}
 	for _, i := range f.Cloud.Instances {
 		instances[i.Node] = i
 	}
 	var unasked []string
-	bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+	bad, finding, ok := f.eachNode(func(n v1.Node) string {
 		i, asked := instances[n.Name]
 		switch {
 		case !asked:
@@ -104,7 +104,7 @@ func judgeNodesInCloud(f facts) v1alpha1.Finding {
 	case !ok:
 		return finding
 	case !bad.empty():
-		return with(bad.finding(v1alpha1.Fail, "the external manager would delete or lose %s", plural(len(bad.lines), "node")), expected, source, "kubectl get node "+bad.objects[0]+" -o wide")
+		return with(bad.finding(v1.Fail, "the external manager would delete or lose %s", plural(len(bad.lines), "node")), expected, source, "kubectl get node "+bad.objects[0]+" -o wide")
 	case len(unasked) > 0:
 		why := strings.Join(f.cloudErrors("instances"), "; ")
 		return with(unknown("the cloud did not answer for %s (%s): %s", plural(len(unasked), "node"), strings.Join(unasked, ", "), orElse(why, "the inventory does not hold them")), expected, source, "")
@@ -138,8 +138,8 @@ var nodesReady = Check{
 			"at takeover it registers such nodes again. Traffic reaches them until the health check says otherwise.",
 		"Repair or drain them first, or accept a changed member list in the comparison of before and after.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
-		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+	judge: func(f facts) v1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1.Node) string {
 			if n.Ready != "True" {
 				return "Ready is " + orElse(n.Ready, "not reported")
 			}
@@ -151,7 +151,7 @@ var nodesReady = Check{
 		case bad.empty():
 			return pass("all %s are ready", plural(len(f.Nodes), "node"))
 		}
-		return with(bad.finding(v1alpha1.Warn, "%d of %s %s not ready and will be registered with load balancers again", len(bad.lines), plural(len(f.Nodes), "node"), be(len(bad.lines))),
+		return with(bad.finding(v1.Warn, "%d of %s %s not ready and will be registered with load balancers again", len(bad.lines), plural(len(f.Nodes), "node"), be(len(bad.lines))),
 			"Ready is True", "/api/v1/nodes", "kubectl describe node "+bad.objects[0])
 	},
 }
@@ -163,8 +163,8 @@ var nodesInitialised = Check{
 		"A kubelet with --cloud-provider=external registers its node with the taint " + taintUninitialized + ", and only a cloud-controller-manager takes it away. While the loops are in-tree, nothing does, " +
 			"and no pod is scheduled there. After the handover it clears by itself.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
-		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+	judge: func(f facts) v1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1.Node) string {
 			for _, t := range n.Taints {
 				if strings.HasPrefix(t, taintUninitialized+"=") || strings.HasPrefix(t, taintUninitialized+":") {
 					return "taint " + t
@@ -178,7 +178,7 @@ var nodesInitialised = Check{
 		case bad.empty():
 			return pass("no node has the taint %s", taintUninitialized)
 		}
-		return with(bad.finding(v1alpha1.Warn, "%s for a cloud-controller-manager to be initialised", waits(len(bad.lines))), "no such taint", "/api/v1/nodes",
+		return with(bad.finding(v1.Warn, "%s for a cloud-controller-manager to be initialised", waits(len(bad.lines))), "no such taint", "/api/v1/nodes",
 			"kubectl describe node "+bad.objects[0])
 	},
 }
@@ -197,8 +197,8 @@ var excludeLabel = Check{
 		"The in-tree service loop keeps a node out of load balancers when it has the label " + labelExclude + ", whatever its value. The external AWS provider reads the value: with false, the node is registered at takeover.",
 		"Set the label to true where exclusion is meant, or remove it.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
-		bad, finding, ok := f.eachNode(func(n v1alpha1.Node) string {
+	judge: func(f facts) v1.Finding {
+		bad, finding, ok := f.eachNode(func(n v1.Node) string {
 			v, labelled := n.Labels[labelExclude]
 			if !labelled || v == "" {
 				return ""
@@ -214,7 +214,7 @@ var excludeLabel = Check{
 		case bad.empty():
 			return pass("no node has %s=false", labelExclude)
 		}
-		return with(bad.finding(v1alpha1.Warn, "%s excluded from load balancers now and would be registered at takeover", plural(len(bad.lines), "node")+" "+be(len(bad.lines))), "true, or no such label",
+		return with(bad.finding(v1.Warn, "%s excluded from load balancers now and would be registered at takeover", plural(len(bad.lines), "node")+" "+be(len(bad.lines))), "true, or no such label",
 			"/api/v1/nodes", "kubectl label --overwrite node "+bad.objects[0]+" "+labelExclude+"=true")
 	},
 }

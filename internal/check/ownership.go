@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -29,7 +29,7 @@ var leaseAccess = Check{
 	judge: judgeLeaseAccess,
 }
 
-func judgeLeaseAccess(f facts) v1alpha1.Finding {
+func judgeLeaseAccess(f facts) v1.Finding {
 	var bad complaints
 	var errs []string
 	on := false
@@ -53,17 +53,17 @@ func judgeLeaseAccess(f facts) v1alpha1.Finding {
 	case len(errs) > 0:
 		return with(unknown("%s", strings.Join(errs, "; ")), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
 	case !bad.empty() && on:
-		return with(bad.finding(v1alpha1.Fail, "leader migration is on and the lease %s is out of reach: %s", f.opts.LeaseName, bad.lines[0]), expected, source,
+		return with(bad.finding(v1.Fail, "leader migration is on and the lease %s is out of reach: %s", f.opts.LeaseName, bad.lines[0]), expected, source,
 			"transplant plan   # its first phase grants the lease")
 	case !bad.empty():
-		return with(bad.finding(v1alpha1.Pass, "the managers may not use the lease %s yet; the plan grants it before leader migration is switched on", f.opts.LeaseName),
+		return with(bad.finding(v1.Pass, "the managers may not use the lease %s yet; the plan grants it before leader migration is switched on", f.opts.LeaseName),
 			expected, source, "")
 	}
 	return pass("both managers may create, get and update the lease %s", f.opts.LeaseName)
 }
 
 // leaseAnswer finds an access review. Creating cannot be limited to a name.
-func (f facts) leaseAnswer(user, verb string) (v1alpha1.AccessAnswer, bool) {
+func (f facts) leaseAnswer(user, verb string) (v1.AccessAnswer, bool) {
 	name := f.opts.LeaseName
 	if verb == "create" {
 		name = ""
@@ -73,7 +73,7 @@ func (f facts) leaseAnswer(user, verb string) (v1alpha1.AccessAnswer, bool) {
 			return a, true
 		}
 	}
-	return v1alpha1.AccessAnswer{}, false
+	return v1.AccessAnswer{}, false
 }
 
 var ownership = Check{
@@ -88,9 +88,37 @@ var ownership = Check{
 	judge: judgeOwnership,
 }
 
-func judgeOwnership(f facts) v1alpha1.Finding {
-	var silent []string
-	owners := map[controllernames.Loop][]string{}
+func judgeOwnership(f facts) v1.Finding {
+	owners, silent := f.owners()
+	var bad complaints
+	var said []string
+	two := false
+	for _, loop := range controllernames.Loops {
+		switch {
+		case len(owners[loop]) > 1:
+			two = true
+			bad.add(string(loop), "loop %s runs in %d managers: %s", loop, len(owners[loop]), strings.Join(owners[loop], " and "))
+		case len(owners[loop]) == 1:
+			said = append(said, fmt.Sprintf("%s in %s", loop, owners[loop][0]))
+		case len(silent) == 0 && slices.Contains(f.expected(), loop):
+			bad.add(string(loop), "loop %s runs nowhere", loop)
+		}
+	}
+	const expected, source = "running_managed_controllers at 1 in exactly one process for each loop", "/metrics of the managers"
+	switch {
+	case !bad.empty() && (two || len(silent) == 0):
+		return with(bad.finding(v1.Fail, "%s", strings.Join(bad.lines, "; ")), expected, source, "kubectl -n kube-system get leases")
+	case len(silent) > 0:
+		return with(unknown("not every manager could be asked which loops it runs: %s", strings.Join(silent, "; ")), expected, source, "transplant snapshot -o yaml")
+	case len(f.managers()) == 0:
+		return unknown("no manager's manifest could be read")
+	}
+	return pass("each loop has one owner: %s", strings.Join(said, ", "))
+}
+
+// owners are the managers whose gauge is 1, by loop, and why managers could not be asked.
+func (f facts) owners() (owners map[controllernames.Loop][]string, silent []string) {
+	owners = map[controllernames.Loop][]string{}
 	for _, p := range f.managers() {
 		m, scraped := f.manager(p.Name, p.host.Name)
 		if !scraped || m.Error != "" {
@@ -103,30 +131,7 @@ func judgeOwnership(f facts) v1alpha1.Finding {
 			}
 		}
 	}
-	var bad complaints
-	var said []string
-	two := false
-	for _, loop := range controllernames.Loops {
-		switch expected := slices.Contains(f.expected(), loop); {
-		case len(owners[loop]) > 1:
-			two = true
-			bad.add(string(loop), "loop %s runs in %d managers: %s", loop, len(owners[loop]), strings.Join(owners[loop], " and "))
-		case len(owners[loop]) == 0 && expected && len(silent) == 0:
-			bad.add(string(loop), "loop %s runs nowhere", loop)
-		case len(owners[loop]) == 1:
-			said = append(said, fmt.Sprintf("%s in %s", loop, owners[loop][0]))
-		}
-	}
-	const expected, source = "running_managed_controllers at 1 in exactly one process for each loop", "/metrics of the managers"
-	switch {
-	case !bad.empty() && (two || len(silent) == 0):
-		return with(bad.finding(v1alpha1.Fail, "%s", strings.Join(bad.lines, "; ")), expected, source, "kubectl -n kube-system get leases")
-	case len(silent) > 0:
-		return with(unknown("not every manager could be asked which loops it runs: %s", strings.Join(silent, "; ")), expected, source, "transplant snapshot -o yaml")
-	case len(f.managers()) == 0:
-		return unknown("no manager's manifest could be read")
-	}
-	return pass("each loop has one owner: %s", strings.Join(said, ", "))
+	return owners, silent
 }
 
 var idleHolder = Check{
@@ -139,7 +144,7 @@ var idleHolder = Check{
 	judge: judgeIdleHolder,
 }
 
-func judgeIdleHolder(f facts) v1alpha1.Finding {
+func judgeIdleHolder(f facts) v1.Finding {
 	if finding, ok := f.missing("leases"); ok {
 		return finding
 	}
@@ -163,7 +168,7 @@ func judgeIdleHolder(f facts) v1alpha1.Finding {
 		}
 		var bad complaints
 		bad.add(p.String(), "%s (%s) holds %s and runs %s", p, lease.Holder, lease.Name, orNothing(m.Loops))
-		return with(bad.finding(v1alpha1.Fail, "%s holds the migration lease and runs no cloud loop", p), "a holder that runs the loops", source,
+		return with(bad.finding(v1.Fail, "%s holds the migration lease and runs no cloud loop", p), "a holder that runs the loops", source,
 			"transplant explain LM-002")
 	}
 	if len(silent) > 0 {
@@ -172,11 +177,11 @@ func judgeIdleHolder(f facts) v1alpha1.Finding {
 	}
 	var bad complaints
 	bad.add("Lease/kube-system/"+lease.Name, "%s holds %s, and no manager says that it does", lease.Holder, lease.Name)
-	return with(bad.finding(v1alpha1.Fail, "the migration lease is held by %s, which is none of the managers on these hosts", lease.Holder), "a holder that runs the loops", source,
+	return with(bad.finding(v1.Fail, "the migration lease is held by %s, which is none of the managers on these hosts", lease.Holder), "a holder that runs the loops", source,
 		"kubectl -n kube-system get lease "+lease.Name+" -o yaml")
 }
 
-func expired(l v1alpha1.Lease, now time.Time) bool {
+func expired(l v1.Lease, now time.Time) bool {
 	return l.RenewTime == nil || l.RenewTime.Add(time.Duration(l.DurationSeconds)*time.Second).Before(now)
 }
 
@@ -196,7 +201,7 @@ var inTreeUnfenced = Check{
 		"Transplant shortens the window with a shorter --leader-elect-renew-deadline during the migration, ends the old process before it releases its leases, and looks at gauges and processes " +
 			"after each step. It cannot close the window, since it cannot change the in-tree manager. This check always says so; it never blocks.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		in := f.inTree()
 		if len(in) == 0 {
 			return skip("no in-tree manager is left")
@@ -210,7 +215,7 @@ var inTreeUnfenced = Check{
 		for _, p := range in {
 			note.add(p.String(), "%s: renew deadline %s, lease %s", p, p.flag("leader-elect-renew-deadline", "10s"), p.flag("leader-elect-lease-duration", "15s"))
 		}
-		return with(note.finding(v1alpha1.Warn, "an in-tree owner that is paused for longer than its lease (%s) and goes on can write for its renew deadline (%s) beside the new owner; %s",
+		return with(note.finding(v1.Warn, "an in-tree owner that is paused for longer than its lease (%s) and goes on can write for its renew deadline (%s) beside the new owner; %s",
 			lease, deadline, during), "", "flags of "+kcm, "")
 	},
 }

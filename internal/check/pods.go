@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 var podsCurrent = Check{
@@ -19,7 +19,7 @@ var podsCurrent = Check{
 	judge: judgePods,
 }
 
-func judgePods(f facts) v1alpha1.Finding {
+func judgePods(f facts) v1.Finding {
 	var bad complaints
 	var unmatched []string
 	n := 0
@@ -41,7 +41,7 @@ func judgePods(f facts) v1alpha1.Finding {
 	const expected, source = "ready, with the manifest's command", "/api/v1/namespaces/kube-system/pods"
 	switch {
 	case !bad.empty():
-		return with(bad.finding(v1alpha1.Fail, "%d of %s %s not what the manifests say", len(bad.lines), plural(n, "pod"), be(len(bad.lines))), expected, source,
+		return with(bad.finding(v1.Fail, "%d of %s %s not what the manifests say", len(bad.lines), plural(n, "pod"), be(len(bad.lines))), expected, source,
 			"kubectl -n kube-system get pods -o wide")
 	case len(f.gathering("pods")) > 0:
 		finding, _ := f.missing("pods")
@@ -83,7 +83,7 @@ var oneProcess = Check{
 	judge: judgeProcesses,
 }
 
-func judgeProcesses(f facts) v1alpha1.Finding {
+func judgeProcesses(f facts) v1.Finding {
 	var bad complaints
 	n := 0
 	for _, name := range []string{kas, kcm, ccm} {
@@ -103,7 +103,7 @@ func judgeProcesses(f facts) v1alpha1.Finding {
 		}
 	}
 	if !bad.empty() {
-		return with(bad.finding(v1alpha1.Fail, "%d of %s %s not one running process", len(bad.lines), plural(n, "component"), be(len(bad.lines))), "one running process each",
+		return with(bad.finding(v1.Fail, "%d of %s %s not one running process", len(bad.lines), plural(n, "component"), be(len(bad.lines))), "one running process each",
 			"/proc on each host", "ps -C "+strings.Split(bad.objects[0], "@")[0]+" -o pid,lstart,stat,args   # on host "+strings.Split(bad.objects[0], "@")[1])
 	}
 	if finding, ok := f.missing("hosts/*/processes"); ok {
@@ -112,7 +112,7 @@ func judgeProcesses(f facts) v1alpha1.Finding {
 	return pass("all %s are one running process each", plural(n, "component"))
 }
 
-func pids(ps []v1alpha1.Process) string {
+func pids(ps []v1.Process) string {
 	var out []string
 	for _, p := range ps {
 		out = append(out, fmt.Sprintf("%d", p.PID))

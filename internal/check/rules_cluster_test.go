@@ -3,56 +3,56 @@ package check
 import (
 	"time"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 var ownershipRules = []rule{
 	{name: "each loop has one owner", code: "LM-006", want: pass_, says: []string{"service in kube-controller-manager@cp-1", "nodeipam in kube-controller-manager@cp-1"}},
 	{name: "each loop has one owner, after", code: "LM-006", base: migrated, want: pass_, says: []string{"service in cloud-controller-manager@cp-1", "nodeipam in kube-controller-manager@cp-1"}},
-	{name: "two managers run a loop", code: "LM-006", base: migrated, want: fails, says: []string{"loop service runs in 2 managers", "cloud-controller-manager@cp-1", "cloud-controller-manager@cp-3"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "two managers run a loop", code: "LM-006", base: migrated, want: fails, says: []string{"loop service runs in 2 managers", "cloud-controller-manager@cp-1", "cloud-controller-manager@cp-3"}, change: func(s *v1.Snapshot) {
 		ccmManager(s, "cp-3").Loops = []string{"service"}
 	}},
-	{name: "nobody runs a loop", code: "LM-006", want: fails, says: []string{"loop route runs nowhere"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "nobody runs a loop", code: "LM-006", want: fails, says: []string{"loop route runs nowhere"}, change: func(s *v1.Snapshot) {
 		s.Managers[0].Loops = []string{"cloud-node-lifecycle", "nodeipam", "service"}
 	}},
-	{name: "a loop that is switched off runs nowhere", code: "LM-006", want: pass_, change: func(s *v1alpha1.Snapshot) {
+	{name: "a loop that is switched off runs nowhere", code: "LM-006", want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			setFlags(s, i, kcm, map[string]string{"controllers": "*,-route"})
 		}
 		s.Managers[0].Loops = []string{"cloud-node-lifecycle", "nodeipam", "service"}
 	}},
-	{name: "no node IPAM without CIDRs to allocate", code: "LM-006", want: pass_, change: func(s *v1alpha1.Snapshot) {
+	{name: "no node IPAM without CIDRs to allocate", code: "LM-006", want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			setFlags(s, i, kcm, map[string]string{"allocate-node-cidrs": "false"})
 		}
 		s.Managers[0].Loops = []string{"cloud-node-lifecycle", "service"}
 	}},
-	{name: "a manager cannot be scraped", code: "LM-006", want: unknwn, says: []string{"kube-controller-manager@cp-3: connection refused"}, change: func(s *v1alpha1.Snapshot) { s.Managers[2].Error = "connection refused" }},
-	{name: "a manager was not scraped", code: "LM-006", want: unknwn, says: []string{"kube-controller-manager@cp-3"}, change: func(s *v1alpha1.Snapshot) { s.Managers = s.Managers[:2] }},
-	{name: "two owners are seen although a third does not answer", code: "LM-006", want: fails, change: func(s *v1alpha1.Snapshot) {
+	{name: "a manager cannot be scraped", code: "LM-006", want: unknwn, says: []string{"kube-controller-manager@cp-3: connection refused"}, change: func(s *v1.Snapshot) { s.Managers[2].Error = "connection refused" }},
+	{name: "a manager was not scraped", code: "LM-006", want: unknwn, says: []string{"kube-controller-manager@cp-3"}, change: func(s *v1.Snapshot) { s.Managers = s.Managers[:2] }},
+	{name: "two owners are seen although a third does not answer", code: "LM-006", want: fails, change: func(s *v1.Snapshot) {
 		s.Managers[1].Loops = []string{"service"}
 		s.Managers[2].Error = "connection refused"
 	}},
 
 	{name: "no lease", code: "LM-007", want: skipped},
-	{name: "the lease has run out", code: "LM-007", want: skipped, change: func(s *v1alpha1.Snapshot) { s.Leases = []v1alpha1.Lease{heldLease("cp-1_x", time.Minute)} }},
-	{name: "the holder runs the loops", code: "LM-007", want: pass_, change: func(s *v1alpha1.Snapshot) {
-		s.Leases = []v1alpha1.Lease{heldLease("cp-1_x", time.Second)}
+	{name: "the lease has run out", code: "LM-007", want: skipped, change: func(s *v1.Snapshot) { s.Leases = []v1.Lease{heldLease("cp-1_x", time.Minute)} }},
+	{name: "the holder runs the loops", code: "LM-007", want: pass_, change: func(s *v1.Snapshot) {
+		s.Leases = []v1.Lease{heldLease("cp-1_x", time.Second)}
 		s.Managers[0].Leads = []string{DefaultLeaseName, kcm}
 	}},
-	{name: "the holder runs nothing", code: "LM-007", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2", "cp-2_x"}, change: func(s *v1alpha1.Snapshot) {
-		s.Leases = []v1alpha1.Lease{heldLease("cp-2_x", time.Second)}
+	{name: "the holder runs nothing", code: "LM-007", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2", "cp-2_x"}, change: func(s *v1.Snapshot) {
+		s.Leases = []v1.Lease{heldLease("cp-2_x", time.Second)}
 		s.Managers[1].Leads = []string{DefaultLeaseName}
 	}},
-	{name: "the holder is none of ours", code: "LM-007", want: fails, says: []string{"elsewhere_x"}, change: func(s *v1alpha1.Snapshot) { s.Leases = []v1alpha1.Lease{heldLease("elsewhere_x", time.Second)} }},
-	{name: "the holder may be one that does not answer", code: "LM-007", want: unknwn, change: func(s *v1alpha1.Snapshot) {
-		s.Leases = []v1alpha1.Lease{heldLease("cp-2_x", time.Second)}
+	{name: "the holder is none of ours", code: "LM-007", want: fails, says: []string{"elsewhere_x"}, change: func(s *v1.Snapshot) { s.Leases = []v1.Lease{heldLease("elsewhere_x", time.Second)} }},
+	{name: "the holder may be one that does not answer", code: "LM-007", want: unknwn, change: func(s *v1.Snapshot) {
+		s.Leases = []v1.Lease{heldLease("cp-2_x", time.Second)}
 		s.Managers[1].Error = "timeout"
 	}},
-	{name: "leases could not be listed", code: "LM-007", want: unknwn, change: func(s *v1alpha1.Snapshot) { cannotGather(s, "leases") }},
+	{name: "leases could not be listed", code: "LM-007", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "leases") }},
 
 	{name: "an in-tree owner", code: "GAP-001", want: warn, says: []string{"renew deadline (10s)", "longer than its lease (15s)"}},
-	{name: "an in-tree owner with flags, and a plan", code: "GAP-001", want: warn, opts: Options{RenewDeadline: "5s"}, says: []string{"renew deadline (8s)", "sets it to 5s"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "an in-tree owner with flags, and a plan", code: "GAP-001", want: warn, opts: Options{RenewDeadline: "5s"}, says: []string{"renew deadline (8s)", "sets it to 5s"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 0, kcm, map[string]string{"leader-elect-renew-deadline": "8s"})
 	}},
 	{name: "no in-tree owner", code: "GAP-001", base: migrated, want: skipped},
@@ -60,96 +60,96 @@ var ownershipRules = []rule{
 
 var versionRules = []rule{
 	{name: "within our range", code: "VER-001", want: pass_, says: []string{"provisional"}},
-	{name: "before our range", code: "VER-001", want: fails, says: []string{"v1.25.4", "1.26 to 1.37"}, change: func(s *v1alpha1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
-	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1alpha1.Snapshot) { s.Cluster.Version = "v1.38.0" }},
+	{name: "before our range", code: "VER-001", want: fails, says: []string{"v1.25.4", "1.26 to 1.37"}, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
+	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.38.0" }},
 	{name: "another image of the same minor", code: "VER-001", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}},
 	{name: "another image that is newer", code: "VER-001", want: fails, opts: Options{Image: upstreamCCM}, says: []string{"1.25 or 1.26"}},
 	{name: "another image without a version", code: "VER-001", want: unknwn, opts: Options{Image: "example.com/ccm:latest"}},
-	{name: "a version that cannot be compared", code: "VER-001", want: unknwn, change: func(s *v1alpha1.Snapshot) { s.Cluster.Version = "devel" }},
-	{name: "a vendor's version", code: "VER-001", want: pass_, change: func(s *v1alpha1.Snapshot) { s.Cluster.Version = "v1.27.3-eks-a5565ad" }},
+	{name: "a version that cannot be compared", code: "VER-001", want: unknwn, change: func(s *v1.Snapshot) { s.Cluster.Version = "devel" }},
+	{name: "a vendor's version", code: "VER-001", want: pass_, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.27.3-eks-a5565ad" }},
 
 	{name: "1.26 has AWS", code: "VER-002", want: pass_},
-	{name: "1.27 has not", code: "VER-002", want: fails, says: []string{"aws left after 1.26"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "1.27 has not", code: "VER-002", want: fails, says: []string{"aws left after 1.26"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).Image = "registry.k8s.io/kube-controller-manager:v1.27.4"
 	}},
-	{name: "a provider that never was", code: "VER-002", want: fails, says: []string{`"awz"`}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "awz"}) }},
-	{name: "a provider that is not moved yet", code: "VER-002", want: fails, says: []string{"moves aws only"}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "gce"}) }},
-	{name: "the image has no tag and the cluster no version", code: "VER-002", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "a provider that never was", code: "VER-002", want: fails, says: []string{`"awz"`}, change: func(s *v1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "awz"}) }},
+	{name: "a provider that is not moved yet", code: "VER-002", want: fails, says: []string{"moves aws only"}, change: func(s *v1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "gce"}) }},
+	{name: "the image has no tag and the cluster no version", code: "VER-002", want: unknwn, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).Image = "localhost:5000/kcm"
 		s.Cluster.Version = "devel"
 	}},
-	{name: "the image has no tag", code: "VER-002", want: pass_, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).Image = "localhost:5000/kcm@sha256:aa" }},
+	{name: "the image has no tag", code: "VER-002", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "localhost:5000/kcm@sha256:aa" }},
 	{name: "nothing in-tree", code: "VER-002", base: migrated, want: skipped},
 
 	{name: "the same version", code: "VER-003", want: pass_},
-	{name: "a manager one minor behind", code: "VER-003", want: pass_, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.25.0" }},
-	{name: "a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.27.0" }},
-	{name: "a manager two minors behind", code: "VER-003", want: fails, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.24.0" }},
-	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager" }},
+	{name: "a manager one minor behind", code: "VER-003", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.25.0" }},
+	{name: "a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.27.0" }},
+	{name: "a manager two minors behind", code: "VER-003", want: fails, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.24.0" }},
+	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager" }},
 }
 
 var configRules = []rule{
 	{name: "with changes", code: "CFG-001", want: pass_, says: []string{"1 change", "renamed ServiceOverride ec2 to EC2"}},
-	{name: "as it is", code: "CFG-001", want: pass_, says: []string{"as it is"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "as it is", code: "CFG-001", want: pass_, says: []string{"as it is"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].CloudConfig.DerivedChanges = nil
 		}
 	}},
-	{name: "it does not parse", code: "CFG-001", want: fails, says: []string{"line 3"}, change: func(s *v1alpha1.Snapshot) { s.Hosts[0].CloudConfig.Error = "line 3: no section" }},
-	{name: "the manager names none", code: "CFG-001", want: fails, says: []string{"no --cloud-config"}, change: func(s *v1alpha1.Snapshot) { delete(manager(s, 1, kcm).Flags, "cloud-config") }},
-	{name: "it could not be read", code: "CFG-001", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "it does not parse", code: "CFG-001", want: fails, says: []string{"line 3"}, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig.Error = "line 3: no section" }},
+	{name: "the manager names none", code: "CFG-001", want: fails, says: []string{"no --cloud-config"}, change: func(s *v1.Snapshot) { delete(manager(s, 1, kcm).Flags, "cloud-config") }},
+	{name: "it could not be read", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfig = nil
 		cannotGather(s, "hosts/cp-1/cloud-config")
 	}},
-	{name: "the snapshot lacks it", code: "CFG-001", want: unknwn, change: func(s *v1alpha1.Snapshot) { s.Hosts[0].CloudConfig = nil }},
+	{name: "the snapshot lacks it", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig = nil }},
 
-	{name: "no credentials in the environment", code: "CRED-001", want: pass_, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"AWS_REGION"} }},
+	{name: "no credentials in the environment", code: "CRED-001", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"AWS_REGION"} }},
 	{name: "credentials in the environment", code: "CRED-001", want: warn, says: []string{"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "--ccm-env"}, change: inEnvironment},
 	{name: "credentials in the environment and a file for the new manager", code: "CRED-001", want: pass_, opts: Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: inEnvironment},
 	{name: "a region is no credential", code: "CRED-001", want: warn, opts: Options{CCMEnv: []string{"AWS_REGION"}}, change: inEnvironment},
 }
 
-func inEnvironment(s *v1alpha1.Snapshot) {
+func inEnvironment(s *v1.Snapshot) {
 	manager(s, 0, kcm).EnvNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HOME"}
 }
 
-func noNodes(s *v1alpha1.Snapshot) {
+func noNodes(s *v1.Snapshot) {
 	s.Nodes = nil
 	cannotGather(s, "nodes")
 }
 
 var nodeRules = []rule{
 	{name: "every node has one", code: "NODE-001", want: pass_, says: []string{"all 5 nodes"}},
-	{name: "a node has none", code: "NODE-001", want: fails, says: []string{"ip-10-0-0-12.ec2.internal", "1 of 5 nodes has no providerID"}, change: func(s *v1alpha1.Snapshot) { s.Nodes[1].ProviderID = "" }},
+	{name: "a node has none", code: "NODE-001", want: fails, says: []string{"ip-10-0-0-12.ec2.internal", "1 of 5 nodes has no providerID"}, change: func(s *v1.Snapshot) { s.Nodes[1].ProviderID = "" }},
 	{name: "nodes could not be listed", code: "NODE-001", want: unknwn, change: noNodes},
-	{name: "there are no nodes", code: "NODE-001", want: unknwn, change: func(s *v1alpha1.Snapshot) { s.Nodes = nil }},
+	{name: "there are no nodes", code: "NODE-001", want: unknwn, change: func(s *v1.Snapshot) { s.Nodes = nil }},
 
 	{name: "the cloud knows them", code: "NODE-002", want: pass_},
-	{name: "the cloud does not know one", code: "NODE-002", want: fails, says: []string{"i-00000000000000002", "node ready: True"}, change: func(s *v1alpha1.Snapshot) { s.Cloud.Instances[1].Found = false }},
-	{name: "one is terminated", code: "NODE-002", want: fails, says: []string{"is terminated"}, change: func(s *v1alpha1.Snapshot) { s.Cloud.Instances[1].State = "terminated" }},
-	{name: "one has another name", code: "NODE-002", want: fails, says: []string{"has the private DNS name ip-1"}, change: func(s *v1alpha1.Snapshot) { s.Cloud.Instances[1].PrivateDNSName = "ip-1.ec2.internal" }},
-	{name: "one is named after its instance", code: "NODE-002", want: pass_, change: func(s *v1alpha1.Snapshot) {
+	{name: "the cloud does not know one", code: "NODE-002", want: fails, says: []string{"i-00000000000000002", "node ready: True"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Found = false }},
+	{name: "one is terminated", code: "NODE-002", want: fails, says: []string{"is terminated"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].State = "terminated" }},
+	{name: "one has another name", code: "NODE-002", want: fails, says: []string{"has the private DNS name ip-1"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].PrivateDNSName = "ip-1.ec2.internal" }},
+	{name: "one is named after its instance", code: "NODE-002", want: pass_, change: func(s *v1.Snapshot) {
 		s.Nodes[1].Name, s.Cloud.Instances[1].Node = s.Cloud.Instances[1].ID, s.Cloud.Instances[1].ID
 	}},
-	{name: "a stopped instance stays", code: "NODE-002", want: pass_, change: func(s *v1alpha1.Snapshot) { s.Cloud.Instances[1].State = "stopped" }},
-	{name: "the cloud did not answer for one", code: "NODE-002", want: unknwn, says: []string{"instances: throttled"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a stopped instance stays", code: "NODE-002", want: pass_, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].State = "stopped" }},
+	{name: "the cloud did not answer for one", code: "NODE-002", want: unknwn, says: []string{"instances: throttled"}, change: func(s *v1.Snapshot) {
 		s.Cloud.Instances = s.Cloud.Instances[1:]
 		s.Cloud.Errors = []string{"instances: throttled"}
 	}},
-	{name: "the cloud was not asked", code: "NODE-002", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1alpha1.Snapshot) { s.Cloud = nil }},
+	{name: "the cloud was not asked", code: "NODE-002", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 
 	{name: "all ready", code: "NODE-003", want: pass_},
-	{name: "one is not", code: "NODE-003", want: warn, says: []string{"Ready is Unknown"}, change: func(s *v1alpha1.Snapshot) { s.Nodes[3].Ready = "Unknown" }},
+	{name: "one is not", code: "NODE-003", want: warn, says: []string{"Ready is Unknown"}, change: func(s *v1.Snapshot) { s.Nodes[3].Ready = "Unknown" }},
 	{name: "nodes could not be listed", code: "NODE-003", want: unknwn, change: noNodes},
 
 	{name: "none waits", code: "NODE-004", want: pass_},
-	{name: "one waits", code: "NODE-004", want: warn, change: func(s *v1alpha1.Snapshot) { s.Nodes[3].Taints = []string{taintUninitialized + "=true:NoSchedule"} }},
+	{name: "one waits", code: "NODE-004", want: warn, change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{taintUninitialized + "=true:NoSchedule"} }},
 	{name: "nodes could not be listed", code: "NODE-004", want: unknwn, change: noNodes},
 
 	{name: "no label", code: "LB-001", want: pass_},
-	{name: "a label that says true", code: "LB-001", want: pass_, change: func(s *v1alpha1.Snapshot) { s.Nodes[3].Labels = map[string]string{labelExclude: "true"} }},
-	{name: "a label without a value", code: "LB-001", want: pass_, change: func(s *v1alpha1.Snapshot) { s.Nodes[3].Labels = map[string]string{labelExclude: ""} }},
-	{name: "a label that says false", code: "LB-001", want: warn, says: []string{"kubectl label --overwrite node ip-10-0-1-11.ec2.internal"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a label that says true", code: "LB-001", want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].Labels = map[string]string{labelExclude: "true"} }},
+	{name: "a label without a value", code: "LB-001", want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].Labels = map[string]string{labelExclude: ""} }},
+	{name: "a label that says false", code: "LB-001", want: warn, says: []string{"kubectl label --overwrite node ip-10-0-1-11.ec2.internal"}, change: func(s *v1.Snapshot) {
 		s.Nodes[3].Labels = map[string]string{labelExclude: "false"}
 	}},
 	{name: "nodes could not be listed", code: "LB-001", want: unknwn, change: noNodes},
@@ -157,30 +157,30 @@ var nodeRules = []rule{
 
 var cloudRules = []rule{
 	{name: "everything was read", code: "CLOUD-001", want: pass_, says: []string{"5 routes"}},
-	{name: "it was not asked", code: "CLOUD-001", want: unknwn, says: []string{"--cloud=aws"}, change: func(s *v1alpha1.Snapshot) { s.Cloud = nil }},
-	{name: "it could not be opened", code: "CLOUD-001", want: unknwn, says: []string{"reading cloud"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "it was not asked", code: "CLOUD-001", want: unknwn, says: []string{"--cloud=aws"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
+	{name: "it could not be opened", code: "CLOUD-001", want: unknwn, says: []string{"reading cloud"}, change: func(s *v1.Snapshot) {
 		s.Cloud = nil
 		cannotGather(s, "cloud")
 	}},
-	{name: "a part could not be read", code: "CLOUD-001", want: unknwn, says: []string{"loadbalancers: AccessDenied"}, change: func(s *v1alpha1.Snapshot) { s.Cloud.Errors = []string{"loadbalancers: AccessDenied"} }},
+	{name: "a part could not be read", code: "CLOUD-001", want: unknwn, says: []string{"loadbalancers: AccessDenied"}, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"loadbalancers: AccessDenied"} }},
 
 	{name: "every route has its node", code: "ROUTE-001", want: pass_, says: []string{"5 routes"}},
-	{name: "a route leads to no node", code: "ROUTE-001", want: fails, says: []string{"i-gone", "aws ec2 delete-route --route-table-id rtb-lab --destination-cidr-block 10.200.9.0/24"}, change: func(s *v1alpha1.Snapshot) {
-		s.Cloud.Routes = append(s.Cloud.Routes, v1alpha1.Route{Table: "rtb-lab", CIDR: "10.200.9.0/24", Target: "i-gone", State: "active"})
+	{name: "a route leads to no node", code: "ROUTE-001", want: fails, says: []string{"i-gone", "aws ec2 delete-route --route-table-id rtb-lab --destination-cidr-block 10.200.9.0/24"}, change: func(s *v1.Snapshot) {
+		s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: "10.200.9.0/24", Target: "i-gone", State: "active"})
 	}},
-	{name: "a route leads to an instance that is gone", code: "ROUTE-001", want: fails, says: []string{"which the cloud does not know"}, change: func(s *v1alpha1.Snapshot) { s.Cloud.Instances[4].Found = false }},
-	{name: "a route is a blackhole", code: "ROUTE-001", want: fails, says: []string{"blackhole"}, change: func(s *v1alpha1.Snapshot) { s.Cloud.Routes[4].State = "blackhole" }},
-	{name: "routes to gateways are not looked at", code: "ROUTE-001", want: pass_, change: func(s *v1alpha1.Snapshot) {
-		s.Cloud.Routes = append(s.Cloud.Routes, v1alpha1.Route{Table: "rtb-lab", CIDR: "10.9.0.0/16", Target: "eni-1", State: "active"})
+	{name: "a route leads to an instance that is gone", code: "ROUTE-001", want: fails, says: []string{"which the cloud does not know"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[4].Found = false }},
+	{name: "a route is a blackhole", code: "ROUTE-001", want: fails, says: []string{"blackhole"}, change: func(s *v1.Snapshot) { s.Cloud.Routes[4].State = "blackhole" }},
+	{name: "routes to gateways are not looked at", code: "ROUTE-001", want: pass_, change: func(s *v1.Snapshot) {
+		s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: "10.9.0.0/16", Target: "eni-1", State: "active"})
 	}},
-	{name: "no route loop", code: "ROUTE-001", want: skipped, change: func(s *v1alpha1.Snapshot) {
+	{name: "no route loop", code: "ROUTE-001", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			setFlags(s, i, kcm, map[string]string{"configure-cloud-routes": "false"})
 		}
 	}},
-	{name: "routes could not be read", code: "ROUTE-001", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "routes could not be read", code: "ROUTE-001", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Cloud.Routes, s.Cloud.Errors = nil, []string{"routes: AccessDenied"}
 	}},
 	{name: "nodes could not be listed", code: "ROUTE-001", want: unknwn, change: noNodes},
-	{name: "the cloud was not asked", code: "ROUTE-001", want: skipped, change: func(s *v1alpha1.Snapshot) { s.Cloud = nil }},
+	{name: "the cloud was not asked", code: "ROUTE-001", want: skipped, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 }

@@ -5,36 +5,36 @@ import (
 	"testing"
 	"time"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // rule is one case: what is done to a healthy cluster, and what a check says of it.
 type rule struct {
 	name   string
 	code   string
-	base   func() *v1alpha1.Snapshot // healthy when nil
-	change func(*v1alpha1.Snapshot)
+	base   func() *v1.Snapshot // healthy when nil
+	change func(*v1.Snapshot)
 	opts   Options
-	want   v1alpha1.Outcome
+	want   v1.Outcome
 	// says are parts of the finding that a reader needs: summary, found, objects, expected or fix.
 	says []string
 }
 
 const (
-	pass_   = v1alpha1.Pass
-	warn    = v1alpha1.Warn
-	fails   = v1alpha1.Fail
-	skipped = v1alpha1.Skip
-	unknwn  = v1alpha1.Unknown
+	pass_   = v1.Pass
+	warn    = v1.Warn
+	fails   = v1.Fail
+	skipped = v1.Skip
+	unknwn  = v1.Unknown
 )
 
 func TestRules(t *testing.T) {
-	seen := map[string]map[v1alpha1.Outcome]bool{}
+	seen := map[string]map[v1.Outcome]bool{}
 	for _, cases := range [][]rule{accessRules, controlPlaneRules, leaderMigrationRules, ownershipRules, versionRules, configRules, nodeRules, cloudRules} {
 		for _, tc := range cases {
 			t.Run(tc.code+" "+tc.name, func(t *testing.T) { tc.run(t) })
 			if seen[tc.code] == nil {
-				seen[tc.code] = map[v1alpha1.Outcome]bool{}
+				seen[tc.code] = map[v1.Outcome]bool{}
 			}
 			seen[tc.code][tc.want] = true
 		}
@@ -43,7 +43,7 @@ func TestRules(t *testing.T) {
 		if c.Code == "GAP-001" {
 			continue // it always warns or is skipped
 		}
-		for _, o := range []v1alpha1.Outcome{pass_, unknwn} {
+		for _, o := range []v1.Outcome{pass_, unknwn} {
 			if !seen[c.Code][o] && !(o == unknwn && onManifestsOnly[c.Code]) {
 				t.Errorf("%s has no case that is %s", c.Code, o)
 			}
@@ -82,30 +82,30 @@ func (tc rule) run(t *testing.T) {
 
 var accessRules = []rule{
 	{name: "the API answers", code: "API-001", want: pass_, says: []string{"v1.26.0"}},
-	{name: "the API does not answer", code: "API-001", want: unknwn, says: []string{"cluster/version"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "the API does not answer", code: "API-001", want: unknwn, says: []string{"cluster/version"}, change: func(s *v1.Snapshot) {
 		s.Cluster.Version = ""
 		cannotGather(s, "cluster/version")
 	}},
-	{name: "a snapshot without a cluster", code: "API-001", want: unknwn, change: func(s *v1alpha1.Snapshot) { s.Cluster = v1alpha1.Cluster{} }},
+	{name: "a snapshot without a cluster", code: "API-001", want: unknwn, change: func(s *v1.Snapshot) { s.Cluster = v1.Cluster{} }},
 
 	{name: "the manifests were read", code: "HOST-001", want: pass_, says: []string{"3 control-plane hosts"}},
-	{name: "one host cannot be read", code: "HOST-001", want: unknwn, says: []string{"hosts/cp-2"}, change: func(s *v1alpha1.Snapshot) { cannotGather(s, "hosts/cp-2") }},
-	{name: "one manifest cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1alpha1.Snapshot) { cannotGather(s, "hosts/cp-2/manifests/x.yaml") }},
-	{name: "only a process list is missing", code: "HOST-001", want: pass_, change: func(s *v1alpha1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") }},
-	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1alpha1.Snapshot) { s.Hosts = nil }},
+	{name: "one host cannot be read", code: "HOST-001", want: unknwn, says: []string{"hosts/cp-2"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2") }},
+	{name: "one manifest cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/manifests/x.yaml") }},
+	{name: "only a process list is missing", code: "HOST-001", want: pass_, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") }},
+	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1.Snapshot) { s.Hosts = nil }},
 
 	{name: "everything is allowed", code: "RBAC-001", want: pass_, says: []string{"all 2 things"}},
 	{
 		name: "a verb is missing", code: "RBAC-001", want: fails, says: []string{"create leases.coordination.k8s.io in kube-system is refused", "kubectl auth can-i create leases.coordination.k8s.io -n kube-system"},
-		change: func(s *v1alpha1.Snapshot) {
-			s.Access = append(s.Access, v1alpha1.AccessAnswer{Who: "self", Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system"})
+		change: func(s *v1.Snapshot) {
+			s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system"})
 		},
 	},
-	{name: "escalate is refused", code: "RBAC-001", want: warn, says: []string{"escalate"}, change: func(s *v1alpha1.Snapshot) {
-		s.Access = append(s.Access, v1alpha1.AccessAnswer{Who: "self", Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"})
+	{name: "escalate is refused", code: "RBAC-001", want: warn, says: []string{"escalate"}, change: func(s *v1.Snapshot) {
+		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: "escalate", Group: "rbac.authorization.k8s.io", Resource: "clusterroles"})
 	}},
-	{name: "a review failed", code: "RBAC-001", want: unknwn, change: func(s *v1alpha1.Snapshot) { s.Access[0].Error = "forbidden" }},
-	{name: "nothing was asked", code: "RBAC-001", want: unknwn, says: []string{"access"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a review failed", code: "RBAC-001", want: unknwn, change: func(s *v1.Snapshot) { s.Access[0].Error = "forbidden" }},
+	{name: "nothing was asked", code: "RBAC-001", want: unknwn, says: []string{"access"}, change: func(s *v1.Snapshot) {
 		s.Access = nil
 		cannotGather(s, "access")
 	}},
@@ -115,53 +115,53 @@ var controlPlaneRules = []rule{
 	{name: "each component has one manifest", code: "CP-003", want: pass_, says: []string{"6 manifests"}},
 	{
 		name: "a backup is a second pod", code: "CP-003", want: fails, says: []string{"kube-controller-manager.yaml.bak", "mv /etc/kubernetes/manifests/kube-controller-manager.yaml.bak"},
-		change: func(s *v1alpha1.Snapshot) {
+		change: func(s *v1.Snapshot) {
 			c := *manager(s, 1, kcm)
 			c.Manifest += ".bak"
 			s.Hosts[1].Components = append(s.Hosts[1].Components, c)
 		},
 	},
-	{name: "a manifest is no Pod", code: "CP-003", want: fails, says: []string{"is a Deployment"}, change: func(s *v1alpha1.Snapshot) {
-		s.Hosts[0].Components = append(s.Hosts[0].Components, v1alpha1.Component{Name: "kube-scheduler", Manifest: "/etc/kubernetes/manifests/kube-scheduler.yaml", Error: "is a Deployment, not a Pod"})
+	{name: "a manifest is no Pod", code: "CP-003", want: fails, says: []string{"is a Deployment"}, change: func(s *v1.Snapshot) {
+		s.Hosts[0].Components = append(s.Hosts[0].Components, v1.Component{Name: "kube-scheduler", Manifest: "/etc/kubernetes/manifests/kube-scheduler.yaml", Error: "is a Deployment, not a Pod"})
 	}},
-	{name: "the hosts cannot be read", code: "CP-003", want: skipped, says: []string{"HOST-001"}, change: func(s *v1alpha1.Snapshot) { cannotGather(s, "hosts/cp-1") }},
+	{name: "the hosts cannot be read", code: "CP-003", want: skipped, says: []string{"HOST-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1") }},
 
 	{name: "in-tree everywhere", code: "CP-001", want: pass_, says: []string{"all 3 control-plane hosts", "--cloud-provider=aws"}},
-	{name: "one host is external", code: "CP-001", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) }},
-	{name: "one host has no manager", code: "CP-001", want: fails, says: []string{"host cp-3 has no kube-controller-manager"}, change: func(s *v1alpha1.Snapshot) { s.Hosts[2].Components = s.Hosts[2].Components[:1] }},
-	{name: "two providers", code: "CP-001", want: fails, says: []string{"aws, gce"}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "gce"}) }},
+	{name: "one host is external", code: "CP-001", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) }},
+	{name: "one host has no manager", code: "CP-001", want: fails, says: []string{"host cp-3 has no kube-controller-manager"}, change: func(s *v1.Snapshot) { s.Hosts[2].Components = s.Hosts[2].Components[:1] }},
+	{name: "two providers", code: "CP-001", want: fails, says: []string{"aws, gce"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "gce"}) }},
 	{
 		name: "one host is external and a run is in progress", code: "CP-001", want: warn, opts: Options{InProgress: true}, says: []string{"transplant apply"},
-		change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) },
+		change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) },
 	},
 	{name: "external everywhere", code: "CP-001", base: migrated, want: skipped},
 
-	{name: "elections are on by default", code: "CP-002", want: pass_, change: func(s *v1alpha1.Snapshot) { delete(manager(s, 0, kcm).Flags, "leader-elect") }},
-	{name: "elections are off", code: "CP-002", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"leader-elect": "false"}) }},
-	{name: "elections are off in the new manager", code: "CP-002", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1"}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 0, ccm, map[string]string{"leader-elect": "0"}) }},
+	{name: "elections are on by default", code: "CP-002", want: pass_, change: func(s *v1.Snapshot) { delete(manager(s, 0, kcm).Flags, "leader-elect") }},
+	{name: "elections are off", code: "CP-002", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"leader-elect": "false"}) }},
+	{name: "elections are off in the new manager", code: "CP-002", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { setFlags(s, 0, ccm, map[string]string{"leader-elect": "0"}) }},
 
 	{name: "the flags agree", code: "CP-004", want: pass_},
-	{name: "the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3; other on cp-2"}, change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cluster-name": "other"}) }},
-	{name: "the cloud config differs", code: "CP-004", want: fails, says: []string{"cloud config"}, change: func(s *v1alpha1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
-	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"bind-address": "127.1.2.12"}) }},
+	{name: "the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3; other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cluster-name": "other"}) }},
+	{name: "the cloud config differs", code: "CP-004", want: fails, says: []string{"cloud config"}, change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
+	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"bind-address": "127.1.2.12"}) }},
 	{
 		name: "the moved hosts differ while a run is in progress", code: "CP-004", want: pass_, opts: Options{InProgress: true},
-		change: func(s *v1alpha1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) },
+		change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) },
 	},
 
 	{name: "pods run what the manifests say", code: "CP-005", want: pass_, says: []string{"6 pods"}},
-	{name: "a pod is stale", code: "CP-005", want: fails, says: []string{"not --v=2", "but --v=4"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a pod is stale", code: "CP-005", want: fails, says: []string{"not --v=2", "but --v=4"}, change: func(s *v1.Snapshot) {
 		c := manager(s, 0, kcm)
 		c.Command = []string{kcm, "--v=2"}
 		c.Pod.Command = []string{kcm, "--v=4"}
 	}},
-	{name: "a pod is not ready", code: "CP-005", want: fails, says: []string{"is not ready"}, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kas).Pod.Ready = false }},
-	{name: "a pod is missing", code: "CP-005", want: fails, says: []string{"has no pod"}, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kas).Pod = nil }},
-	{name: "the host's Node is not known", code: "CP-005", want: unknwn, says: []string{"kube-apiserver@cp-1"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a pod is not ready", code: "CP-005", want: fails, says: []string{"is not ready"}, change: func(s *v1.Snapshot) { manager(s, 0, kas).Pod.Ready = false }},
+	{name: "a pod is missing", code: "CP-005", want: fails, says: []string{"has no pod"}, change: func(s *v1.Snapshot) { manager(s, 0, kas).Pod = nil }},
+	{name: "the host's Node is not known", code: "CP-005", want: unknwn, says: []string{"kube-apiserver@cp-1"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, kas).Pod, manager(s, 0, kcm).Pod = nil, nil
 		s.Hosts[0].NodeName = ""
 	}},
-	{name: "pods could not be listed", code: "CP-005", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "pods could not be listed", code: "CP-005", want: unknwn, change: func(s *v1.Snapshot) {
 		cannotGather(s, "pods")
 		for i := range s.Hosts {
 			s.Hosts[i].NodeName = ""
@@ -170,121 +170,121 @@ var controlPlaneRules = []rule{
 	}},
 
 	{name: "one process each", code: "CP-006", want: pass_},
-	{name: "two processes", code: "CP-006", want: fails, says: []string{"2 processes: 1001, 7"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "two processes", code: "CP-006", want: fails, says: []string{"2 processes: 1001, 7"}, change: func(s *v1.Snapshot) {
 		c := manager(s, 0, kcm)
-		c.Processes = append(c.Processes, v1alpha1.Process{PID: 7})
+		c.Processes = append(c.Processes, v1.Process{PID: 7})
 	}},
-	{name: "no process", code: "CP-006", want: fails, says: []string{"kube-apiserver@cp-3 has no process"}, change: func(s *v1alpha1.Snapshot) { manager(s, 2, kas).Processes = nil }},
-	{name: "a stopped process", code: "CP-006", want: fails, says: []string{"in state T"}, change: func(s *v1alpha1.Snapshot) { manager(s, 0, kcm).Processes[0].State = "T" }},
-	{name: "processes could not be listed", code: "CP-006", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "no process", code: "CP-006", want: fails, says: []string{"kube-apiserver@cp-3 has no process"}, change: func(s *v1.Snapshot) { manager(s, 2, kas).Processes = nil }},
+	{name: "a stopped process", code: "CP-006", want: fails, says: []string{"in state T"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Processes[0].State = "T" }},
+	{name: "processes could not be listed", code: "CP-006", want: unknwn, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).Processes = nil
 		cannotGather(s, "hosts/cp-1/processes/kube-controller-manager")
 	}},
 
 	{name: "nothing has begun", code: "CP-007", want: pass_},
 	{name: "everything is over", code: "CP-007", base: migrated, want: pass_},
-	{name: "half-way without a journal", code: "CP-007", want: fails, change: func(s *v1alpha1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
-	{name: "a cloud-controller-manager runs elsewhere", code: "CP-007", want: fails, says: []string{"node-7_x"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "half-way without a journal", code: "CP-007", want: fails, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{name: "a cloud-controller-manager runs elsewhere", code: "CP-007", want: fails, says: []string{"node-7_x"}, change: func(s *v1.Snapshot) {
 		l := heldLease("node-7_x", time.Second)
 		l.Name = ccm
-		s.Leases = []v1alpha1.Lease{l}
+		s.Leases = []v1.Lease{l}
 	}},
-	{name: "the lease of a cloud-controller-manager that is gone", code: "CP-007", want: pass_, change: func(s *v1alpha1.Snapshot) {
+	{name: "the lease of a cloud-controller-manager that is gone", code: "CP-007", want: pass_, change: func(s *v1.Snapshot) {
 		l := heldLease("node-7_x", time.Minute)
 		l.Name = ccm
-		s.Leases = []v1alpha1.Lease{l}
+		s.Leases = []v1.Lease{l}
 	}},
-	{name: "half-way with a journal", code: "CP-007", want: warn, opts: Options{InProgress: true}, change: func(s *v1alpha1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{name: "half-way with a journal", code: "CP-007", want: warn, opts: Options{InProgress: true}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
 }
 
 var leaderMigrationRules = []rule{
 	{name: "no config", code: "LM-001", want: skipped},
-	{name: "short names in 1.26", code: "LM-001", want: pass_, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, shortNames) }},
-	{name: "canonical names in 1.26", code: "LM-001", want: fails, says: []string{"service-lb-controller", leaderMigrationPath}, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, canonicalNames) }},
-	{name: "documented names in an upstream CCM of 1.37", code: "LM-001", base: migrated, want: fails, says: []string{"write service-lb-controller"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "short names in 1.26", code: "LM-001", want: pass_, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
+	{name: "canonical names in 1.26", code: "LM-001", want: fails, says: []string{"service-lb-controller", leaderMigrationPath}, change: func(s *v1.Snapshot) { migrating(s, kcm, canonicalNames) }},
+	{name: "documented names in an upstream CCM of 1.37", code: "LM-001", base: migrated, want: fails, says: []string{"write service-lb-controller"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, ccm).Image = upstreamCCM
 		migrating(s, ccm, shortNames)
 	}},
-	{name: "documented names in our CCM", code: "LM-001", base: migrated, want: pass_, change: func(s *v1alpha1.Snapshot) { migrating(s, ccm, shortNames) }},
-	{name: "upstream's mistaken names in our CCM", code: "LM-001", base: migrated, want: fails, says: []string{"service-controller"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "documented names in our CCM", code: "LM-001", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, ccm, shortNames) }},
+	{name: "upstream's mistaken names in our CCM", code: "LM-001", base: migrated, want: fails, says: []string{"service-controller"}, change: func(s *v1.Snapshot) {
 		migrating(s, ccm, strings.ReplaceAll(canonicalNames, "service-lb-controller", "service-controller"))
 	}},
-	{name: "a loop is not listed", code: "LM-001", want: fails, says: []string{"route loop is not listed"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a loop is not listed", code: "LM-001", want: fails, says: []string{"route loop is not listed"}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, strings.ReplaceAll(shortNames, "- {name: route, component: \"*\"}\n", ""))
 	}},
-	{name: "the file is not YAML", code: "LM-001", want: fails, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, "a: [") }},
-	{name: "the flag is there and leader migration is off", code: "LM-001", want: skipped, change: func(s *v1alpha1.Snapshot) {
+	{name: "the file is not YAML", code: "LM-001", want: fails, change: func(s *v1.Snapshot) { migrating(s, kcm, "a: [") }},
+	{name: "the flag is there and leader migration is off", code: "LM-001", want: skipped, change: func(s *v1.Snapshot) {
 		setFlags(s, 0, kcm, map[string]string{"leader-migration-config": leaderMigrationPath})
 	}},
-	{name: "the file could not be read", code: "LM-001", want: unknwn, says: []string{leaderMigrationPath}, change: func(s *v1alpha1.Snapshot) {
+	{name: "the file could not be read", code: "LM-001", want: unknwn, says: []string{leaderMigrationPath}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		s.Hosts[1].LeaderMigration = nil
 	}},
-	{name: "the manager's version is not known", code: "LM-001", base: migrated, want: unknwn, says: []string{"example.com/ccm"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "the manager's version is not known", code: "LM-001", base: migrated, want: unknwn, says: []string{"example.com/ccm"}, change: func(s *v1.Snapshot) {
 		migrating(s, ccm, canonicalNames)
 		manager(s, 2, ccm).Image = "example.com/ccm@sha256:abc"
 	}},
 
 	{name: "an external manager without it", code: "LM-002", base: migrated, want: pass_},
-	{name: "an external manager with it", code: "LM-002", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "an external manager with it", code: "LM-002", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"enable-leader-migration": "true"})
 	}},
-	{name: "an in-tree manager with it", code: "LM-002", want: skipped, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, shortNames) }},
+	{name: "an in-tree manager with it", code: "LM-002", want: skipped, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
 
 	{name: "both may", code: "LM-003", want: pass_, says: []string{"both managers may"}},
-	{name: "the manager may not, before", code: "LM-003", want: pass_, says: []string{"the plan grants it", "may not update"}, change: func(s *v1alpha1.Snapshot) { forbidLease(s, userKCM, "update") }},
-	{name: "the manager may not, and leader migration is on", code: "LM-003", want: fails, says: []string{userKCM + " may not create"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "the manager may not, before", code: "LM-003", want: pass_, says: []string{"the plan grants it", "may not update"}, change: func(s *v1.Snapshot) { forbidLease(s, userKCM, "update") }},
+	{name: "the manager may not, and leader migration is on", code: "LM-003", want: fails, says: []string{userKCM + " may not create"}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		forbidLease(s, userKCM, "create")
 	}},
-	{name: "the other manager may not, and leader migration is on here", code: "LM-003", want: fails, says: []string{userCCM}, change: func(s *v1alpha1.Snapshot) {
+	{name: "the other manager may not, and leader migration is on here", code: "LM-003", want: fails, says: []string{userCCM}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		forbidLease(s, userCCM, "get")
 	}},
-	{name: "nobody needs it any more", code: "LM-003", base: migrated, want: pass_, change: func(s *v1alpha1.Snapshot) { forbidLease(s, userKCM, "create") }},
-	{name: "it was not asked", code: "LM-003", want: unknwn, change: func(s *v1alpha1.Snapshot) { s.Access = s.Access[:2] }},
+	{name: "nobody needs it any more", code: "LM-003", base: migrated, want: pass_, change: func(s *v1.Snapshot) { forbidLease(s, userKCM, "create") }},
+	{name: "it was not asked", code: "LM-003", want: unknwn, change: func(s *v1.Snapshot) { s.Access = s.Access[:2] }},
 	{name: "another lease was asked for", code: "LM-003", want: unknwn, opts: Options{LeaseName: "our-migration"}, says: []string{"our-migration"}},
 
-	{name: "a good config", code: "LM-004", want: pass_, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, shortNames) }},
-	{name: "ignored in 1.26", code: "LM-004", want: warn, says: []string{"1.26 ignores it"}, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, shortNames+"resourceLock: leases\n") }},
-	{name: "fatal in 1.37", code: "LM-004", base: migrated, want: fails, says: []string{"exits at start", "remove it"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "a good config", code: "LM-004", want: pass_, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
+	{name: "ignored in 1.26", code: "LM-004", want: warn, says: []string{"1.26 ignores it"}, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames+"resourceLock: leases\n") }},
+	{name: "fatal in 1.37", code: "LM-004", base: migrated, want: fails, says: []string{"exits at start", "remove it"}, change: func(s *v1.Snapshot) {
 		migrating(s, ccm, canonicalNames+"resourceLock: leases\n")
 	}},
-	{name: "the file could not be read", code: "LM-004", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "the file could not be read", code: "LM-004", want: unknwn, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		s.Hosts[1].LeaderMigration = nil
 	}},
 
 	{name: "leader migration is off", code: "LM-005", base: migrated, want: skipped},
-	{name: "an upstream CCM on its default", code: "LM-005", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1 (1.37)"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "an upstream CCM on its default", code: "LM-005", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1 (1.37)"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, ccm).Image = upstreamCCM
 		migrating(s, ccm, "")
 	}},
-	{name: "our CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1alpha1.Snapshot) { migrating(s, ccm, "") }},
-	{name: "an old CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1alpha1.Snapshot) {
+	{name: "our CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, ccm, "") }},
+	{name: "an old CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			manager(s, i, ccm).Image = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.9"
 		}
 		migrating(s, ccm, "")
 	}},
-	{name: "a CCM of unknown version on its default", code: "LM-005", base: migrated, want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "a CCM of unknown version on its default", code: "LM-005", base: migrated, want: unknwn, change: func(s *v1.Snapshot) {
 		manager(s, 0, ccm).Image = "example.com/ccm"
 		migrating(s, ccm, "")
 	}},
 
 	{name: "leader migration is off", code: "LM-008", want: skipped},
-	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1alpha1.Snapshot) { migrating(s, kcm, shortNames) }},
-	{name: "one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2"}, change: func(s *v1alpha1.Snapshot) {
+	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
+	{name: "one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		s.Hosts[1].LeaderMigration[0].Content = strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other")
 	}},
-	{name: "a file could not be read", code: "LM-008", want: unknwn, change: func(s *v1alpha1.Snapshot) {
+	{name: "a file could not be read", code: "LM-008", want: unknwn, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		s.Hosts[1].LeaderMigration = nil
 	}},
 }
 
-func forbidLease(s *v1alpha1.Snapshot, user, verb string) {
+func forbidLease(s *v1.Snapshot, user, verb string) {
 	for i, a := range s.Access {
 		if a.Who == user && a.Verb == verb {
 			s.Access[i].Allowed = false
@@ -292,7 +292,7 @@ func forbidLease(s *v1alpha1.Snapshot, user, verb string) {
 	}
 }
 
-func heldLease(holder string, age time.Duration) v1alpha1.Lease {
+func heldLease(holder string, age time.Duration) v1.Lease {
 	renewed := taken.Add(-age)
-	return v1alpha1.Lease{Name: DefaultLeaseName, Holder: holder, DurationSeconds: 15, RenewTime: &renewed}
+	return v1.Lease{Name: DefaultLeaseName, Holder: holder, DurationSeconds: 15, RenewTime: &renewed}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // The API servers that this project's cloud-controller-manager is meant for. The range is provisional until the tests that run it against each
@@ -33,7 +33,7 @@ var ccmRange = Check{
 			"not yet on tests against each of them.", firstClusterMinor, lastClusterMinor),
 		"For another image the version skew policy of Kubernetes holds: it is not newer than the API server and at most one minor version older.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		cluster, ok := versionMinor(f.Cluster.Version)
 		if !ok {
 			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
@@ -58,9 +58,9 @@ var ccmRange = Check{
 	},
 }
 
-func outOfRange(version string) v1alpha1.Finding {
-	return v1alpha1.Finding{
-		Outcome: v1alpha1.Fail, Found: version, Objects: []string{kas},
+func outOfRange(version string) v1.Finding {
+	return v1.Finding{
+		Outcome: v1.Fail, Found: version, Objects: []string{kas},
 		Summary: fmt.Sprintf("the API server (%s) is outside the range that our cloud-controller-manager is meant for", version),
 	}
 }
@@ -73,7 +73,7 @@ var providerInTree = Check{
 		"Migrate first and upgrade after. A rollback needs the in-tree provider too, so the managers must not be upgraded before the migration is finished.",
 		"This version of Transplant makes plans for: " + strings.Join(movable, ", ") + ".",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		in := f.inTree()
 		if len(in) == 0 {
 			return skip("no in-tree manager is left")
@@ -97,7 +97,7 @@ var providerInTree = Check{
 		}
 		switch {
 		case !bad.empty():
-			return with(bad.finding(v1alpha1.Fail, "%s", bad.lines[0]), "a version that has the provider in tree", "manifests of "+kcm, "transplant explain VER-002")
+			return with(bad.finding(v1.Fail, "%s", bad.lines[0]), "a version that has the provider in tree", "manifests of "+kcm, "transplant explain VER-002")
 		case len(unclear) > 0:
 			return unknown("%s", strings.Join(unclear, "; "))
 		}
@@ -112,7 +112,7 @@ var managerSkew = Check{
 		"The version skew policy of Kubernetes allows kube-controller-manager to be one minor version older than the API servers it talks to, and never newer. An upgrade that stopped half-way shows here; " +
 			"finish it before the migration.",
 	},
-	judge: func(f facts) v1alpha1.Finding {
+	judge: func(f facts) v1.Finding {
 		server, ok := versionMinor(f.Cluster.Version)
 		if !ok {
 			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
@@ -130,7 +130,7 @@ var managerSkew = Check{
 		}
 		switch {
 		case !bad.empty():
-			return with(bad.finding(v1alpha1.Fail, "%s %s outside the version skew policy", plural(len(bad.lines), "component"), be(len(bad.lines))),
+			return with(bad.finding(v1.Fail, "%s %s outside the version skew policy", plural(len(bad.lines), "component"), be(len(bad.lines))),
 				fmt.Sprintf("1.%d or 1.%d", server-1, server), "images in the manifests", "kubectl version")
 		case len(unclear) > 0:
 			return unknown("%s", strings.Join(unclear, "; "))

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancing"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // AWSOptions say which part of an AWS account belongs to the cluster.
@@ -65,8 +65,8 @@ func newAWS(cfg aws.Config, opts AWSOptions) *AWS {
 }
 
 // Inventory reads instances first: their tags and their network tell which routes and load balancers are the cluster's.
-func (a *AWS) Inventory(ctx context.Context, nodes []v1alpha1.Node) *v1alpha1.CloudInventory {
-	inv := &v1alpha1.CloudInventory{Provider: "aws"}
+func (a *AWS) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory {
+	inv := &v1.CloudInventory{Provider: "aws"}
 	instances, err := a.instances(ctx, nodes)
 	if err != nil {
 		inv.Errors = append(inv.Errors, PartInstances+": "+err.Error())
@@ -91,7 +91,7 @@ func (a *AWS) Inventory(ctx context.Context, nodes []v1alpha1.Node) *v1alpha1.Cl
 		inv.Errors = append(inv.Errors, PartLoadBalancers+": "+err.Error())
 	}
 	inv.LoadBalancers = append(classic, network...)
-	slices.SortFunc(inv.LoadBalancers, func(x, y v1alpha1.LoadBalancer) int { return strings.Compare(x.ID, y.ID) })
+	slices.SortFunc(inv.LoadBalancers, func(x, y v1.LoadBalancer) int { return strings.Compare(x.ID, y.ID) })
 	slices.Sort(inv.Errors)
 	inv.Errors = slices.Compact(inv.Errors)
 	return inv
@@ -104,7 +104,7 @@ type answered struct {
 }
 
 // instances asks for every node's instance: by the id in its providerID, or by its name where it has none, as the provider does.
-func (a *AWS) instances(ctx context.Context, nodes []v1alpha1.Node) (answered, error) {
+func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) {
 	out := answered{asked: map[string]bool{}, found: map[string]ec2types.Instance{}}
 	var ids, names []string
 	for _, n := range nodes {
@@ -176,8 +176,8 @@ func (a *AWS) describeInstances(ctx context.Context, in *ec2.DescribeInstancesIn
 }
 
 // placeInstances says for each node what EC2 said of its instance. Nodes that were not asked for are left out: they are unknown.
-func placeInstances(nodes []v1alpha1.Node, got answered) []v1alpha1.CloudInstance {
-	var out []v1alpha1.CloudInstance
+func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
+	var out []v1.CloudInstance
 	for _, n := range nodes {
 		key := instanceID(n.ProviderID)
 		if key == "" {
@@ -187,7 +187,7 @@ func placeInstances(nodes []v1alpha1.Node, got answered) []v1alpha1.CloudInstanc
 			continue
 		}
 		instance, found := got.found[key]
-		placed := v1alpha1.CloudInstance{Node: n.Name, ID: instanceID(n.ProviderID), Found: found}
+		placed := v1.CloudInstance{Node: n.Name, ID: instanceID(n.ProviderID), Found: found}
 		if found {
 			placed.ID = aws.ToString(instance.InstanceId)
 			placed.PrivateDNSName = aws.ToString(instance.PrivateDnsName)
@@ -197,7 +197,7 @@ func placeInstances(nodes []v1alpha1.Node, got answered) []v1alpha1.CloudInstanc
 		}
 		out = append(out, placed)
 	}
-	slices.SortFunc(out, func(x, y v1alpha1.CloudInstance) int { return strings.Compare(x.Node, y.Node) })
+	slices.SortFunc(out, func(x, y v1.CloudInstance) int { return strings.Compare(x.Node, y.Node) })
 	return out
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // cloud answers the query protocol of the three APIs with canned XML, and remembers what was asked.
@@ -145,8 +145,8 @@ func quick() aws.Retryer {
 	return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 10, time.Millisecond })
 }
 
-func nodes() []v1alpha1.Node {
-	return []v1alpha1.Node{
+func nodes() []v1.Node {
+	return []v1.Node{
 		{Name: "ip-10-0-0-11.ec2.internal", ProviderID: "aws:///us-east-1a/i-0a"},
 		{Name: "ip-10-0-0-12.ec2.internal", ProviderID: "aws:///us-east-1b/i-0b"},
 	}
@@ -155,9 +155,9 @@ func nodes() []v1alpha1.Node {
 func TestInventory(t *testing.T) {
 	c := lab()
 	got := source(t, c, AWSOptions{}).Inventory(t.Context(), nodes())
-	want := &v1alpha1.CloudInventory{
+	want := &v1.CloudInventory{
 		Provider: "aws",
-		LoadBalancers: []v1alpha1.LoadBalancer{
+		LoadBalancers: []v1.LoadBalancer{
 			{
 				ID: "a1@2026-01-02T03:04:05.678Z", Name: "a1", Kind: "classic", Address: "a1.elb.amazonaws.com", Scheme: "internet-facing",
 				Created: time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC), Members: []string{"i-0a", "i-0b"}, Listeners: []string{"443/TCP->31443", "80/TCP->31080"},
@@ -167,12 +167,12 @@ func TestInventory(t *testing.T) {
 				Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Members: []string{"i-0a", "i-0b"}, Listeners: []string{"80/TCP->32080"},
 			},
 		},
-		Routes: []v1alpha1.Route{
+		Routes: []v1.Route{
 			{Table: "rtb-lab", CIDR: "10.200.0.0/24", Target: "i-0a", State: "active"},
 			{Table: "rtb-lab", CIDR: "10.200.1.0/24", Target: "i-0b", State: "blackhole"},
 			{Table: "rtb-lab", CIDR: "10.200.9.0/24", Target: "eni-9", State: "active"},
 		},
-		Instances: []v1alpha1.CloudInstance{
+		Instances: []v1.CloudInstance{
 			{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"},
 			{Node: "ip-10-0-0-12.ec2.internal", ID: "i-0b", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-12.ec2.internal"},
 		},
@@ -199,13 +199,13 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		answer func(url.Values) (int, string)
-		nodes  []v1alpha1.Node
-		want   []v1alpha1.CloudInstance
+		nodes  []v1.Node
+		want   []v1.CloudInstance
 		errors []string
 	}{
 		"one id is not known": {
 			answer: twoNodesOneGone, nodes: nodes(),
-			want: []v1alpha1.CloudInstance{
+			want: []v1.CloudInstance{
 				{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"},
 				{Node: "ip-10-0-0-12.ec2.internal", ID: "i-0b"},
 			},
@@ -225,13 +225,13 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 				}
 				return http.StatusOK, instances(instance("i-0c", "ip-10-0-0-13.ec2.internal", "running", ours))
 			},
-			nodes: []v1alpha1.Node{{Name: "ip-10-0-0-13.ec2.internal"}},
-			want:  []v1alpha1.CloudInstance{{Node: "ip-10-0-0-13.ec2.internal", ID: "i-0c", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-13.ec2.internal"}},
+			nodes: []v1.Node{{Name: "ip-10-0-0-13.ec2.internal"}},
+			want:  []v1.CloudInstance{{Node: "ip-10-0-0-13.ec2.internal", ID: "i-0c", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-13.ec2.internal"}},
 		},
 		"a node of another cloud is not asked for": {
 			answer: always(instances(instance("i-0a", "ip-10-0-0-11.ec2.internal", "terminated", ours))),
-			nodes:  append(nodes()[:1], v1alpha1.Node{Name: "virtual", ProviderID: "kind://virtual"}),
-			want:   []v1alpha1.CloudInstance{{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "terminated", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"}},
+			nodes:  append(nodes()[:1], v1.Node{Name: "virtual", ProviderID: "kind://virtual"}),
+			want:   []v1.CloudInstance{{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "terminated", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -264,10 +264,10 @@ func TestManyNodesAreAskedForInBatches(t *testing.T) {
 		largest, calls = max(largest, len(items)), calls+1
 		return http.StatusOK, instances(items...)
 	}
-	var many []v1alpha1.Node
+	var many []v1.Node
 	for i := range 250 {
 		id := fmt.Sprintf("i-%03d", i)
-		many = append(many, v1alpha1.Node{Name: "n-" + id, ProviderID: "aws:///us-east-1a/" + id})
+		many = append(many, v1.Node{Name: "n-" + id, ProviderID: "aws:///us-east-1a/" + id})
 	}
 	got := source(t, c, AWSOptions{}).Inventory(t.Context(), many)
 	if got.Errors != nil {
@@ -276,7 +276,7 @@ func TestManyNodesAreAskedForInBatches(t *testing.T) {
 	if largest != batch || calls < 3 {
 		t.Errorf("%d calls, the largest with %d ids", calls, largest)
 	}
-	if len(got.Instances) != 250 || slices.ContainsFunc(got.Instances, func(i v1alpha1.CloudInstance) bool { return !i.Found }) {
+	if len(got.Instances) != 250 || slices.ContainsFunc(got.Instances, func(i v1.CloudInstance) bool { return !i.Found }) {
 		t.Errorf("not every instance was found: %d", len(got.Instances))
 	}
 }
@@ -291,7 +291,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		"route tables": {ec2API + "/DescribeRouteTables", refuse("UnauthorizedOperation", "no"), AWSOptions{}, "routes: ec2:DescribeRouteTables was refused: UnauthorizedOperation: no"},
 		"no table is tagged": {
 			ec2API + "/DescribeRouteTables", always("<DescribeRouteTablesResponse><routeTableSet/></DescribeRouteTablesResponse>"), AWSOptions{},
-			"routes: no route table is tagged kubernetes.io/cluster/lab: name it with --cloud=aws:routeTable=rtb-...",
+			"routes: no route table is tagged kubernetes.io/cluster/lab: name it with --cloud=aws:routeTable=ID",
 		},
 		"classic load balancers": {
 			elbAPI + "/DescribeLoadBalancers", refuseELB("AccessDenied", "no"), AWSOptions{},

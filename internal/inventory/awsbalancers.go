@@ -13,11 +13,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	elbv2types "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // classicBalancers are the classic load balancers that are tagged for the cluster.
-func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1alpha1.LoadBalancer, error) {
+func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byName := map[string]elbtypes.LoadBalancerDescription{}
 	var names []string
 	for pages := elasticloadbalancing.NewDescribeLoadBalancersPaginator(a.elb, &elasticloadbalancing.DescribeLoadBalancersInput{}); pages.HasMorePages(); {
@@ -31,7 +31,7 @@ func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1alpha1.
 			names = append(names, name)
 		}
 	}
-	var out []v1alpha1.LoadBalancer
+	var out []v1.LoadBalancer
 	for part := range slices.Chunk(names, tagsBatch) {
 		answer, err := a.elb.DescribeTags(ctx, &elasticloadbalancing.DescribeTagsInput{LoadBalancerNames: part})
 		if err != nil {
@@ -50,8 +50,8 @@ func (a *AWS) classicBalancers(ctx context.Context, cluster string) ([]v1alpha1.
 	return out, nil
 }
 
-func classic(b elbtypes.LoadBalancerDescription) v1alpha1.LoadBalancer {
-	out := v1alpha1.LoadBalancer{
+func classic(b elbtypes.LoadBalancerDescription) v1.LoadBalancer {
+	out := v1.LoadBalancer{
 		Name: aws.ToString(b.LoadBalancerName), Kind: "classic", Address: aws.ToString(b.DNSName), Scheme: aws.ToString(b.Scheme),
 		Created: aws.ToTime(b.CreatedTime).UTC(),
 	}
@@ -71,7 +71,7 @@ func classic(b elbtypes.LoadBalancerDescription) v1alpha1.LoadBalancer {
 }
 
 // networkBalancers are the load balancers of the newer API that are tagged for the cluster, of every type.
-func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1alpha1.LoadBalancer, error) {
+func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1.LoadBalancer, error) {
 	byARN := map[string]elbv2types.LoadBalancer{}
 	var arns []string
 	for pages := elasticloadbalancingv2.NewDescribeLoadBalancersPaginator(a.elbv2, &elasticloadbalancingv2.DescribeLoadBalancersInput{}); pages.HasMorePages(); {
@@ -85,7 +85,7 @@ func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1alpha1.
 			arns = append(arns, arn)
 		}
 	}
-	var out []v1alpha1.LoadBalancer
+	var out []v1.LoadBalancer
 	for part := range slices.Chunk(arns, tagsBatch) {
 		answer, err := a.elbv2.DescribeTags(ctx, &elasticloadbalancingv2.DescribeTagsInput{ResourceArns: part})
 		if err != nil {
@@ -109,8 +109,8 @@ func (a *AWS) networkBalancers(ctx context.Context, cluster string) ([]v1alpha1.
 	return out, nil
 }
 
-func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1alpha1.LoadBalancer, error) {
-	out := v1alpha1.LoadBalancer{
+func (a *AWS) network(ctx context.Context, b elbv2types.LoadBalancer) (v1.LoadBalancer, error) {
+	out := v1.LoadBalancer{
 		ID: aws.ToString(b.LoadBalancerArn), Name: aws.ToString(b.LoadBalancerName), Kind: string(b.Type), Address: aws.ToString(b.DNSName),
 		Scheme: string(b.Scheme), Created: aws.ToTime(b.CreatedTime).UTC(),
 	}

@@ -10,16 +10,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // routes are the rows of the cluster's route table that lead to an instance or an interface; those to gateways are nobody's loop.
-func (a *AWS) routes(ctx context.Context, cluster string) ([]v1alpha1.Route, error) {
+func (a *AWS) routes(ctx context.Context, cluster string) ([]v1.Route, error) {
 	tables, err := a.routeTables(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	var out []v1alpha1.Route
+	var out []v1.Route
 	for _, t := range tables {
 		for _, r := range t.Routes {
 			target := aws.ToString(r.InstanceId)
@@ -33,10 +33,10 @@ func (a *AWS) routes(ctx context.Context, cluster string) ([]v1alpha1.Route, err
 			if cidr == "" {
 				cidr = aws.ToString(r.DestinationIpv6CidrBlock)
 			}
-			out = append(out, v1alpha1.Route{Table: aws.ToString(t.RouteTableId), CIDR: cidr, Target: target, State: string(r.State)})
+			out = append(out, v1.Route{Table: aws.ToString(t.RouteTableId), CIDR: cidr, Target: target, State: string(r.State)})
 		}
 	}
-	slices.SortFunc(out, func(x, y v1alpha1.Route) int {
+	slices.SortFunc(out, func(x, y v1.Route) int {
 		return strings.Compare(x.Table+" "+x.CIDR+" "+x.Target, y.Table+" "+y.CIDR+" "+y.Target)
 	})
 	return out, nil
@@ -67,7 +67,7 @@ func (a *AWS) routeTables(ctx context.Context, cluster string) ([]ec2types.Route
 		return !belongs(cluster, tags)
 	})
 	if len(tables) == 0 {
-		return nil, fmt.Errorf("no route table is tagged %s%s: name it with --cloud=aws:routeTable=rtb-...", tagCluster, cluster)
+		return nil, fmt.Errorf("no route table is tagged %s%s: name it with --cloud=aws:routeTable=ID", tagCluster, cluster)
 	}
 	return tables, nil
 }

@@ -10,14 +10,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // Source reads one cloud.
 type Source interface {
 	// Inventory returns what the cloud holds for the cluster of these nodes. It is never nil; parts that could not be read are in its Errors, each
 	// beginning with the part's name: instances, routes, loadbalancers.
-	Inventory(ctx context.Context, nodes []v1alpha1.Node) *v1alpha1.CloudInventory
+	Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 }
 
 // Parts of an inventory, as its errors begin.
@@ -27,7 +27,7 @@ const (
 	PartLoadBalancers = "loadbalancers"
 )
 
-// Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=rtb-...". Credentials, region and endpoint come from
+// Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=ID". Credentials, region and endpoint come from
 // the environment, the way the cloud's own tools take them.
 func Open(ctx context.Context, spec string) (Source, error) {
 	cloud, rest, _ := strings.Cut(spec, ":")
@@ -42,7 +42,7 @@ func Open(ctx context.Context, spec string) (Source, error) {
 		}
 	}
 	if cloud != "aws" {
-		return nil, fmt.Errorf("cloud %q is not known: use aws, or aws:cluster=NAME,routeTable=rtb-...", spec)
+		return nil, fmt.Errorf("cloud %q is not known: use aws, or aws:cluster=NAME,routeTable=ID", spec)
 	}
 	var opts AWSOptions
 	for key, value := range settings {

@@ -8,7 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // Need is something that a caller has to be allowed to do.
@@ -84,36 +84,36 @@ func (g *gatherer) access(ctx context.Context) {
 	close(work)
 	wg.Wait()
 	g.snap.Access = questions
-	if refused := slices.IndexFunc(questions, func(a v1alpha1.AccessAnswer) bool { return a.Error != "" }); refused >= 0 {
+	if refused := slices.IndexFunc(questions, func(a v1.AccessAnswer) bool { return a.Error != "" }); refused >= 0 {
 		g.unknown("access", questions[refused].Error)
 	}
 }
 
 // questions are in a fixed order: the caller's in the order of the needs, then the managers'.
-func (g *gatherer) questions() []v1alpha1.AccessAnswer {
+func (g *gatherer) questions() []v1.AccessAnswer {
 	needs := g.Needs
 	if needs == nil {
 		needs = DefaultNeeds
 	}
-	var out []v1alpha1.AccessAnswer
+	var out []v1.AccessAnswer
 	for _, n := range needs {
 		for _, verb := range n.Verbs {
-			out = append(out, v1alpha1.AccessAnswer{Who: "self", Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name})
+			out = append(out, v1.AccessAnswer{Who: "self", Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name})
 		}
 	}
 	for _, id := range identities {
 		// A right to create cannot be limited to a name: the object has none yet when it is judged.
-		out = append(out, v1alpha1.AccessAnswer{Who: id.user, Verb: "create", Group: groupCoordination, Resource: "leases", Namespace: namespace})
+		out = append(out, v1.AccessAnswer{Who: id.user, Verb: "create", Group: groupCoordination, Resource: "leases", Namespace: namespace})
 		for _, lease := range []string{g.LeaseName, id.lease} {
 			for _, verb := range []string{"get", "update"} {
-				out = append(out, v1alpha1.AccessAnswer{Who: id.user, Verb: verb, Group: groupCoordination, Resource: "leases", Namespace: namespace, Name: lease})
+				out = append(out, v1.AccessAnswer{Who: id.user, Verb: verb, Group: groupCoordination, Resource: "leases", Namespace: namespace, Name: lease})
 			}
 		}
 	}
 	return out
 }
 
-func (g *gatherer) ask(ctx context.Context, a *v1alpha1.AccessAnswer) {
+func (g *gatherer) ask(ctx context.Context, a *v1.AccessAnswer) {
 	ctx, cancel := g.call(ctx)
 	defer cancel()
 	resource, sub := splitResource(a.Resource)

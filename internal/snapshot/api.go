@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
 
@@ -53,17 +53,17 @@ func (g *gatherer) nodes(ctx context.Context) {
 		g.unknown("nodes", g.describe("listing nodes", err))
 		return
 	}
-	out := make([]v1alpha1.Node, 0, len(list.Items))
+	out := make([]v1.Node, 0, len(list.Items))
 	for i := range list.Items {
 		out = append(out, Node(&list.Items[i]))
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.Node) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
 	g.snap.Nodes = out
 }
 
 // Node returns the facts of a Node object.
-func Node(n *corev1.Node) v1alpha1.Node {
-	out := v1alpha1.Node{
+func Node(n *corev1.Node) v1.Node {
+	out := v1.Node{
 		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, Labels: n.Labels, PodCIDRs: n.Spec.PodCIDRs,
 		KubeletVersion: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.UTC(),
 	}
@@ -94,13 +94,13 @@ func (g *gatherer) services(ctx context.Context) {
 		g.unknown("services", g.describe("listing services", err))
 		return
 	}
-	var out []v1alpha1.Service
+	var out []v1.Service
 	for i := range list.Items {
 		if list.Items[i].Spec.Type == corev1.ServiceTypeLoadBalancer {
 			out = append(out, Service(&list.Items[i]))
 		}
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.Service) int {
+	slices.SortFunc(out, func(a, b v1.Service) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	g.snap.Services = out
@@ -114,8 +114,8 @@ const masked = "(masked)"
 
 // Service returns the facts of a Service object. Annotations whose name speaks of a secret are masked, and the copy of the whole object that
 // kubectl keeps in one is left out.
-func Service(s *corev1.Service) v1alpha1.Service {
-	out := v1alpha1.Service{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers}
+func Service(s *corev1.Service) v1.Service {
+	out := v1.Service{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers}
 	if s.Spec.LoadBalancerClass != nil {
 		out.Class = *s.Spec.LoadBalancerClass
 	}
@@ -180,7 +180,7 @@ func (g *gatherer) leases(ctx context.Context) {
 			g.snap.Leases = append(g.snap.Leases, Lease(&list.Items[i]))
 		}
 	}
-	slices.SortFunc(g.snap.Leases, func(a, b v1alpha1.Lease) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(g.snap.Leases, func(a, b v1.Lease) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (g *gatherer) leaseNames() map[string]bool {
@@ -202,8 +202,8 @@ func (g *gatherer) leaseNames() map[string]bool {
 }
 
 // Lease returns the facts of a Lease object.
-func Lease(l *coordinationv1.Lease) v1alpha1.Lease {
-	out := v1alpha1.Lease{Name: l.Name, ResourceVersion: l.ResourceVersion}
+func Lease(l *coordinationv1.Lease) v1.Lease {
+	out := v1.Lease{Name: l.Name, ResourceVersion: l.ResourceVersion}
 	if l.Spec.HolderIdentity != nil {
 		out.Holder = *l.Spec.HolderIdentity
 	}

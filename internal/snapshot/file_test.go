@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 func TestASavedSnapshotIsReadBackAsItWas(t *testing.T) {
@@ -56,7 +56,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestSaveSaysWhyItCouldNot(t *testing.T) {
-	err := Save(full{}, &v1alpha1.Snapshot{})
+	err := Save(full{}, &v1.Snapshot{})
 	if err == nil || err.Error() != "writing the snapshot: no space left on device" {
 		t.Errorf("got %v", err)
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -191,16 +191,16 @@ func node(name string) *corev1.Node {
 // cloud is an inventory that remembers what it was asked for.
 type cloud struct{ nodes int }
 
-func (c *cloud) Inventory(_ context.Context, nodes []v1alpha1.Node) *v1alpha1.CloudInventory {
+func (c *cloud) Inventory(_ context.Context, nodes []v1.Node) *v1.CloudInventory {
 	c.nodes = len(nodes)
-	return &v1alpha1.CloudInventory{Provider: "aws", Errors: []string{"routes: ec2:DescribeRouteTables was refused"}}
+	return &v1.CloudInventory{Provider: "aws", Errors: []string{"routes: ec2:DescribeRouteTables was refused"}}
 }
 
-func scrape(_ context.Context, component, host, at string) v1alpha1.Manager {
+func scrape(_ context.Context, component, host, at string) v1.Manager {
 	if host == "cp-2" {
-		return v1alpha1.Manager{Error: "connection refused"}
+		return v1.Manager{Error: "connection refused"}
 	}
-	return v1alpha1.Manager{Loops: []string{"service", "route"}, Leads: []string{kcm}}
+	return v1.Manager{Loops: []string{"service", "route"}, Leads: []string{kcm}}
 }
 
 func sources(t *testing.T) Sources {

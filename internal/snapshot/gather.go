@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
 )
@@ -46,7 +46,7 @@ type Sources struct {
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
 	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.
-	Scrape func(ctx context.Context, component, host, address string) v1alpha1.Manager
+	Scrape func(ctx context.Context, component, host, address string) v1.Manager
 	// ScrapeUnavailable says why Scrape is nil.
 	ScrapeUnavailable string
 	// Cloud reads what the cloud holds.
@@ -82,16 +82,16 @@ const defaultTimeout = 20 * time.Second
 type gatherer struct {
 	Sources
 	Options
-	snap *v1alpha1.Snapshot
+	snap *v1.Snapshot
 	// mirrors are the mirror pods in kube-system.
 	mirrors []corev1.Pod
 
 	mu     sync.Mutex
-	errors []v1alpha1.GatherError
+	errors []v1.GatherError
 }
 
 // Gather looks at everything once. It returns a snapshot in any case; what could not be learnt is in its Errors.
-func Gather(ctx context.Context, src Sources, opts Options) *v1alpha1.Snapshot {
+func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 	if src.Now == nil {
 		src.Now = time.Now
 	}
@@ -101,9 +101,9 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1alpha1.Snapshot {
 	if opts.Timeout == 0 {
 		opts.Timeout = defaultTimeout
 	}
-	g := &gatherer{Sources: src, Options: opts, snap: &v1alpha1.Snapshot{
-		TypeMeta: v1alpha1.Type(v1alpha1.KindSnapshot), TakenAt: src.Now().UTC(), ToolVersion: src.ToolVersion,
-		Cluster: v1alpha1.Cluster{Context: src.Context, Server: src.Server},
+	g := &gatherer{Sources: src, Options: opts, snap: &v1.Snapshot{
+		TypeMeta: v1.Type(v1.KindSnapshot), TakenAt: src.Now().UTC(), ToolVersion: src.ToolVersion,
+		Cluster: v1.Cluster{Context: src.Context, Server: src.Server},
 	}}
 	// Which leases and managers to ask for stands in the manifests; which instances to ask for, in the nodes.
 	together(ctx, g.cluster, g.nodes, g.services, g.pods, g.objects, g.access, g.hosts)
@@ -125,7 +125,7 @@ func together(ctx context.Context, parts ...func(context.Context)) {
 func (g *gatherer) unknown(fact, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.errors = append(g.errors, v1alpha1.GatherError{Fact: fact, Error: why})
+	g.errors = append(g.errors, v1.GatherError{Fact: fact, Error: why})
 }
 
 // call bounds one call.
@@ -156,13 +156,13 @@ func (g *gatherer) managers(ctx context.Context) {
 		}
 	}
 	wg.Wait()
-	slices.SortFunc(g.snap.Managers, func(a, b v1alpha1.Manager) int {
+	slices.SortFunc(g.snap.Managers, func(a, b v1.Manager) int {
 		return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host)
 	})
 }
 
-func (g *gatherer) manager(ctx context.Context, c v1alpha1.Component, host string) v1alpha1.Manager {
-	m, why := v1alpha1.Manager{}, g.ScrapeUnavailable
+func (g *gatherer) manager(ctx context.Context, c v1.Component, host string) v1.Manager {
+	m, why := v1.Manager{}, g.ScrapeUnavailable
 	if g.Scrape != nil {
 		ctx, cancel := g.call(ctx)
 		defer cancel()
@@ -201,7 +201,7 @@ func (g *gatherer) finish() {
 			}
 		}
 	}
-	slices.SortFunc(g.errors, func(a, b v1alpha1.GatherError) int {
+	slices.SortFunc(g.errors, func(a, b v1.GatherError) int {
 		return strings.Compare(a.Fact+"\x00"+a.Error, b.Fact+"\x00"+b.Error)
 	})
 	g.snap.Errors = g.errors

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -26,11 +26,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGatherTheAPI(t *testing.T) {
 	s := Gather(t.Context(), sources(t), Options{ObjectRefs: []string{"Secret/kube-system/token", "Role/kube-system/present", "Role/kube-system/absent"}})
-	want := v1alpha1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Server: "https://127.0.0.1:6443", Context: "lab", Version: "v1.26.0"}
+	want := v1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Server: "https://127.0.0.1:6443", Context: "lab", Version: "v1.26.0"}
 	if diff := cmp.Diff(want, s.Cluster); diff != "" {
 		t.Errorf("cluster (-want +got):\n%s", diff)
 	}
-	wantNode := v1alpha1.Node{
+	wantNode := v1.Node{
 		Name: nodeName(1), UID: "uid-" + nodeName(1), ProviderID: "aws:///us-east-1a/i-" + nodeName(1), Addresses: []string{"InternalIP=10.0.0.11"},
 		Taints: []string{"a=b:NoExecute", "z=:NoSchedule"}, PodCIDRs: []string{"10.200.0.0/24"}, Ready: "True", Created: now,
 	}
@@ -40,7 +40,7 @@ func TestGatherTheAPI(t *testing.T) {
 	if diff := cmp.Diff(wantNode, s.Nodes[0]); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
-	wantServices := []v1alpha1.Service{{
+	wantServices := []v1.Service{{
 		Namespace: "shop", Name: "web", UID: "uid-web", Ports: []string{"80/TCP->31080"}, Addresses: []string{"a1.elb.amazonaws.com"},
 		Annotations: map[string]string{
 			"example.com/api-token": masked, "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
@@ -51,7 +51,7 @@ func TestGatherTheAPI(t *testing.T) {
 		t.Errorf("services (-want +got):\n%s", diff)
 	}
 	renewed := now
-	wantLeases := []v1alpha1.Lease{
+	wantLeases := []v1.Lease{
 		{Name: kcm, Holder: "cp-1_a", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
 		{Name: "our-migration", Holder: "cp-1_b", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
 	}
@@ -90,11 +90,11 @@ func TestGatherTheHosts(t *testing.T) {
 	if c.Address != address(2)+":10257" || c.Image != kcmImage || c.Flags["cluster-name"] != "lab" || c.HostPaths["/etc/cloud"] != "/etc/kubernetes/cloud" || !slices.Equal(c.EnvNames, []string{"AWS_SECRET_ACCESS_KEY"}) {
 		t.Errorf("got component %+v", c)
 	}
-	wantPod := &v1alpha1.MirrorPod{Name: kcm + "-" + nodeName(2), UID: "uid-" + kcm + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{kcm}, kcmArgs(2)...)}
+	wantPod := &v1.MirrorPod{Name: kcm + "-" + nodeName(2), UID: "uid-" + kcm + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{kcm}, kcmArgs(2)...)}
 	if diff := cmp.Diff(wantPod, c.Pod); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
-	wantMigration := []v1alpha1.LeaderMigrationFile{{Path: "/etc/kubernetes/cloud/migration.yaml", UsedBy: kcm, Content: leaderMigration}}
+	wantMigration := []v1.LeaderMigrationFile{{Path: "/etc/kubernetes/cloud/migration.yaml", UsedBy: kcm, Content: leaderMigration}}
 	if diff := cmp.Diff(wantMigration, cp.LeaderMigration); diff != "" {
 		t.Errorf("leader migration (-want +got):\n%s", diff)
 	}
@@ -127,7 +127,7 @@ func TestGatherManagersAndCloud(t *testing.T) {
 	inventory := &cloud{}
 	src.Cloud = inventory
 	s := Gather(t.Context(), src, Options{})
-	want := []v1alpha1.Manager{
+	want := []v1.Manager{
 		{Component: kcm, Host: "cp-1", Address: address(1) + ":10257", Loops: []string{"route", "service"}, Leads: []string{kcm}},
 		{Component: kcm, Host: "cp-2", Address: address(2) + ":10257", Error: "connection refused"},
 	}
@@ -137,7 +137,7 @@ func TestGatherManagersAndCloud(t *testing.T) {
 	if inventory.nodes != 3 {
 		t.Errorf("the cloud was asked for %d nodes", inventory.nodes)
 	}
-	wantErrors := []v1alpha1.GatherError{
+	wantErrors := []v1.GatherError{
 		{Fact: "cloud/routes", Error: "reading routes of the cloud: ec2:DescribeRouteTables was refused"},
 		{Fact: "managers/cp-2/kube-controller-manager", Error: "asking kube-controller-manager on host cp-2 which loops it runs: connection refused"},
 	}
@@ -192,7 +192,7 @@ func TestNoSecretIsInASnapshot(t *testing.T) {
 	}
 }
 
-func saved(t *testing.T, s *v1alpha1.Snapshot) string {
+func saved(t *testing.T, s *v1.Snapshot) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Save(&b, s); err != nil {
@@ -235,7 +235,7 @@ func TestManifestsThatAreNotOnePodEach(t *testing.T) {
 // deaf is a host whose processes cannot be listed.
 type deaf struct{ hostaccess.Host }
 
-func (deaf) Processes(context.Context, string) ([]v1alpha1.Process, error) { return nil, errNoProc }
+func (deaf) Processes(context.Context, string) ([]v1.Process, error) { return nil, errNoProc }
 
 func TestWhatAHostDoesNotTellIsUnknown(t *testing.T) {
 	dir, hosts := writeHosts(t)
@@ -347,7 +347,7 @@ func client(t *testing.T, address string) kubernetes.Interface {
 	return c
 }
 
-func why(s *v1alpha1.Snapshot, fact string) string {
+func why(s *v1.Snapshot, fact string) string {
 	for _, e := range s.Errors {
 		if e.Fact == fact {
 			return e.Error

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -34,17 +34,17 @@ func (g *gatherer) hosts(ctx context.Context) {
 		g.unknown("hosts", "no host was given: name each control-plane host with --host-access, e.g. --host-access=local:cp-1=/mnt/cp-1")
 		return
 	}
-	out := make([]v1alpha1.Host, len(g.Hosts))
+	out := make([]v1.Host, len(g.Hosts))
 	var wg sync.WaitGroup
 	for i, h := range g.Hosts {
 		wg.Go(func() {
-			look := looker{gatherer: g, access: h, host: v1alpha1.Host{Name: h.Name()}}
+			look := looker{gatherer: g, access: h, host: v1.Host{Name: h.Name()}}
 			look.all(ctx)
 			out[i] = look.host
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b v1alpha1.Host) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b v1.Host) int { return strings.Compare(a.Name, b.Name) })
 	g.snap.Hosts = out
 }
 
@@ -52,7 +52,7 @@ func (g *gatherer) hosts(ctx context.Context) {
 type looker struct {
 	*gatherer
 	access hostaccess.Host
-	host   v1alpha1.Host
+	host   v1.Host
 	// manifests are the files of the manifests directory that the kubelet reads, whatever they hold.
 	manifests []string
 }
@@ -66,7 +66,7 @@ func (l *looker) all(ctx context.Context) {
 	if !l.components(ctx) {
 		return
 	}
-	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1alpha1.Component) bool { return c.Name == kcm || c.Name == kas })
+	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1.Component) bool { return c.Name == kcm || c.Name == kas })
 	l.processes(ctx)
 	l.kubelet(ctx)
 	if l.host.ControlPlane {
@@ -106,13 +106,13 @@ func (l *looker) components(ctx context.Context) bool {
 			l.host.Components = append(l.host.Components, c)
 		}
 	}
-	slices.SortStableFunc(l.host.Components, func(a, b v1alpha1.Component) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(l.host.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
 	return true
 }
 
 // component is what a file in the manifests directory says; false for another pod, and for what is no pod and speaks of none of the components.
-func component(at string, data []byte) (v1alpha1.Component, bool) {
-	out := v1alpha1.Component{Manifest: at, SHA256: sha(data)}
+func component(at string, data []byte) (v1.Component, bool) {
+	out := v1.Component{Manifest: at, SHA256: sha(data)}
 	m, err := controlplane.Parse(data)
 	if err != nil {
 		out.Name = meant(at, data)
@@ -164,7 +164,7 @@ func maskArgs(args []string) []string {
 
 // processes asks for each component that a manifest names; two manifests of one component share its processes.
 func (l *looker) processes(ctx context.Context) {
-	asked := map[string][]v1alpha1.Process{}
+	asked := map[string][]v1.Process{}
 	for i, c := range l.host.Components {
 		if _, done := asked[c.Name]; !done {
 			found, err := l.access.Processes(ctx, program(c))
@@ -181,7 +181,7 @@ func (l *looker) processes(ctx context.Context) {
 }
 
 // program is the base name of what a component's processes run.
-func program(c v1alpha1.Component) string {
+func program(c v1.Component) string {
 	if len(c.Command) > 0 && strings.HasSuffix(c.Command[0], c.Name) {
 		return path.Base(c.Command[0])
 	}
@@ -189,7 +189,7 @@ func program(c v1alpha1.Component) string {
 }
 
 func (l *looker) kubelet(ctx context.Context) {
-	k := &v1alpha1.Kubelet{Source: controlplane.KubeletFlagsFile}
+	k := &v1.Kubelet{Source: controlplane.KubeletFlagsFile}
 	file, err := l.access.ReadFile(ctx, k.Source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -221,18 +221,18 @@ func (l *looker) leaderMigration(ctx context.Context) {
 			l.unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("leader migration config of %s: %v", c.Name, err))
 			continue
 		}
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1alpha1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: string(file.Data)})
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: string(file.Data)})
 	}
 	if used[defaultLeaderMigration] {
 		return
 	}
 	if file, err := l.access.ReadFile(ctx, defaultLeaderMigration); err == nil {
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1alpha1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: string(file.Data)})
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: string(file.Data)})
 	}
 }
 
 // hostPath is where a path in a component's container lies on the host: under the longest mount path that contains it.
-func hostPath(c v1alpha1.Component, in string) string {
+func hostPath(c v1.Component, in string) string {
 	best, out := -1, in
 	for mount, host := range c.HostPaths {
 		mount = strings.TrimSuffix(mount, "/")
@@ -252,7 +252,7 @@ func (l *looker) cloudConfig(ctx context.Context) {
 		if c.Name != kcm || in == "" {
 			continue
 		}
-		out := &v1alpha1.CloudConfig{Path: hostPath(c, in)}
+		out := &v1.CloudConfig{Path: hostPath(c, in)}
 		l.host.CloudConfig = out
 		file, err := l.access.ReadFile(ctx, out.Path)
 		if err != nil {
@@ -289,11 +289,11 @@ func (l *looker) files(ctx context.Context) {
 		file, err := l.access.ReadFile(ctx, at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			l.host.Files = append(l.host.Files, v1alpha1.File{Path: at})
+			l.host.Files = append(l.host.Files, v1.File{Path: at})
 		case err != nil:
 			l.unknown(l.fact("files")+at, err.Error())
 		default:
-			l.host.Files = append(l.host.Files, v1alpha1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())})
+			l.host.Files = append(l.host.Files, v1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())})
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // addressFlags differ from host to host, if they are given with an address of the host.
@@ -32,13 +32,13 @@ func (g *gatherer) matchPods() {
 }
 
 // nodeByName is the Node that the kubelet was told to register as, or the one with the host's name.
-func (g *gatherer) nodeByName(h *v1alpha1.Host) string {
+func (g *gatherer) nodeByName(h *v1.Host) string {
 	names := []string{h.Name}
 	if h.Kubelet != nil && h.Kubelet.Flags["hostname-override"] != "" {
 		names = []string{h.Kubelet.Flags["hostname-override"], h.Name}
 	}
 	for _, name := range names {
-		if slices.ContainsFunc(g.snap.Nodes, func(n v1alpha1.Node) bool { return n.Name == name }) {
+		if slices.ContainsFunc(g.snap.Nodes, func(n v1.Node) bool { return n.Name == name }) {
 			return name
 		}
 	}
@@ -47,7 +47,7 @@ func (g *gatherer) nodeByName(h *v1alpha1.Host) string {
 
 // nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have: a host's addresses are its own, while
 // names and most flags are the same everywhere.
-func (g *gatherer) nodeByPods(h *v1alpha1.Host, taken map[string]bool) string {
+func (g *gatherer) nodeByPods(h *v1.Host, taken map[string]bool) string {
 	for _, c := range h.Components {
 		for _, flag := range addressFlags {
 			address := c.Flags[flag]
@@ -96,13 +96,13 @@ func hasFlag(command []string, name, value string) bool {
 func isPodOf(p *corev1.Pod, component string) bool { return p.Name == component+"-"+p.Spec.NodeName }
 
 // podOf is the mirror pod of a component on a Node; nil when the API has none.
-func (g *gatherer) podOf(node string, c v1alpha1.Component) *v1alpha1.MirrorPod {
+func (g *gatherer) podOf(node string, c v1.Component) *v1.MirrorPod {
 	for i := range g.mirrors {
 		p := &g.mirrors[i]
 		if node == "" || p.Spec.NodeName != node || !isPodOf(p, c.Name) {
 			continue
 		}
-		out := &v1alpha1.MirrorPod{
+		out := &v1.MirrorPod{
 			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: maskArgs(podCommand(p)),
 		}
 		for _, condition := range p.Status.Conditions {

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // objects asks for the presence of the objects that a migration writes.
@@ -35,10 +35,10 @@ func (g *gatherer) objects(ctx context.Context) {
 	}
 }
 
-func (g *gatherer) object(ctx context.Context, ref string) (v1alpha1.ObjectState, error) {
+func (g *gatherer) object(ctx context.Context, ref string) (v1.ObjectState, error) {
 	ctx, cancel := g.call(ctx)
 	defer cancel()
-	out := v1alpha1.ObjectState{Ref: ref}
+	out := v1.ObjectState{Ref: ref}
 	object, content, err := g.get(ctx, ref)
 	if apierrors.IsNotFound(err) {
 		return out, nil
