@@ -194,6 +194,9 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord
 // taking one over within the time that its holder's lease would have lasted is no reason to leave the host without its manager.
 func (e *Engine) awaitTakeover(ctx context.Context, s v1.Step, rec v1.StepRecord) {
 	for _, r := range rec.Handovers {
+		if r.Lease != s.Component {
+			continue // who takes the component's own lease takes the migration lease too, or nobody wants it any longer
+		}
 		err := e.poll(ctx, takeoverBudget, endInterval, func(ctx context.Context) (bool, error) {
 			holder, err := e.leases.Holder(ctx, r.Lease)
 			return err == nil && holder != "" && holder != r.Holder, nil

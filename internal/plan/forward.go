@@ -297,16 +297,16 @@ func (b *builder) finish(hosts []v1.Host) {
 			})
 		}
 	}
-	b.deleteObject(PhaseFinish, "Lease/"+Namespace+"/"+b.opts.LeaseName, "nobody respects it any longer")
+	b.deleteObject(PhaseFinish, "delete/", "Lease/"+Namespace+"/"+b.opts.LeaseName, "nobody respects it any longer")
 	for _, o := range migrationObjects(b.opts.LeaseName) {
-		b.deleteObject(PhaseFinish, Ref(o), "the lease that it grants is gone")
+		b.deleteObject(PhaseFinish, "delete/", Ref(o), "the lease that it grants is gone")
 	}
 	b.verify(PhaseFinish, "verify/finished", owners(CCM, KCM))
 }
 
-func (b *builder) deleteObject(phase, r, why string) {
+func (b *builder) deleteObject(phase, id, r, why string) {
 	b.add(v1.Step{
-		ID: "delete/" + r, Phase: phase, Kind: v1.StepDeleteObject, Title: "delete " + r, Why: why, Ref: r,
+		ID: id + r, Phase: phase, Kind: v1.StepDeleteObject, Title: "delete " + r, Why: why, Ref: r,
 		Changes: []v1.Change{{Field: r, Before: "made by this migration"}}, Undo: "make it again", EstimateSeconds: 0.1,
 	})
 }

@@ -168,7 +168,7 @@ func (r *rollback) cleanup() {
 		made = append([]v1.Step{s}, made...)
 	}
 	for _, lease := range []string{r.opts.LeaseName, CCM} {
-		r.deleteObject(PhaseCleanup, "Lease/"+Namespace+"/"+lease, "it was not there before")
+		r.deleteObject(PhaseCleanup, "undo/lease/", "Lease/"+Namespace+"/"+lease, "it was not there before")
 	}
 	for _, s := range made {
 		if s.Kind == v1.StepWriteFile {

@@ -37,7 +37,6 @@ func (s *site) writeHost(h *Host) error {
 		own := func(component string) string { return s.url("https", EdgeName(h.Name, component, APIServer)) }
 		kubeconfigs["controller-manager.conf"] = login{own(ControllerManager), pki.ControllerManager}
 		kubeconfigs["scheduler.conf"] = login{own(Scheduler), pki.Scheduler}
-		kubeconfigs["cloud-controller-manager.conf"] = login{own(CloudControllerManager), pki.CloudControllerManager}
 		kubeconfigs["admin.conf"] = login{s.adminServer(), pki.Admin}
 	}
 	for name, k := range kubeconfigs {

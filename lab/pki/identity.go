@@ -18,22 +18,11 @@ var (
 	Admin             = Identity{User: "kubernetes-admin", Groups: []string{"system:masters"}}
 	ControllerManager = Identity{User: "system:kube-controller-manager"}
 	Scheduler         = Identity{User: "system:kube-scheduler"}
-	// CloudControllerManager has the name and groups of the ServiceAccount kube-system/cloud-controller-manager. As a
-	// static pod that manager cannot mount a token, so it has a certificate; RBAC compares names only, so the roles
-	// that the provider's documentation binds to the ServiceAccount hold for it unchanged.
-	CloudControllerManager = serviceAccount("kube-system", "cloud-controller-manager")
 )
 
 // Node is the kubelet of the Node with the given name, as the Node authorizer and NodeRestriction know it.
 func Node(nodeName string) Identity {
 	return Identity{User: "system:node:" + nodeName, Groups: []string{"system:nodes"}}
-}
-
-func serviceAccount(namespace, name string) Identity {
-	return Identity{
-		User:   "system:serviceaccount:" + namespace + ":" + name,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
-	}
 }
 
 // Kubeconfig returns a kubeconfig that reaches server (an https URL) as id, with everything embedded. It holds a private

@@ -145,7 +145,7 @@ func TestKubeconfigsLogInAsTheirUserAndGroups(t *testing.T) {
 	srv.StartTLS()
 	defer srv.Close()
 
-	for _, id := range []Identity{Admin, ControllerManager, Scheduler, CloudControllerManager, Node("node-a")} {
+	for _, id := range []Identity{Admin, ControllerManager, Scheduler, Node("node-a")} {
 		t.Run(id.User, func(t *testing.T) {
 			data, err := p.Kubeconfig(srv.URL, id)
 			if err != nil {
