@@ -52,6 +52,47 @@ var hostsReadable = Check{
 	},
 }
 
+var hostsComplete = Check{
+	Code: "HOST-002", Reason: "HostMissing", Category: categoryAccess, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "every Node that runs a part of the control plane is one of the hosts",
+	Explain: []string{
+		"The API shows the static pods of every control-plane Node. A Node with a kube-controller-manager whose host was not named would keep its in-tree manager through the whole migration, and that " +
+			"manager would take the loops back, beside the new owner, as soon as it led.",
+		"Hosts and Nodes have names of their own; they are matched by --hostname-override, by name, or by the addresses in the manifests. A host whose Node is not found leaves the answer unknown.",
+	},
+	judge: judgeHostsComplete,
+}
+
+func judgeHostsComplete(f facts) v1.Finding {
+	if finding, ok := f.missing("pods"); ok {
+		return finding
+	}
+	var unmatched []string
+	known := map[string]bool{}
+	for _, h := range f.Hosts {
+		known[h.NodeName] = true
+		if h.ControlPlane && h.NodeName == "" {
+			unmatched = append(unmatched, h.Name)
+		}
+	}
+	var bad complaints
+	for _, node := range f.ControlPlaneNodes {
+		if !known[node] {
+			bad.add(node, "Node %s runs a part of the control plane, and its host is not named", node)
+		}
+	}
+	const expected, source = "a host for each Node with control-plane pods", "/api/v1/namespaces/kube-system/pods"
+	switch {
+	case bad.empty():
+		return pass("every Node that runs a part of the control plane is one of the hosts")
+	case len(unmatched) > 0:
+		return with(unknown("which Node is host %s is not known, and %s has no host", strings.Join(unmatched, ", "), strings.Join(bad.objects, ", ")), expected, source,
+			"kubectl -n kube-system get pods -o wide")
+	}
+	return with(bad.finding(v1.Fail, "%s of the control plane %s not among the hosts: %s", plural(len(bad.objects), "Node"), be(len(bad.objects)), strings.Join(bad.objects, ", ")),
+		expected, source, "transplant check --host-access=local:<host>=<directory>,...   # name every control-plane host")
+}
+
 // broadHostErrors are the errors that hide a whole host or its manifests. Narrower ones belong to narrower checks.
 func (f facts) broadHostErrors() []string {
 	var out []string

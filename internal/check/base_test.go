@@ -55,6 +55,7 @@ func healthy() *v1.Snapshot {
 			host.Components = append(host.Components, c)
 		}
 		s.Hosts = append(s.Hosts, host)
+		s.ControlPlaneNodes = append(s.ControlPlaneNodes, node)
 		manager := v1.Manager{Component: kcm, Host: host.Name}
 		if i == 1 {
 			manager.Loops = []string{"cloud-node-lifecycle", "nodeipam", "route", "service"}

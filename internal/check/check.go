@@ -51,8 +51,10 @@ type Check struct {
 	// Level and Impact are one of the constants of this package.
 	Level  string
 	Impact string
-	// Mandatory checks cannot be accepted by --accept.
+	// Mandatory checks cannot be accepted by --accept when they fail.
 	Mandatory bool
+	// AcceptUnknown lets a mandatory check be accepted when it is unknown: where what it asks cannot be had, the migration must not be out of reach.
+	AcceptUnknown bool
 	// Title says in one line what holds when the check passes.
 	Title string
 	// Explain is what explain prints and what the documentation shows, a paragraph each.
@@ -82,7 +84,7 @@ type Options struct {
 	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and do not block its
 	// continuation.
 	InProgress bool
-	// Accept maps codes to the reason for which a finding that would block is accepted. Mandatory checks ignore it.
+	// Accept maps codes to the reason for which a finding that would block is accepted. A mandatory check that fails ignores it.
 	Accept map[string]string
 }
 
@@ -121,7 +123,7 @@ func one(c Check, f facts, outcomes map[string]v1.Outcome) v1.Finding {
 	}
 	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
 	finding.Level, finding.Impact = c.Level, c.Impact
-	if blocks(finding) && !c.Mandatory {
+	if blocks(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {
 		finding.Accepted = f.opts.Accept[c.Code]
 	}
 	return finding
@@ -168,7 +170,7 @@ func ValidateAccept(accept map[string]string) error {
 		switch {
 		case !ok:
 			return fmt.Errorf("accepting %q: there is no such check; transplant check --list names them", code)
-		case c.Mandatory:
+		case c.Mandatory && !c.AcceptUnknown:
 			return fmt.Errorf("accepting %s: it is mandatory (%s); transplant explain %s says what to do", code, c.Title, code)
 		case strings.TrimSpace(accept[code]) == "":
 			return fmt.Errorf("accepting %s: give a reason, as in --accept %s=\"why it is safe here\"", code, code)

@@ -127,12 +127,27 @@ func TestAcceptTakesWhatIsNotMandatory(t *testing.T) {
 	}
 }
 
+func TestAMandatoryCheckCanBeAcceptedOnlyWhenItIsUnknown(t *testing.T) {
+	accept := Options{Accept: map[string]string{"LM-006": "the kubeconfig has no certificate"}}
+	s := healthy()
+	s.Managers[2].Error = "no credentials"
+	if r := Run(s, accept); r.Summary.Blocked || found(t, r, "LM-006").Accepted == "" {
+		t.Errorf("an unknown owner was not accepted: %+v", found(t, r, "LM-006"))
+	}
+	s = healthy()
+	s.Managers[1].Loops = []string{"service"}
+	if r := Run(s, accept); !r.Summary.Blocked || found(t, r, "LM-006").Accepted != "" {
+		t.Error("two owners were accepted")
+	}
+}
+
 func TestValidateAccept(t *testing.T) {
 	for name, tc := range map[string]struct {
 		accept map[string]string
 		want   string
 	}{
 		"a check that can be accepted":  {map[string]string{"NODE-002": "the nodes go anyway"}, ""},
+		"a check whose unknown can be":  {map[string]string{"LM-006": "no certificate"}, ""},
 		"a code that no check has":      {map[string]string{"XY-999": "reason"}, `accepting "XY-999": there is no such check`},
 		"a mandatory check":             {map[string]string{"LM-001": "reason"}, "accepting LM-001: it is mandatory"},
 		"a reason that is only a space": {map[string]string{"NODE-002": " "}, "accepting NODE-002: give a reason"},

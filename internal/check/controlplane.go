@@ -149,7 +149,7 @@ var sameCloudFlags = Check{
 	Explain: []string{
 		"The cloud-controller-manager is started with the flags of the kube-controller-manager it replaces. If the hosts differ, the loops behave differently after every change " +
 			"of leader; another --cluster-name orphans every load balancer, another --cluster-cidr every route.",
-		"The contents of the cloud config files are compared too.",
+		"The contents of the cloud config files are compared too; a difference there is a warning, since hosts may reach the cloud through endpoints of their own.",
 	},
 	judge: judgeSameFlags,
 }
@@ -165,6 +165,7 @@ func judgeSameFlags(f facts) v1.Finding {
 			bad.add(kcm, "--%s: %s", name, values)
 		}
 	}
+	flagsDiffer := !bad.empty()
 	if values, differ := byValue(kcms, configDigest); differ {
 		bad.add("cloud config", "the cloud config file differs: %s", values)
 	}
@@ -172,8 +173,8 @@ func judgeSameFlags(f facts) v1.Finding {
 		return pass("the cloud flags of %s agree", plural(len(kcms), kcm))
 	}
 	outcome := v1.Fail
-	if f.opts.InProgress {
-		outcome = v1.Warn
+	if f.opts.InProgress || !flagsDiffer {
+		outcome = v1.Warn // hosts may reach the cloud through endpoints of their own
 	}
 	return with(bad.finding(outcome, "%s of %s differ between the hosts", plural(len(bad.lines), "setting"), kcm), "the same on every host", "manifests of "+kcm,
 		"transplant snapshot -o yaml")

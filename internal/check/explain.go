@@ -23,9 +23,12 @@ func Explain(code string) (string, bool) {
 // about is the line under a check's title.
 func (c Check) about() string {
 	parts := []string{"Category: " + c.Category, "level: " + c.Level, "impact: " + c.Impact}
-	if c.Mandatory {
+	switch {
+	case c.Mandatory && c.AcceptUnknown:
+		parts = append(parts, "a failure cannot be accepted, unknown can: --accept "+c.Code+"=\"reason\"")
+	case c.Mandatory:
 		parts = append(parts, "cannot be accepted")
-	} else {
+	default:
 		parts = append(parts, "can be accepted: --accept "+c.Code+"=\"reason\"")
 	}
 	if len(c.DependsOn) > 0 {

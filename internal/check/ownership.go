@@ -17,7 +17,7 @@ const (
 )
 
 var leaseAccess = Check{
-	Code: "LM-003", Reason: "LeaseForbidden", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
+	Code: "LM-003", Reason: "LeaseForbidden", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, AcceptUnknown: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
 	Title: "both managers may create, get and update the migration lease, or the plan grants it before they need it",
 	Explain: []string{
 		"The built-in role of kube-controller-manager covers its own lease and not the migration lease. With leader migration on and without the right, the manager logs \"leases … is forbidden\" " +
@@ -77,13 +77,14 @@ func (f facts) leaseAnswer(user, verb string) (v1.AccessAnswer, bool) {
 }
 
 var ownership = Check{
-	Code: "LM-006", Reason: "NotOneOwner", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Code: "LM-006", Reason: "NotOneOwner", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, AcceptUnknown: true, DependsOn: onHosts,
 	Title: "each cloud loop runs in exactly one manager now",
 	Explain: []string{
 		"Each manager says on its /metrics which loops it runs (running_managed_controllers). Every loop that the flags ask for must be at 1 in exactly one process. None means that nobody acts: a " +
 			"lease is held by a manager that runs nothing, a right is missing, or all managers are down. Two means that both act on the cloud.",
 		"A manager that is killed vanishes, it never shows 0; so one that cannot be scraped is unknown, and with it the answer.",
-		"Scraping takes a token that may get /metrics, and nothing else.",
+		"Scraping takes a token that may get /metrics and nothing else, or the kubeconfig's client certificate as long as the migration has not made that token's account. With neither, accept that the " +
+			"owners are unknown: the plan's first steps make the account, and ownership is looked at after every step.",
 	},
 	judge: judgeOwnership,
 }
@@ -135,7 +136,7 @@ func (f facts) owners() (owners map[controllernames.Loop][]string, silent []stri
 }
 
 var idleHolder = Check{
-	Code: "LM-007", Reason: "IdleLeaseHolder", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
+	Code: "LM-007", Reason: "IdleLeaseHolder", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, AcceptUnknown: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
 	Title: "the manager that holds the migration lease runs the loops",
 	Explain: []string{
 		"Whoever holds the migration lease keeps everybody else from running the cloud loops. A manager that holds it and runs none of them (its config lists wrong names, or it is external with leader " +

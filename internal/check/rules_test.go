@@ -94,6 +94,13 @@ var accessRules = []rule{
 	{name: "only a process list is missing", code: "HOST-001", want: pass_, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") }},
 	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1.Snapshot) { s.Hosts = nil }},
 
+	{name: "every Node has its host", code: "HOST-002", want: pass_},
+	{name: "a Node has no host", code: "HOST-002", want: fails, says: []string{"ip-10-0-0-14.ec2.internal", "--host-access"}, change: func(s *v1.Snapshot) {
+		s.ControlPlaneNodes = append(s.ControlPlaneNodes, "ip-10-0-0-14.ec2.internal")
+	}},
+	{name: "a host's Node is not known", code: "HOST-002", want: unknwn, says: []string{"cp-1", "ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) { s.Hosts[0].NodeName = "" }},
+	{name: "pods could not be listed", code: "HOST-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "pods") }},
+
 	{name: "everything is allowed", code: "RBAC-001", want: pass_, says: []string{"all 2 things"}},
 	{
 		name: "a verb is missing", code: "RBAC-001", want: fails, says: []string{"create leases.coordination.k8s.io in kube-system is refused", "kubectl auth can-i create leases.coordination.k8s.io -n kube-system"},

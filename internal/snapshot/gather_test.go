@@ -72,6 +72,9 @@ func TestGatherTheHosts(t *testing.T) {
 	if len(s.Hosts) != 3 {
 		t.Fatalf("got %d hosts", len(s.Hosts))
 	}
+	if diff := cmp.Diff([]string{nodeName(1), nodeName(2)}, s.ControlPlaneNodes); diff != "" {
+		t.Errorf("control-plane nodes (-want +got):\n%s", diff)
+	}
 	cp := s.Hosts[1]
 	if cp.Name != "cp-2" || cp.NodeName != nodeName(2) || !cp.ControlPlane {
 		t.Errorf("got host %q, node %q, control plane %t", cp.Name, cp.NodeName, cp.ControlPlane)

@@ -14,6 +14,15 @@ var addressFlags = []string{"advertise-address", "bind-address"}
 // matchPods finds the Node of each host and the mirror pod of each component. A host is a place with files, a Node a name in the API; nothing
 // says that the names are equal.
 func (g *gatherer) matchPods() {
+	for i := range g.mirrors {
+		p := &g.mirrors[i]
+		if slices.ContainsFunc([]string{kas, kcm, ccm}, func(c string) bool { return isPodOf(p, c) }) {
+			g.snap.ControlPlaneNodes = append(g.snap.ControlPlaneNodes, p.Spec.NodeName)
+		}
+	}
+	slices.Sort(g.snap.ControlPlaneNodes)
+	g.snap.ControlPlaneNodes = slices.Compact(g.snap.ControlPlaneNodes)
+
 	taken := map[string]bool{}
 	for i := range g.snap.Hosts {
 		h := &g.snap.Hosts[i]

@@ -14,6 +14,9 @@ type Snapshot struct {
 	Cluster     Cluster   `json:"cluster"`
 	// Hosts are the control-plane hosts and, where host access knows them, the workers; sorted by name.
 	Hosts []Host `json:"hosts,omitempty"`
+	// ControlPlaneNodes are the Nodes on which the API shows a static pod of kube-apiserver, kube-controller-manager or cloud-controller-manager,
+	// whether their host can be reached or not; sorted.
+	ControlPlaneNodes []string `json:"controlPlaneNodes,omitempty"`
 	// Managers is what each running controller manager says of itself on /metrics.
 	Managers []Manager `json:"managers,omitempty"`
 	// Leases of the managers' elections in kube-system; sorted by name.
