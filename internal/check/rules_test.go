@@ -149,7 +149,7 @@ var controlPlaneRules = []rule{
 
 	{name: "the flags agree", code: "CP-004", want: pass_},
 	{name: "the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3; other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cluster-name": "other"}) }},
-	{name: "the cloud config differs", code: "CP-004", want: fails, says: []string{"cloud config"}, change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
+	{name: "the cloud config differs", code: "CP-004", want: v1.Warn, says: []string{"cloud config"}, change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
 	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"bind-address": "127.1.2.12"}) }},
 	{
 		name: "the moved hosts differ while a run is in progress", code: "CP-004", want: pass_, opts: Options{InProgress: true},
