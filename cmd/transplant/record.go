@@ -9,7 +9,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -72,25 +72,17 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 	}, nil
 }
 
-// targets are the managers that the hosts' manifests name now.
+// targets are the managers that the hosts' manifests name now; none when a host cannot be read, which the engine names when it needs it.
 func (c *connection) targets(ctx context.Context) []ownership.Target {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	var out []ownership.Target
-	for _, h := range c.hosts {
-		names, err := h.List(ctx, controlplane.ManifestDir)
-		if err != nil {
-			continue // a worker, or a host that the engine will name when it needs it
-		}
-		for _, name := range names {
-			f, err := h.ReadFile(ctx, controlplane.ManifestDir+"/"+name)
-			if err != nil {
-				continue
-			}
-			if m, err := controlplane.Parse(f.Data); err == nil && (m.Component() == plan.KCM || m.Component() == plan.CCM) {
-				out = append(out, ownership.Target{Component: m.Component(), Host: h.Name(), Address: m.Address()})
-			}
-		}
+	found, err := migrate.Targets(ctx, c.hosts, plan.KCM, plan.CCM)
+	if err != nil {
+		return nil
+	}
+	out := make([]ownership.Target, 0, len(found))
+	for _, t := range found {
+		out = append(out, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})
 	}
 	return out
 }

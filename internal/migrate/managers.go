@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const (
@@ -20,13 +21,14 @@ const (
 	kas       = "kube-apiserver"
 )
 
-// target is a manager that a manifest says should run.
-type target struct{ component, host, address, path string }
+// Target is a manager that a manifest says should run.
+type Target struct{ Component, Host, Address, Path string }
 
-// targets reads the manifests of the hosts for the managers that should run now.
-func (e *Engine) targets(ctx context.Context, components ...string) ([]target, error) {
-	var out []target
-	for _, h := range e.Hosts {
+// Targets reads the manifests of the hosts for the managers of the components that should run now, sorted. What is no manifest that can be read
+// is left out: check names it.
+func Targets(ctx context.Context, hosts []hostaccess.Host, components ...string) ([]Target, error) {
+	var out []Target
+	for _, h := range hosts {
 		names, err := h.List(ctx, controlplane.ManifestDir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a worker
@@ -37,7 +39,8 @@ func (e *Engine) targets(ctx context.Context, components ...string) ([]target, e
 			if strings.HasPrefix(name, ".") {
 				continue
 			}
-			file, err := h.ReadFile(ctx, controlplane.ManifestDir+"/"+name)
+			path := controlplane.ManifestDir + "/" + name
+			file, err := h.ReadFile(ctx, path)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			} else if err != nil {
@@ -45,22 +48,22 @@ func (e *Engine) targets(ctx context.Context, components ...string) ([]target, e
 			}
 			m, err := controlplane.Parse(file.Data)
 			if err != nil {
-				continue // some other pod, or one that check has named
+				continue
 			}
 			if contains(components, m.Component()) {
-				out = append(out, target{m.Component(), h.Name(), m.Address(), controlplane.ManifestDir + "/" + name})
+				out = append(out, Target{m.Component(), h.Name(), m.Address(), path})
 			}
 		}
 	}
 	sort.Slice(out, func(i, j int) bool {
-		return out[i].component+"@"+out[i].host < out[j].component+"@"+out[j].host
+		return out[i].Component+"@"+out[i].Host < out[j].Component+"@"+out[j].Host
 	})
 	return out, nil
 }
 
 // managers asks every manager of the components for its gauges; one that does not answer has Error set.
 func (e *Engine) managers(ctx context.Context, components ...string) ([]v1.Manager, error) {
-	targets, err := e.targets(ctx, components...)
+	targets, err := Targets(ctx, e.Hosts, components...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +71,11 @@ func (e *Engine) managers(ctx context.Context, components ...string) ([]v1.Manag
 	var wg sync.WaitGroup
 	for i, t := range targets {
 		wg.Go(func() {
-			m, err := e.Scrape(ctx, t.component, t.host, t.address)
+			m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)
 			if err != nil {
 				m.Error = err.Error()
 			}
-			m.Component, m.Host, m.Address = t.component, t.host, t.address
+			m.Component, m.Host, m.Address = t.Component, t.Host, t.Address
 			out[i] = m
 		})
 	}

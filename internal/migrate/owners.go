@@ -57,20 +57,20 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 }
 
 func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
-	targets, err := e.targets(ctx, kcm, ccm)
+	targets, err := Targets(ctx, e.Hosts, kcm, ccm)
 	if err != nil {
 		return nil, err
 	}
 	var out []handover.Candidate
 	for _, t := range targets {
-		h, err := e.host(t.host)
+		h, err := e.host(t.Host)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, handover.Candidate{
-			Component: t.component, Host: t.host,
-			Look:      func(ctx context.Context) (v1.Manager, error) { return e.Scrape(ctx, t.component, t.host, t.address) },
-			Processes: func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, t.component) },
+			Component: t.Component, Host: t.Host,
+			Look:      func(ctx context.Context) (v1.Manager, error) { return e.Scrape(ctx, t.Component, t.Host, t.Address) },
+			Processes: func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, t.Component) },
 		})
 	}
 	return out, nil
@@ -264,19 +264,19 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 
 // ownsOn tells whether a component leads anything on a host, and where its manifest is.
 func (e *Engine) ownsOn(ctx context.Context, host, component string) (path string, owns bool, err error) {
-	targets, err := e.targets(ctx, component)
+	targets, err := Targets(ctx, e.Hosts, component)
 	if err != nil {
 		return "", false, err
 	}
 	for _, t := range targets {
-		if t.host != host {
+		if t.Host != host {
 			continue
 		}
-		m, err := e.Scrape(ctx, t.component, t.host, t.address)
+		m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)
 		if err != nil {
 			return "", false, err
 		}
-		return t.path, len(m.Leads) > 0, nil
+		return t.Path, len(m.Leads) > 0, nil
 	}
 	return "", false, nil
 }
