@@ -7,104 +7,117 @@ import (
 
 // CCM is the static pod of a cloud-controller-manager.
 type CCM struct {
-	Name, Image string
-	// Host is where it will run; it is not written, the kubelet appends the node's name to the pod's.
+	// Name of the pod, its container and its program, e.g. cloud-controller-manager.
+	Name  string
+	Image string
+	// Host is the machine that the manifest is for.
 	Host string
-	// BindAddress is where it serves its health and metrics, as the host's other managers do.
+	// BindAddress is where the manager serves its health; unspecified addresses are probed on loopback. The flag is not added: it is one of Flags.
 	BindAddress string
-	Flags       []Flag
-	Env         []Env
-	HostPaths   []HostPath
+	// Flags in the order of the command line.
+	Flags []Flag
+	Env   []Env
+	// HostPaths are mounted read-only, each once.
+	HostPaths []HostPath
 }
 
-// Flag is a flag with its value.
+// Flag is a flag without dashes and its value.
 type Flag struct{ Name, Value string }
 
-// Env is an environment variable; never a secret.
+// Env is an environment variable. Manifests are printed, so its value is never a secret.
 type Env struct{ Name, Value string }
 
-// HostPath is a path of the host that is mounted read-only at the same path. Name is the volume's; one is made up when it is empty.
+// HostPath is a path of the host that the container sees under the same path. Type is File, Directory, FileOrCreate or DirectoryOrCreate; Name
+// is the volume's, one is made up when it is empty.
 type HostPath struct{ Path, Type, Name string }
 
-// RenderCCM renders the manifest, in the shape that kubeadm gives to its own: on the host's network, so that it needs no pod network that only it
-// can make ready, and with the priority of a node's critical pods.
+// probe is a health check of a container. Times are in seconds.
+type probe struct{ name, delay, period, failures string }
+
+var (
+	// kubeadm's: ends a manager that has hung for 80 s.
+	livenessProbe = probe{"livenessProbe", "10", "10", "8"}
+	// Looks often, since the next step of a migration waits for the pod to be ready; two minutes to start are as much as kubeadm allows.
+	startupProbe = probe{"startupProbe", "1", "2", "60"}
+)
+
+// RenderCCM renders the manifest, in the shape and the order of kubeadm's: on the host's network and with its resolver, since the manager is what
+// makes other nodes usable, and with the priority of what a node cannot do without. The same input gives the same bytes.
 func RenderCCM(c CCM) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("apiVersion: v1")
-	line("kind: Pod")
-	line("metadata:")
-	line("  labels:")
-	line("    app.kubernetes.io/managed-by: transplant")
-	line("    component: cloud-controller-manager")
-	line("    tier: control-plane")
-	line("  name: %s", c.Name)
-	line("  namespace: kube-system")
-	line("spec:")
-	line("  containers:")
-	line("  - command:")
-	line("    - cloud-controller-manager")
+	paths := distinct(c.HostPaths)
+
+	line("apiVersion: v1\nkind: Pod\nmetadata:")
+	if c.Host != "" {
+		line("  annotations:\n    transplant.dev/host: %s", doubleQuoted(c.Host))
+	}
+	line("  labels:\n    app.kubernetes.io/managed-by: transplant\n    component: %s\n    tier: control-plane", text(c.Name))
+	line("  name: %s\n  namespace: kube-system", text(c.Name))
+	line("spec:\n  containers:\n  - command:\n    - %s", text(c.Name))
 	for _, f := range c.Flags {
-		line("    - %s", scalar("--"+f.Name+"="+f.Value))
+		line("    - %s", text("--"+f.Name+"="+f.Value))
 	}
 	if len(c.Env) > 0 {
 		line("    env:")
-		for _, e := range c.Env {
-			line("    - name: %s", e.Name)
-			line("      value: %s", quoted(e.Value))
+	}
+	for _, e := range c.Env {
+		line("    - name: %s\n      value: %s", text(e.Name), doubleQuoted(e.Value))
+	}
+	line("    image: %s\n    imagePullPolicy: IfNotPresent", text(c.Image))
+	c.probe(line, livenessProbe)
+	line("    name: %s\n    resources:\n      requests:\n        cpu: 100m\n        memory: 64Mi", text(c.Name))
+	c.probe(line, startupProbe)
+	if len(paths) > 0 {
+		line("    volumeMounts:")
+	}
+	for _, p := range paths {
+		line("    - mountPath: %s\n      name: %s\n      readOnly: true", text(p.Path), text(p.Name))
+	}
+	line("  dnsPolicy: Default\n  hostNetwork: true\n  priority: 2000001000\n  priorityClassName: system-node-critical")
+	line("  securityContext:\n    seccompProfile:\n      type: RuntimeDefault")
+	if len(paths) > 0 {
+		line("  volumes:")
+	}
+	for _, p := range paths {
+		line("  - hostPath:\n      path: %s", text(p.Path))
+		if p.Type != "" {
+			line("      type: %s", text(p.Type))
 		}
-	}
-	line("    image: %s", c.Image)
-	line("    imagePullPolicy: IfNotPresent")
-	probe := func(name string, failures, period int) {
-		line("    %s:", name)
-		line("      failureThreshold: %d", failures)
-		line("      httpGet:")
-		line("        host: %s", scalar(c.BindAddress))
-		line("        path: /healthz")
-		line("        port: 10258")
-		line("        scheme: HTTPS")
-		line("      initialDelaySeconds: 10")
-		line("      periodSeconds: %d", period)
-		line("      timeoutSeconds: 15")
-	}
-	probe("livenessProbe", 8, 10)
-	line("    name: cloud-controller-manager")
-	line("    resources:")
-	line("      requests:")
-	line("        cpu: 100m")
-	line("        memory: 64Mi")
-	probe("startupProbe", 24, 10)
-	line("    volumeMounts:")
-	for i, h := range c.HostPaths {
-		line("    - mountPath: %s", scalar(h.Path))
-		line("      name: %s", volumeName(h, i))
-		line("      readOnly: true")
-	}
-	line("  dnsPolicy: Default")
-	line("  hostNetwork: true")
-	line("  priorityClassName: system-node-critical")
-	line("  securityContext:")
-	line("    seccompProfile:")
-	line("      type: RuntimeDefault")
-	line("  volumes:")
-	for i, h := range c.HostPaths {
-		line("  - hostPath:")
-		line("      path: %s", scalar(h.Path))
-		line("      type: %s", h.Type)
-		line("    name: %s", volumeName(h, i))
+		line("    name: %s", text(p.Name))
 	}
 	return []byte(b.String())
 }
 
-func volumeName(h HostPath, i int) string {
-	if h.Name != "" {
-		return h.Name
+// probe writes a health check of the secure port.
+func (c CCM) probe(line func(string, ...any), p probe) {
+	port := defaultPorts[cloudControllerManager]
+	for _, f := range c.Flags {
+		if f.Name == "secure-port" {
+			port = f.Value
+		}
 	}
-	return fmt.Sprintf("file-%d", i)
+	line("    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: /healthz\n        port: %s\n        scheme: HTTPS",
+		p.name, p.failures, text(loopback(c.BindAddress)), port)
+	line("      initialDelaySeconds: %s\n      periodSeconds: %s\n      timeoutSeconds: 15", p.delay, p.period)
 }
 
-// quoted keeps YAML from taking a value for a boolean or a number: an environment variable is a string.
-func quoted(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+// text is a YAML string with quotes where it needs them.
+func text(value string) string { return quote(value, 0, false) }
+
+// distinct leaves out paths that are named twice, which a kubelet would refuse, and gives every volume a name.
+func distinct(paths []HostPath) []HostPath {
+	var out []HostPath
+	seen := map[string]bool{}
+	for _, p := range paths {
+		if seen[p.Path] {
+			continue
+		}
+		seen[p.Path] = true
+		if p.Name == "" {
+			p.Name = fmt.Sprintf("file-%d", len(out))
+		}
+		out = append(out, p)
+	}
+	return out
 }

@@ -1,44 +1,118 @@
 package controlplane
 
-import "strings"
+import (
+	"path"
+	"slices"
+	"strings"
+)
 
-// booleans are the flags that stand alone: what follows them is not their value. pflag takes "--x y" for a boolean x as x=true and an argument y.
-var booleans = map[string]bool{
-	"allocate-node-cidrs": true, "allow-privileged": true, "allow-untagged-cloud": true, "anonymous-auth": true, "authentication-skip-lookup": true,
-	"authentication-tolerate-lookup-failure": true, "configure-cloud-routes": true, "contention-profiling": true, "enable-aggregator-routing": true,
-	"enable-bootstrap-token-auth": true, "enable-dynamic-provisioning": true, "enable-garbage-collector": true, "enable-hostpath-provisioner": true,
-	"enable-leader-migration": true, "enable-priority-and-fairness": true, "enable-taint-manager": true, "leader-elect": true, "logtostderr": true,
-	"alsologtostderr": true, "one-output": true, "profiling": true, "skip-headers": true, "skip-log-headers": true, "use-service-account-credentials": true,
-	"service-account-lookup": true, "watch-cache": true, "http2-max-streams": false, "permit-port-sharing": true, "permit-address-sharing": true,
+// components are the programs whose flags matter here. A cloud's own manager ends in "-cloud-controller-manager".
+var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", cloudControllerManager, "etcd", "kubelet"}
+
+const cloudControllerManager = "cloud-controller-manager"
+
+// isComponent tells whether a base name is that of a known program.
+func isComponent(name string) bool {
+	return slices.Contains(components, name) || strings.HasSuffix(name, "-"+cloudControllerManager)
 }
 
-// FlagsOf reads the flags of a command line, by name without dashes and with dashes for underscores. The last one of a name wins, as in pflag; a
-// boolean that stands alone is "true".
+// program is the index of the argument that names the program: the first known component (a wrapper may stand before it), else the first
+// argument; -1 when there are flags only.
+func program(args []string) int {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return -1
+	}
+	for i, a := range args {
+		if !strings.HasPrefix(a, "-") && isComponent(path.Base(a)) {
+			return i
+		}
+	}
+	return 0
+}
+
+// form is how a flag is written.
+type form int
+
+const (
+	equals   form = iota // --x=y
+	separate             // --x y
+	bare                 // --x
+	attached             // -v2
+)
+
+// flag is one occurrence of a flag in a list of arguments.
+type flag struct {
+	name  string // without dashes, underscores as dashes
+	value string
+	form  form
+	index int // of the argument with the name
+}
+
+// last is the index of the flag's last argument.
+func (f flag) last() int {
+	if f.form == separate {
+		return f.index + 1
+	}
+	return f.index
+}
+
+// FlagsOf returns the flags of a command line by name: without dashes, underscores as dashes. The last one of a name wins, as in pflag; a flag
+// without a value is "true".
 func FlagsOf(command []string) map[string]string {
 	out := map[string]string{}
-	for i := 0; i < len(command); {
-		name, value, n := flagAt(command, i)
-		if name != "" {
-			out[name] = value
-		}
-		i += n
+	for _, f := range occurrences(command) {
+		out[f.name] = f.value
 	}
 	return out
 }
 
-// flagAt reads the argument at i; n is how many arguments it takes.
-func flagAt(args []string, i int) (name, value string, n int) {
-	arg := args[i]
-	if !strings.HasPrefix(arg, "-") || arg == "-" || arg == "--" {
-		return "", "", 1
+// occurrences lists the flags of a command line in their order.
+func occurrences(args []string) []flag {
+	var out []flag
+	for i := program(args) + 1; i < len(args); i++ {
+		if args[i] == "--" {
+			break
+		}
+		if !isFlag(args[i]) {
+			continue
+		}
+		f := readFlag(args[i])
+		f.index = i
+		if f.form == bare && !booleans[f.name] && i+1 < len(args) && args[i+1] != "--" && !isFlag(args[i+1]) {
+			f.form, f.value = separate, args[i+1]
+			i++
+		}
+		out = append(out, f)
 	}
-	name, value, given := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-	name = strings.ReplaceAll(name, "_", "-")
+	return out
+}
+
+// isFlag tells a flag from a value; a negative number is a value.
+func isFlag(arg string) bool {
+	rest, ok := strings.CutPrefix(arg, "-")
+	if !ok {
+		return false
+	}
+	rest = strings.TrimPrefix(rest, "-")
+	return rest != "" && (isLetter(rest[0]) || strings.HasPrefix(arg, "--"))
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+func readFlag(arg string) flag {
+	short := !strings.HasPrefix(arg, "--")
+	name, value, ok := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 	switch {
-	case given:
-		return name, value, 1
-	case !booleans[name] && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-"):
-		return name, args[i+1], 2
+	case ok:
+		return flag{name: flagName(name), value: value, form: equals}
+	case short && strings.HasPrefix(name, "v") && len(name) > 1 && strings.Trim(name[1:], "0123456789") == "":
+		return flag{name: "v", value: name[1:], form: attached} // klog's verbosity, the only one-letter flag of the components
+	default:
+		return flag{name: flagName(name), value: "true", form: bare}
 	}
-	return name, "true", 1
+}
+
+// flagName is the name as the components normalise it.
+func flagName(name string) string {
+	return strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 }

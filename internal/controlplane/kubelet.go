@@ -1,124 +1,297 @@
 package controlplane
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// KubeletFlagsFile is where kubeadm keeps the kubelet's flags.
+// KubeletFlagsFile is where kubeadm keeps the flags that differ between kubelets.
 const KubeletFlagsFile = "/var/lib/kubelet/kubeadm-flags.env"
 
-// kubeletVariables are the variables whose values are kubelet flags.
-var kubeletVariables = []string{"KUBELET_KUBEADM_ARGS", "KUBELET_EXTRA_ARGS"}
+const (
+	kubeadmVariable = "KUBELET_KUBEADM_ARGS"
+	// extraVariable comes last on a kubelet's command line, and so its flags win.
+	extraVariable = "KUBELET_EXTRA_ARGS"
+)
 
-// kubeletLine is a line NAME="flags" of an environment file.
-type kubeletLine struct {
-	index        int
-	name, quote  string
-	args         []string
-	tail, prefix string
+var (
+	variableName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	kubeletVariable = regexp.MustCompile(`^(KUBELET_([A-Z0-9]+_)*(ARGS|OPTS|FLAGS)|DAEMON_ARGS)$`)
+	// safeWord is what means itself in an environment file and on the command line that systemd makes of it.
+	safeWord = regexp.MustCompile(`^[A-Za-z0-9_./:,=@%+~*<>()-]*$`)
+)
+
+// environment is an environment file of a kubelet's unit.
+type environment struct {
+	data      []byte
+	variables []variable // in the order of the kubelet's command line
 }
 
-// ParseKubeletFlags reads the flags of a kubelet from an environment file.
+// variable is an assignment of flags.
+type variable struct {
+	name string
+	// start is where the value begins in the file, behind its quote.
+	start int
+	words []word
+}
+
+// word is an argument and the place where it is written.
+type word struct {
+	value      string
+	start, end int
+}
+
+// ParseKubeletFlags reads the flags of a kubelet from an environment file such as KubeletFlagsFile. Those of KUBELET_EXTRA_ARGS win, as they do on
+// the command line. A file without such a variable has no flags.
 func ParseKubeletFlags(env []byte) (map[string]string, error) {
-	lines, err := kubeletLines(env)
+	e, err := readEnvironment(env)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
-	for _, l := range lines {
-		for k, v := range FlagsOf(l.args) {
-			out[k] = v
-		}
-	}
-	return out, nil
+	args, _ := e.arguments()
+	return FlagsOf(args), nil
 }
 
-func kubeletLines(env []byte) ([]kubeletLine, error) {
-	var out []kubeletLine
-	for i, line := range strings.SplitAfter(string(env), "\n") {
-		body := strings.TrimRight(line, "\r\n")
-		trimmed := strings.TrimSpace(body)
-		if trimmed == "" || strings.HasPrefix(trimmed, "#") {
-			continue
-		}
-		name, value, ok := strings.Cut(trimmed, "=")
-		if !ok {
-			return nil, fmt.Errorf("line %d is not NAME=value", i+1)
-		}
-		known := false
-		for _, k := range kubeletVariables {
-			known = known || k == name
-		}
-		if !known {
-			continue
-		}
-		l := kubeletLine{index: i, name: name, tail: line[len(body):]}
-		if q := value[:min(1, len(value))]; q == `"` || q == "'" {
-			if len(value) < 2 || !strings.HasSuffix(value, q) {
-				return nil, fmt.Errorf("line %d: the quote of %s is not closed", i+1, name)
-			}
-			l.quote, value = q, value[1:len(value)-1]
-		}
-		l.args = strings.Fields(value)
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-// ApplyKubelet carries setFlag and unsetFlag out on an environment file of a kubelet. It is pure and idempotent.
-func ApplyKubelet(env []byte, edits []v1.Edit) ([]byte, error) {
-	lines, err := kubeletLines(env)
-	if err != nil {
+// ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with the same bytes.
+func ApplyKubelet(env []byte, edits []v1alpha1.Edit) ([]byte, error) {
+	if _, err := readEnvironment(env); err != nil {
 		return nil, err
-	}
-	if len(lines) == 0 {
-		return nil, fmt.Errorf("it has no %s", kubeletVariables[0])
-	}
-	before := map[int]string{}
-	for _, l := range lines {
-		before[l.index] = strings.Join(l.args, " ")
 	}
 	for _, e := range edits {
-		if err := editKubelet(lines, e); err != nil {
-			return nil, err
+		out, err := applyKubeletOne(env, e)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", e.Op, e.Name, err)
 		}
+		env = out
 	}
-	text := strings.SplitAfter(string(env), "\n")
-	for _, l := range lines {
-		if after := strings.Join(l.args, " "); after != before[l.index] {
-			text[l.index] = l.name + "=" + l.quote + after + l.quote + l.tail
-		}
-	}
-	return []byte(strings.Join(text, "")), nil
+	return env, nil
 }
 
-func editKubelet(lines []kubeletLine, e v1.Edit) error {
-	if e.Op != "setFlag" && e.Op != "unsetFlag" {
-		return fmt.Errorf("edit %q is not known for a kubelet", e.Op)
+func applyKubeletOne(env []byte, e v1alpha1.Edit) ([]byte, error) {
+	if e.Op != setFlag && e.Op != unsetFlag {
+		return nil, errors.New("this operation is not known for a kubelet")
 	}
-	set := false
-	for li := range lines {
-		var out []string
-		args := lines[li].args
-		for i := 0; i < len(args); {
-			name, value, n := flagAt(args, i)
-			switch {
-			case name != e.Name:
-				out = append(out, args[i:i+n]...)
-			case e.Op == "setFlag" && !set && value == e.Value:
-				out, set = append(out, args[i:i+n]...), true
-			case e.Op == "setFlag" && !set:
-				out, set = append(out, "--"+e.Name+"="+e.Value), true
-			}
-			i += n
+	if err := validate(e); err != nil {
+		return nil, err
+	}
+	if !safeWord.MatchString(e.Value) {
+		return nil, errors.New("its value holds a space, a quote or another character that a unit's environment would change")
+	}
+	for range maxChanges {
+		parsed, err := readEnvironment(env)
+		if err != nil {
+			return nil, err
 		}
-		lines[li].args = out
+		splices, err := parsed.next(e)
+		if err != nil || splices == nil {
+			return env, err
+		}
+		env = splicedInto(env, splices)
 	}
-	if e.Op == "setFlag" && !set {
-		lines[0].args = append(lines[0].args, "--"+e.Name+"="+e.Value)
+	return nil, errors.New("it would take too many changes")
+}
+
+// arguments are all words, and for each its variable and its index there.
+func (e *environment) arguments() (args []string, places [][2]int) {
+	for v, variable := range e.variables {
+		for w, word := range variable.words {
+			args = append(args, word.value)
+			places = append(places, [2]int{v, w})
+		}
 	}
-	return nil
+	return args, places
+}
+
+// next is the next change that an edit needs; nil when there is none.
+func (e *environment) next(edit v1alpha1.Edit) ([]splice, error) {
+	name := flagName(edit.Name)
+	args, places := e.arguments()
+	all := occurrences(args)
+	have := named(all, name)
+	switch {
+	case len(have) == 0 && edit.Op == unsetFlag:
+		return nil, nil
+	case len(have) == 0:
+		return e.insert("--" + name + "=" + edit.Value)
+	case edit.Op == unsetFlag, len(have) > 1:
+		return e.remove(places[have[0].index], places[have[0].last()]), nil
+	case have[0].value == edit.Value:
+		return nil, nil
+	}
+	f := have[0]
+	if f.form == separate && isFlag(edit.Value) {
+		return e.remove(places[f.index], places[f.last()]), nil // it is added again as "--x=-y"
+	}
+	at := e.word(places[f.last()])
+	if f.form == separate {
+		return []splice{{at.start, at.end, edit.Value}}, nil
+	}
+	prefix, _, _ := strings.Cut(args[f.index], "=")
+	if f.form == attached {
+		prefix = "-v"
+	}
+	return []splice{{at.start, at.end, prefix + "=" + edit.Value}}, nil
+}
+
+func (e *environment) word(place [2]int) word { return e.variables[place[0]].words[place[1]] }
+
+// insert puts a flag behind the last one of kubeadm's variable, else of the last variable that there is.
+func (e *environment) insert(text string) ([]splice, error) {
+	if len(e.variables) == 0 {
+		return nil, fmt.Errorf("the file assigns no %s: add the line %s=\"\" to it if the kubelet's unit reads it", kubeadmVariable, kubeadmVariable)
+	}
+	at := len(e.variables) - 1
+	if i := slices.IndexFunc(e.variables, func(v variable) bool { return v.name == kubeadmVariable }); i >= 0 {
+		at = i
+	}
+	v := e.variables[at]
+	if len(v.words) == 0 {
+		return []splice{{v.start, v.start, text}}, nil
+	}
+	end := v.words[len(v.words)-1].end
+	return []splice{{end, end, " " + text}}, nil
+}
+
+// remove takes the words from one to another away; a flag's value may stand in the next variable.
+func (e *environment) remove(from, to [2]int) []splice {
+	if to[0] != from[0] {
+		return append(e.remove(from, from), e.remove(to, to)...)
+	}
+	words := e.variables[from[0]].words
+	switch {
+	case from[1] > 0:
+		return []splice{{start: words[from[1]-1].end, end: words[to[1]].end}}
+	case to[1]+1 < len(words):
+		return []splice{{start: words[0].start, end: words[to[1]+1].start}}
+	}
+	return []splice{{start: words[0].start, end: words[to[1]].end}}
+}
+
+// readEnvironment reads NAME=value lines as systemd does, as far as unit files of kubelets use it.
+func readEnvironment(data []byte) (*environment, error) {
+	e := &environment{data: data}
+	at := 0
+	for i, text := range bytes.SplitAfter(data, []byte("\n")) {
+		start := at
+		at += len(text)
+		text = bytes.TrimRight(text, " \t\r\n")
+		trimmed := bytes.TrimLeft(text, " \t")
+		if len(trimmed) == 0 || trimmed[0] == '#' || trimmed[0] == ';' {
+			continue
+		}
+		start += len(text) - len(trimmed)
+		name, _, ok := strings.Cut(string(trimmed), "=")
+		if !ok || !variableName.MatchString(name) {
+			return nil, fmt.Errorf("line %d is not NAME=value", i+1)
+		}
+		if !kubeletVariable.MatchString(name) {
+			continue
+		}
+		v, err := e.readVariable(name, start+len(name)+1, start+len(trimmed))
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		}
+		// A later assignment replaces an earlier one.
+		e.variables = slices.DeleteFunc(e.variables, func(o variable) bool { return o.name == name })
+		e.variables = append(e.variables, v)
+	}
+	slices.SortStableFunc(e.variables, func(a, b variable) int { return cmp.Compare(rank(a.name), rank(b.name)) })
+	return e, nil
+}
+
+func rank(name string) int {
+	if name == extraVariable {
+		return 1
+	}
+	return 0
+}
+
+// letter is a character of a value and the place where it is written.
+type letter struct {
+	char       byte
+	start, end int
+}
+
+// readVariable reads the value in data[start:end]: bare, or in one pair of quotes.
+func (e *environment) readVariable(name string, start, end int) (variable, error) {
+	v := variable{name: name, start: start}
+	if start == end {
+		return v, nil
+	}
+	quote := e.data[start]
+	if quote == '"' || quote == '\'' {
+		v.start, start = start+1, start+1
+	} else {
+		quote = 0
+	}
+	var letters []letter
+	closed := quote == 0
+	for i := start; i < end; i++ {
+		switch c := e.data[i]; {
+		case closed && quote != 0:
+			return v, fmt.Errorf("something follows the quoted value of %s", name)
+		case c == '\\' && quote != '\'' && i+1 < end:
+			letters = append(letters, letter{e.data[i+1], i, i + 2})
+			i++
+		case c == '\\' && quote != '\'':
+			return v, fmt.Errorf("the value of %s goes on in the next line: write it in one", name)
+		case c == quote && quote != 0:
+			closed = true
+		default:
+			letters = append(letters, letter{c, i, i + 1})
+		}
+	}
+	if !closed {
+		return v, fmt.Errorf("the quote of the value of %s is not closed", name)
+	}
+	words, err := splitWords(letters)
+	if err != nil {
+		return v, fmt.Errorf("the value of %s: %w", name, err)
+	}
+	v.words = words
+	return v, nil
+}
+
+// splitWords makes arguments of a value, as systemd does for a variable that stands alone on a command line: it splits at spaces that are in no
+// quotes.
+func splitWords(letters []letter) ([]word, error) {
+	var out []word
+	var quote byte
+	open := false // a word has begun
+	for i := 0; i < len(letters); i++ {
+		l := letters[i]
+		if quote == 0 && (l.char == ' ' || l.char == '\t' || l.char == '\r') {
+			open = false
+			continue
+		}
+		if !open {
+			open = true
+			out = append(out, word{start: l.start})
+		}
+		w := &out[len(out)-1]
+		w.end = l.end
+		switch {
+		case quote == 0 && (l.char == '\'' || l.char == '"'):
+			quote = l.char
+		case quote != 0 && l.char == quote:
+			quote = 0
+		case l.char == '\\' && quote != '\'' && i+1 < len(letters):
+			i++
+			w.value += string([]byte{letters[i].char})
+			w.end = letters[i].end
+		default:
+			w.value += string([]byte{l.char})
+		}
+	}
+	if quote != 0 {
+		return nil, errors.New("a quote in it is not closed")
+	}
+	return out, nil
 }

@@ -1,221 +1,244 @@
-// Package controlplane decides what the flags of a control-plane component are, from the manifest of its static pod, and how such a manifest
-// changes. Bytes that need no change are kept: comments, order and style belong to the operator.
+// Package controlplane decides what a component's flags are and how they change: in static pod manifests and in the file that holds a kubelet's
+// flags. Everything here is pure. An edit touches the bytes it must touch and no others, so that a diff shows the edit and undoing it gives back
+// the same bytes.
 package controlplane
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// ManifestDir is where kubeadm and most installers put the manifests of static pods.
+// ManifestDir is where kubeadm puts the static pods of a control plane. Every file in there is a pod but those that begin with a dot.
 const ManifestDir = "/etc/kubernetes/manifests"
 
-// ports are the components' default secure ports.
-var ports = map[string]string{
-	"kube-apiserver": "6443", "kube-controller-manager": "10257", "kube-scheduler": "10259", "cloud-controller-manager": "10258",
-}
-
-// NotYAMLError says that a manifest is not YAML; the kubelet ends the pod of a file that stays so.
-type NotYAMLError struct{ Err error }
-
-func (e *NotYAMLError) Error() string { return fmt.Sprintf("it is not YAML: %v", e.Err) }
-
-func (e *NotYAMLError) Unwrap() error { return e.Err }
-
-// NotPodError says that a manifest is YAML and no Pod.
-type NotPodError struct{ Kind string }
-
-func (e *NotPodError) Error() string { return fmt.Sprintf("it is a %q, not a v1 Pod", e.Kind) }
-
-// Manifest is the manifest of a static pod.
+// Manifest is a static pod manifest.
 type Manifest struct {
-	data      []byte
-	root      *yaml.Node // the mapping of the document
-	container *yaml.Node
-	name      string
-	namespace string
-	image     string
-	command   []string
+	doc *document
+	pod pod
+	// main is the index of the component's container.
+	main int
 }
 
-// Parse reads a manifest. The errors are a NotYAMLError, a NotPodError, or say what is missing.
+// pod is as much of a Pod as is looked at.
+type pod struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name      string `yaml:"name"`
+		Namespace string `yaml:"namespace"`
+	} `yaml:"metadata"`
+	Spec struct {
+		Containers     []container `yaml:"containers"`
+		InitContainers []container `yaml:"initContainers"`
+		Volumes        []volume    `yaml:"volumes"`
+	} `yaml:"spec"`
+}
+
+type container struct {
+	Name    string   `yaml:"name"`
+	Image   string   `yaml:"image"`
+	Command []string `yaml:"command"`
+	Args    []string `yaml:"args"`
+	Env     []struct {
+		Name string `yaml:"name"`
+	} `yaml:"env"`
+	VolumeMounts []mount `yaml:"volumeMounts"`
+}
+
+type mount struct {
+	Name      string `yaml:"name"`
+	MountPath string `yaml:"mountPath"`
+	SubPath   string `yaml:"subPath"`
+}
+
+type volume struct {
+	Name     string `yaml:"name"`
+	HostPath *struct {
+		Path string `yaml:"path"`
+	} `yaml:"hostPath"`
+}
+
+func (v volume) hostPath() string {
+	if v.HostPath == nil {
+		return ""
+	}
+	return v.HostPath.Path
+}
+
+func (c container) arguments() []string {
+	return append(slices.Clone(c.Command), c.Args...)
+}
+
+// Parse reads a manifest. The error is a *NotYAMLError, a *NotPodError or a *ShellCommandError.
 func Parse(data []byte) (*Manifest, error) {
-	root, err := document(data)
+	doc, err := newDocument(data)
 	if err != nil {
 		return nil, err
 	}
-	if kind, version := text(child(root, "kind")), text(child(root, "apiVersion")); kind != "Pod" || version != "v1" {
-		return nil, &NotPodError{Kind: strings.TrimSpace(version + " " + kind)}
+	m := &Manifest{doc: doc}
+	if m.pod, err = decodePod(doc.root); err != nil {
+		return nil, err
 	}
-	m := &Manifest{data: data, root: root, name: text(child(child(root, "metadata"), "name")), namespace: text(child(child(root, "metadata"), "namespace"))}
-	if m.name == "" {
-		return nil, errors.New("it has no metadata.name")
+	m.main = mainContainer(m.pod.Spec.Containers)
+	if err := refuseShell(m.Command()); err != nil {
+		return nil, err
 	}
-	if m.namespace == "" {
-		m.namespace = "default"
-	}
-	containers := child(child(root, "spec"), "containers")
-	if containers == nil || containers.Kind != yaml.SequenceNode || len(containers.Content) == 0 {
-		return nil, errors.New("it has no spec.containers")
-	}
-	m.container = resolve(containers.Content[0])
-	for _, c := range containers.Content {
-		if _, known := ports[componentOf(commandOf(resolve(c)))]; known {
-			m.container = resolve(c)
-			break
-		}
-	}
-	m.command, m.image = commandOf(m.container), text(child(m.container, "image"))
 	return m, nil
 }
 
-// document returns the one mapping that the file consists of.
-func document(data []byte) (*yaml.Node, error) {
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	var doc yaml.Node
-	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return nil, &NotYAMLError{Err: errors.New("the file is empty")}
-	} else if err != nil {
-		return nil, &NotYAMLError{Err: err}
+func decodePod(root *yaml.Node) (p pod, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &NotYAMLError{Reason: fmt.Sprintf("it cannot be read (%v)", r)}
+		}
+	}()
+	var head struct {
+		APIVersion any `yaml:"apiVersion"`
+		Kind       any `yaml:"kind"`
 	}
-	var second yaml.Node
-	if err := d.Decode(&second); err == nil {
-		return nil, errors.New("it has several YAML documents; a kubelet reads the first one only")
-	} else if !errors.Is(err, io.EOF) {
-		return nil, &NotYAMLError{Err: err}
+	if err := root.Decode(&head); err != nil {
+		return p, notYAML(err)
 	}
-	if len(doc.Content) != 1 || resolve(doc.Content[0]).Kind != yaml.MappingNode {
-		return nil, &NotPodError{}
+	if kind, _ := head.Kind.(string); kind != "Pod" || head.APIVersion != "v1" {
+		return p, &NotPodError{Kind: kind}
 	}
-	return resolve(doc.Content[0]), nil
+	if err := root.Decode(&p); err != nil {
+		reason := notYAML(err).(*NotYAMLError) //nolint:errorlint,forcetypeassert // made one line above
+		return p, &NotPodError{Kind: "Pod", Reason: fmt.Sprintf("line %d: %s", reason.Line, reason.Reason)}
+	}
+	if len(p.Spec.Containers) == 0 {
+		return p, &NotPodError{Kind: "Pod", Reason: "it has no containers"}
+	}
+	return p, nil
 }
 
-func resolve(n *yaml.Node) *yaml.Node {
-	for n != nil && n.Kind == yaml.AliasNode {
-		n = n.Alias
+// mainContainer is the container that runs a known component, else the first.
+func mainContainer(containers []container) int {
+	for i, c := range containers {
+		args := c.arguments()
+		if p := program(args); p >= 0 && isComponent(path.Base(args[p])) {
+			return i
+		}
 	}
-	return n
+	for i, c := range containers {
+		if refuseShell(c.arguments()) != nil || len(c.Command) == 0 && isComponent(componentOf(c)) {
+			return i
+		}
+	}
+	return 0
 }
 
-// child returns the value of a key; nil when there is none.
-func child(n *yaml.Node, key string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
+// refuseShell returns an error for a shell that is given a script with a component's name in it.
+func refuseShell(args []string) error {
+	if len(args) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash", "busybox"}, path.Base(args[0])) {
 		return nil
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return resolve(n.Content[i+1])
+	if p := program(args); p > 0 {
+		return nil // sh -c 'exec "$@"' -- kube-apiserver --x=y
+	}
+	for _, c := range components {
+		if slices.ContainsFunc(args[1:], func(a string) bool { return strings.Contains(a, c) }) {
+			return &ShellCommandError{Shell: args[0], Component: c}
 		}
 	}
 	return nil
 }
 
-func text(n *yaml.Node) string {
-	if n == nil || n.Kind != yaml.ScalarNode {
-		return ""
+// componentOf is the base name of the program; of the container or its image when the image's own program is used.
+func componentOf(c container) string {
+	if args := c.arguments(); program(args) >= 0 {
+		return path.Base(args[program(args)])
 	}
-	return n.Value
+	image, _, _ := strings.Cut(c.Image, "@")
+	image, _, _ = strings.Cut(path.Base(image), ":")
+	if isComponent(image) {
+		return image
+	}
+	return c.Name
 }
 
-func commandOf(container *yaml.Node) []string {
+func (m *Manifest) container() container { return m.pod.Spec.Containers[m.main] }
+
+// Name of the pod; its mirror pod's name ends in a dash and the Node's name.
+func (m *Manifest) Name() string { return m.pod.Metadata.Name }
+
+// Namespace of the pod. A kubelet puts a pod that names none into "default".
+func (m *Manifest) Namespace() string {
+	if m.pod.Metadata.Namespace == "" {
+		return "default"
+	}
+	return m.pod.Metadata.Namespace
+}
+
+// Component is the base name of the program that the component's container runs, e.g. kube-apiserver.
+func (m *Manifest) Component() string { return componentOf(m.container()) }
+
+// Image of the component's container.
+func (m *Manifest) Image() string { return m.container().Image }
+
+// Command is the command and then the arguments of the component's container.
+func (m *Manifest) Command() []string { return m.container().arguments() }
+
+// Flags are the flags of Command, as FlagsOf reads them.
+func (m *Manifest) Flags() map[string]string { return FlagsOf(m.Command()) }
+
+// EnvNames are the names of the environment variables of the component's container, sorted. Their values may be secret and are not returned.
+func (m *Manifest) EnvNames() []string {
 	var out []string
-	for _, key := range []string{"command", "args"} {
-		if list := child(container, key); list != nil {
-			for _, item := range list.Content {
-				out = append(out, text(resolve(item)))
+	for _, e := range m.container().Env {
+		out = append(out, e.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// HostPaths maps the mount paths of the component's container to paths on the host.
+func (m *Manifest) HostPaths() map[string]string {
+	out := map[string]string{}
+	for _, mt := range m.container().VolumeMounts {
+		for _, v := range m.pod.Spec.Volumes {
+			if v.Name == mt.Name && v.HostPath != nil {
+				out[mt.MountPath] = path.Join(v.HostPath.Path, mt.SubPath)
 			}
 		}
 	}
 	return out
 }
 
-// componentOf is the program's base name. Where the image's entry point is the program and only args are given, it is not known.
-func componentOf(command []string) string {
-	if len(command) == 0 || strings.HasPrefix(command[0], "-") {
+// defaultPorts are where the components serve HTTPS when no flag says otherwise.
+var defaultPorts = map[string]string{"kube-apiserver": "6443", "kube-controller-manager": "10257", "kube-scheduler": "10259", cloudControllerManager: "10258"}
+
+// Address is host:port where the component serves /metrics, as seen from its host; empty when it serves none or when that is not known.
+func (m *Manifest) Address() string { return address(m.Component(), m.Flags()) }
+
+func address(component string, flags map[string]string) string {
+	if strings.HasSuffix(component, "-"+cloudControllerManager) {
+		component = cloudControllerManager
+	}
+	port := defaultPorts[component]
+	if p, ok := flags["secure-port"]; ok {
+		port = p
+	}
+	host := loopback(flags["bind-address"])
+	if defaultPorts[component] == "" || port == "" || port == "0" || strings.Contains(host+port, "$(") {
 		return ""
-	}
-	return path.Base(command[0])
-}
-
-// Name is metadata.name; the mirror pod's name is this and the node's, joined by a dash.
-func (m *Manifest) Name() string { return m.name }
-
-// Namespace is metadata.namespace.
-func (m *Manifest) Namespace() string { return m.namespace }
-
-// Component is the program that the pod runs, e.g. kube-apiserver; a provider's cloud controller manager is cloud-controller-manager.
-func (m *Manifest) Component() string {
-	c := componentOf(m.command)
-	if c == "" {
-		if _, known := ports[m.name]; known {
-			return m.name
-		}
-	}
-	return c
-}
-
-// Image is the component's image.
-func (m *Manifest) Image() string { return m.image }
-
-// Command is command and args of the component's container.
-func (m *Manifest) Command() []string { return append([]string(nil), m.command...) }
-
-// Flags are the component's flags by name; see FlagsOf.
-func (m *Manifest) Flags() map[string]string { return FlagsOf(m.command) }
-
-// Address is where the component serves its metrics: the bind address (or loopback where it listens everywhere) and the secure port.
-func (m *Manifest) Address() string {
-	flags := m.Flags()
-	host := flags["bind-address"]
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	port := flags["secure-port"]
-	if port == "" {
-		port = ports[m.Component()]
 	}
 	return net.JoinHostPort(host, port)
 }
 
-// EnvNames are the names of the component's environment variables; their values are nobody's business here.
-func (m *Manifest) EnvNames() []string {
-	var out []string
-	if env := child(m.container, "env"); env != nil {
-		for _, e := range env.Content {
-			if name := text(child(resolve(e), "name")); name != "" {
-				out = append(out, name)
-			}
-		}
+// loopback is where a program that listens on an address is reached from its own host.
+func loopback(bind string) string {
+	ip := net.ParseIP(bind)
+	switch {
+	case bind == "", ip != nil && ip.IsUnspecified() && ip.To4() != nil:
+		return "127.0.0.1"
+	case ip != nil && ip.IsUnspecified():
+		return "::1"
 	}
-	return out
-}
-
-// HostPaths maps the component's mount paths to paths on the host.
-func (m *Manifest) HostPaths() map[string]string {
-	volumes := map[string]string{}
-	if list := child(child(m.root, "spec"), "volumes"); list != nil {
-		for _, v := range list.Content {
-			v = resolve(v)
-			if p := text(child(child(v, "hostPath"), "path")); p != "" {
-				volumes[text(child(v, "name"))] = p
-			}
-		}
-	}
-	out := map[string]string{}
-	if list := child(m.container, "volumeMounts"); list != nil {
-		for _, v := range list.Content {
-			v = resolve(v)
-			if p, ok := volumes[text(child(v, "name"))]; ok {
-				out[text(child(v, "mountPath"))] = p
-			}
-		}
-	}
-	return out
+	return bind
 }

@@ -2,29 +2,36 @@ package hostaccess
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// restartBudget bounds a restart of the kubelet.
-const restartBudget = 60 * time.Second
+const (
+	// maxFile bounds what is read into memory, in bytes; manifests and configurations are a few kilobytes.
+	maxFile = 16 << 20
+	// restartTimeout bounds a kubelet's restart. systemd itself gives a unit 90 s to stop.
+	restartTimeout = 2 * time.Minute
+	// maxLinks bounds how many symbolic links a path may go through.
+	maxLinks = 16
+)
 
-// local is a host whose file system root is a directory of this machine, and whose processes have that directory as their working directory.
+// local is a machine whose root directory is a directory of this one. Its processes have that directory as their working directory.
 type local struct {
 	name string
-	dir  string
-	root *os.Root
+	dir  string // absolute, without symbolic links
+	// seams for tests
+	write   func(*os.File, []byte) (int, error)
+	proc    string // where procfs is mounted
+	restart time.Duration
 }
 
 var _ Host = (*local)(nil)
@@ -32,174 +39,143 @@ var _ Host = (*local)(nil)
 func newLocal(name, dir string) (*local, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs) // as /proc/PID/cwd shows it
+		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("directory of host %q: %w", name, err)
 	}
-	root, err := os.OpenRoot(abs)
-	if err != nil {
-		return nil, fmt.Errorf("directory of host %q: %w", name, err)
+	if !isDirectory(abs) {
+		return nil, fmt.Errorf("directory of host %q: %s is not a directory", name, dir)
 	}
-	return &local{name: name, dir: abs, root: root}, nil
+	return &local{name: name, dir: abs, write: (*os.File).Write, proc: "/proc", restart: restartTimeout}, nil
 }
 
 func (l *local) Name() string { return l.name }
 
-// rel is a path below the root; os.Root refuses what would lead out of it, by dots or by a link.
-func rel(p string) (string, error) {
+// open returns the host's root and the path inside it. Whatever is done through the root cannot leave it, not even through symbolic links.
+func (l *local) open(ctx context.Context, p string) (*os.Root, string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	inside, err := relative(p)
+	if err != nil {
+		return nil, "", fmt.Errorf("on host %s: %w", l.name, err)
+	}
+	root, err := os.OpenRoot(l.dir)
+	if err != nil {
+		// Not wrapped: the whole machine is out of reach, which is not the same as one file being absent.
+		return nil, "", fmt.Errorf("reaching host %s: %v", l.name, err) //nolint:errorlint // see above
+	}
+	return root, inside, nil
+}
+
+// relative makes an absolute path one that is relative to the host's root.
+func relative(p string) (string, error) {
 	if !strings.HasPrefix(p, "/") {
 		return "", fmt.Errorf("path %q is not absolute", p)
 	}
-	clean := strings.TrimPrefix(path.Clean(p), "/")
-	if clean == "" {
-		clean = "."
+	if slices.Contains(strings.Split(p, "/"), "..") {
+		return "", fmt.Errorf("path %q goes upwards with \"..\", which is not allowed", p)
 	}
-	return clean, nil
+	if strings.ContainsRune(p, 0) {
+		return "", fmt.Errorf("path %q holds a NUL", p)
+	}
+	return strings.TrimPrefix(path.Clean(p), "/"), nil
 }
 
-func (l *local) ReadFile(_ context.Context, p string) (File, error) {
-	r, err := rel(p)
+func (l *local) ReadFile(ctx context.Context, p string) (File, error) {
+	root, inside, err := l.open(ctx, p)
 	if err != nil {
 		return File{}, err
 	}
-	f, err := l.root.Open(r)
+	defer root.Close() //nolint:errcheck // a directory that was read
+	out, err := read(root, inside)
 	if err != nil {
 		return File{}, l.explain("reading", p, err)
 	}
-	defer f.Close()
+	return out, nil
+}
+
+func read(root *os.Root, inside string) (File, error) {
+	// O_NONBLOCK: a FIFO in a manifests directory must not hang the reader.
+	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
 	info, err := f.Stat()
 	if err != nil {
-		return File{}, l.explain("reading", p, err)
+		return File{}, err
 	}
-	data, err := io.ReadAll(f)
+	if !info.Mode().IsRegular() {
+		return File{}, errNotRegular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return File{}, l.explain("reading", p, err)
+		return File{}, err
+	}
+	if len(data) > maxFile {
+		return File{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 	}
 	return File{Data: data, Mode: info.Mode().Perm()}, nil
 }
 
-func (l *local) List(_ context.Context, dir string) ([]string, error) {
-	r, err := rel(dir)
+func (l *local) Remove(ctx context.Context, p string) error {
+	root, inside, err := l.open(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // a directory that was read
+	info, err := root.Lstat(inside)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() {
+		err = errNotRegular
+	}
+	if err == nil {
+		err = root.Remove(inside)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody else was quicker
+	}
+	if err != nil {
+		return l.explain("removing", p, err)
+	}
+	if err := syncDir(root, path.Dir(inside)); err != nil {
+		return fmt.Errorf("removing %s on host %s: it is gone, but a power cut could bring it back: %w", p, l.name, err)
+	}
+	return nil
+}
+
+func (l *local) List(ctx context.Context, dir string) ([]string, error) {
+	root, inside, err := l.open(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	f, err := l.root.Open(r)
+	defer root.Close() //nolint:errcheck // a directory that was read
+	f, err := root.Open(orDot(inside))
 	if err != nil {
 		return nil, l.explain("listing", dir, err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // opened for reading
 	entries, err := f.ReadDir(-1)
 	if err != nil {
 		return nil, l.explain("listing", dir, err)
 	}
-	var out []string
+	var names []string
 	for _, e := range entries {
 		if !e.IsDir() {
-			out = append(out, e.Name())
+			names = append(names, e.Name())
 		}
 	}
-	sort.Strings(out)
-	return out, nil
+	slices.Sort(names)
+	return names, nil
 }
 
-func (l *local) WriteFile(_ context.Context, p string, data []byte, mode fs.FileMode) error {
-	r, err := rel(p)
-	if err != nil {
-		return err
+func orDot(inside string) string {
+	if inside == "" {
+		return "."
 	}
-	if err := l.root.MkdirAll(path.Dir(r), 0o755); err != nil {
-		return l.explain("writing", p, err)
-	}
-	tmp := tempName(r)
-	if err := l.writeTemp(tmp, data, mode, r); err != nil {
-		_ = l.root.Remove(tmp) // what is half written must not stay
-		return l.explain("writing", p, err)
-	}
-	if err := l.root.Rename(tmp, r); err != nil {
-		_ = l.root.Remove(tmp)
-		return l.explain("writing", p, err)
-	}
-	if err := l.syncDir(path.Dir(r)); err != nil {
-		return l.explain("writing", p, err)
-	}
-	return nil
-}
-
-// tempName is beside the file, but beside the directory when that is a manifests directory; a dot file, so that nobody takes it for anything.
-func tempName(r string) string {
-	dir := path.Dir(r)
-	if path.Base(dir) == "manifests" {
-		dir = path.Dir(dir)
-	}
-	return path.Join(dir, ".transplant-"+rand.Text())
-}
-
-// writeTemp writes the bytes to the disk, under the owner of the file that will be replaced.
-func (l *local) writeTemp(tmp string, data []byte, mode fs.FileMode, target string) error {
-	f, err := l.root.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode.Perm())
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(mode.Perm()) // the umask may have taken something away
-	}
-	if info, statErr := l.root.Stat(target); err == nil && statErr == nil {
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && (int(st.Uid) != os.Getuid() || int(st.Gid) != os.Getgid()) {
-			err = f.Chown(int(st.Uid), int(st.Gid))
-		}
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
-// syncDir makes the rename survive a power cut.
-func (l *local) syncDir(dir string) error {
-	d, err := l.root.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func (l *local) Remove(_ context.Context, p string) error {
-	r, err := rel(p)
-	if err != nil {
-		return err
-	}
-	if err := l.root.Remove(r); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return l.explain("removing", p, err)
-	}
-	return l.syncDir(path.Dir(r))
-}
-
-// explain says what to do about the errors that an operator can do something about. The old file is whole in every case.
-func (l *local) explain(doing, p string, err error) error {
-	hint := ""
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		hint = ": free some space there and run the same command again; the file is as it was"
-	case errors.Is(err, syscall.EROFS):
-		hint = ": mount it writable and run the same command again; the file is as it was"
-	case errors.Is(err, fs.ErrPermission) && doing != "reading" && doing != "listing":
-		hint = ": run as a user who may write there; the file is as it was"
-	}
-	return fmt.Errorf("%s %s on host %s: %w%s", doing, p, l.name, err, hint)
-}
-
-func (l *local) RestartKubelet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, restartBudget)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(l.dir, "usr/bin/systemctl"), "restart", "kubelet")
-	cmd.Dir = l.dir
-	cmd.WaitDelay = time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("restarting the kubelet on host %s: %w: %s", l.name, err, strings.TrimSpace(string(out)))
-	}
-	return nil
+	return inside
 }

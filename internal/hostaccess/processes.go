@@ -2,6 +2,7 @@ package hostaccess
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,114 +10,202 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// ticksPerSecond is USER_HZ, which Linux fixes at 100 towards user space on every architecture that Kubernetes runs on.
+// ticksPerSecond is USER_HZ, in which the kernel gives times to programs: 100 on every architecture that Kubernetes runs on.
 const ticksPerSecond = 100
 
-// Processes looks through /proc for processes of the component whose working directory is the host's root. One that vanishes while it is looked
-// at has ended, and so has a zombie. One of that name whose directory may not be read is an error: it could be the one.
-func (l *local) Processes(_ context.Context, component string) ([]v1.Process, error) {
-	entries, err := os.ReadDir("/proc")
+// Processes looks for programs whose working directory is the host's directory. Programs of other users can be looked at only by root; one of
+// them with the component's name makes the answer unknown.
+func (l *local) Processes(ctx context.Context, component string) ([]v1alpha1.Process, error) {
+	found, err := l.scan(ctx, component)
 	if err != nil {
-		return nil, fmt.Errorf("looking for processes of %s on host %s: %w", component, l.name, err)
+		return nil, fmt.Errorf("looking for %s on host %s: %w", component, l.name, err)
 	}
-	var out []v1.Process
+	return found, nil
+}
+
+func (l *local) scan(ctx context.Context, component string) ([]v1alpha1.Process, error) {
+	if !isDirectory(l.dir) {
+		return nil, fmt.Errorf("its directory %s is gone, and what runs there cannot be known", l.dir)
+	}
+	// PID 1 always runs. A procfs mounted with hidepid shows it to nobody but its owner, and hides others as well.
+	if _, err := os.ReadFile(filepath.Join(l.proc, "1", "stat")); err != nil {
+		return nil, fmt.Errorf("the processes of other users are hidden from user id %d: run the same command again as root (%w)", os.Geteuid(), err)
+	}
+	boot, err := bootTime(l.proc)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(l.proc)
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var out []v1alpha1.Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		p, ok, err := l.process(pid, component)
-		if err != nil {
-			return nil, fmt.Errorf("looking at process %d, which may be %s on host %s: %w", pid, component, l.name, err)
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		if ok {
+		p, ours, err := l.look(pid, component)
+		if err != nil {
+			return nil, err
+		}
+		if ours {
+			p.Started = boot.Add(time.Duration(p.StartTicks) * (time.Second / ticksPerSecond))
 			out = append(out, p)
 		}
 	}
+	slices.SortFunc(out, func(a, b v1alpha1.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return out, nil
 }
 
-func (l *local) process(pid int, component string) (v1.Process, bool, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	if vanished(err) {
-		return v1.Process{}, false, nil
-	} else if err != nil {
-		return v1.Process{}, false, err
+// look tells whether a process runs the component on this host. One that ends while it is looked at does not. The directory is opened once: what
+// is read through it is of this process or of none, also when its PID is given to another one meanwhile.
+func (l *local) look(pid int, component string) (v1alpha1.Process, bool, error) {
+	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
+	if ended(err) {
+		return v1alpha1.Process{}, false, nil
 	}
-	args := strings.Split(string(bytes.TrimSuffix(cmdline, []byte{0})), "\x00")
-	if path.Base(args[0]) != component {
-		return v1.Process{}, false, nil // also a zombie, which has no arguments
-	}
-	cwd, err := os.Readlink(filepath.Join(dir, "cwd"))
-	if vanished(err) {
-		return v1.Process{}, false, nil
-	} else if err != nil {
-		return v1.Process{}, false, err
-	}
-	if cwd != l.dir {
-		return v1.Process{}, false, nil
-	}
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if vanished(err) {
-		return v1.Process{}, false, nil
-	} else if err != nil {
-		return v1.Process{}, false, err
-	}
-	state, ticks, err := parseStat(stat)
 	if err != nil {
-		return v1.Process{}, false, err
+		return v1alpha1.Process{}, false, fmt.Errorf("looking at process %d: %w", pid, err)
 	}
-	if state == "Z" || state == "X" {
-		return v1.Process{}, false, nil
-	}
-	started, err := startTime(ticks)
+	defer root.Close() //nolint:errcheck // a directory that was read
+	args, thread, err := commandLine(root)
 	if err != nil {
-		return v1.Process{}, false, err
+		return v1alpha1.Process{}, false, fmt.Errorf("reading the command line of process %d: %w", pid, err)
 	}
-	return v1.Process{PID: pid, StartTicks: ticks, Started: started, State: state, Args: args}, true, nil
+	if len(args) == 0 || path.Base(args[0]) != component {
+		return v1alpha1.Process{}, false, nil
+	}
+	cwd, err := root.Readlink(path.Join(thread, "cwd"))
+	switch {
+	case ended(err):
+		return v1alpha1.Process{}, false, nil
+	case err != nil:
+		return v1alpha1.Process{}, false, fmt.Errorf("process %d is a %s whose working directory user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
+			pid, component, os.Geteuid(), err)
+	case cwd != l.dir:
+		return v1alpha1.Process{}, false, nil
+	}
+	state, ticks, err := life(root, thread)
+	if err != nil {
+		return v1alpha1.Process{}, false, fmt.Errorf("reading the state of process %d: %w", pid, err)
+	}
+	return v1alpha1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
 }
 
-func vanished(err error) bool {
+// commandLine returns the arguments of a process and the thread that they were found with, as a path below the process; none for a kernel thread
+// and for a process that has ended. A process whose first thread has ended while others run looks like a zombie, and still acts: then those are
+// asked.
+func commandLine(root *os.Root) ([]string, string, error) {
+	args, err := readArgs(root, ".")
+	if err != nil || len(args) > 0 {
+		return args, ".", err
+	}
+	tasks, err := root.Open("task")
+	if ended(err) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	defer tasks.Close() //nolint:errcheck // opened for reading
+	threads, err := tasks.Readdirnames(-1)
+	if err != nil && !ended(err) {
+		return nil, "", err
+	}
+	for _, t := range threads {
+		thread := path.Join("task", t)
+		if args, err = readArgs(root, thread); err != nil || len(args) > 0 {
+			return args, thread, err
+		}
+	}
+	return nil, "", nil
+}
+
+func readArgs(root *os.Root, thread string) ([]string, error) {
+	data, err := root.ReadFile(path.Join(thread, "cmdline"))
+	if ended(err) {
+		return nil, nil
+	}
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	return strings.Split(string(bytes.TrimSuffix(data, []byte{0})), "\x00"), nil
+}
+
+// life returns the state of the thread and the start of the process; an empty state when it has ended.
+func life(root *os.Root, thread string) (state string, startTicks uint64, err error) {
+	data, err := root.ReadFile("stat")
+	if err == nil {
+		state, startTicks, err = parseStat(data)
+	}
+	if err == nil && thread != "." {
+		if data, err = root.ReadFile(path.Join(thread, "stat")); err == nil {
+			state, _, err = parseStat(data)
+		}
+	}
+	if ended(err) || dead(state) {
+		return "", 0, nil
+	}
+	return state, startTicks, err
+}
+
+// ended tells that a procfs entry vanished while it was read.
+func ended(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }
 
-// parseStat reads the state and the start time (fields 3 and 22) of a /proc/PID/stat; the name in field 2 may hold blanks and parentheses.
-func parseStat(stat []byte) (state string, ticks uint64, err error) {
-	end := bytes.LastIndexByte(stat, ')')
-	fields := strings.Fields(string(stat[end+1:]))
-	if end < 0 || len(fields) < 20 {
-		return "", 0, fmt.Errorf("its stat %q is not understood", stat)
+func dead(state string) bool { return state == "Z" || state == "X" || state == "x" }
+
+// parseStat reads state and start time of /proc/PID/stat. The program's name stands in parentheses and may hold spaces and parentheses.
+func parseStat(data []byte) (state string, startTicks uint64, err error) {
+	_, rest, ok := cutLast(data, ')')
+	fields := strings.Fields(rest)
+	const afterName = 3 // the first field after the name is the third
+	if !ok || len(fields) <= 22-afterName {
+		return "", 0, fmt.Errorf("unexpected format %q", data)
 	}
-	ticks, err = strconv.ParseUint(fields[19], 10, 64)
+	startTicks, err = strconv.ParseUint(fields[22-afterName], 10, 64)
 	if err != nil {
-		return "", 0, fmt.Errorf("its start time %q is not understood: %w", fields[19], err)
+		return "", 0, fmt.Errorf("start time: %w", err)
 	}
-	return fields[0], ticks, nil
+	return fields[0], startTicks, nil
 }
 
-// startTime turns ticks since boot into a time, with the boot time in whole seconds that the kernel gives.
-func startTime(ticks uint64) (time.Time, error) {
-	data, err := os.ReadFile("/proc/stat")
+func cutLast(data []byte, sep byte) (before, after string, ok bool) {
+	i := bytes.LastIndexByte(data, sep)
+	if i < 0 {
+		return "", "", false
+	}
+	return string(data[:i]), string(data[i+1:]), true
+}
+
+// bootTime is when the kernel says it was booted, in whole seconds. Programs that export their own start time compute it from the same number.
+func bootTime(proc string) (time.Time, error) {
+	data, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, fmt.Errorf("reading the boot time: %w", err)
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "btime "); ok {
-			boot, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+		if value, ok := strings.CutPrefix(line, "btime "); ok {
+			seconds, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
 			if err != nil {
-				return time.Time{}, fmt.Errorf("boot time %q: %w", rest, err)
+				return time.Time{}, fmt.Errorf("reading the boot time: %w", err)
 			}
-			return time.Unix(boot, 0).Add(time.Duration(ticks) * time.Second / ticksPerSecond).UTC(), nil
+			return time.Unix(seconds, 0).UTC(), nil
 		}
 	}
-	return time.Time{}, errors.New("/proc/stat has no boot time")
+	return time.Time{}, errors.New("reading the boot time: there is no btime in /proc/stat")
 }

@@ -1,0 +1,39 @@
+package hostaccess
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+var (
+	errNotRegular = errors.New("it is not a regular file")
+	errAbsolute   = errors.New("it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to")
+)
+
+// explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed yet, and keeps the
+// system's error underneath.
+func (l *local) explain(doing, path string, err error) error {
+	at := path + " on host " + l.name
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && doing != "writing":
+		return fmt.Errorf("%s %s: %w", doing, at, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)", l.name, path, err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%s %s: the file system is read-only: make it writable and run the same command again; nothing was changed (%w)", doing, at, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s %s: user id %d is not allowed to: run the same command again as a user who is (most often root)%s (%w)", doing, at, os.Geteuid(), unchanged(doing), err)
+	default:
+		return fmt.Errorf("%s %s: %w", doing, at, err)
+	}
+}
+
+func unchanged(doing string) string {
+	if doing == "writing" || doing == "removing" {
+		return "; nothing was changed"
+	}
+	return ""
+}
