@@ -22,6 +22,7 @@ require (
 require (
 	github.com/prometheus/client_model v0.6.2 // indirect
 	github.com/prometheus/common v0.70.0 // indirect
+	gopkg.in/gcfg.v1 v1.2.3 // indirect
 )
 
 require (
