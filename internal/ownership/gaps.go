@@ -27,12 +27,30 @@ func (j *judge) findGaps() {
 	for loop, last := range covered {
 		switch {
 		case last.end == nil || atEndOfLog(last, j.opts.Until):
+		case j.opts.Until.Sub(j.lastAnswer()) > j.opts.MaxSilence:
+			j.unknown("scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown", clockTime(j.lastAnswer()), loop, last.inc.name())
 		case loopRank(loop) < len(controllernames.Loops):
 			j.gap(last, "", j.opts.Until, true)
 		default: // cloud-node exists in a cloud-controller-manager only, and goes with the last one
 			j.note("nobody ran %s after %s", loop, clockTime(last.end.lo))
 		}
 	}
+}
+
+// lastAnswer is the last moment at which any manager was known to answer.
+func (j *judge) lastAnswer() time.Time {
+	var last time.Time
+	for _, h := range j.managers {
+		for _, e := range h.scrapes {
+			switch {
+			case e.Error == "":
+				last = later(last, e.Time)
+			case e.Looked != nil:
+				last = later(last, *e.Looked)
+			}
+		}
+	}
+	return last
 }
 
 // atEndOfLog tells that the log stops before a successor could have been seen; the process that ended last is no gap yet.

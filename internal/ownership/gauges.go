@@ -43,8 +43,7 @@ func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
 	e.Loops, e.Leads, e.ProcessStarted = m.Loops, m.Leads, m.ProcessStarted
 	state := strings.Join(m.Loops, ",") + ";" + strings.Join(m.Leads, ",")
 	if m.ProcessStarted != nil {
-		// The start time of a process may jump by a second between two looks: see startTolerance.
-		state += ";" + m.ProcessStarted.Round(2*startTolerance).String()
+		state += ";" + m.ProcessStarted.Round(time.Second).String() // it jitters: see startTolerance
 	}
 	src.ok(e, state)
 }

@@ -161,7 +161,7 @@ func (i *incarnation) ended(e v1.OwnershipEvent) {
 
 // scrape adds a line about the gauges; current is the incarnation that answered last.
 func (h *history) scrape(current *incarnation, e v1.OwnershipEvent) *incarnation {
-	if current != nil && e.Looked != nil {
+	if current != nil && e.Looked != nil && (current.end == nil || !e.Looked.After(current.end.hi)) {
 		current.confirm(*e.Looked)
 	}
 	if e.Error != "" {
@@ -187,10 +187,11 @@ func (h *history) answering(e v1.OwnershipEvent) *incarnation {
 	if best != nil {
 		return best
 	}
-	for _, i := range h.incarnations { // the newest one that may have lived then
+	for _, i := range h.incarnations { // the newest one that may have lived then, and rather one that had been seen
 		switch {
 		case e.ProcessStarted != nil && (i.started != nil || i.seen.Add(startTolerance).Before(*e.ProcessStarted)):
 		case i.since.After(e.Time), i.end != nil && i.end.hi.Before(began(e)):
+		case best != nil && i.since.IsZero() && i.seen.After(e.Time):
 		default:
 			best = i
 		}

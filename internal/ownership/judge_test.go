@@ -206,3 +206,26 @@ func TestJudgeDoesNotChangeItsInput(t *testing.T) {
 		t.Errorf("calls were changed:\n%s", diff)
 	}
 }
+
+func TestNoLookConfirmsAGaugeBeyondTheEndOfItsProcess(t *testing.T) {
+	// The recorder never saw the old process fail: it was back on its host, with its gauges at 0, between two scrapes.
+	again := manager{kcmName, "cp-1", 111, 10300}
+	s := running()
+	s.ends(10100, kcm1).lives(10400, again).lease(10300, migration, "d", 6)
+	s.scrape(10700, ccm2, append([]string{"cloud-node"}, cloudLoops...), ccmName, migration).scrape(12000, again, nil)
+	if j := s.judge(Options{}); len(j.Overlaps) != 0 {
+		t.Errorf("overlaps are %+v, want none: the process had ended", j.Overlaps)
+	}
+}
+
+func TestACallOfAManagerThatNeverOwnedTheLoopIsAnOverlap(t *testing.T) {
+	s := cleanHandover()
+	s.call(15000, kcm2, "CreateLoadBalancer") // an external one, which leads its own lease and runs node IPAM only
+	j := s.judge(Options{})
+	want := []v1.Overlap{{
+		Loop: "service", Old: "kube-controller-manager@cp-2", New: "cloud-controller-manager@cp-2", Start: at(15000), End: at(15000), Calls: []int64{5}, Evidence: v1.EvidenceCalls,
+	}}
+	if diff := cmp.Diff(want, j.Overlaps); diff != "" {
+		t.Errorf("overlaps (-want +got):\n%s", diff)
+	}
+}

@@ -4,7 +4,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// findOverlaps finds mutating calls of old owners after their successors' first ones, and gauges of one loop at 1 in two managers.
+// findOverlaps finds mutating calls of old owners after their successors' first ones, those of managers that never owned the loop, and gauges of one
+// loop at 1 in two managers.
 func (j *judge) findOverlaps() {
 	for a, old := range j.tenures { // sorted by their beginnings
 		for _, next := range j.tenures[a+1:] {
@@ -15,19 +16,35 @@ func (j *judge) findOverlaps() {
 			j.overlappingGauges(old, next)
 		}
 	}
+	for _, intruder := range j.tenures {
+		for _, owner := range j.tenures {
+			if owner.loop == intruder.loop && owner.inc != intruder.inc {
+				j.intrudingCalls(intruder, owner)
+			}
+		}
+	}
 }
 
-// overlappingCalls looks for calls of the old owner that arrived after the first one of the new owner. When they took effect does not matter here:
-// one that was sent before and took effect afterwards is a late effect.
-func (j *judge) overlappingCalls(old, next *tenure) {
-	if len(next.calls) == 0 {
+// intrudingCalls looks for calls of a manager that never said that it runs the loop, in the time in which another one said so.
+func (j *judge) intrudingCalls(intruder, owner *tenure) {
+	if intruder.segment != nil || owner.segment == nil {
 		return
 	}
-	first := next.calls[0]
+	var calls []v1.CloudCall
+	for _, c := range intruder.calls {
+		if c.Arrived.After(owner.segment.from) && c.Arrived.Before(owner.segment.seen) {
+			calls = append(calls, c)
+		}
+	}
+	j.overlapOf(intruder, owner, calls)
+}
+
+// overlapOf records an overlap that consists of calls, but for those that are in another one already: with three owners they would count twice.
+func (j *judge) overlapOf(old, next *tenure, calls []v1.CloudCall) {
 	o := v1.Overlap{Loop: old.loop, Evidence: v1.EvidenceCalls}
 	o.Old, o.New = names(old, next)
-	for _, c := range old.calls {
-		if c.Arrived.Before(first.Arrived) || c.Arrived.Equal(first.Arrived) && c.Seq < first.Seq || j.counted(c.Seq) {
+	for _, c := range calls {
+		if j.counted(c.Seq) {
 			continue
 		}
 		if len(o.Calls) == 0 {
@@ -41,7 +58,23 @@ func (j *judge) overlappingCalls(old, next *tenure) {
 	}
 }
 
-// counted tells whether a call is in an overlap already: with three owners it would count twice.
+// overlappingCalls looks for calls of the old owner that arrived after the first one of the new owner. When they took effect does not matter here:
+// one that was sent before and took effect afterwards is a late effect.
+func (j *judge) overlappingCalls(old, next *tenure) {
+	if len(next.calls) == 0 {
+		return
+	}
+	first := next.calls[0]
+	var calls []v1.CloudCall
+	for _, c := range old.calls {
+		if c.Arrived.After(first.Arrived) || c.Arrived.Equal(first.Arrived) && c.Seq > first.Seq {
+			calls = append(calls, c)
+		}
+	}
+	j.overlapOf(old, next, calls)
+}
+
+// counted tells whether a call is in an overlap already.
 func (j *judge) counted(seq int64) bool {
 	for _, o := range j.out.Overlaps {
 		for _, s := range o.Calls {

@@ -215,3 +215,15 @@ func TestProcessEventsOfTheEngineSharpenAnEnd(t *testing.T) {
 		t.Errorf("gap is %+v, want it to begin with the last look that saw the process", g)
 	}
 }
+
+func TestARecorderThatStoppedBeforeTheHandoverKnowsNoSuccessor(t *testing.T) {
+	s := running()
+	s.events = append(s.events, v1.OwnershipEvent{ // what the engine saw
+		Time: at(10020), Source: v1.SourceProcess, Component: kcmName, Host: "cp-1", PID: 101, StartTicks: 707, Ended: true,
+	})
+	j := s.judge(Options{Until: at(60000)})
+	if len(j.Gaps) > 0 {
+		t.Errorf("gaps are %+v, want none: nobody looked", j.Gaps)
+	}
+	mustMention(t, j.Unknown, "no manager answered after 12:00:00.033", "whether one runs service since kube-controller-manager@cp-1 (pid 101) has ended is unknown")
+}

@@ -1,0 +1,257 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/ownership"
+)
+
+// Phases of a journal.
+const (
+	phaseApplying    = "applying"
+	phaseRollingBack = "rolling-back"
+	phaseRolledBack  = "rolled-back"
+)
+
+// Results of a step record, and of a step that has none.
+const (
+	stepStarted     = "started"
+	stepFailed      = "failed"
+	stepInterrupted = "interrupted"
+	stepPending     = "pending"
+)
+
+// Directions of a report.
+const (
+	directionForward  = "forward"
+	directionRollback = "rollback"
+)
+
+// Input is the evidence.
+type Input struct {
+	Journal v1.Journal
+	// Before and After are the snapshots whose inventories are compared; nil when there is none.
+	Before, After *v1.Snapshot
+	// Events are the ownership log.
+	Events []v1.OwnershipEvent
+	// Calls are the cloud's audit log; nil when there is none, which is something else than one without calls.
+	Calls []v1.CloudCall
+	// Keys say whose the access keys in Calls are.
+	Keys map[string]ownership.Owner
+	// Now is when the report is made.
+	Now         time.Time
+	ToolVersion string
+}
+
+// Build makes the report. The same input gives the same report.
+func Build(in Input) v1.Report {
+	j := in.Journal
+	r := v1.Report{
+		TypeMeta: v1.Type(v1.KindReport), ToolVersion: in.ToolVersion, Created: in.Now.UTC(), Cluster: j.Plan.Cluster, Run: j.Run,
+		Strategy: j.Plan.Strategy, Direction: direction(j), Started: j.Started.UTC(), Ended: ended(j, in.Now).UTC(), Findings: j.Plan.Findings,
+		Gaps: []v1.Gap{}, Steps: steps(j),
+	}
+	r.DurationSeconds = round(r.Ended.Sub(r.Started))
+	judged := judge(in, r.Ended)
+	r.Tenures, r.Overlaps, r.LateEffects = judged.Tenures, judged.Overlaps, judged.LateEffects
+	r.Gaps = append(r.Gaps, judged.Gaps...)
+	r.Unknown, r.Notes = judged.Unknown, judged.Notes
+	r.Handover = handover(in, judged)
+	r.Inventory = inventory(in.Before, in.After, r.Direction)
+	r.Unpromised = unpromised(in, judged)
+	r.Sources = sources(in, r)
+	r.Result, r.Reasons = verdict(in, r)
+	return r
+}
+
+func direction(j v1.Journal) string {
+	if j.Rollback != nil || j.Phase == phaseRollingBack || j.Phase == phaseRolledBack {
+		return directionRollback
+	}
+	return directionForward
+}
+
+// ended is when the run ended, or what is known of it so far.
+func ended(j v1.Journal, now time.Time) time.Time {
+	if j.Ended != nil {
+		return *j.Ended
+	}
+	last := j.Started
+	for _, rec := range j.Records {
+		switch {
+		case rec.Ended == nil && rec.Result == stepStarted:
+			return now // it goes on
+		case rec.Ended != nil && rec.Ended.After(last):
+			last = *rec.Ended
+		}
+	}
+	return last
+}
+
+// round gives seconds to the millisecond.
+func round(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+
+// judge asks who ran which loop while the run went on. The journal knows when processes that were waited for had ended, and which step
+// went on when.
+func judge(in Input, ended time.Time) ownership.Judgement {
+	o := ownership.Options{MigrationLease: in.Journal.Plan.Options.LeaseName}
+	if n := len(in.Events); n > 0 {
+		first, last := in.Events[0].Time, in.Events[0].Time
+		for _, e := range in.Events {
+			if e.Time.Before(first) {
+				first = e.Time
+			}
+			if e.Time.After(last) {
+				last = e.Time
+			}
+		}
+		if !in.Journal.Started.IsZero() && in.Journal.Started.Before(first) {
+			o.From = in.Journal.Started
+		}
+		if ended.After(last) {
+			o.Until = ended
+		}
+	}
+	events := slices.Clone(in.Events)
+	for _, rec := range in.Journal.Records {
+		w := ownership.CauseWindow{Name: rec.ID, From: rec.Started}
+		if rec.Ended != nil {
+			w.To = *rec.Ended
+		}
+		o.Causes = append(o.Causes, w)
+		for _, h := range rec.Handovers {
+			if h.Ended != nil && len(in.Events) > 0 {
+				events = append(events, v1.OwnershipEvent{
+					Time: *h.Ended, Source: v1.SourceProcess, Component: h.Component, Host: h.Host, PID: h.PID, StartTicks: h.StartTicks, Ended: true,
+				})
+			}
+		}
+	}
+	return ownership.Judge(events, in.Calls, in.Keys, o)
+}
+
+func handover(in Input, j ownership.Judgement) v1.Handover {
+	var h v1.Handover
+	for _, g := range j.Gaps {
+		h.GapSeconds = max(h.GapSeconds, g.Seconds)
+	}
+	if in.Calls != nil {
+		overlapping, late := j.OverlappingWrites(), len(j.LateEffects)
+		h.OverlappingWrites, h.LateEffects = &overlapping, &late
+	}
+	for _, rec := range in.Journal.Records {
+		for _, x := range rec.Handovers {
+			if x.Released != nil {
+				h.Assisted++
+			}
+		}
+	}
+	return h
+}
+
+// steps are those of the plan, and then those of the rollback, with what the journal says of each.
+func steps(j v1.Journal) []v1.StepReport {
+	records := map[string]v1.StepRecord{}
+	for _, rec := range j.Records {
+		records[rec.ID] = rec // of two records of one step the later one counts
+	}
+	out := []v1.StepReport{}
+	add := func(plan v1.Plan, skipPending bool) {
+		for _, s := range plan.Steps {
+			r := v1.StepReport{ID: s.ID, Phase: s.Phase, Title: s.Title, Host: s.Host, Result: stepPending}
+			if rec, ok := records[s.ID]; ok {
+				started := rec.Started.UTC()
+				r.Result, r.Error, r.Started, r.Handovers = rec.Result, rec.Error, &started, rec.Handovers
+				if rec.Ended != nil {
+					r.DurationSeconds = round(rec.Ended.Sub(rec.Started))
+				}
+			} else if skipPending {
+				continue
+			}
+			out = append(out, r)
+		}
+	}
+	add(j.Plan, j.Rollback != nil) // what a migration had not begun when it was rolled back does not wait for anything
+	if j.Rollback != nil {
+		add(*j.Rollback, false)
+	}
+	return out
+}
+
+// sources say which evidence there was, and what the absence of one leaves unproven.
+func sources(in Input, r v1.Report) []v1.Source {
+	log := v1.Source{Name: "ownership log", Present: len(in.Events) > 0, Detail: "missing: who ran which loop, and for how long nobody did, is unknown"}
+	if log.Present {
+		log.Detail = logDetail(in.Events)
+	}
+	audit := v1.Source{
+		Name: "cloud audit log", Present: in.Calls != nil,
+		Detail: "missing: overlapping writes and late effects are not counted. That no two managers acted rests on what they say of themselves " +
+			"(their gauges) and on the ends of their processes",
+	}
+	if audit.Present {
+		mutating := 0
+		for _, c := range in.Calls {
+			if c.Mutating {
+				mutating++
+			}
+		}
+		audit.Detail = fmt.Sprintf("%d calls, of which %d mutating, by %d known access keys", len(in.Calls), mutating, len(in.Keys))
+	}
+	return []v1.Source{
+		log, audit, inventorySource("inventory before", in.Before), inventorySource("inventory after", in.After),
+		{Name: "journal", Present: true, Detail: fmt.Sprintf("run %s, %d of %d steps recorded, phase %s", r.Run, recorded(r.Steps), len(r.Steps), in.Journal.Phase)},
+	}
+}
+
+func recorded(steps []v1.StepReport) int {
+	n := 0
+	for _, s := range steps {
+		if s.Result != stepPending {
+			n++
+		}
+	}
+	return n
+}
+
+func logDetail(events []v1.OwnershipEvent) string {
+	managers, leases := map[string]bool{}, map[string]bool{}
+	failed := 0
+	first, last := events[0].Time, events[0].Time
+	for _, e := range events {
+		if e.Source == v1.SourceLease {
+			leases[e.Lease] = true
+		} else {
+			managers[e.Component+"@"+e.Host] = true
+		}
+		if e.Error != "" {
+			failed++
+		}
+		if e.Time.Before(first) {
+			first = e.Time
+		}
+		if e.Time.After(last) {
+			last = e.Time
+		}
+	}
+	return fmt.Sprintf("%d lines about %d managers and %d leases, %s to %s UTC; %d times a source stopped answering",
+		len(events), len(managers), len(leases), first.UTC().Format(time.TimeOnly), last.UTC().Format(time.TimeOnly), failed)
+}
+
+func inventorySource(name string, s *v1.Snapshot) v1.Source {
+	if s == nil {
+		return v1.Source{Name: name, Detail: "missing: what was lost or changed cannot be said"}
+	}
+	out := v1.Source{Name: name, Present: true, Detail: fmt.Sprintf("%d nodes, %d services", len(s.Nodes), len(s.Services))}
+	if s.Cloud != nil {
+		out.Detail += fmt.Sprintf(", %d load balancers, %d routes", len(s.Cloud.LoadBalancers), len(s.Cloud.Routes))
+	}
+	out.Detail += ", taken " + s.TakenAt.UTC().Format(time.DateTime) + " UTC"
+	for _, missing := range gatherErrors(s) {
+		out.Detail += "; unknown: " + missing
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+//go:embed page.html.tmpl
+var pageText string
+
+//go:embed page.css
+var pageStyle string
+
+// page is parsed once; a mistake in it fails every test of the package.
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"clock": clock, "duration": duration, "short": short, "successor": successor, "certainty": certainty, "plural": plural, "orNone": orNone,
+	"spaced": func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+}).Parse(pageText))
+
+// view is what the page shows.
+type view struct {
+	v1.Report
+	Style     template.CSS
+	Name      string
+	Headline  string
+	Tone      string
+	Glyph     string
+	Summary   string
+	When      string
+	Figures   []figure
+	Timeline  timeline
+	Closeups  []closeup
+	LeftOut   int
+	GapRows   []gapRow
+	Phases    []phaseRows
+	Counts    []countRow
+	Expected  []v1.Difference
+	Surprises []v1.Difference
+}
+
+// figure is one of the key figures.
+type figure struct{ Value, Name, Detail, Tone string }
+
+// gapRow is a line of the table of gaps.
+type gapRow struct {
+	v1.Gap
+	Title, Width, Length string
+}
+
+// phaseRows are the steps of one phase.
+type phaseRows struct {
+	Phase, Length string
+	Steps         []stepRow
+}
+
+// stepRow is a line of the table of steps.
+type stepRow struct {
+	v1.StepReport
+	Start, Length, X, Width, Tone string
+	Releases                      []string
+}
+
+// countRow is a line of the table of the inventory.
+type countRow struct {
+	What          string
+	Before, After string
+	Detail, Tone  string
+}
+
+// Tones of a result or figure; each has a glyph and a colour.
+const (
+	toneGood = "good"
+	toneWarn = "warn"
+	toneBad  = "bad"
+)
+
+func toneOf(result string) (tone, glyph string) {
+	switch result {
+	case v1.ResultOK:
+		return toneGood, "✓"
+	case v1.ResultUnknown:
+		return toneWarn, "?"
+	case v1.ResultUnfinished, v1.ResultRolledBack:
+		return toneWarn, "!"
+	}
+	return toneBad, "✗"
+}
+
+func writeHTML(w io.Writer, r v1.Report) error {
+	v := view{Report: r, Style: template.CSS(pageStyle), Name: clusterName(r.Cluster), Headline: headline(r.Result)}
+	v.Tone, v.Glyph = toneOf(r.Result)
+	if r.Result == v1.ResultOK {
+		v.Summary = summary(r)
+	}
+	v.When = fmt.Sprintf("%s to %s UTC", r.Started.UTC().Format("2 January 2006, 15:04:05"), r.Ended.UTC().Format(time.TimeOnly))
+	v.Figures = figures(r)
+	v.Timeline = drawTimeline(r)
+	v.Closeups, v.LeftOut = drawCloseups(r)
+	v.GapRows = gapRows(r)
+	v.Phases = stepTable(r)
+	v.Counts = countRows(r.Inventory)
+	for _, d := range r.Inventory.Differences {
+		if d.Expected {
+			v.Expected = append(v.Expected, d)
+		} else {
+			v.Surprises = append(v.Surprises, d)
+		}
+	}
+	var out bytes.Buffer // so that a failure leaves nothing half-written
+	if err := page.Execute(&out, v); err != nil {
+		return err
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func figures(r v1.Report) []figure {
+	inv := r.Inventory
+	gap := figure{Value: duration(r.Handover.GapSeconds), Name: "largest gap", Detail: plural(len(r.Gaps), "gap") + " in all, " + plural(len(clusters(r.Gaps)), "handover")}
+	for _, g := range r.Gaps {
+		if g.To == "" {
+			gap.Tone, gap.Detail = toneBad, g.Loop+" has no owner"
+		}
+	}
+	writes := figure{Value: count(r.Handover.OverlappingWrites), Name: "overlapping writes", Detail: "by the cloud's audit log"}
+	switch {
+	case r.Handover.OverlappingWrites == nil && len(r.Overlaps) == 0:
+		writes.Value, writes.Tone, writes.Detail = "–", toneWarn, "not counted: no audit log"
+	case r.Handover.OverlappingWrites == nil:
+		writes.Value, writes.Tone, writes.Detail = "–", toneBad, plural(len(r.Overlaps), "overlap")+" by gauges"
+	case *r.Handover.OverlappingWrites > 0 || len(r.Overlaps) > 0:
+		writes.Tone, writes.Detail = toneBad, plural(len(r.Overlaps), "overlap")
+	default:
+		writes.Tone = toneGood
+		if n := *r.Handover.LateEffects; n > 0 {
+			writes.Detail = plural(n, "late effect")
+		}
+	}
+	balancers := figure{
+		Value: known(inv.Known, inv.LoadBalancers.Recreated), Name: "load balancers recreated", Tone: good(inv.Known, inv.LoadBalancers.Recreated+inv.LoadBalancers.AddressChanged),
+		Detail: fmt.Sprintf("%d before, %d after, %s changed", inv.LoadBalancers.Before, inv.LoadBalancers.After, plural(inv.LoadBalancers.AddressChanged, "address")),
+	}
+	nodes := figure{
+		Value: known(inv.Known, nodesChanged(inv)), Name: "nodes changed", Tone: good(inv.Known, nodesChanged(inv)),
+		Detail: fmt.Sprintf("%d before, %d after", inv.Nodes.Before, inv.Nodes.After),
+	}
+	done := 0
+	for _, s := range r.Steps {
+		if s.Result != stepPending && s.Result != stepFailed && s.Result != stepStarted && s.Result != stepInterrupted {
+			done++
+		}
+	}
+	length := figure{Value: duration(r.DurationSeconds), Name: "duration", Detail: fmt.Sprintf("%d of %s done", done, plural(len(r.Steps), "step"))}
+	return []figure{gap, writes, balancers, nodes, length}
+}
+
+func good(known bool, n int) string {
+	switch {
+	case !known:
+		return toneWarn
+	case n > 0:
+		return toneBad
+	}
+	return toneGood
+}
+
+func gapRows(r v1.Report) []gapRow {
+	var out []gapRow
+	for _, g := range r.Gaps {
+		w := 0.0
+		if r.Handover.GapSeconds > 0 {
+			w = 100 * g.Seconds / r.Handover.GapSeconds
+		}
+		out = append(out, gapRow{Gap: g, Title: title(r, g.Cause), Width: percent(w), Length: gapLabel(g)})
+	}
+	return out
+}
+
+// stepTable groups the steps by phase, and draws each as a bar on the run's own axis.
+func stepTable(r v1.Report) []phaseRows {
+	s := scale{from: r.Started, to: r.Ended}
+	var out []phaseRows
+	lengths := []float64{}
+	for _, st := range r.Steps {
+		if n := len(out); n == 0 || out[n-1].Phase != st.Phase {
+			out, lengths = append(out, phaseRows{Phase: st.Phase}), append(lengths, 0)
+		}
+		row := stepRow{StepReport: st, Tone: stepTone(st.Result)}
+		if st.Started != nil {
+			x := s.at(*st.Started)
+			end := s.at(st.Started.Add(time.Duration(st.DurationSeconds * float64(time.Second))))
+			row.Start, row.Length = "+"+duration(st.Started.Sub(r.Started).Seconds()), duration(st.DurationSeconds)
+			row.X, row.Width = percent(min(x, 99.5)), percent(max(end-x, 0.5))
+		}
+		for _, h := range st.Handovers {
+			row.Releases = append(row.Releases, release(h))
+		}
+		last := len(out) - 1
+		out[last].Steps = append(out[last].Steps, row)
+		lengths[last] += st.DurationSeconds
+		out[last].Length = duration(lengths[last])
+	}
+	return out
+}
+
+func stepTone(result string) string {
+	switch result {
+	case stepFailed:
+		return toneBad
+	case stepStarted, stepInterrupted, stepPending:
+		return toneWarn
+	}
+	return toneGood
+}
+
+// release says what became of a lease when its holder had ended.
+func release(h v1.HandoverRecord) string {
+	who := fmt.Sprintf("%s@%s (pid %d)", h.Component, h.Host, h.PID)
+	if h.Released == nil {
+		return fmt.Sprintf("lease %s of %s left to expire: %s", h.Lease, who, orNone(h.Note))
+	}
+	s := fmt.Sprintf("lease %s released for %s", h.Lease, who)
+	if h.Ended != nil {
+		s += fmt.Sprintf(", %.3f s after its process was seen to have ended", h.Released.Sub(*h.Ended).Seconds())
+	}
+	return s
+}
+
+func countRows(inv v1.InventoryReport) []countRow {
+	n := func(i int) string { return fmt.Sprint(i) }
+	lb := inv.LoadBalancers
+	return []countRow{
+		{"load balancers", n(lb.Before), n(lb.After), fmt.Sprintf("%d recreated, %s changed", lb.Recreated, plural(lb.AddressChanged, "address")),
+			good(inv.Known, lb.Recreated+lb.AddressChanged+lb.Before-min(lb.Before, lb.After))},
+		{"routes", n(inv.Routes.Before), n(inv.Routes.After), "", good(inv.Known, inv.Routes.Before-min(inv.Routes.Before, inv.Routes.After))},
+		{"nodes", n(inv.Nodes.Before), n(inv.Nodes.After), fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")),
+			good(inv.Known, nodesChanged(inv))},
+	}
+}

@@ -1,0 +1,307 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// fieldObject is the field of a difference that is the coming or going of the whole object.
+const fieldObject = "object"
+
+// inventories compares two snapshots.
+type inventories struct {
+	before, after *v1.Snapshot
+	forward       bool
+	out           v1.InventoryReport
+	// cameNodes and wentNodes are Nodes that are in one of the two only; by name.
+	cameNodes, wentNodes map[string]bool
+	// unready are the Nodes that were not Ready, before or after.
+	unready map[string]bool
+}
+
+// inventory compares what there was before with what there is after.
+func inventory(before, after *v1.Snapshot, direction string) v1.InventoryReport {
+	c := &inventories{
+		before: before, after: after, forward: direction == directionForward,
+		cameNodes: map[string]bool{}, wentNodes: map[string]bool{}, unready: map[string]bool{},
+	}
+	c.out.Known = before != nil && after != nil && len(gatherErrors(before)) == 0 && len(gatherErrors(after)) == 0
+	c.count()
+	if before == nil || after == nil {
+		return c.out
+	}
+	c.nodes()
+	c.services()
+	if before.Cloud != nil && after.Cloud != nil {
+		c.loadBalancers()
+		c.routes()
+	}
+	sort.SliceStable(c.out.Differences, func(a, b int) bool {
+		x, y := c.out.Differences[a], c.out.Differences[b]
+		if x.Expected != y.Expected {
+			return y.Expected
+		}
+		if x.Object != y.Object {
+			return x.Object < y.Object
+		}
+		return x.Field < y.Field
+	})
+	return c.out
+}
+
+// gatherErrors are the parts of an inventory that could not be read.
+func gatherErrors(s *v1.Snapshot) []string {
+	if s == nil {
+		return nil
+	}
+	var out []string
+	for _, e := range s.Errors {
+		if e.Fact == "nodes" || e.Fact == "services" || e.Fact == "cloud" || strings.HasPrefix(e.Fact, "cloud/") {
+			out = append(out, e.Fact+": "+e.Error)
+		}
+	}
+	if s.Cloud == nil {
+		if len(out) == 0 {
+			out = append(out, "cloud: it was not read")
+		}
+		return out
+	}
+	for _, e := range s.Cloud.Errors {
+		if !slices.ContainsFunc(out, func(have string) bool { return strings.HasSuffix(have, e) }) {
+			out = append(out, "cloud: "+e)
+		}
+	}
+	return out
+}
+
+func (c *inventories) count() {
+	if c.before != nil {
+		c.out.Nodes.Before = len(c.before.Nodes)
+		if c.before.Cloud != nil {
+			c.out.LoadBalancers.Before, c.out.Routes.Before = len(c.before.Cloud.LoadBalancers), len(c.before.Cloud.Routes)
+		}
+	}
+	if c.after != nil {
+		c.out.Nodes.After = len(c.after.Nodes)
+		if c.after.Cloud != nil {
+			c.out.LoadBalancers.After, c.out.Routes.After = len(c.after.Cloud.LoadBalancers), len(c.after.Cloud.Routes)
+		}
+	}
+}
+
+// differ records a difference that nothing explains.
+func (c *inventories) differ(object, field, before, after string) {
+	c.expect(object, field, before, after, "")
+}
+
+// expect records a difference, which is expected when there is a reason.
+func (c *inventories) expect(object, field, before, after, why string) {
+	if before != after {
+		c.out.Differences = append(c.out.Differences, v1.Difference{
+			Object: object, Field: field, Before: before, After: after, Expected: why != "", Why: why,
+		})
+	}
+}
+
+func (c *inventories) services() {
+	after := map[string]v1.Service{}
+	for _, s := range c.after.Services {
+		after[serviceName(s)] = s
+	}
+	seen := map[string]bool{}
+	for _, b := range c.before.Services {
+		name := serviceName(b)
+		seen[name] = true
+		a, ok := after[name]
+		if !ok {
+			c.expect(name, fieldObject, "present", "", "somebody deleted it: no step of a migration deletes a Service")
+			continue
+		}
+		c.differ(name, "uid", b.UID, a.UID)
+		c.differ(name, "addresses", strings.Join(b.Addresses, ", "), strings.Join(a.Addresses, ", "))
+		c.differ(name, "ports", strings.Join(b.Ports, ", "), strings.Join(a.Ports, ", "))
+		c.differ(name, "class", b.Class, a.Class)
+		c.differ(name, "finalizers", strings.Join(sorted(b.Finalizers), ", "), strings.Join(sorted(a.Finalizers), ", "))
+		c.maps(name, "annotation", b.Annotations, a.Annotations, func(string, string, string) string {
+			return "no controller manager writes annotations of a Service: somebody else did"
+		})
+	}
+	for name := range after {
+		if !seen[name] {
+			c.expect(name, fieldObject, "", "present", "somebody created it: no step of a migration creates a Service")
+		}
+	}
+}
+
+func serviceName(s v1.Service) string { return "Service/" + s.Namespace + "/" + s.Name }
+
+// maps compares two maps key by key; why explains a difference of a key, or returns "".
+func (c *inventories) maps(object, what string, before, after map[string]string, why func(key, before, after string) string) {
+	keys := map[string]bool{}
+	for k := range before {
+		keys[k] = true
+	}
+	for k := range after {
+		keys[k] = true
+	}
+	for k := range keys {
+		b, hadIt := before[k]
+		a, hasIt := after[k]
+		if hadIt && hasIt && b == a {
+			continue
+		}
+		if b == a || b == "" && hadIt || a == "" && hasIt { // an empty value is not an absent one
+			b, a = quoted(b, hadIt), quoted(a, hasIt)
+		}
+		c.expect(object, what+" "+k, b, a, why(k, b, a))
+	}
+}
+
+func quoted(s string, present bool) string {
+	if !present {
+		return ""
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+func sorted(in []string) []string {
+	out := slices.Clone(in)
+	slices.Sort(out)
+	return out
+}
+
+func (c *inventories) loadBalancers() {
+	after := map[string]v1.LoadBalancer{}
+	for _, lb := range c.after.Cloud.LoadBalancers {
+		after[lb.Name] = lb
+	}
+	seen := map[string]bool{}
+	for _, b := range c.before.Cloud.LoadBalancers {
+		seen[b.Name] = true
+		if a, ok := after[b.Name]; ok {
+			c.loadBalancer(b, a)
+			continue
+		}
+		why := ""
+		if owner := serviceOf(c.before, b); owner != "" && serviceOf(c.after, b) == "" && !hasService(c.after, owner) {
+			why = "its " + owner + " is gone too"
+		}
+		c.expect("LoadBalancer/"+b.Name, fieldObject, b.Address, "", why)
+	}
+	for name, a := range after {
+		if seen[name] {
+			continue
+		}
+		why := ""
+		if owner := serviceOf(c.after, a); owner != "" && !hasService(c.before, owner) {
+			why = "its " + owner + " is new too"
+		}
+		c.expect("LoadBalancer/"+name, fieldObject, "", a.Address, why)
+	}
+}
+
+// loadBalancer compares one that has kept its name. Names are made from the Service's UID, so that one which was recreated has the same.
+func (c *inventories) loadBalancer(b, a v1.LoadBalancer) {
+	object := "LoadBalancer/" + b.Name
+	if b.ID != a.ID || !b.Created.Equal(a.Created) {
+		c.out.LoadBalancers.Recreated++
+		c.differ(object, "identity", identity(b), identity(a))
+	}
+	if b.Address != a.Address {
+		c.out.LoadBalancers.AddressChanged++
+		c.differ(object, "address", b.Address, a.Address)
+	}
+	c.differ(object, "kind", b.Kind, a.Kind)
+	c.differ(object, "scheme", b.Scheme, a.Scheme)
+	c.differ(object, "listeners", strings.Join(sorted(b.Listeners), ", "), strings.Join(sorted(a.Listeners), ", "))
+	for _, m := range b.Members {
+		if !slices.Contains(a.Members, m) {
+			c.expect(object, "member "+m, "registered", "", c.whyMember(m, c.wentNodes, ""))
+		}
+	}
+	for _, m := range a.Members {
+		if !slices.Contains(b.Members, m) {
+			c.expect(object, "member "+m, "", "registered", c.whyMember(m, c.cameNodes,
+				"the external manager registers nodes that are not ready, and leaves their health to the load balancer"))
+		}
+	}
+}
+
+func identity(lb v1.LoadBalancer) string {
+	return lb.ID + " of " + lb.Created.UTC().Format(time.RFC3339)
+}
+
+// whyMember explains the coming or going of a load balancer's member by that of its node, or by the node's readiness.
+func (c *inventories) whyMember(instance string, moved map[string]bool, unready string) string {
+	node := nodeOf(c.after, instance)
+	if node == "" {
+		node = nodeOf(c.before, instance)
+	}
+	switch {
+	case node == "":
+		return ""
+	case moved[node]:
+		return "so did its Node " + node
+	case c.unready[node] && c.forward:
+		return unready
+	}
+	return ""
+}
+
+func nodeOf(s *v1.Snapshot, instance string) string {
+	for _, i := range s.Cloud.Instances {
+		if i.ID == instance {
+			return i.Node
+		}
+	}
+	for _, n := range s.Nodes {
+		if strings.HasSuffix(n.ProviderID, "/"+instance) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// serviceOf names the Service that publishes the load balancer's address.
+func serviceOf(s *v1.Snapshot, lb v1.LoadBalancer) string {
+	for _, svc := range s.Services {
+		if lb.Address != "" && slices.Contains(svc.Addresses, lb.Address) {
+			return serviceName(svc)
+		}
+	}
+	return ""
+}
+
+func hasService(s *v1.Snapshot, name string) bool {
+	return slices.ContainsFunc(s.Services, func(svc v1.Service) bool { return serviceName(svc) == name })
+}
+
+func (c *inventories) routes() {
+	key := func(r v1.Route) string { return "Route/" + r.Table + "/" + r.CIDR }
+	after := map[string]v1.Route{}
+	for _, r := range c.after.Cloud.Routes {
+		after[key(r)] = r
+	}
+	seen := map[string]bool{}
+	for _, b := range c.before.Cloud.Routes {
+		name := key(b)
+		seen[name] = true
+		a, ok := after[name]
+		if !ok {
+			c.expect(name, fieldObject, "to "+b.Target, "", c.whyMember(b.Target, c.wentNodes, ""))
+			continue
+		}
+		c.differ(name, "target", b.Target, a.Target)
+		c.differ(name, "state", b.State, a.State)
+	}
+	for name, a := range after {
+		if !seen[name] {
+			c.expect(name, fieldObject, "", "to "+a.Target, c.whyMember(a.Target, c.cameNodes, ""))
+		}
+	}
+}

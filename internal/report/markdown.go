@@ -1,0 +1,199 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// md builds a Markdown text; what comes from the cluster is escaped.
+type md struct{ strings.Builder }
+
+func (m *md) line(format string, args ...any) { fmt.Fprintf(m, format+"\n", args...) }
+
+// row writes the row of a table.
+func (m *md) row(cells ...string) {
+	m.WriteString("|")
+	for _, c := range cells {
+		m.WriteString(" " + escaped(c) + " |")
+	}
+	m.WriteString("\n")
+}
+
+// header writes the first rows of a table; a column whose name begins with > is aligned to the right.
+func (m *md) header(columns ...string) {
+	rule := "|"
+	for i, c := range columns {
+		if right, ok := strings.CutPrefix(c, ">"); ok {
+			columns[i] = right
+			rule += "---:|"
+		} else {
+			rule += "---|"
+		}
+	}
+	m.line("")
+	m.row(columns...)
+	m.line("%s", rule)
+}
+
+func (m *md) list(title string, items []string) {
+	if len(items) == 0 {
+		return
+	}
+	m.line("\n## %s\n", title)
+	for _, s := range items {
+		m.line("- %s", escaped(s))
+	}
+}
+
+// escaped makes a text safe inside a table and a paragraph: no markup, no line break.
+func escaped(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	return mdEscaper.Replace(s)
+}
+
+var mdEscaper = strings.NewReplacer("\\", "\\\\", "|", "\\|", "<", "&lt;", ">", "&gt;", "`", "\\`", "*", "\\*", "_", "\\_", "[", "\\[", "]", "\\]", "#", "\\#", "!", "\\!")
+
+// markdown renders the report for a pull request, an issue or a terminal.
+func markdown(r v1.Report) string {
+	m := &md{}
+	m.line("# Migration report: %s", escaped(clusterName(r.Cluster)))
+	m.line("\n**%s: %s.**", strings.ToUpper(escaped(r.Result)), escaped(headline(r.Result)))
+	if r.Result == v1.ResultOK {
+		m.line("\n%s", escaped(summary(r)))
+	} else {
+		m.line("")
+		for _, s := range r.Reasons {
+			m.line("- %s", escaped(s))
+		}
+	}
+	m.line("\nRun %s (%s, %s), %s to %s UTC, Kubernetes %s, transplant %s.", escaped(r.Run), escaped(r.Strategy), escaped(r.Direction),
+		r.Started.UTC().Format(time.DateTime), r.Ended.UTC().Format(time.TimeOnly), escaped(orNone(r.Cluster.Version)), escaped(orNone(r.ToolVersion)))
+	m.figures(r)
+	m.gaps(r)
+	m.inventory(r)
+	m.steps(r)
+	m.list("What cannot be promised", r.Unpromised)
+	m.list("Unknown", r.Unknown)
+	m.line("\n## Evidence")
+	m.header("source", "there", "what")
+	for _, s := range r.Sources {
+		m.row(s.Name, yesNo(s.Present), s.Detail)
+	}
+	m.list("Notes", r.Notes)
+	m.findings(r)
+	return m.String()
+}
+
+func (m *md) figures(r v1.Report) {
+	m.header("figure", ">value")
+	m.row("largest gap", duration(r.Handover.GapSeconds))
+	m.row("overlapping writes", count(r.Handover.OverlappingWrites))
+	m.row("late effects", count(r.Handover.LateEffects))
+	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))
+	m.row("nodes changed", known(r.Inventory.Known, nodesChanged(r.Inventory)))
+	m.row("assisted releases of a lease", fmt.Sprint(r.Handover.Assisted))
+	m.row("duration", duration(r.DurationSeconds))
+}
+
+func (m *md) gaps(r v1.Report) {
+	m.line("\n## Gaps")
+	if len(r.Gaps) == 0 {
+		m.line("\nNone was seen.")
+	} else {
+		m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", "")
+		for _, g := range r.Gaps {
+			m.row(g.Loop, g.From, successor(g.To), g.Cause, clock(g.Start), fmt.Sprintf("%.3f", g.Seconds), certainty(g.Certain))
+		}
+	}
+	if len(r.Overlaps) > 0 {
+		m.line("\n## Overlaps")
+		m.header("loop", "old owner", "new owner", "from (UTC)", "to (UTC)", ">calls", "evidence")
+		for _, o := range r.Overlaps {
+			m.row(o.Loop, o.Old, o.New, clock(o.Start), clock(o.End), fmt.Sprint(len(o.Calls)), o.Evidence)
+		}
+	}
+	if len(r.LateEffects) > 0 {
+		m.line("\n## Late effects")
+		m.header("call", "loop", "owner", "action", "arrived (UTC)", "took effect (UTC)")
+		for _, l := range r.LateEffects {
+			m.row(fmt.Sprint(l.Seq), l.Loop, l.Owner, l.Service+" "+l.Action, clock(l.Arrived), clock(l.Effect))
+		}
+	}
+}
+
+func (m *md) inventory(r v1.Report) {
+	inv := r.Inventory
+	m.line("\n## Inventory")
+	if !inv.Known {
+		m.line("\nIncomplete: the counts prove nothing.")
+	}
+	m.header("what", ">before", ">after", "")
+	m.row("load balancers", fmt.Sprint(inv.LoadBalancers.Before), fmt.Sprint(inv.LoadBalancers.After),
+		fmt.Sprintf("%d recreated, %s", inv.LoadBalancers.Recreated, plural(inv.LoadBalancers.AddressChanged, "address")+" changed"))
+	m.row("routes", fmt.Sprint(inv.Routes.Before), fmt.Sprint(inv.Routes.After), "")
+	m.row("nodes", fmt.Sprint(inv.Nodes.Before), fmt.Sprint(inv.Nodes.After),
+		fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")))
+	if len(inv.Differences) == 0 {
+		return
+	}
+	m.header("object", "field", "before", "after", "expected")
+	for _, d := range inv.Differences {
+		why := "no"
+		if d.Expected {
+			why = "yes: " + d.Why
+		}
+		m.row(d.Object, d.Field, d.Before, d.After, why)
+	}
+}
+
+func (m *md) steps(r v1.Report) {
+	m.line("\n## Steps")
+	m.header("phase", "step", "result", ">seconds")
+	for _, s := range r.Steps {
+		result := s.Result
+		if s.Error != "" {
+			result += ": " + s.Error
+		}
+		m.row(s.Phase, s.Title, result, fmt.Sprintf("%.2f", s.DurationSeconds))
+	}
+}
+
+func (m *md) findings(r v1.Report) {
+	if len(r.Findings) == 0 {
+		return
+	}
+	m.line("\n## Findings of the check")
+	m.header("code", "outcome", "finding", "accepted")
+	for _, f := range r.Findings {
+		m.row(f.Code, string(f.Outcome), f.Summary, f.Accepted)
+	}
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// known writes a count of an inventory that may be incomplete.
+func known(is bool, n int) string {
+	if !is {
+		return "unknown"
+	}
+	return fmt.Sprint(n)
+}
+
+// nodesChanged counts the nodes of which something that was not to change did.
+func nodesChanged(inv v1.InventoryReport) int {
+	changed := map[string]bool{}
+	for _, d := range inv.Differences {
+		if strings.HasPrefix(d.Object, "Node/") && !d.Expected {
+			changed[d.Object] = true
+		}
+	}
+	return len(changed)
+}

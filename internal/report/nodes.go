@@ -1,0 +1,91 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// initialisedLabels are the labels that a cloud-controller-manager sets on a node that it initialises, and leaves alone on others.
+var initialisedLabels = []string{
+	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type",
+	"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "beta.kubernetes.io/instance-type",
+}
+
+func (c *inventories) nodes() {
+	after := map[string]v1.Node{}
+	for _, n := range c.after.Nodes {
+		after[n.Name] = n
+		if n.Ready != "True" {
+			c.unready[n.Name] = true
+		}
+	}
+	seen := map[string]bool{}
+	for _, b := range c.before.Nodes {
+		seen[b.Name] = true
+		if b.Ready != "True" {
+			c.unready[b.Name] = true
+		}
+		a, ok := after[b.Name]
+		if !ok {
+			c.wentNodes[b.Name] = true
+			c.differ("Node/"+b.Name, fieldObject, "present", "")
+			continue
+		}
+		c.node(b, a)
+	}
+	for name := range after {
+		if !seen[name] {
+			c.cameNodes[name] = true
+			c.expect("Node/"+name, fieldObject, "", "present", "it joined: no step of a migration adds a Node")
+		}
+	}
+}
+
+func (c *inventories) node(b, a v1.Node) {
+	object := "Node/" + b.Name
+	if b.UID != a.UID {
+		c.out.Nodes.Recreated++
+		c.differ(object, "uid", b.UID, a.UID)
+	}
+	if b.ProviderID != a.ProviderID {
+		c.out.Nodes.ChangedProviderID++
+		c.differ(object, "providerID", b.ProviderID, a.ProviderID)
+	}
+	c.expect(object, "addresses", strings.Join(b.Addresses, ", "), strings.Join(a.Addresses, ", "), c.whyAddresses(b.Addresses, a.Addresses))
+	c.differ(object, "podCIDRs", strings.Join(b.PodCIDRs, ", "), strings.Join(a.PodCIDRs, ", "))
+	c.differ(object, "taints", strings.Join(sorted(b.Taints), ", "), strings.Join(sorted(a.Taints), ", "))
+	c.differ(object, "ready", b.Ready, a.Ready)
+	c.maps(object, "label", b.Labels, a.Labels, func(key, before, _ string) string {
+		switch {
+		case !c.forward || before != "":
+			return ""
+		case strings.HasPrefix(key, "topology.k8s.aws/"), slices.Contains(initialisedLabels, key):
+			return "the external manager labels nodes that it initialises"
+		}
+		return ""
+	})
+}
+
+// whyAddresses explains a change of addresses: after a migration the external manager writes them, in an order of its own, and DNS names with them.
+func (c *inventories) whyAddresses(before, after []string) string {
+	if !c.forward {
+		return ""
+	}
+	if slices.Equal(sorted(before), sorted(after)) {
+		return "the same addresses: the external manager writes them in its own order"
+	}
+	for _, b := range before {
+		if !slices.Contains(after, b) {
+			return ""
+		}
+	}
+	for _, a := range after {
+		kind, _, _ := strings.Cut(a, "=")
+		if !slices.Contains(before, a) && kind != "InternalDNS" && kind != "ExternalDNS" && kind != "Hostname" {
+			return ""
+		}
+	}
+	return "the external manager writes the DNS names of the instance too"
+}

@@ -1,0 +1,281 @@
+package report
+
+import (
+	"fmt"
+	"sort"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Heights of the drawing in pixels.
+const (
+	headHeight = 20 // of the strip above a loop's rows, where gaps are labelled
+	gapTop     = 18
+	rowHeight  = 22
+	barHeight  = 14
+)
+
+// timeline is the drawing of who ran what during the whole run.
+type timeline struct {
+	Lanes  []lane
+	Ticks  []tick
+	Phases []band
+	Marks  []mark
+	// Summary describes the drawing in words.
+	Summary string
+}
+
+// lane is one loop.
+type lane struct {
+	Loop   string
+	Height int
+	Rows   []row
+	Gaps   []gapMark
+	Title  string
+}
+
+// row is one manager in a lane.
+type row struct {
+	Short, Name, Class string
+	Y                  int
+	Bars               []bar
+}
+
+// bar is a tenure.
+type bar struct {
+	X, W, Class, Title string
+	Y                  int
+	Certain            bool
+}
+
+// gapMark is a gap, or an overlap.
+type gapMark struct {
+	X, W, LabelX, Label, Anchor, Title string
+	Overlap                            bool
+	Height, Bottom                     int
+}
+
+// band is a phase, mark a step.
+type band struct {
+	X, W, Name, Title string
+	// Wide tells that the name fits into the band, Tight that it does not on a narrow screen.
+	Odd, Wide, Tight bool
+}
+
+type mark struct {
+	X, Title string
+	Failed   bool
+}
+
+// drawn is the time that the drawing shows: the run, and what is known of owners right before and after.
+func drawn(r v1.Report) scale {
+	s := scale{from: r.Started, to: r.Ended}
+	include := func(t time.Time) {
+		if t.IsZero() {
+			return
+		}
+		if s.from.IsZero() || t.Before(s.from) {
+			s.from = t
+		}
+		if t.After(s.to) {
+			s.to = t
+		}
+	}
+	for _, g := range r.Gaps {
+		include(g.Start)
+		include(g.End)
+	}
+	for _, t := range r.Tenures {
+		include(t.From)
+		if t.To != nil {
+			include(*t.To)
+		}
+	}
+	return s
+}
+
+func drawTimeline(r v1.Report) timeline {
+	s := drawn(r)
+	t := timeline{Ticks: s.ticks(s.from, 6)}
+	for _, loop := range loops(r) {
+		t.Lanes = append(t.Lanes, drawLane(r, s, loop))
+	}
+	t.Phases, t.Marks = drawSteps(r, s)
+	t.Summary = fmt.Sprintf("Timeline of %s, starting at %s UTC: which manager ran which of %s, with %s and %s. The same facts are in the tables below.",
+		duration(s.length().Seconds()), clock(s.from), plural(len(t.Lanes), "loop"), plural(len(r.Gaps), "gap"), plural(len(r.Overlaps), "overlap"))
+	return t
+}
+
+// loops in the order in which they are reported.
+func loops(r v1.Report) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, t := range r.Tenures {
+		if !seen[t.Loop] {
+			seen[t.Loop] = true
+			out = append(out, t.Loop)
+		}
+	}
+	return out
+}
+
+func drawLane(r v1.Report, s scale, loop string) lane {
+	l := lane{Loop: loop}
+	rows := map[string]int{}
+	var tenures []v1.Tenure
+	for _, t := range r.Tenures {
+		if t.Loop == loop {
+			tenures = append(tenures, t)
+		}
+	}
+	sort.SliceStable(tenures, func(a, b int) bool { return tenures[a].From.Before(tenures[b].From) })
+	for _, t := range tenures {
+		name := t.Component + "@" + t.Host
+		if _, ok := rows[name]; !ok {
+			rows[name] = len(l.Rows)
+			l.Rows = append(l.Rows, row{Name: name, Short: short(name), Class: class(t.Component), Y: headHeight + len(l.Rows)*rowHeight})
+		}
+		at := &l.Rows[rows[name]]
+		at.Bars = append(at.Bars, drawBar(t, s, at.Y+(rowHeight-barHeight)/2))
+	}
+	l.Height = headHeight + len(l.Rows)*rowHeight + 4
+	l.Gaps = drawGaps(r, s, loop, l.Height)
+	l.Title = fmt.Sprintf("%s: %s, %s", loop, plural(len(tenures), "tenure"), plural(len(l.Gaps), "gap or overlap"))
+	return l
+}
+
+func class(component string) string {
+	switch component {
+	case kcm:
+		return "kcm"
+	case ccm:
+		return "ccm"
+	}
+	return "other"
+}
+
+func drawBar(t v1.Tenure, s scale, y int) bar {
+	from, to := t.From, s.to
+	if t.Earlier {
+		from = s.from
+	}
+	end := "runs it still"
+	if t.To != nil {
+		to = *t.To
+		end = "to " + clock(to) + " (" + t.End + ")"
+	}
+	begin := "from " + clock(t.From)
+	if t.Earlier {
+		begin = "since before " + clock(t.From)
+	}
+	title := fmt.Sprintf("%s: %s@%s (pid %d) %s %s", t.Loop, t.Component, t.Host, t.PID, begin, end)
+	if !t.Certain {
+		title += "; a look was missing at one end"
+	}
+	x, w := s.at(from), s.at(to)-s.at(from)
+	return bar{X: percent(x), W: percent(max(w, 0.15)), Y: y, Class: class(t.Component), Title: title, Certain: t.Certain}
+}
+
+// drawGaps marks gaps and overlaps; the largest are labelled first, and labels that would run into each other are left to the table.
+func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
+	var out []gapMark
+	var places []float64
+	var lengths []float64
+	for _, g := range r.Gaps {
+		if g.Loop != loop {
+			continue
+		}
+		x := s.at(g.Start)
+		out = append(out, gapMark{
+			X: percent(x), W: percent(max(s.at(g.End)-x, 0.1)), Height: height - gapTop, Bottom: height, Label: gapLabel(g),
+			Title: fmt.Sprintf("%s: nobody for %s, from %s (%s) to %s; cause: %s; %s", loop, duration(g.Seconds), g.From, clock(g.Start), successor(g.To), g.Cause, certainty(g.Certain)),
+		})
+		places, lengths = append(places, (x+s.at(g.End))/2), append(lengths, g.Seconds)
+	}
+	for _, o := range r.Overlaps {
+		if o.Loop != loop {
+			continue
+		}
+		x := s.at(o.Start)
+		out = append(out, gapMark{
+			X: percent(x), W: percent(max(s.at(o.End)-x, 0.3)), Height: height - gapTop, Bottom: height, Overlap: true, Label: "overlap",
+			Title: fmt.Sprintf("%s: %s and %s both ran it from %s to %s; evidence: %s", loop, o.Old, o.New, clock(o.Start), clock(o.End), o.Evidence),
+		})
+		places, lengths = append(places, (x+s.at(o.End))/2), append(lengths, 1e9)
+	}
+	byLength := make([]int, len(out))
+	for i := range byLength {
+		byLength[i] = i
+	}
+	sort.SliceStable(byLength, func(a, b int) bool { return lengths[byLength[a]] > lengths[byLength[b]] })
+	var taken []float64
+	for _, i := range byLength {
+		label(&out[i], places[i], &taken)
+	}
+	return out
+}
+
+// label places the label of a mark, or drops it where another one is.
+func label(g *gapMark, x float64, taken *[]float64) {
+	const apart = 15 // per cent: what a label takes on a narrow screen
+	for _, t := range *taken {
+		if t-apart < x && x < t+apart {
+			g.Label = ""
+			return
+		}
+	}
+	*taken = append(*taken, x)
+	g.LabelX, g.Anchor = percent(x), "middle"
+	switch {
+	case x < 8:
+		g.Anchor = "start"
+	case x > 92:
+		g.Anchor = "end"
+	}
+}
+
+func gapLabel(g v1.Gap) string {
+	if g.Certain {
+		return duration(g.Seconds)
+	}
+	return "≤ " + duration(g.Seconds)
+}
+
+// drawSteps draws phases as bands and steps as marks.
+func drawSteps(r v1.Report, s scale) ([]band, []mark) {
+	type phase struct {
+		name     string
+		from, to time.Time
+		steps    int
+	}
+	var phases []phase
+	var marks []mark
+	for _, st := range r.Steps {
+		if st.Started == nil {
+			continue
+		}
+		end := st.Started.Add(time.Duration(st.DurationSeconds * float64(time.Second)))
+		marks = append(marks, mark{
+			X: percent(s.at(*st.Started)), Failed: st.Result == stepFailed,
+			Title: fmt.Sprintf("%s: %s at %s, %s", st.Title, st.Result, clock(*st.Started), duration(st.DurationSeconds)),
+		})
+		if n := len(phases); n == 0 || phases[n-1].name != st.Phase {
+			phases = append(phases, phase{name: st.Phase, from: *st.Started, to: end})
+		}
+		last := &phases[len(phases)-1]
+		last.steps++
+		if end.After(last.to) {
+			last.to = end
+		}
+	}
+	var bands []band
+	for i, p := range phases {
+		x, w := s.at(p.from), s.at(p.to)-s.at(p.from)
+		bands = append(bands, band{
+			X: percent(x), W: percent(max(w, 0.2)), Name: p.name, Odd: i%2 == 1, Wide: w > 0.8*float64(len(p.name)), Tight: w < 3.2*float64(len(p.name)),
+			Title: fmt.Sprintf("phase %s: %s, %s from %s", p.name, plural(p.steps, "step"), duration(p.to.Sub(p.from).Seconds()), clock(p.from)),
+		})
+	}
+	return bands, marks
+}
