@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // Operations of an Edit.
@@ -32,7 +32,7 @@ type change struct {
 
 // Apply carries edits out on a manifest, in order. A manifest that needs none is returned with the same bytes. Each change is checked: when the
 // manifest does not say afterwards exactly what it said before, and the edit, then the result is an error.
-func Apply(data []byte, edits []v1alpha1.Edit) ([]byte, error) {
+func Apply(data []byte, edits []v1.Edit) ([]byte, error) {
 	if _, err := Parse(data); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Apply(data []byte, edits []v1alpha1.Edit) ([]byte, error) {
 	return data, nil
 }
 
-func applyOne(data []byte, e v1alpha1.Edit) ([]byte, error) {
+func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 	if err := validate(e); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func applyOne(data []byte, e v1alpha1.Edit) ([]byte, error) {
 }
 
 // next is the next change that an edit needs; nil when the manifest is as the edit wants it.
-func (m *Manifest) next(e v1alpha1.Edit) (*change, error) {
+func (m *Manifest) next(e v1.Edit) (*change, error) {
 	switch e.Op {
 	case setFlag:
 		return m.setFlag(flagName(e.Name), e.Value)
@@ -117,7 +117,7 @@ var (
 )
 
 // validate refuses an edit that would make a manifest that no kubelet takes.
-func validate(e v1alpha1.Edit) error {
+func validate(e v1.Edit) error {
 	switch e.Op {
 	case setFlag, unsetFlag:
 		if !flagPattern.MatchString(flagName(e.Name)) {

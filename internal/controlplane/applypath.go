@@ -7,12 +7,12 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // addHostPath makes a path of the host visible at the same path in the component's container, read-only. A mount that shows it there already is
 // left as it is.
-func (m *Manifest) addHostPath(e v1alpha1.Edit) (*change, error) {
+func (m *Manifest) addHostPath(e v1.Edit) (*change, error) {
 	for _, mt := range m.container().VolumeMounts {
 		switch {
 		case mt.MountPath != e.Value:
@@ -42,7 +42,7 @@ func (m *Manifest) addHostPath(e v1alpha1.Edit) (*change, error) {
 
 // removeHostPath takes the volume of a name away, and its mounts in the component's container. One that shows another path was not made by
 // addHostPath and stays, and so does a volume that another container mounts.
-func (m *Manifest) removeHostPath(e v1alpha1.Edit) (*change, error) {
+func (m *Manifest) removeHostPath(e v1.Edit) (*change, error) {
 	i := slices.IndexFunc(m.pod.Spec.Volumes, func(v volume) bool { return v.Name == e.Name })
 	if i < 0 || e.Value != "" && m.pod.Spec.Volumes[i].hostPath() != e.Value {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // KubeletFlagsFile is where kubeadm keeps the flags that differ between kubelets.
@@ -60,7 +60,7 @@ func ParseKubeletFlags(env []byte) (map[string]string, error) {
 }
 
 // ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with the same bytes.
-func ApplyKubelet(env []byte, edits []v1alpha1.Edit) ([]byte, error) {
+func ApplyKubelet(env []byte, edits []v1.Edit) ([]byte, error) {
 	if _, err := readEnvironment(env); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func ApplyKubelet(env []byte, edits []v1alpha1.Edit) ([]byte, error) {
 	return env, nil
 }
 
-func applyKubeletOne(env []byte, e v1alpha1.Edit) ([]byte, error) {
+func applyKubeletOne(env []byte, e v1.Edit) ([]byte, error) {
 	if e.Op != setFlag && e.Op != unsetFlag {
 		return nil, errors.New("this operation is not known for a kubelet")
 	}
@@ -110,7 +110,7 @@ func (e *environment) arguments() (args []string, places [][2]int) {
 }
 
 // next is the next change that an edit needs; nil when there is none.
-func (e *environment) next(edit v1alpha1.Edit) ([]splice, error) {
+func (e *environment) next(edit v1.Edit) ([]splice, error) {
 	name := flagName(edit.Name)
 	args, places := e.arguments()
 	all := occurrences(args)

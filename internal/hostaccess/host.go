@@ -8,7 +8,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // Host is one machine whose files can be edited and whose processes can be looked at. Paths are absolute on that machine. A host is safe for
@@ -27,7 +27,7 @@ type Host interface {
 	// List returns the sorted names of everything in a directory but directories. errors.Is(err, fs.ErrNotExist) as for ReadFile.
 	List(ctx context.Context, dir string) ([]string, error)
 	// Processes returns the processes of the program with this base name, sorted by PID. Empty with a nil error means: certainly none runs.
-	Processes(ctx context.Context, component string) ([]v1alpha1.Process, error)
+	Processes(ctx context.Context, component string) ([]v1.Process, error)
 	// RestartKubelet asks the machine's service manager to restart the kubelet and waits for its answer.
 	RestartKubelet(ctx context.Context) error
 }

@@ -46,7 +46,10 @@ func Open(spec string) ([]Host, error) {
 		return nil, errors.Join(problems...)
 	}
 	slices.SortFunc(hosts, func(a, b Host) int { return strings.Compare(a.Name(), b.Name()) })
-	return hosts, sameDirectories(hosts)
+	if err := sameDirectories(hosts); err != nil {
+		return nil, err
+	}
+	return hosts, nil
 }
 
 // pairs reads name=dir,name=dir; nil when it is one directory.

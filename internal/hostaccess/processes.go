@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 // ticksPerSecond is USER_HZ, in which the kernel gives times to programs: 100 on every architecture that Kubernetes runs on.
@@ -24,7 +24,7 @@ const ticksPerSecond = 100
 
 // Processes looks for programs whose working directory is the host's directory. Programs of other users can be looked at only by root; one of
 // them with the component's name makes the answer unknown.
-func (l *local) Processes(ctx context.Context, component string) ([]v1alpha1.Process, error) {
+func (l *local) Processes(ctx context.Context, component string) ([]v1.Process, error) {
 	found, err := l.scan(ctx, component)
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s on host %s: %w", component, l.name, err)
@@ -32,7 +32,7 @@ func (l *local) Processes(ctx context.Context, component string) ([]v1alpha1.Pro
 	return found, nil
 }
 
-func (l *local) scan(ctx context.Context, component string) ([]v1alpha1.Process, error) {
+func (l *local) scan(ctx context.Context, component string) ([]v1.Process, error) {
 	if !isDirectory(l.dir) {
 		return nil, fmt.Errorf("its directory %s is gone, and what runs there cannot be known", l.dir)
 	}
@@ -48,7 +48,7 @@ func (l *local) scan(ctx context.Context, component string) ([]v1alpha1.Process,
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
-	var out []v1alpha1.Process
+	var out []v1.Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -66,43 +66,43 @@ func (l *local) scan(ctx context.Context, component string) ([]v1alpha1.Process,
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.Process) int { return cmp.Compare(a.PID, b.PID) })
+	slices.SortFunc(out, func(a, b v1.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return out, nil
 }
 
 // look tells whether a process runs the component on this host. One that ends while it is looked at does not. The directory is opened once: what
 // is read through it is of this process or of none, also when its PID is given to another one meanwhile.
-func (l *local) look(pid int, component string) (v1alpha1.Process, bool, error) {
+func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
 	if ended(err) {
-		return v1alpha1.Process{}, false, nil
+		return v1.Process{}, false, nil
 	}
 	if err != nil {
-		return v1alpha1.Process{}, false, fmt.Errorf("looking at process %d: %w", pid, err)
+		return v1.Process{}, false, fmt.Errorf("looking at process %d: %w", pid, err)
 	}
 	defer root.Close() //nolint:errcheck // a directory that was read
 	args, thread, err := commandLine(root)
 	if err != nil {
-		return v1alpha1.Process{}, false, fmt.Errorf("reading the command line of process %d: %w", pid, err)
+		return v1.Process{}, false, fmt.Errorf("reading the command line of process %d: %w", pid, err)
 	}
 	if len(args) == 0 || path.Base(args[0]) != component {
-		return v1alpha1.Process{}, false, nil
+		return v1.Process{}, false, nil
 	}
 	cwd, err := root.Readlink(path.Join(thread, "cwd"))
 	switch {
 	case ended(err):
-		return v1alpha1.Process{}, false, nil
+		return v1.Process{}, false, nil
 	case err != nil:
-		return v1alpha1.Process{}, false, fmt.Errorf("process %d is a %s whose working directory user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
+		return v1.Process{}, false, fmt.Errorf("process %d is a %s whose working directory user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
 			pid, component, os.Geteuid(), err)
 	case cwd != l.dir:
-		return v1alpha1.Process{}, false, nil
+		return v1.Process{}, false, nil
 	}
 	state, ticks, err := life(root, thread)
 	if err != nil {
-		return v1alpha1.Process{}, false, fmt.Errorf("reading the state of process %d: %w", pid, err)
+		return v1.Process{}, false, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	}
-	return v1alpha1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
+	return v1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
 }
 
 // commandLine returns the arguments of a process and the thread that they were found with, as a path below the process; none for a kernel thread
