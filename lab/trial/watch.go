@@ -1,0 +1,92 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/lab/cluster"
+)
+
+// MigrationLease is the lease of a migration with default options.
+const MigrationLease = "cloud-provider-extraction-migration"
+
+// Watch is a recorder of the lab's own, which a migration under test cannot influence: its own token, its own looks.
+type Watch struct {
+	trial  *Trial
+	cancel context.CancelFunc
+	done   chan struct{}
+	mu     sync.Mutex
+	events []v1.OwnershipEvent
+}
+
+// Watch starts to record who owns the loops.
+func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
+	hosts, err := hostaccess.Open(t.HostAccess())
+	if err != nil {
+		return nil, err
+	}
+	byName := map[string]hostaccess.Host{}
+	for _, h := range hosts {
+		byName[h.Name()] = h
+	}
+	client := ownership.NewClient(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	w := &Watch{trial: t, cancel: cancel, done: make(chan struct{})}
+	r := ownership.NewRecorder(ownership.RecorderOptions{
+		Client: t.Client(), Namespace: "kube-system", Leases: []string{cluster.ControllerManager, cluster.CloudControllerManager, MigrationLease},
+		Targets: func() []ownership.Target {
+			found, err := migrate.Targets(ctx, hosts, cluster.ControllerManager, cluster.CloudControllerManager)
+			if err != nil {
+				return nil
+			}
+			out := make([]ownership.Target, 0, len(found))
+			for _, f := range found {
+				out = append(out, ownership.Target{Component: f.Component, Host: f.Host, Address: f.Address})
+			}
+			return out
+		},
+		Scrape: func(ctx context.Context, target ownership.Target) (v1.Manager, error) {
+			return ownership.Scrape(ctx, client, target.Address, t.MetricsToken())
+		},
+		Processes: func(ctx context.Context, host, component string) ([]v1.Process, error) {
+			h, ok := byName[host]
+			if !ok {
+				return nil, fmt.Errorf("the lab has no host %q", host)
+			}
+			return h.Processes(ctx, component)
+		},
+		Sink: func(e v1.OwnershipEvent) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.events = append(w.events, e)
+		},
+	})
+	go func() {
+		defer close(w.done)
+		defer client.CloseIdleConnections()
+		r.Run(ctx)
+	}()
+	return w, nil
+}
+
+// Judge ends the recording and judges it together with the cloud's audit log.
+func (w *Watch) Judge() (ownership.Judgement, error) {
+	w.cancel()
+	<-w.done
+	file, err := os.Open(w.trial.AuditFile())
+	if err != nil {
+		return ownership.Judgement{}, err
+	}
+	defer file.Close()
+	calls, err := ownership.ReadCalls(file)
+	if err != nil {
+		return ownership.Judgement{}, err
+	}
+	return ownership.Judge(w.events, calls, w.trial.Keys(), ownership.Options{}), nil
+}
