@@ -52,7 +52,7 @@ func (c *counts) unseenAt(owner Owner, call v1.CloudCall) {
 // tell turns the counts into sentences.
 func (c *counts) tell(j *judge) {
 	for key, s := range c.unknownKeys {
-		j.unknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): whose they are is unknown",
+		j.unknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): by whom is unknown",
 			plural(s.calls, "mutating call"), key, clockTime(s.first), clockTime(s.last), listed(s.actions))
 	}
 	for owner, s := range c.unseen {

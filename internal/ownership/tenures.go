@@ -32,7 +32,7 @@ func (t *tenure) report() v1.Tenure {
 		Certain: t.certainFrom && t.certainEnd,
 	}
 	if t.end != nil {
-		to := later(t.end.lo, t.from)
+		to := t.end.lo
 		r.To, r.End = &to, t.end.proof
 	}
 	return r
@@ -222,6 +222,11 @@ func (j *judge) endTenures() {
 		default:
 			t.end = j.leaseLost(t)
 			t.certainEnd = t.end == nil
+		}
+		if t.end != nil && t.end.lo.Before(t.from) { // what acted had not ended
+			bounded := *t.end
+			bounded.lo = t.from
+			t.end = &bounded
 		}
 	}
 }

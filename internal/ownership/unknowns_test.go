@@ -227,3 +227,21 @@ func TestARecorderThatStoppedBeforeTheHandoverKnowsNoSuccessor(t *testing.T) {
 	}
 	mustMention(t, j.Unknown, "no manager answered after 12:00:00.033", "whether one runs service since kube-controller-manager@cp-1 (pid 101) has ended is unknown")
 }
+
+func TestATenureDoesNotEndBeforeItBegins(t *testing.T) {
+	// All that is known of the process is its end, which the engine saw, and a call that it made before.
+	s := newStory().scrape(0, ccm2, []string{"cloud-node"}, ccmName)
+	s.events = append(s.events, v1.OwnershipEvent{
+		Time: at(9000), Source: v1.SourceProcess, Component: kcmName, Host: "cp-1", PID: 101, StartTicks: 707, Ended: true,
+	})
+	s.call(5000, kcm1, "CreateRoute").scrape(9500, ccm2, cloudLoops, ccmName, migration)
+	j := s.judge(Options{})
+	for _, x := range j.Tenures {
+		if x.To != nil && x.To.Before(x.From) {
+			t.Errorf("tenure is %+v", x)
+		}
+	}
+	if g := gapOf(t, j, "route"); !g.Start.Equal(at(5000)) {
+		t.Errorf("gap is %+v, want it to begin with the last sign of life", g)
+	}
+}

@@ -148,7 +148,7 @@ func figures(r v1.Report) []figure {
 		Detail: fmt.Sprintf("%d before, %d after, %s changed", inv.LoadBalancers.Before, inv.LoadBalancers.After, plural(inv.LoadBalancers.AddressChanged, "address")),
 	}
 	nodes := figure{
-		Value: known(inv.Known, nodesChanged(inv)), Name: "nodes changed", Tone: good(inv.Known, nodesChanged(inv)),
+		Value: known(inv.Known, surprising(inv, "Node/")), Name: "nodes changed", Tone: good(inv.Known, surprising(inv, "Node/")),
 		Detail: fmt.Sprintf("%d before, %d after", inv.Nodes.Before, inv.Nodes.After),
 	}
 	done := 0
@@ -239,8 +239,8 @@ func countRows(inv v1.InventoryReport) []countRow {
 	return []countRow{
 		{"load balancers", n(lb.Before), n(lb.After), fmt.Sprintf("%d recreated, %s changed", lb.Recreated, plural(lb.AddressChanged, "address")),
 			good(inv.Known, lb.Recreated+lb.AddressChanged+lb.Before-min(lb.Before, lb.After))},
-		{"routes", n(inv.Routes.Before), n(inv.Routes.After), "", good(inv.Known, inv.Routes.Before-min(inv.Routes.Before, inv.Routes.After))},
+		{"routes", n(inv.Routes.Before), n(inv.Routes.After), fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")), good(inv.Known, surprising(inv, "Route/"))},
 		{"nodes", n(inv.Nodes.Before), n(inv.Nodes.After), fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")),
-			good(inv.Known, nodesChanged(inv))},
+			good(inv.Known, surprising(inv, "Node/"))},
 	}
 }

@@ -233,7 +233,7 @@ func (c *inventories) loadBalancer(b, a v1.LoadBalancer) {
 }
 
 func identity(lb v1.LoadBalancer) string {
-	return lb.ID + " of " + lb.Created.UTC().Format(time.RFC3339)
+	return lb.ID + ", made " + lb.Created.UTC().Format(time.RFC3339)
 }
 
 // whyMember explains the coming or going of a load balancer's member by that of its node, or by the node's readiness.

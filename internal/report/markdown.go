@@ -93,7 +93,7 @@ func (m *md) figures(r v1.Report) {
 	m.row("overlapping writes", count(r.Handover.OverlappingWrites))
 	m.row("late effects", count(r.Handover.LateEffects))
 	m.row("load balancers recreated", known(r.Inventory.Known, r.Inventory.LoadBalancers.Recreated))
-	m.row("nodes changed", known(r.Inventory.Known, nodesChanged(r.Inventory)))
+	m.row("nodes changed", known(r.Inventory.Known, surprising(r.Inventory, "Node/")))
 	m.row("assisted releases of a lease", fmt.Sprint(r.Handover.Assisted))
 	m.row("duration", duration(r.DurationSeconds))
 }
@@ -133,7 +133,7 @@ func (m *md) inventory(r v1.Report) {
 	m.header("what", ">before", ">after", "")
 	m.row("load balancers", fmt.Sprint(inv.LoadBalancers.Before), fmt.Sprint(inv.LoadBalancers.After),
 		fmt.Sprintf("%d recreated, %s", inv.LoadBalancers.Recreated, plural(inv.LoadBalancers.AddressChanged, "address")+" changed"))
-	m.row("routes", fmt.Sprint(inv.Routes.Before), fmt.Sprint(inv.Routes.After), "")
+	m.row("routes", fmt.Sprint(inv.Routes.Before), fmt.Sprint(inv.Routes.After), fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")))
 	m.row("nodes", fmt.Sprint(inv.Nodes.Before), fmt.Sprint(inv.Nodes.After),
 		fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")))
 	if len(inv.Differences) == 0 {
@@ -187,11 +187,11 @@ func known(is bool, n int) string {
 	return fmt.Sprint(n)
 }
 
-// nodesChanged counts the nodes of which something that was not to change did.
-func nodesChanged(inv v1.InventoryReport) int {
+// surprising counts the objects of a kind of which something that was not to change did.
+func surprising(inv v1.InventoryReport, kind string) int {
 	changed := map[string]bool{}
 	for _, d := range inv.Differences {
-		if strings.HasPrefix(d.Object, "Node/") && !d.Expected {
+		if strings.HasPrefix(d.Object, kind) && !d.Expected {
 			changed[d.Object] = true
 		}
 	}

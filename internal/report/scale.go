@@ -30,10 +30,10 @@ func (s scale) ticks(zero time.Time, n int) []tick {
 	step := niceStep(s.length().Seconds() / float64(n))
 	first := math.Ceil(s.from.Sub(zero).Seconds()/step - 1e-9)
 	var out []tick
-	for k := first; ; k++ {
+	for k := first; len(out) <= n; k++ {
 		t := zero.Add(time.Duration(k * step * float64(time.Second)))
 		if t.After(s.to.Add(time.Microsecond)) {
-			return out
+			break
 		}
 		at := s.at(t)
 		anchor := "middle"
@@ -45,11 +45,12 @@ func (s scale) ticks(zero time.Time, n int) []tick {
 		}
 		out = append(out, tick{At: percent(at), Label: tickLabel(k*step, step), Anchor: anchor})
 	}
+	return out
 }
 
 // niceStep is the smallest round number of seconds that is no smaller than the given one.
 func niceStep(least float64) float64 {
-	for _, s := range []float64{60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400} {
+	for _, s := range []float64{60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400} {
 		if least > 30 && s >= least {
 			return s
 		}

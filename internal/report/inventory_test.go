@@ -1,0 +1,152 @@
+package report
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestInventory(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		change    func(before, after *v1.Snapshot)
+		direction string
+		want      []v1.Difference
+	}{
+		{name: "nothing changed", change: func(_, _ *v1.Snapshot) {}},
+		{
+			name: "addresses in another order, and DNS names, are the external manager's",
+			change: func(b, a *v1.Snapshot) {
+				a.Nodes[0].Addresses = []string{b.Nodes[0].Addresses[1], b.Nodes[0].Addresses[0]}
+				a.Nodes[1].Addresses = append(a.Nodes[1].Addresses, "InternalDNS=x")
+				a.Nodes[2].Addresses = append(a.Nodes[2].Addresses, "ExternalIP=1.2.3.4")
+				a.Nodes[3].Addresses = a.Nodes[3].Addresses[:1]
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-13.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.13, Hostname=ip-10-0-0-13.ec2.internal", After: "InternalIP=10.0.0.13, Hostname=ip-10-0-0-13.ec2.internal, ExternalIP=1.2.3.4"},
+				{Object: "Node/ip-10-0-0-14.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.14, Hostname=ip-10-0-0-14.ec2.internal", After: "InternalIP=10.0.0.14"},
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.11, Hostname=ip-10-0-0-11.ec2.internal", After: "Hostname=ip-10-0-0-11.ec2.internal, InternalIP=10.0.0.11", Expected: true, Why: "the same addresses: the external manager writes them in its own order"},
+				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal", After: "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal, InternalDNS=x", Expected: true, Why: "the external manager writes the DNS names of the instance too"},
+			},
+		},
+		{
+			name: "after a rollback nothing of that is expected", direction: directionRollback,
+			change: func(_, a *v1.Snapshot) {
+				a.Nodes[1].Addresses = append(a.Nodes[1].Addresses, "InternalDNS=x")
+				a.Nodes[1].Labels["topology.k8s.aws/zone-id"] = "use1-az1"
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "addresses", Before: "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal", After: "InternalIP=10.0.0.12, Hostname=ip-10-0-0-12.ec2.internal, InternalDNS=x"},
+				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "label topology.k8s.aws/zone-id", After: "use1-az1"},
+			},
+		},
+		{
+			name: "labels that are set at initialisation are expected, others are not",
+			change: func(b, a *v1.Snapshot) {
+				a.Nodes[0].Labels["topology.kubernetes.io/zone"] = "us-east-1a"
+				b.Nodes[1].Labels["topology.kubernetes.io/zone"], a.Nodes[1].Labels["topology.kubernetes.io/zone"] = "a", "b"
+				a.Nodes[2].Labels["empty"] = ""
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "label topology.kubernetes.io/zone", Before: "a", After: "b"},
+				{Object: "Node/ip-10-0-0-13.ec2.internal", Field: "label empty", After: `""`},
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "label topology.kubernetes.io/zone", After: "us-east-1a", Expected: true, Why: "the external manager labels nodes that it initialises"},
+			},
+		},
+		{
+			name: "what comes and goes with a Service or a Node is expected",
+			change: func(b, a *v1.Snapshot) {
+				a.Services, a.Cloud.LoadBalancers = a.Services[1:], a.Cloud.LoadBalancers[1:]
+				b.Services, b.Cloud.LoadBalancers = b.Services[:3], b.Cloud.LoadBalancers[:3]
+				b.Nodes, b.Cloud.Routes, b.Cloud.Instances = b.Nodes[:7], b.Cloud.Routes[:7], b.Cloud.Instances[:7]
+				a.Cloud.LoadBalancers[0].Members = append(a.Cloud.LoadBalancers[0].Members, "i-000000a7")
+			},
+			want: []v1.Difference{
+				{Object: "LoadBalancer/a0000000000000000000000000000000", Field: "object", Before: "a0.us-east-1.elb.amazonaws.com", Expected: true, Why: "its Service/shop/web is gone too"},
+				{Object: "LoadBalancer/a0000000000000000000000000000001", Field: "member i-000000a7", After: "registered", Expected: true, Why: "so did its Node ip-10-0-0-18.ec2.internal"},
+				{Object: "LoadBalancer/a0000000000000000000000000000003", Field: "object", After: "a3.us-east-1.elb.amazonaws.com", Expected: true, Why: "its Service/shop/annotated is new too"},
+				{Object: "Node/ip-10-0-0-18.ec2.internal", Field: "object", After: "present", Expected: true, Why: "it joined: no step of a migration adds a Node"},
+				{Object: "Route/rtb-lab/10.200.7.0/24", Field: "object", After: "to i-000000a7", Expected: true, Why: "so did its Node ip-10-0-0-18.ec2.internal"},
+				{Object: "Service/shop/annotated", Field: "object", After: "present", Expected: true, Why: "somebody created it: no step of a migration creates a Service"},
+				{Object: "Service/shop/web", Field: "object", Before: "present", Expected: true, Why: "somebody deleted it: no step of a migration deletes a Service"},
+			},
+		},
+		{
+			name: "a Node that is gone is lost, with its route",
+			change: func(_, a *v1.Snapshot) {
+				a.Nodes, a.Cloud.Routes = a.Nodes[1:], a.Cloud.Routes[1:]
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "object", Before: "present"},
+				{Object: "Route/rtb-lab/10.200.0.0/24", Field: "object", Before: "to i-000000a0", Expected: true, Why: "so did its Node ip-10-0-0-11.ec2.internal"},
+			},
+		},
+		{
+			name: "a node that is not ready comes back to the load balancers",
+			change: func(b, a *v1.Snapshot) {
+				b.Nodes[5].Ready, a.Nodes[5].Ready = "False", "False"
+				a.Cloud.LoadBalancers[2].Members = append(a.Cloud.LoadBalancers[2].Members, "i-000000a5")
+				a.Cloud.LoadBalancers[3].Members = append(a.Cloud.LoadBalancers[3].Members, "i-000000a6")
+				a.Cloud.LoadBalancers[1].Members = a.Cloud.LoadBalancers[1].Members[1:]
+			},
+			want: []v1.Difference{
+				{Object: "LoadBalancer/a0000000000000000000000000000001", Field: "member i-000000a3", Before: "registered"},
+				{Object: "LoadBalancer/a0000000000000000000000000000003", Field: "member i-000000a6", After: "registered"},
+				{Object: "LoadBalancer/a0000000000000000000000000000002", Field: "member i-000000a5", After: "registered", Expected: true, Why: "the external manager registers nodes that are not ready, and leaves their health to the load balancer"},
+			},
+		},
+		{
+			name: "routes and Services that changed",
+			change: func(_, a *v1.Snapshot) {
+				a.Cloud.Routes[0].State, a.Cloud.Routes[1].Target = "blackhole", "i-000000a2"
+				a.Services[0].Finalizers, a.Services[1].Annotations = nil, map[string]string{"note": "x"}
+				a.Nodes[0].Ready, a.Nodes[1].Taints = "Unknown", []string{"node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"}
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "ready", Before: "True", After: "Unknown"},
+				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "taints", After: "node.cloudprovider.kubernetes.io/uninitialized=true:NoSchedule"},
+				{Object: "Route/rtb-lab/10.200.0.0/24", Field: "state", Before: "active", After: "blackhole"},
+				{Object: "Route/rtb-lab/10.200.1.0/24", Field: "target", Before: "i-000000a1", After: "i-000000a2"},
+				{Object: "Service/shop/web", Field: "finalizers", Before: "service.kubernetes.io/load-balancer-cleanup"},
+				{Object: "Service/shop/api", Field: "annotation note", After: "x", Expected: true, Why: "no controller manager writes annotations of a Service: somebody else did"},
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before, after := snapshot(), snapshot()
+			c.change(before, after)
+			if c.direction == "" {
+				c.direction = directionForward
+			}
+			got := inventory(before, after, c.direction)
+			if diff := cmp.Diff(c.want, got.Differences); diff != "" {
+				t.Errorf("differences (-want +got):\n%s", diff)
+			}
+			if !got.Known || got.Nodes.Before != len(before.Nodes) || got.Routes.After != len(after.Cloud.Routes) || got.LoadBalancers.After != len(after.Cloud.LoadBalancers) {
+				t.Errorf("counts are %+v", got)
+			}
+		})
+	}
+}
+
+func TestARecreatedLoadBalancerHasItsNameAndAnotherIdentity(t *testing.T) {
+	after := snapshot()
+	after.Cloud.LoadBalancers[0].ID = "other"
+	after.Cloud.LoadBalancers[1].Created = t0
+	after.Cloud.LoadBalancers[2].Address = "elsewhere"
+	got := inventory(snapshot(), after, directionForward).LoadBalancers
+	if want := (v1.LoadBalancerDiff{Before: 4, After: 4, Recreated: 2, AddressChanged: 1}); got != want {
+		t.Errorf("load balancers are %+v, want %+v", got, want)
+	}
+}
+
+func TestARecreatedNodeIsCounted(t *testing.T) {
+	after := snapshot()
+	after.Nodes[0].UID, after.Nodes[1].ProviderID = "other", "aws:///us-east-1b/i-1"
+	got := inventory(snapshot(), after, directionForward).Nodes
+	if want := (v1.NodeDiff{Before: 8, After: 8, Recreated: 1, ChangedProviderID: 1}); got != want {
+		t.Errorf("nodes are %+v, want %+v", got, want)
+	}
+}
