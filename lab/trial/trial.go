@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -92,6 +95,9 @@ func (t *Trial) prepare(ctx context.Context) error {
 	if err := t.Workload(ctx); err != nil {
 		return err
 	}
+	if err := t.awaitControllers(ctx); err != nil {
+		return err
+	}
 	keys := map[string]string{}
 	for _, h := range t.ControlPlanes() {
 		key := cluster.AccessKey(h.Name, cluster.CloudControllerManager)
@@ -107,6 +113,32 @@ func (t *Trial) prepare(ctx context.Context) error {
 		return err
 	}
 	return os.WriteFile(t.KeysFile(), append(data, '\n'), 0o644)
+}
+
+// awaitControllers waits until the controllers that fill in what every cluster has (aggregated roles, default accounts) have been through: a lab
+// that still grows would look as if a migration had changed it. kube-controller-manager 1.26 takes its time to start them all.
+func (t *Trial) awaitControllers(ctx context.Context) error {
+	var missing error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		for _, name := range []string{"admin", "edit", "view"} {
+			role, err := t.Client().RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+			if err != nil || len(role.Rules) == 0 {
+				missing = fmt.Errorf("the rules of ClusterRole %s: %w", name, err)
+				return false, nil
+			}
+		}
+		for _, namespace := range []string{"kube-system", cluster.WorkloadNamespace} {
+			if _, err := t.Client().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+				missing = fmt.Errorf("the default ServiceAccount of namespace %s: %w", namespace, err)
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %w", missing)
+	}
+	return nil
 }
 
 // KeysFile says which manager has which access key, as transplant report --cloud-keys wants it.
