@@ -18,7 +18,7 @@ func (j *judge) findGaps() {
 		}
 		last := covered[t.loop]
 		if last != nil && last.end != nil && t.from.After(last.end.lo) {
-			j.gap(last, t.inc.Owner.String(), t.from, t.certainFrom)
+			j.gap(last, t, t.from)
 		}
 		if last == nil || last.end != nil && (t.end == nil || t.end.lo.After(last.end.lo)) {
 			covered[t.loop] = t
@@ -30,7 +30,7 @@ func (j *judge) findGaps() {
 		case j.opts.Until.Sub(j.lastAnswer()) > j.opts.MaxSilence:
 			j.unknown("scrapes: no manager answered after %s: whether one runs %s since %s has ended is unknown", clockTime(j.lastAnswer()), loop, last.inc.name())
 		case loopRank(loop) < len(controllernames.Loops):
-			j.gap(last, "", j.opts.Until, true)
+			j.gap(last, nil, j.opts.Until)
 		default: // cloud-node exists in a cloud-controller-manager only, and goes with the last one
 			j.note("nobody ran %s after %s", loop, clockTime(last.end.lo))
 		}
@@ -56,10 +56,18 @@ func (j *judge) lastAnswer() time.Time {
 // atEndOfLog tells that the log stops before a successor could have been seen; the process that ended last is no gap yet.
 func atEndOfLog(last *tenure, until time.Time) bool { return !last.end.hi.Before(until) }
 
-func (j *judge) gap(old *tenure, next string, until time.Time, certain bool) {
+// gap records that nobody ran the loop of an old owner until next began, or until the end when there is none.
+func (j *judge) gap(old, next *tenure, until time.Time) {
 	g := v1.Gap{
-		Loop: old.loop, From: old.inc.Owner.String(), To: next, Cause: j.cause(old.end), Start: old.end.lo, End: until,
-		Seconds: seconds(until.Sub(old.end.lo)), Certain: certain && old.certainEnd,
+		Loop: old.loop, From: old.inc.Owner.String(), Cause: j.cause(old.end), Start: old.end.lo, End: until,
+		Seconds: seconds(until.Sub(old.end.lo)), Certain: old.certainEnd,
+	}
+	if next != nil {
+		g.To, g.Certain = next.inc.Owner.String(), g.Certain && next.certainFrom
+		if next.held != nil {
+			held := seconds(max(0, earlier(*next.held, until).Sub(g.Start)))
+			g.LeaseSeconds = &held
+		}
 	}
 	j.out.Gaps = append(j.out.Gaps, g)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -24,9 +25,9 @@ func TestACleanHandoverHasGapsAndNothingElse(t *testing.T) {
 	}
 	for i := range want {
 		want[i].Cause, want[i].Certain = "external/kube-controller-manager@cp-1", true
-		want[i].Start, want[i].End, want[i].Seconds = at(9990), at(10700), 0.71
+		want[i].Start, want[i].End, want[i].Seconds, want[i].LeaseSeconds = at(9990), at(10700), 0.71, ptr.To(0.31)
 	}
-	want[3].End, want[3].Seconds = at(11000), 1.01
+	want[3].End, want[3].Seconds, want[3].LeaseSeconds = at(11000), 1.01, ptr.To(0.32)
 	if diff := cmp.Diff(want, j.Gaps); diff != "" {
 		t.Errorf("gaps (-want +got):\n%s", diff)
 	}
@@ -115,7 +116,7 @@ func TestThePlantedGapIsSeenWhereverItIs(t *testing.T) {
 	j := s.judge(Options{Causes: []CauseWindow{{Name: "elsewhere", From: at(0), To: at(9000)}}})
 	g := gapOf(t, j, "service")
 	want := v1.Gap{Loop: "service", From: "kube-controller-manager@cp-1", To: "kube-controller-manager@cp-1", Cause: v1.EndProcess,
-		Start: at(9990), End: at(26200), Seconds: 16.21, Certain: true}
+		Start: at(9990), End: at(26200), Seconds: 16.21, LeaseSeconds: ptr.To(16.06), Certain: true}
 	if diff := cmp.Diff(want, g); diff != "" {
 		t.Errorf("gap (-want +got):\n%s", diff)
 	}

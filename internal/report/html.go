@@ -51,7 +51,7 @@ type figure struct{ Value, Name, Detail, Tone string }
 // gapRow is a line of the table of gaps.
 type gapRow struct {
 	v1.Gap
-	Title, Width, Length string
+	Title, Width, Length, Lease, LeaseWidth string
 }
 
 // phaseRows are the steps of one phase.
@@ -174,11 +174,14 @@ func good(known bool, n int) string {
 func gapRows(r v1.Report) []gapRow {
 	var out []gapRow
 	for _, g := range r.Gaps {
-		w := 0.0
+		row := gapRow{Gap: g, Title: title(r, g.Cause), Length: gapLabel(g), Lease: "–"}
 		if r.Handover.GapSeconds > 0 {
-			w = 100 * g.Seconds / r.Handover.GapSeconds
+			row.Width = percent(100 * g.Seconds / r.Handover.GapSeconds)
+			if g.LeaseSeconds != nil {
+				row.Lease, row.LeaseWidth = duration(*g.LeaseSeconds), percent(100**g.LeaseSeconds/r.Handover.GapSeconds)
+			}
 		}
-		out = append(out, gapRow{Gap: g, Title: title(r, g.Cause), Width: percent(w), Length: gapLabel(g)})
+		out = append(out, row)
 	}
 	return out
 }

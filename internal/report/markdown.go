@@ -103,9 +103,9 @@ func (m *md) gaps(r v1.Report) {
 	if len(r.Gaps) == 0 {
 		m.line("\nNone was seen.")
 	} else {
-		m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", "")
+		m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", ">lease won after", "")
 		for _, g := range r.Gaps {
-			m.row(g.Loop, g.From, successor(g.To), g.Cause, clock(g.Start), fmt.Sprintf("%.3f", g.Seconds), certainty(g.Certain))
+			m.row(g.Loop, g.From, successor(g.To), g.Cause, clock(g.Start), fmt.Sprintf("%.3f", g.Seconds), leaseSeconds(g), certainty(g.Certain))
 		}
 	}
 	if len(r.Overlaps) > 0 {
@@ -170,6 +170,14 @@ func (m *md) findings(r v1.Report) {
 	for _, f := range r.Findings {
 		m.row(f.Code, string(f.Outcome), f.Summary, f.Accepted)
 	}
+}
+
+// leaseSeconds writes the part of a gap that is the handover.
+func leaseSeconds(g v1.Gap) string {
+	if g.LeaseSeconds == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", *g.LeaseSeconds)
 }
 
 func yesNo(b bool) string {

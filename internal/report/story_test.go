@@ -168,6 +168,8 @@ func migration() Input {
 		r.scrape(k, h, map[string][]string{"cp-3": inTreeLoops}[h], map[string][]string{"cp-3": {k}}[h]...)
 	}
 	r.holds(k, "cp-3_1")
+	r.holds(c, "")
+	r.holds(lease, "")
 	r.prepare(hosts)
 	r.enable()
 	r.handOver()

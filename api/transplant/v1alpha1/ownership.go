@@ -92,6 +92,10 @@ type Gap struct {
 	Start   time.Time `json:"start"`
 	End     time.Time `json:"end"`
 	Seconds float64   `json:"seconds"`
+	// LeaseSeconds is the part of Seconds until the new owner held the lease that governs the loop: the handover. The rest is the manager's own
+	// start, e.g. the ten seconds for which a kube-controller-manager waits before it starts node IPAM, and with it whatever its random order of
+	// controllers puts behind. Nil when the lease was not seen to be won.
+	LeaseSeconds *float64 `json:"leaseSeconds,omitempty"`
 	// Certain is false when a look was missing, so that Seconds may be far too large; otherwise it is too large by two looks at most.
 	Certain bool `json:"certain"`
 }
