@@ -16,7 +16,8 @@ const ccmRetryPeriod = "1s"
 var carriedFlags = []string{"cluster-name", "cluster-cidr", "configure-cloud-routes", "allocate-node-cidrs", "route-reconciliation-period", "concurrent-service-syncs",
 	"node-monitor-period", "tls-cipher-suites", "tls-min-version", "v"}
 
-func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change, error) {
+// renderCCM returns the manifest of the cloud-controller-manager on a host, and what to print about it.
+func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 	flags := []controlplane.Flag{
 		{Name: "cloud-provider", Value: ProviderAWS},
 		{Name: "cloud-config", Value: CCMCloudConf},
@@ -58,5 +59,5 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change, er
 	for _, f := range flags {
 		change = append(change, v1.Change{Field: "--" + f.Name, After: f.Value})
 	}
-	return string(controlplane.RenderCCM(c)), change, nil
+	return string(controlplane.RenderCCM(c)), change
 }

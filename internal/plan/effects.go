@@ -11,10 +11,7 @@ import (
 func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	restarts := map[string]int{}
 	for _, s := range steps {
-		switch s.Kind {
-		case v1.StepEditManifest, v1.StepAddManifest, v1.StepRestoreManifest, v1.StepRemoveManifest, v1.StepKubelet:
-			restarts[s.Component]++
-		}
+		restarts[s.Component]++ // steps that restart nothing name no component
 	}
 	out := []string{
 		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(snap.Services)),

@@ -30,21 +30,19 @@ func (b *builder) forward(hosts []v1.Host) error {
 		b.enableLeaderMigration(h)
 	}
 	for _, h := range hosts {
-		if err := b.rollHost(h); err != nil {
-			return err
-		}
+		b.rollHost(h)
 	}
 	b.kubelets()
-	b.verify(PhaseVerify, "verify/handed-over", owners(CCM, KCM))
+	b.verify(PhaseVerify, "verify/handed-over", owners(CCM))
 	if !b.opts.KeepLeaderMigration {
 		b.finish(hosts)
 	}
 	return nil
 }
 
-// owners is the expectation that the moved loops run in one component and node IPAM in another.
-func owners(moved, ipam string) map[string]string {
-	out := map[string]string{string(controllernames.NodeIPAM): ipam}
+// owners is the expectation that the moved loops run in one component, and node IPAM in the kube-controller-manager, where it stays.
+func owners(moved string) map[string]string {
+	out := map[string]string{string(controllernames.NodeIPAM): KCM}
 	for _, l := range movedLoops {
 		out[string(l)] = moved
 	}
@@ -145,7 +143,7 @@ func (b *builder) enableLeaderMigration(h v1.Host) {
 			{Op: "setFlag", Name: "leader-elect-renew-deadline", Value: b.opts.RenewDeadline},
 			{Op: "addHostPath", Name: "transplant-leader-migration", Value: KCMMigration, PathType: "File"},
 		},
-		Expect: b.expectFor(owners(KCM, KCM)),
+		Expect: b.expectFor(owners(KCM)),
 	}))
 }
 
@@ -179,7 +177,7 @@ func changes(edits []v1.Edit, flags map[string]string) []v1.Change {
 	return out
 }
 
-func (b *builder) rollHost(h v1.Host) error {
+func (b *builder) rollHost(h v1.Host) {
 	group := PhaseHandover + "@" + h.Name
 	m, api := component(h, KCM), component(h, KAS)
 	during := withFlags(m.Flags, map[string]string{"enable-leader-migration": "true", "leader-migration-config": KCMMigration,
@@ -188,7 +186,7 @@ func (b *builder) rollHost(h v1.Host) error {
 		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KCM + " on " + h.Name + " external",
 		Why: "it no longer runs the moved loops; leader migration must be off here, or it would sit on the lease with nothing to run. " +
 			"On the owner's host, which comes last, this is the handover of the loops",
-		Leases: []string{KCM, b.opts.LeaseName}, Successors: []string{KCM, CCM}, Group: group, Edits: b.externalKCM(m), Expect: b.expectFor(owners("", KCM)),
+		Leases: []string{KCM, b.opts.LeaseName}, Successors: []string{KCM, CCM}, Group: group, Edits: b.externalKCM(m), Expect: b.expectFor(owners("")),
 	})
 	external.Changes = changes(external.Edits, during)
 	b.add(external)
@@ -203,17 +201,13 @@ func (b *builder) rollHost(h v1.Host) error {
 			Group: group, Edits: apiEdits,
 		}))
 	}
-	manifest, change, err := b.renderCCM(h, m)
-	if err != nil {
-		return err
-	}
+	manifest, change := b.renderCCM(h, m)
 	b.add(v1.Step{
 		ID: "start/" + CCM + "@" + h.Name, Phase: PhaseHandover, Kind: v1.StepAddManifest, Title: "start " + CCM + " on " + h.Name,
 		Why:  "the next owner runs, has its main lease and reaches the cloud before the old one is stopped",
 		Host: h.Name, Component: CCM, Path: CCMManifest, Content: manifest, Mode: "0600", Group: group,
 		Requires: []string{"cluster:uid", b.fileFact(h, CCMManifest)}, Changes: change, Undo: "remove it", EstimateSeconds: 20,
 	})
-	return nil
 }
 
 func withFlags(flags, more map[string]string) map[string]string {
@@ -285,7 +279,7 @@ func (b *builder) finish(hosts []v1.Host) {
 			Group: PhaseFinish + "@" + h.Name, Requires: []string{"cluster:uid", FileFact(h.Name, CCMManifest)},
 			Changes: changes(edits, map[string]string{"enable-leader-migration": "true", "leader-migration-config": CCMMigration,
 				"leader-elect-renew-deadline": b.opts.RenewDeadline, "leader-elect-retry-period": b.opts.RetryPeriod}),
-			Undo: "put the manifest back from its backup", EstimateSeconds: 25, Expect: b.expectFor(owners(CCM, KCM)),
+			Undo: "put the manifest back from its backup", EstimateSeconds: 25, Expect: b.expectFor(owners(CCM)),
 		})
 	}
 	for _, h := range hosts {
@@ -301,7 +295,7 @@ func (b *builder) finish(hosts []v1.Host) {
 	for _, o := range migrationObjects(b.opts.LeaseName) {
 		b.deleteObject(PhaseFinish, "delete/", Ref(o), "the lease that it grants is gone")
 	}
-	b.verify(PhaseFinish, "verify/finished", owners(CCM, KCM))
+	b.verify(PhaseFinish, "verify/finished", owners(CCM))
 }
 
 func (b *builder) deleteObject(phase, id, r, why string) {

@@ -187,7 +187,7 @@ func unique(steps []v1.Step) error {
 	seen := map[string]bool{}
 	for _, s := range steps {
 		if seen[s.ID] {
-			return fmt.Errorf("step %q is planned twice; this is a bug of transplant", s.ID)
+			return fmt.Errorf("step %q is there twice", s.ID)
 		}
 		seen[s.ID] = true
 	}

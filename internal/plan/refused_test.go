@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestNoPlanIsMadeFor(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*v1.Snapshot)
+		want   []string // parts of the error
+	}{
+		{"no host", func(s *v1.Snapshot) { s.Hosts = nil }, []string{"no control-plane host is known", "--host-access"}},
+		{"workers only", func(s *v1.Snapshot) { s.Hosts[0].ControlPlane, s.Hosts[1].ControlPlane = false, false }, []string{"no control-plane host is known"}},
+		{"one control-plane host", func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }, []string{"only one control-plane host (cp-1)", "leader migration needs a second one"}},
+		{"a manager that is external already", func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "external" },
+			[]string{`kube-controller-manager on host cp-1 runs with --cloud-provider="external", not "aws"`, "transplant apply"}},
+		{"another provider", func(s *v1.Snapshot) {
+			kcmOf(s, 0).Flags["cloud-provider"] = "gce"
+			kcmOf(s, 1).Flags["cloud-provider"] = "gce"
+		},
+			[]string{"on host cp-1 runs with", "on host cp-2 runs with", `"gce"`}},
+		{"a cluster that is half migrated", func(s *v1.Snapshot) {
+			s.Hosts[1].Components = append(s.Hosts[1].Components, v1.Component{Name: CCM, Manifest: CCMManifest})
+		}, []string{"host cp-2 has a cloud-controller-manager already (" + CCMManifest + ")", "continue the migration"}},
+		{"a host without a kube-controller-manager", func(s *v1.Snapshot) { s.Hosts[0].Components = s.Hosts[0].Components[:1] }, []string{"host cp-1 has no kube-controller-manager manifest"}},
+		{"a host without an API server", func(s *v1.Snapshot) { s.Hosts[0].Components = s.Hosts[0].Components[1:] }, []string{"host cp-1 has no kube-apiserver manifest"}},
+		{"a manifest that is no Pod", func(s *v1.Snapshot) { kcmOf(s, 1).Error = "it is a Deployment" },
+			[]string{"manifest /etc/kubernetes/manifests/kube-controller-manager.yaml on host cp-2: it is a Deployment"}},
+		{"a manager without a cloud config", func(s *v1.Snapshot) { delete(kcmOf(s, 0).Flags, "cloud-config") }, []string{"on host cp-1 has no --cloud-config"}},
+		{"a cloud config that could not be read", func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.Error = "permission denied" }, []string{"/etc/kubernetes/cloud.conf on host cp-2 could not be read"}},
+		{"a cloud config that was not looked for", func(s *v1.Snapshot) { s.Hosts[1].CloudConfig = nil }, []string{"/etc/kubernetes/cloud.conf on host cp-2 could not be read"}},
+		{"a version that is not known", func(s *v1.Snapshot) { kcmOf(s, 0).Image, s.Cluster.Version = "registry/kcm@sha256:00", "" }, []string{"host cp-1: version of image"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Make(cluster(c.change), v1.Options{}, nil, now)
+			if err == nil {
+				t.Fatalf("a plan of %d steps was made", len(p.Steps))
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryProblemIsNamedAtOnce(t *testing.T) {
+	_, err := Make(cluster(func(s *v1.Snapshot) {
+		kcmOf(s, 0).Flags["cloud-provider"] = "external"
+		kcmOf(s, 1).Error = "it is no YAML"
+	}), v1.Options{}, nil, now)
+	if err == nil || strings.Count(err.Error(), "\n") != 1 || !strings.Contains(err.Error(), "cp-1") || !strings.Contains(err.Error(), "cp-2") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestOptionsThatCannotBeUsed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*v1.Options)
+		want   string // part of the error; empty when the options are good
+	}{
+		{"the defaults", func(*v1.Options) {}, ""},
+		{"another strategy", func(o *v1.Options) { o.Strategy = "quiesce" }, `strategy "quiesce" is not known`},
+		{"a retry period that is no duration", func(o *v1.Options) { o.RetryPeriod = "often" }, `retry period "often"`},
+		{"a retry period that would flood the API server", func(o *v1.Options) { o.RetryPeriod = "1ms" }, "at least 50ms"},
+		{"a renew deadline without a unit", func(o *v1.Options) { o.RenewDeadline = "5" }, `renew deadline "5"`},
+		{"a renew deadline as long as the lease", func(o *v1.Options) { o.RenewDeadline = "15s" }, "below the lease duration of 15s"},
+		{"a retry period above the renew deadline", func(o *v1.Options) { o.RetryPeriod = "5s" }, "too long for renew deadline 5s"},
+		{"a retry period just short enough", func(o *v1.Options) { o.RetryPeriod = "4s" }, ""},
+		{"a variable without a value", func(o *v1.Options) { o.Env = []string{"AWS_REGION"} }, `environment "AWS_REGION": give NAME=VALUE`},
+		{"a variable without a name", func(o *v1.Options) { o.Env = []string{"=x"} }, "give NAME=VALUE"},
+		{"an empty value", func(o *v1.Options) { o.Env = []string{"AWS_REGION="} }, ""},
+		{"a secret", func(o *v1.Options) { o.Env = []string{"AWS_SECRET_ACCESS_KEY=planted"} }, "AWS_SECRET_ACCESS_KEY is a secret"},
+		{"a session token", func(o *v1.Options) { o.Env = []string{"aws_session_token=planted"} }, "aws_session_token is a secret"},
+		{"a password", func(o *v1.Options) { o.Env = []string{"OS_PASSWORD=planted"} }, "OS_PASSWORD is a secret"},
+		{"a file with credentials", func(o *v1.Options) { o.Env = []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials"} }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Defaults(v1.Options{})
+			c.change(&o)
+			_, err := Make(cluster(), o, nil, now)
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("the error does not say %q: %v", c.want, err)
+			case err != nil && strings.Contains(err.Error(), "planted"):
+				t.Errorf("the error prints the secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestOwnerHost(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		managers []v1.Manager
+		want     string
+	}{
+		{"nobody was asked", nil, ""},
+		{"one leads", []v1.Manager{{Component: KCM, Host: "cp-1"}, {Component: KCM, Host: "cp-2", Leads: []string{"other", KCM}}}, "cp-2"},
+		{"two say that they lead", []v1.Manager{{Component: KCM, Host: "cp-1", Leads: []string{KCM}}, {Component: KCM, Host: "cp-2", Leads: []string{KCM}}}, ""},
+		{"one did not answer", []v1.Manager{{Component: KCM, Host: "cp-1", Leads: []string{KCM}, Error: "timeout"}}, ""},
+		{"another component leads", []v1.Manager{{Component: CCM, Host: "cp-1", Leads: []string{KCM}}}, ""},
+	} {
+		if have := OwnerHost(&v1.Snapshot{Managers: c.managers}, KCM); have != c.want {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+func TestMinor(t *testing.T) {
+	for _, c := range []struct {
+		image, fallback string
+		want            int
+		bad             bool
+	}{
+		{"registry.k8s.io/kube-controller-manager:v1.26.0", "", 26, false},
+		{"registry:5000/kcm:v1.27.3-custom.1", "v1.26.0", 27, false},
+		{"registry:5000/kcm", "v1.28.1", 28, false},
+		{"kcm@sha256:0123", "v1.25.0+k3s1", 25, false},
+		{"kcm:latest", "", 0, true},
+		{"kcm:v2.26.0", "x", 0, true},
+	} {
+		if have, err := minor(c.image, c.fallback); have != c.want || (err != nil) != c.bad {
+			t.Errorf("minor(%q, %q) = %d, %v", c.image, c.fallback, have, err)
+		}
+	}
+}
+
+func TestAPlanFromAFileIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*v1.Plan)
+		want   string // part of the error; empty when the plan is good
+	}{
+		{"not when it is as it was made", func(*v1.Plan) {}, ""},
+		{"without steps", func(p *v1.Plan) { p.Steps = nil }, "steps is empty"},
+		{"without a cluster", func(p *v1.Plan) { p.Cluster.UID = "" }, "cluster.uid is empty"},
+		{"with a kind that nobody knows", func(p *v1.Plan) { p.Steps[3].Kind = "Reboot" }, `steps[3] "create/Role/kube-system/transplant-leader-migration": kind "Reboot" is not known`},
+		{"with a step twice", func(p *v1.Plan) { p.Steps = append(p.Steps, p.Steps[0]) }, "is there twice"},
+		{"without its facts", func(p *v1.Plan) { p.Facts = nil }, `requires the fact "cluster:uid", which the plan does not state`},
+		{"with a step without a host", func(p *v1.Plan) { p.Steps[len(p.Steps)-20].Host = "" }, "host is empty"},
+		{"with a step without an ID", func(p *v1.Plan) { p.Steps[0].ID = "" }, "id is empty"},
+		{"with options that cannot be used", func(p *v1.Plan) { p.Options.RetryPeriod = "" }, `options: retry period ""`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := mustMake(t, lab(t), labOptions())
+			c.change(p)
+			err := WellFormed(p)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("the error does not say %q: %v", c.want, err)
+			}
+		})
+	}
+}
