@@ -53,27 +53,28 @@ func (c *counts) unseenAt(owner Owner, call v1.CloudCall) {
 func (c *counts) tell(j *judge) {
 	for key, s := range c.unknownKeys {
 		j.unknown("cloud audit log: %s by the unknown access key %s between %s and %s (%s): by whom is unknown",
-			plural(s.calls, "mutating call"), key, clockTime(s.first), clockTime(s.last), listed(s.actions))
+			calls(s.calls), key, clockTime(s.first), clockTime(s.last), listed(s.actions))
 	}
 	for owner, s := range c.unseen {
-		j.unknown("scrape of %s: it made %s between %s and %s and was never looked at", owner, plural(s.calls, "mutating call"), clockTime(s.first), clockTime(s.last))
+		j.unknown("scrape of %s: it made %s between %s and %s and was never looked at", owner, calls(s.calls), clockTime(s.first), clockTime(s.last))
 	}
 	for who, n := range c.strangers {
-		j.note("%s by %s, which runs no loop, left out", plural(n, "mutating call"), who)
+		j.note("%s by %s, which runs no loop, left out", calls(n), who)
 	}
 	for who, n := range c.others {
-		j.note("%s of no cloud loop: %s", plural(n, "mutating call"), who)
+		j.note("%s of no cloud loop: %s", calls(n), who)
 	}
 	if c.outside > 0 {
-		j.note("%s before %s or after %s left out: nobody looked at owners then", plural(c.outside, "mutating call"), clockTime(j.opts.From), clockTime(j.opts.Until))
+		j.note("%s before %s or after %s left out: nobody looked at owners then", calls(c.outside), clockTime(j.opts.From), clockTime(j.opts.Until))
 	}
 }
 
-func plural(n int, what string) string {
+// calls writes a number of mutating calls.
+func calls(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 mutating call"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d mutating calls", n)
 }
 
 func listed(items []string) string {

@@ -172,38 +172,49 @@ func (h *history) scrape(current *incarnation, e v1.OwnershipEvent) *incarnation
 	return i
 }
 
-// answering finds the incarnation that gave an answer.
+// answering finds the incarnation that gave an answer, or makes one.
 func (h *history) answering(e v1.OwnershipEvent) *incarnation {
+	i := h.startedAt(e.ProcessStarted)
+	if i == nil {
+		i = h.aliveAt(e)
+	}
+	if i == nil {
+		i = h.add(e)
+		if e.ProcessStarted == nil && e.Looked == nil {
+			i.since = time.Time{}
+		}
+	}
+	if i.started == nil {
+		i.started = e.ProcessStarted
+	}
+	return i
+}
+
+// startedAt is the incarnation whose start time is the nearest within the tolerance.
+func (h *history) startedAt(started *time.Time) *incarnation {
 	var best *incarnation
 	var off time.Duration
 	for _, i := range h.incarnations {
-		if e.ProcessStarted == nil || i.started == nil {
+		if started == nil || i.started == nil {
 			continue
 		}
-		if d := i.started.Sub(*e.ProcessStarted).Abs(); d <= startTolerance && (best == nil || d <= off) {
+		if d := i.started.Sub(*started).Abs(); d <= startTolerance && (best == nil || d <= off) {
 			best, off = i, d
 		}
 	}
-	if best != nil {
-		return best
-	}
-	for _, i := range h.incarnations { // the newest one that may have lived then, and rather one that had been seen
-		switch {
-		case e.ProcessStarted != nil && (i.started != nil || i.seen.Add(startTolerance).Before(*e.ProcessStarted)):
-		case i.since.After(e.Time), i.end != nil && i.end.hi.Before(began(e)):
-		case best != nil && i.since.IsZero() && i.seen.After(e.Time):
-		default:
+	return best
+}
+
+// aliveAt is the newest incarnation that may have given an answer whose start time fits none; rather one that had been seen by then.
+func (h *history) aliveAt(e v1.OwnershipEvent) *incarnation {
+	var best *incarnation
+	for _, i := range h.incarnations {
+		another := e.ProcessStarted != nil && (i.started != nil || i.seen.Add(startTolerance).Before(*e.ProcessStarted))
+		notThen := i.since.After(e.Time) || i.end != nil && i.end.hi.Before(began(e))
+		unlikely := best != nil && i.since.IsZero() && i.seen.After(e.Time)
+		if !another && !notThen && !unlikely {
 			best = i
 		}
-	}
-	if best == nil {
-		best = h.add(e)
-		if e.ProcessStarted == nil && e.Looked == nil {
-			best.since = time.Time{}
-		}
-	}
-	if best.started == nil {
-		best.started = e.ProcessStarted
 	}
 	return best
 }

@@ -168,32 +168,53 @@ func read(m *v1.Manager, text []byte) error {
 	}
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range metric.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
 			// A family without a TYPE line is untyped.
 			value := metric.GetGauge().GetValue() + metric.GetUntyped().GetValue()
 			switch {
-			case name == metricLoops && value == 1 && labels["name"] != "":
-				m.Loops = append(m.Loops, labels["name"])
-			case name == metricLeads && value == 1 && labels["name"] != "":
-				m.Leads = append(m.Leads, labels["name"])
-			case name == metricStarted && value > 0:
-				whole, fraction := math.Modf(value)
-				started := time.Unix(int64(whole), int64(fraction*1e9)).UTC().Round(10 * time.Millisecond)
-				m.ProcessStarted = &started
 			case metric.GetHistogram() != nil:
-				calls := int64(metric.GetHistogram().GetSampleCount())
-				if m.CloudCalls != nil {
-					calls += *m.CloudCalls
+				count(m, int64(metric.GetHistogram().GetSampleCount()))
+			case name == metricStarted:
+				start(m, value)
+			case value != 1:
+			default:
+				for _, l := range metric.GetLabel() {
+					if l.GetName() == "name" {
+						claim(m, name, l.GetValue())
+					}
 				}
-				m.CloudCalls = &calls
 			}
 		}
 	}
 	m.Loops, m.Leads = sortedUnique(m.Loops), sortedUnique(m.Leads)
 	return nil
+}
+
+// claim adds what a gauge at 1 says that the manager runs or leads.
+func claim(m *v1.Manager, gauge, name string) {
+	switch gauge {
+	case metricLoops:
+		m.Loops = append(m.Loops, name)
+	case metricLeads:
+		m.Leads = append(m.Leads, name)
+	}
+}
+
+// count adds calls to the cloud.
+func count(m *v1.Manager, calls int64) {
+	if m.CloudCalls != nil {
+		calls += *m.CloudCalls
+	}
+	m.CloudCalls = &calls
+}
+
+// start takes the process's start time from seconds since the epoch.
+func start(m *v1.Manager, seconds float64) {
+	if seconds <= 0 {
+		return
+	}
+	whole, fraction := math.Modf(seconds)
+	started := time.Unix(int64(whole), int64(fraction*1e9)).UTC().Round(10 * time.Millisecond)
+	m.ProcessStarted = &started
 }
 
 func sortedUnique(in []string) []string {

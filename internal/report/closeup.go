@@ -157,30 +157,9 @@ func title(r v1.Report, cause string) string {
 	return cause
 }
 
-// moments are what the journal and the log know of a handover: when the process was seen to have ended, when its leases were released, and
-// when the new owner held them. They are laid out on as many lines as they need; it returns how many.
+// moments are what the journal and the log know of a handover. They are laid out on as many lines as there are; it returns how many.
 func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
-	found := map[string]time.Time{}
-	note := func(text string, t time.Time) {
-		if have, ok := found[text]; !t.Before(s.from) && !t.After(s.to) && (!ok || t.Before(have)) {
-			found[text] = t
-		}
-	}
-	for _, st := range r.Steps {
-		for _, h := range st.Handovers {
-			if h.Ended != nil {
-				note("process gone", *h.Ended)
-			}
-			if h.Released != nil {
-				note("leases released", *h.Released)
-			}
-		}
-	}
-	for _, t := range r.Tenures {
-		if t.LeaseHeld != nil && slices.ContainsFunc(c.gaps, func(g v1.Gap) bool { return g.Loop == t.Loop && g.End.Equal(t.From) }) {
-			note("lease won", *t.LeaseHeld)
-		}
-	}
+	found := happened(r, c, s)
 	texts := make([]string, 0, len(found))
 	for text := range found {
 		texts = append(texts, text)
@@ -194,11 +173,40 @@ func moments(r v1.Report, c cluster, s scale) ([]moment, int) {
 	var out []moment
 	for i, text := range texts {
 		x := s.at(found[text])
-		m := moment{X: percent(x), Text: text, Title: fmt.Sprintf("%s at %s, %.3f s after the last look that saw the old owner", text, clock(found[text]), found[text].Sub(c.start).Seconds()), Anchor: "start", Y: i}
+		m := moment{
+			X: percent(x), Text: text, Anchor: "start", Y: i,
+			Title: fmt.Sprintf("%s at %s, %.3f s after the last look that saw the old owner", text, clock(found[text]), found[text].Sub(c.start).Seconds()),
+		}
 		if x > 60 {
 			m.Anchor = "end"
 		}
 		out = append(out, m)
 	}
 	return out, len(out)
+}
+
+// happened says when the old process was first seen to have ended, when its leases were first released, and when the new owner was first seen
+// to hold one; of those, what lies within the drawing.
+func happened(r v1.Report, c cluster, s scale) map[string]time.Time {
+	found := map[string]time.Time{}
+	note := func(text string, t *time.Time) {
+		if t == nil || t.Before(s.from) || t.After(s.to) {
+			return
+		}
+		if have, ok := found[text]; !ok || t.Before(have) {
+			found[text] = *t
+		}
+	}
+	for _, st := range r.Steps {
+		for _, h := range st.Handovers {
+			note("process gone", h.Ended)
+			note("leases released", h.Released)
+		}
+	}
+	for _, t := range r.Tenures {
+		if slices.ContainsFunc(c.gaps, func(g v1.Gap) bool { return g.Loop == t.Loop && g.End.Equal(t.From) }) {
+			note("lease won", t.LeaseHeld)
+		}
+	}
+	return found
 }

@@ -105,27 +105,29 @@ func lastRenewals(in Input) map[processID]renewal {
 	return out
 }
 
-// endOf is when the process of a tenure was first seen gone, and whether it was seen at all.
+// endOf is when the process of a tenure was first seen gone, by the log or by the engine, and whether it was seen at all.
 func endOf(in Input, t v1.Tenure) (time.Time, bool) {
 	if t.End != v1.EndProcess {
 		return *t.To, false
 	}
-	end := time.Time{}
-	found := func(at time.Time) {
-		if end.IsZero() || at.Before(end) {
-			end = at
-		}
-	}
+	id := processID{t.Component, t.Host, t.PID}
+	var seen []time.Time
 	for _, e := range in.Events {
-		if e.Source == v1.SourceProcess && e.Ended && e.Component == t.Component && e.Host == t.Host && e.PID == t.PID && !e.Time.Before(*t.To) {
-			found(e.Time)
+		if e.Ended && id == (processID{e.Component, e.Host, e.PID}) {
+			seen = append(seen, e.Time)
 		}
 	}
 	for _, rec := range in.Journal.Records {
 		for _, h := range rec.Handovers {
-			if h.Ended != nil && h.Component == t.Component && h.Host == t.Host && h.PID == t.PID && !h.Ended.Before(*t.To) {
-				found(*h.Ended)
+			if h.Ended != nil && id == (processID{h.Component, h.Host, h.PID}) {
+				seen = append(seen, *h.Ended)
 			}
+		}
+	}
+	end := time.Time{}
+	for _, at := range seen {
+		if !at.Before(*t.To) && (end.IsZero() || at.Before(end)) {
+			end = at
 		}
 	}
 	if end.IsZero() {
