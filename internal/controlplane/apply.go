@@ -3,6 +3,7 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"reflect"
 	"regexp"
@@ -50,16 +51,23 @@ func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 	if err := validate(e); err != nil {
 		return nil, err
 	}
+	var before []string
 	for range maxChanges {
 		m, err := Parse(data)
 		if err != nil {
 			return nil, err
+		}
+		if before == nil {
+			before = m.Command()
 		}
 		c, err := m.next(e)
 		if err != nil {
 			return nil, err
 		}
 		if c == nil {
+			if err := sameOthers(e, before, m.Command()); err != nil {
+				return nil, err
+			}
 			return data, nil
 		}
 		if data, err = m.carryOut(c); err != nil {
@@ -67,6 +75,21 @@ func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 		}
 	}
 	return nil, errors.New("it would take too many changes")
+}
+
+// sameOthers returns an error when an edit has changed another flag than its own: "--a --b c" is read as a flag --b with the value c unless --b is
+// a boolean, and then taking --b away would make c the value of --a.
+func sameOthers(e v1.Edit, before, after []string) error {
+	own := flagName(e.Name)
+	had, have := FlagsOf(before), FlagsOf(after)
+	if e.Op == setFlag || e.Op == unsetFlag {
+		delete(had, own)
+		delete(have, own)
+	}
+	if !maps.Equal(had, have) {
+		return errors.New("a word that belongs to no flag would become the value of another one: take the stray word out of the command and run the same command again")
+	}
+	return nil
 }
 
 // next is the next change that an edit needs; nil when the manifest is as the edit wants it.

@@ -25,6 +25,10 @@ type argumentList struct {
 
 // arguments are the elements of Command with their places.
 func (m *Manifest) arguments() ([]argument, error) {
+	command := m.Command()
+	if at := script(command); at >= 0 && program(command) < at {
+		return nil, &ShellCommandError{Shell: command[0], Component: m.container().Name}
+	}
 	owner := m.containerNode()
 	var out []argument
 	for _, key := range []string{"command", "args"} {
@@ -78,13 +82,13 @@ func (m *Manifest) setFlag(name, value string) (*change, error) {
 }
 
 func (m *Manifest) unsetFlag(name string) (*change, error) {
-	have := named(occurrences(m.Command()), name)
-	if len(have) == 0 {
-		return nil, nil
-	}
 	args, err := m.arguments()
 	if err != nil {
 		return nil, err
+	}
+	have := named(occurrences(m.Command()), name)
+	if len(have) == 0 {
+		return nil, nil
 	}
 	return m.removeArguments(args, have[0].index, have[0].last())
 }
@@ -149,10 +153,14 @@ func (m *Manifest) insertElements(a argument, add []string) ([]splice, error) {
 	if err != nil {
 		return nil, err
 	}
+	style := a.node.Style
+	if quote(a.value, 0, false) != a.value {
+		style = 0 // its quotes are there because it needs them
+	}
 	if a.list.node.Style&yaml.FlowStyle != 0 {
 		text := ""
 		for _, v := range add {
-			text += m.separator(a) + quote(v, a.node.Style, true)
+			text += m.separator(a) + quote(v, style, true)
 		}
 		return []splice{{end, end, text}}, nil
 	}
@@ -165,7 +173,7 @@ func (m *Manifest) insertElements(a argument, add []string) ([]splice, error) {
 	}
 	var lines []string
 	for _, v := range add {
-		lines = append(lines, prefix+quote(v, a.node.Style, false))
+		lines = append(lines, prefix+quote(v, style, false))
 	}
 	return []splice{m.doc.insertLines(end, lines)}, nil
 }

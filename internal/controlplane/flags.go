@@ -22,12 +22,26 @@ func program(args []string) int {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
 		return -1
 	}
+	shell := script(args)
 	for i, a := range args {
-		if !strings.HasPrefix(a, "-") && isComponent(path.Base(a)) {
+		if i != shell && !strings.HasPrefix(a, "-") && isComponent(path.Base(a)) {
 			return i
 		}
 	}
 	return 0
+}
+
+// script is the index of the script that a shell is given; -1 when there is none.
+func script(args []string) int {
+	if len(args) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash", "busybox"}, path.Base(args[0])) {
+		return -1
+	}
+	for i, a := range args {
+		if i > 0 && strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--") && strings.HasSuffix(a, "c") && i+1 < len(args) {
+			return i + 1
+		}
+	}
+	return -1
 }
 
 // form is how a flag is written.

@@ -84,14 +84,25 @@ func applyKubeletOne(env []byte, e v1.Edit) ([]byte, error) {
 	if !safeWord.MatchString(e.Value) {
 		return nil, errors.New("its value holds a space, a quote or another character that a unit's environment would change")
 	}
+	var before []string
 	for range maxChanges {
 		parsed, err := readEnvironment(env)
 		if err != nil {
 			return nil, err
 		}
+		args, _ := parsed.arguments()
+		if before == nil {
+			before = args
+		}
 		splices, err := parsed.next(e)
-		if err != nil || splices == nil {
-			return env, err
+		if err == nil && splices == nil {
+			err = sameOthers(e, before, args)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if splices == nil {
+			return env, nil
 		}
 		env = splicedInto(env, splices)
 	}
@@ -222,76 +233,91 @@ type letter struct {
 // readVariable reads the value in data[start:end]: bare, or in one pair of quotes.
 func (e *environment) readVariable(name string, start, end int) (variable, error) {
 	v := variable{name: name, start: start}
-	if start == end {
-		return v, nil
+	var quote byte
+	if start < end && (e.data[start] == '"' || e.data[start] == '\'') {
+		quote = e.data[start]
+		v.start++
 	}
-	quote := e.data[start]
-	if quote == '"' || quote == '\'' {
-		v.start, start = start+1, start+1
-	} else {
-		quote = 0
+	letters, at, err := e.readLetters(v.start, end, quote)
+	switch {
+	case err != nil:
+		return v, fmt.Errorf("the value of %s %w", name, err)
+	case at < end:
+		return v, fmt.Errorf("something follows the quoted value of %s", name)
 	}
-	var letters []letter
-	closed := quote == 0
-	for i := start; i < end; i++ {
-		switch c := e.data[i]; {
-		case closed && quote != 0:
-			return v, fmt.Errorf("something follows the quoted value of %s", name)
-		case c == '\\' && quote != '\'' && i+1 < end:
-			letters = append(letters, letter{e.data[i+1], i, i + 2})
-			i++
-		case c == '\\' && quote != '\'':
-			return v, fmt.Errorf("the value of %s goes on in the next line: write it in one", name)
-		case c == quote && quote != 0:
-			closed = true
-		default:
-			letters = append(letters, letter{c, i, i + 1})
-		}
-	}
-	if !closed {
-		return v, fmt.Errorf("the quote of the value of %s is not closed", name)
-	}
-	words, err := splitWords(letters)
-	if err != nil {
+	if v.words, err = splitWords(letters); err != nil {
 		return v, fmt.Errorf("the value of %s: %w", name, err)
 	}
-	v.words = words
 	return v, nil
+}
+
+// readLetters reads up to the quote, or to the end where there is none, and returns where it stopped.
+func (e *environment) readLetters(start, end int, quote byte) ([]letter, int, error) {
+	var out []letter
+	for i := start; i < end; i++ {
+		c := e.data[i]
+		switch {
+		case c == '\\' && quote != '\'':
+			if i+1 == end {
+				return nil, 0, errors.New("goes on in the next line: write it in one")
+			}
+			out = append(out, letter{e.data[i+1], i, i + 2})
+			i++
+		case c == quote && quote != 0:
+			return out, i + 1, nil
+		default:
+			out = append(out, letter{c, i, i + 1})
+		}
+	}
+	if quote != 0 {
+		return nil, 0, errors.New("has a quote that is not closed")
+	}
+	return out, end, nil
 }
 
 // splitWords makes arguments of a value, as systemd does for a variable that stands alone on a command line: it splits at spaces that are in no
 // quotes.
 func splitWords(letters []letter) ([]word, error) {
 	var out []word
-	var quote byte
-	open := false // a word has begun
-	for i := 0; i < len(letters); i++ {
-		l := letters[i]
-		if quote == 0 && (l.char == ' ' || l.char == '\t' || l.char == '\r') {
-			open = false
+	for i := 0; i < len(letters); {
+		if isSpace(letters[i].char) {
+			i++
 			continue
 		}
-		if !open {
-			open = true
-			out = append(out, word{start: l.start})
+		w, next, err := readWord(letters, i)
+		if err != nil {
+			return nil, err
 		}
-		w := &out[len(out)-1]
-		w.end = l.end
-		switch {
-		case quote == 0 && (l.char == '\'' || l.char == '"'):
-			quote = l.char
-		case quote != 0 && l.char == quote:
-			quote = 0
-		case l.char == '\\' && quote != '\'' && i+1 < len(letters):
-			i++
-			w.value += string([]byte{letters[i].char})
-			w.end = letters[i].end
-		default:
-			w.value += string([]byte{l.char})
-		}
-	}
-	if quote != 0 {
-		return nil, errors.New("a quote in it is not closed")
+		out = append(out, w)
+		i = next
 	}
 	return out, nil
 }
+
+// readWord reads up to the next space that is in no quotes, and returns where it stopped.
+func readWord(letters []letter, i int) (word, int, error) {
+	w := word{start: letters[i].start}
+	var quote byte
+	var value []byte
+	for ; i < len(letters) && (quote != 0 || !isSpace(letters[i].char)); i++ {
+		switch c := letters[i].char; {
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote = c
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && quote != '\'' && i+1 < len(letters):
+			i++
+			value = append(value, letters[i].char)
+		default:
+			value = append(value, c)
+		}
+		w.end = letters[i].end
+	}
+	if quote != 0 {
+		return word{}, 0, errors.New("a quote in it is not closed")
+	}
+	w.value = string(value)
+	return w, i, nil
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }

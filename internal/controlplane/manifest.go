@@ -133,18 +133,20 @@ func mainContainer(containers []container) int {
 	return 0
 }
 
-// refuseShell returns an error for a shell that is given a script with a component's name in it.
+// refuseShell returns an error for a shell whose script starts a component: what is written behind the script are not the component's flags. A
+// script that only passes its arguments on ("$@") is none of these.
 func refuseShell(args []string) error {
-	if len(args) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash", "busybox"}, path.Base(args[0])) {
+	at := script(args)
+	if at < 0 {
 		return nil
 	}
-	if p := program(args); p > 0 {
-		return nil // sh -c 'exec "$@"' -- kube-apiserver --x=y
-	}
 	for _, c := range components {
-		if slices.ContainsFunc(args[1:], func(a string) bool { return strings.Contains(a, c) }) {
+		if strings.Contains(args[at], c) {
 			return &ShellCommandError{Shell: args[0], Component: c}
 		}
+	}
+	if p := program(args); p > at && isComponent(path.Base(args[p])) && !strings.Contains(args[at], "$@") {
+		return &ShellCommandError{Shell: args[0], Component: path.Base(args[p])}
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ import (
 // ticksPerSecond is USER_HZ, in which the kernel gives times to programs: 100 on every architecture that Kubernetes runs on.
 const ticksPerSecond = 100
 
-// Processes looks for programs whose working directory is the host's directory. Programs of other users can be looked at only by root; one of
-// them with the component's name makes the answer unknown.
+// Processes looks for programs whose working directory is the host's directory. Only root sees that of other users' programs: one with the
+// component's name makes the answer unknown, unless its user owns nothing of the host and so cannot be who runs the host's programs.
 func (l *local) Processes(ctx context.Context, component string) ([]v1.Process, error) {
 	found, err := l.scan(ctx, component)
 	if err != nil {
@@ -92,6 +92,8 @@ func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 	switch {
 	case ended(err):
 		return v1.Process{}, false, nil
+	case err != nil && errors.Is(err, fs.ErrPermission) && l.foreign(root):
+		return v1.Process{}, false, nil
 	case err != nil:
 		return v1.Process{}, false, fmt.Errorf("process %d is a %s whose working directory user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
 			pid, component, os.Geteuid(), err)
@@ -103,6 +105,36 @@ func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 		return v1.Process{}, false, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	}
 	return v1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
+}
+
+// foreign tells that a process runs as a user who owns neither the host's directory nor what makes it a host. It is false when in doubt.
+func (l *local) foreign(root *os.Root) bool {
+	status, err := root.ReadFile("status")
+	if err != nil {
+		return false
+	}
+	owners := map[string]bool{}
+	for _, path := range []string{".", "etc/kubernetes", "etc/kubernetes/manifests", "var/lib/kubelet"} {
+		info, err := os.Stat(filepath.Join(l.dir, path))
+		if errors.Is(err, fs.ErrNotExist) && path != "." {
+			continue
+		}
+		if err != nil {
+			return false
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return false
+		}
+		owners[strconv.FormatUint(uint64(st.Uid), 10)] = true
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok { // real, effective, saved, of the file system
+			users := strings.Fields(ids)
+			return len(users) == 4 && !slices.ContainsFunc(users, func(id string) bool { return owners[id] })
+		}
+	}
+	return false
 }
 
 // commandLine returns the arguments of a process and the thread that they were found with, as a path below the process; none for a kernel thread

@@ -174,6 +174,14 @@ func TestProcessesOfOtherUsers(t *testing.T) {
 	if got := scan(component); !strings.Contains(got.Error, "may not see") || !strings.HasPrefix(got.Error, "looking for "+component+" on host cp-1: process ") {
 		t.Errorf("one runs that cannot be looked at: %+v", got)
 	}
+	for _, dir := range []string{".", "etc/kubernetes", "etc/kubernetes/manifests"} {
+		if err := os.Chown(filepath.Join(l.dir, dir), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if got, last := scan(component), dir == "etc/kubernetes/manifests"; (got.Error == "") != last || got.PIDs != nil {
+			t.Errorf("with the host's directories up to %s being another user's: %+v", dir, got)
+		}
+	}
 }
 
 // procfs writes a /proc with processes as it would show them.
