@@ -9,9 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// plain are the texts that may need no quotes in block style: flags, paths, images, names and addresses. What could be a
+// plain are the texts that may need no quotes in block style: flags, paths, images and names. What could be a
 // number or a date does not begin so.
-var plain = regexp.MustCompile(`^(--?[A-Za-z][A-Za-z0-9_.-]*(=[A-Za-z0-9_./:,=@%+$()~*-]*)?|[A-Za-z/][A-Za-z0-9_./:@+-]*|[0-9]+(\.[0-9]+){3})$`)
+var plain = regexp.MustCompile(`^(--?[A-Za-z][A-Za-z0-9_.-]*(=[A-Za-z0-9_./:,=@%+$()~*-]*)?|[A-Za-z/][A-Za-z0-9_./:@+-]*)$`)
 
 // reserved are booleans and nulls in some version of YAML.
 var reserved = regexp.MustCompile(`(?i)^(y|n|yes|no|on|off|true|false|null)$`)
