@@ -78,8 +78,11 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err != nil {
 		return err
 	}
-	if err := printPlan(c.err, p, c.width()); err != nil {
+	if err := printPlan(c.err, p, c.layoutFor(c.err, false)); err != nil {
 		return err
+	}
+	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Hosts: c.hosts}, p); err != nil {
+		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
 	if f.dryRun {
 		return nil
@@ -121,7 +124,7 @@ func (c *connection) blockedBy(report v1.CheckReport) error {
 	if !report.Summary.Blocked {
 		return nil
 	}
-	if err := printCheck(c.err, report, false, c.width()); err != nil {
+	if err := printCheck(c.err, report, c.layoutFor(c.err, false)); err != nil {
 		return err
 	}
 	return withCode(exitBlocked, "%d findings block the migration; nothing was changed", report.Summary.Failed+report.Summary.Unknown)
@@ -139,7 +142,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	c.header(doc.Plan.Cluster)
 	c.narrate("migration %s was begun %s by %s: %d of %d steps are done", doc.Run, doc.Started.Format(time.RFC3339), doc.User, stepsDone(doc), len(doc.Plan.Steps))
 	if f.dryRun {
-		return printPlan(c.out, &doc.Plan, c.width())
+		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
 	}
 	if err := c.approve(f.yes, "go on with it"); err != nil {
 		return err
@@ -171,6 +174,9 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	hard, stop, done := signals(ctx, c)
 	defer done()
 	if err := engine.Run(hard, p, stop); err != nil {
+		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
 		c.narrate("stopped. What was done stays; to go on: transplant %s; to go back: transplant rollback", map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[p.Direction])
 		return err
 	}

@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 )
 
 func newCheck(c *connection) *cobra.Command {
 	var f planFlags
-	var from, output string
+	var from string
 	var list, strict bool
+	var output *format
 	cmd := &cobra.Command{
 		Use: "check", Short: "Find what would go wrong, before anything is touched", Args: cobra.NoArgs,
 		Example: "  transplant check --host-access=local:/srv/hosts\n  transplant check --from-snapshot snapshot.yaml -o json\n  transplant check --list",
@@ -29,7 +29,11 @@ func newCheck(c *connection) *cobra.Command {
 				return err
 			}
 			report := check.Run(snap, f.checkOptions())
-			if err := printAs(c.out, output, report, func() error { return printCheck(c.out, report, output == "wide", c.width()) }, nil); err != nil {
+			err = output.print(c.out, report, map[string]func() error{
+				"table": func() error { return printCheck(c.out, report, c.layoutFor(c.out, false)) },
+				"wide":  func() error { return printCheck(c.out, report, c.layoutFor(c.out, true)) },
+			})
+			if err != nil {
 				return err
 			}
 			if report.Summary.Blocked || strict && report.Summary.Warned > 0 {
@@ -40,7 +44,7 @@ func newCheck(c *connection) *cobra.Command {
 	}
 	f.flags(cmd)
 	cmd.Flags().StringVar(&from, "from-snapshot", "", "judge a snapshot in a file instead of a live cluster")
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, wide, json or yaml")
+	output = formatFlag(cmd, "table", "wide", "json", "yaml")
 	cmd.Flags().BoolVar(&list, "list", false, "list the checks and judge nothing")
 	cmd.Flags().BoolVar(&strict, "strict", false, "warnings block too")
 	return cmd
@@ -66,6 +70,3 @@ func newExplain(c *connection) *cobra.Command {
 		},
 	}
 }
-
-// outcomeMarks are the marks of a line; their meaning never hangs on colour.
-var outcomeMarks = map[v1.Outcome]string{v1.Pass: "✓", v1.Warn: "!", v1.Fail: "✗", v1.Skip: "-", v1.Unknown: "?"}

@@ -30,7 +30,7 @@ import (
 type connection struct {
 	streams
 	kubeconfig, context, hostAccess, cloud, stateDir string
-	quiet                                            bool
+	quiet, ascii                                     bool
 
 	config  *rest.Config
 	kube    kubernetes.Interface
@@ -50,6 +50,7 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.cloud, "cloud", "", "also look at the cloud, read-only, with the credentials of the environment: aws or aws:routeTable=rtb-...")
 	f.StringVar(&c.stateDir, "state-dir", "", "where ownership logs are kept (default: $XDG_STATE_HOME/transplant or ~/.local/state/transplant)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
+	f.BoolVar(&c.ascii, "ascii", false, "marks of plain letters: ok warn FAIL skip ????")
 }
 
 // open connects to the cluster, the hosts and the cloud.
@@ -92,8 +93,13 @@ func (c *connection) open(ctx context.Context) error {
 
 func (c *connection) narrate(format string, args ...any) {
 	if !c.quiet {
-		fmt.Fprintf(c.err, format+"\n", args...)
+		fmt.Fprintln(c.err, layout{ascii: c.ascii}.plain(fmt.Sprintf(format, args...)))
 	}
+}
+
+// header names the cluster before anything is said about it.
+func (c *connection) header(cl v1.Cluster) {
+	c.narrate("cluster %s (uid %s) · %s · %s · context %s", orDash(cl.Name), short(cl.UID), orDash(cl.Version), orDash(cl.Server), orDash(cl.Context))
 }
 
 // gather looks at everything once.

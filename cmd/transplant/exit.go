@@ -59,12 +59,12 @@ func codeOf(err error) int {
 		return exitOK
 	case errors.As(err, &code):
 		return code.code
+	case errors.As(err, &locked), errors.Is(err, migrate.ErrLockLost): // before what the lost lock has cancelled
+		return exitLocked
 	case errors.Is(err, migrate.ErrInterrupted), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &stale):
 		return exitStale
-	case errors.As(err, &locked), errors.Is(err, migrate.ErrLockLost):
-		return exitLocked
 	case errors.As(err, &verify):
 		return exitUnverified
 	case errors.Is(err, context.DeadlineExceeded):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -51,8 +52,9 @@ func (f *planFlags) checkOptions() check.Options {
 
 func newPlan(c *connection) *cobra.Command {
 	var f planFlags
-	var from, out, output string
+	var from, out string
 	var detailed bool
+	var output *format
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Print the steps of the migration, and save them", Args: cobra.NoArgs,
 		Example: "  transplant plan --host-access=local:/srv/hosts --out plan.yaml\n  transplant plan --from-snapshot snapshot.yaml -o markdown > change-request.md",
@@ -76,7 +78,12 @@ func newPlan(c *connection) *cobra.Command {
 				}
 				c.narrate("saved %s; carry it out with: transplant apply %s", out, out)
 			}
-			if err := printAs(c.out, output, p, func() error { return printPlan(c.out, p, c.width()) }, func() error { return planMarkdown(c.out, p) }); err != nil {
+			err = output.print(c.out, p, map[string]func() error{
+				"text":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, false)) },
+				"wide":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, true)) },
+				"markdown": func() error { return planMarkdown(c.out, p) },
+			})
+			if err != nil {
 				return err
 			}
 			if report.Summary.Blocked {
@@ -91,7 +98,7 @@ func newPlan(c *connection) *cobra.Command {
 	f.flags(cmd)
 	cmd.Flags().StringVar(&from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
 	cmd.Flags().StringVar(&out, "out", "", "also save the plan in this file")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, markdown, json or yaml")
+	output = formatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
 	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")
 	return cmd
 }
@@ -114,6 +121,9 @@ func readPlan(path string) (*v1.Plan, error) {
 	if p.Direction != plan.Forward {
 		return nil, fmt.Errorf("plan %s is a %s: apply carries out migrations, rollback makes its own plan", path, p.Direction)
 	}
+	if err := plan.WellFormed(&p); err != nil {
+		return nil, fmt.Errorf("plan %s is damaged; make it anew with transplant plan:\n%w", path, err)
+	}
 	return &p, nil
 }
 
@@ -127,7 +137,7 @@ func writeYAML(path string, doc any) error {
 }
 
 func writeWhole(path string, data []byte) error {
-	tmp, err := os.CreateTemp(dirOf(path), ".transplant-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".transplant-*")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}

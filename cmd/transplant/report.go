@@ -25,7 +25,8 @@ type reportFlags struct {
 
 func newReport(c *connection) *cobra.Command {
 	var f reportFlags
-	var out, output string
+	var out string
+	var output *format
 	cmd := &cobra.Command{
 		Use: "report", Short: "Write the proof: who ran which loop when, gaps, before and after", Args: cobra.NoArgs,
 		Example: "  transplant report --host-access=local:/srv/hosts --cloud=aws -o html --out report.html",
@@ -38,7 +39,7 @@ func newReport(c *connection) *cobra.Command {
 				return err
 			}
 			var b bytes.Buffer
-			if err := report.Write(&b, r.report, output); err != nil {
+			if err := report.Write(&b, r.report, output.String()); err != nil {
 				return err
 			}
 			if out == "" {
@@ -53,7 +54,7 @@ func newReport(c *connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
-	cmd.Flags().StringVarP(&output, "output", "o", "markdown", "html, markdown, json or yaml")
+	output = formatFlag(cmd, "markdown", "html", "json", "yaml")
 	cmd.Flags().StringVar(&f.log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
 	cmd.Flags().StringVar(&f.audit, "cloud-audit", "", "audit log of the cloud, JSON lines of CloudCall: proves that no two managers wrote")
 	cmd.Flags().StringVar(&f.keys, "cloud-keys", "", `who has which access key, JSON: {"AKIA...": "kube-controller-manager@cp-1"}`)

@@ -47,7 +47,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err != nil {
 		return err
 	}
-	if err := printPlan(c.err, p, c.width()); err != nil {
+	if err := printPlan(c.err, p, c.layoutFor(c.err, false)); err != nil {
 		return err
 	}
 	if f.dryRun {

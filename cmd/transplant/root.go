@@ -23,7 +23,7 @@ type streams struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, s streams) int {
-	root := newRoot(s)
+	root := newRoot(s, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {
@@ -32,12 +32,16 @@ func run(ctx context.Context, args []string, s streams) int {
 	return codeOf(err)
 }
 
-func newRoot(s streams) *cobra.Command {
-	c := &connection{streams: s}
-	name := "transplant"
-	if len(os.Args) > 0 && strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
-		name = "kubectl transplant"
+// calledAs is the name under which this program was called: kubectl runs a plugin of the name kubectl-transplant.
+func calledAs(argv0 string) string {
+	if strings.HasPrefix(filepath.Base(argv0), "kubectl-") {
+		return "kubectl transplant"
 	}
+	return "transplant"
+}
+
+func newRoot(s streams, name string) *cobra.Command {
+	c := &connection{streams: s}
 	root := &cobra.Command{
 		Use:   "transplant",
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
@@ -51,6 +55,7 @@ func newRoot(s streams) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 	}
+	root.Example = strings.ReplaceAll(root.Example, "  transplant ", "  "+name+" ")
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetIn(s.in)
@@ -59,7 +64,10 @@ func newRoot(s streams) *cobra.Command {
 	})
 	c.flags(root.PersistentFlags())
 	root.AddGroup(&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "plan", Title: "Plan:"},
-		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"})
+		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"},
+		&cobra.Group{ID: "other", Title: "Other:"})
+	root.SetCompletionCommandGroupID("other")
+	root.SetHelpCommandGroupID("other")
 	for _, cmd := range []struct {
 		group string
 		cmd   *cobra.Command
@@ -68,9 +76,10 @@ func newRoot(s streams) *cobra.Command {
 		{"plan", newSnapshot(c)}, {"plan", newPlan(c)},
 		{"change", newApply(c)},
 		{"recover", newRollback(c)},
-		{"inspect", newReport(c)}, {"inspect", newVersion(c)},
+		{"other", newReport(c)}, {"other", newVersion(c)},
 	} {
 		cmd.cmd.GroupID = cmd.group
+		cmd.cmd.Example = strings.ReplaceAll(cmd.cmd.Example, "  transplant ", "  "+name+" ")
 		root.AddCommand(cmd.cmd)
 	}
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes + "\n")

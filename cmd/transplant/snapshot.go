@@ -13,6 +13,7 @@ import (
 
 func newSnapshot(c *connection) *cobra.Command {
 	var out string
+	var output *format
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
 		Example: "  transplant snapshot --host-access=local:/srv/hosts --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
@@ -22,7 +23,11 @@ func newSnapshot(c *connection) *cobra.Command {
 				return err
 			}
 			var b bytes.Buffer
-			if err := snapshot.Save(&b, s); err != nil {
+			write := func() error { return snapshot.Save(&b, s) }
+			if output.String() == "json" {
+				write = func() error { return output.print(&b, s, nil) }
+			}
+			if err := write(); err != nil {
 				return err
 			}
 			if len(s.Errors) > 0 {
@@ -40,6 +45,7 @@ func newSnapshot(c *connection) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
+	output = formatFlag(cmd, "yaml", "json")
 	return cmd
 }
 

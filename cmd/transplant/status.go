@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sort"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 )
 
 func newStatus(c *connection) *cobra.Command {
-	var output string
+	var output *format
 	cmd := &cobra.Command{
 		Use: "status", Short: "One screen: how far it is, who owns the loops, what to do next", Args: cobra.NoArgs,
 		Example: "  transplant status --host-access=local:/srv/hosts",
@@ -27,20 +28,21 @@ func newStatus(c *connection) *cobra.Command {
 				return err
 			}
 			var doc *v1.Journal
+			lease := plan.DefaultLease
 			if j != nil {
 				d := j.Doc()
-				doc = &d
+				doc, lease = &d, d.Plan.Options.LeaseName
 			}
-			snap := c.gather(cmd.Context(), plan.DefaultLease)
+			snap := c.gather(cmd.Context(), lease)
 			holder, err := migrate.LockHolder(cmd.Context(), c.kube)
 			if err != nil {
 				return err
 			}
 			s := statusOf(doc, snap, holder)
-			return printAs(c.out, output, s, func() error { return printStatus(c.out, s) }, nil)
+			return output.print(c.out, s, map[string]func() error{"text": func() error { return printStatus(c.out, s, c.layoutFor(c.out, false)) }})
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	output = formatFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
 
@@ -89,7 +91,7 @@ func statusOf(doc *v1.Journal, snap *v1.Snapshot, lockHolder string) v1.Status {
 }
 
 func newVerify(c *connection) *cobra.Command {
-	var output string
+	var output *format
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Prove that each loop has one owner and that nothing was lost", Args: cobra.NoArgs,
 		Example: "  transplant verify --host-access=local:/srv/hosts --cloud=aws",
@@ -106,28 +108,35 @@ func newVerify(c *connection) *cobra.Command {
 			if len(problems) > 0 {
 				doc["result"] = "failed"
 			}
-			err = printAs(c.out, output, doc, func() error {
-				for _, p := range problems {
-					fmt.Fprintln(c.out, "✗ "+p)
-				}
-				if len(problems) == 0 {
-					fmt.Fprintf(c.out, "✓ each loop has one owner (%s)\n✓ nothing was lost: %s\n", ownersLine(r.after), inventoryLine(r.report.Inventory))
-				}
-				return nil
-			}, nil)
+			err = output.print(c.out, doc, map[string]func() error{"text": func() error {
+				return printVerification(c.out, problems, r, c.layoutFor(c.out, false))
+			}})
 			if err == nil && len(problems) > 0 {
 				return withCode(exitUnverified, "%d problems; the cluster was left as it is", len(problems))
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	output = formatFlag(cmd, "text", "json", "yaml")
 	return cmd
+}
+
+func printVerification(w io.Writer, problems []string, r *built, l layout) error {
+	var b strings.Builder
+	for _, p := range problems {
+		fmt.Fprintf(&b, "%s %s\n", l.mark(v1.Fail), p)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintf(&b, "%s each loop has one owner (%s)\n", l.mark(v1.Pass), ownersLine(r.after))
+		fmt.Fprintf(&b, "%s nothing was lost: %s\n", l.mark(v1.Pass), inventoryLine(r.report.Inventory))
+	}
+	_, err := io.WriteString(w, l.plain(b.String()))
+	return err
 }
 
 // verifyProblems lists what is not as the journal's last state promises.
 func verifyProblems(after *v1.Snapshot, doc v1.Journal, r v1.Report) []string {
-	var out []string
+	out := []string{}
 	expect := map[string]string{}
 	for _, s := range doc.Plan.Steps {
 		if s.Kind == v1.StepVerify {

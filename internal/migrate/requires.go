@@ -31,6 +31,18 @@ func (e *Engine) requires(ctx context.Context, s v1.Step) error {
 	return nil
 }
 
+// Preflight looks at every fact of a plan that nothing was done of yet, and names all that have changed, so that a stale plan is refused before its
+// first step and not in the middle. The options need a client and the hosts.
+func Preflight(ctx context.Context, o Options, p *v1.Plan) error {
+	e := New(o, &Journal{})
+	e.plan = p
+	all := v1.Step{}
+	for _, f := range p.Facts {
+		all.Requires = append(all.Requires, f.ID)
+	}
+	return e.requires(ctx, all)
+}
+
 // holds says in a sentence how a fact has changed; empty when it has not. What this run wrote itself counts as the fact from then on.
 func (e *Engine) holds(ctx context.Context, id string) (string, error) {
 	if id == "cluster:uid" {

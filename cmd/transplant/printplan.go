@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// stepMarks are the marks of a step: what comes, what changes, what goes, what only looks.
+var stepMarks = map[v1.StepKind]string{
+	v1.StepEnsureObject: "+", v1.StepWriteFile: "+", v1.StepAddManifest: "+", v1.StepEditManifest: "~", v1.StepRestoreManifest: "~", v1.StepKubelet: "~",
+	v1.StepDeleteObject: "-", v1.StepRemoveFile: "-", v1.StepRemoveManifest: "-", v1.StepVerify: "=",
+}
+
+// printPlan prints the steps, a line each: what is done, and what changes by it.
+func printPlan(w io.Writer, p *v1.Plan, l layout) error {
+	var b strings.Builder
+	number := 0
+	for i, s := range p.Steps {
+		if i == 0 || s.Phase != p.Steps[i-1].Phase {
+			number++
+			fmt.Fprintf(&b, "phase %d  %s\n", number, s.Phase)
+		}
+		line := fmt.Sprintf("  %s %s", stepMarks[s.Kind], s.Title)
+		if changes := changeLine(s, l.wide); changes != "" {
+			line = fmt.Sprintf("  %s %-*s   %s", stepMarks[s.Kind], titleWidth(p.Steps, s.Phase, l.wide), s.Title, changes)
+		}
+		fmt.Fprintln(&b, l.cut(line))
+		if l.wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
+			fmt.Fprintf(&b, "      %s\n", s.Why)
+		}
+	}
+	for _, e := range p.Effects {
+		fmt.Fprintf(&b, "effect   %s\n", e)
+	}
+	add, change, remove := counts(p.Steps)
+	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %d steps, every one can be undone · valid while its %d facts hold\n", add, change, remove, len(p.Steps), len(p.Facts))
+	_, err := io.WriteString(w, l.plain(b.String()))
+	return err
+}
+
+// titleWidth is that of the longest title of a phase that has changes printed behind it.
+func titleWidth(steps []v1.Step, phase string, wide bool) int {
+	width := 0
+	for _, s := range steps {
+		if s.Phase == phase && changeLine(s, wide) != "" {
+			width = max(width, len([]rune(s.Title)))
+		}
+	}
+	return width
+}
+
+// changeLine says what a step changes and its title does not say already; in full with what was there before.
+func changeLine(s v1.Step, full bool) string {
+	var out []string
+	for _, c := range s.Changes {
+		before, after := oneLine(c.Before), oneLine(c.After)
+		switch {
+		case c.Field == s.Path && s.Derive != "":
+			out = append(out, after) // what the derivation changes
+		case c.Field == s.Path, c.Field == s.Ref, before == after:
+		case before == "":
+			out = append(out, c.Field+"="+after)
+		case after == "" && full:
+			out = append(out, c.Field+": "+before+" -> (none)")
+		case after == "":
+			out = append(out, "no "+c.Field)
+		default:
+			out = append(out, c.Field+": "+before+" -> "+after)
+		}
+	}
+	if s.Derive != "" {
+		return strings.Join(out, "; ") // sentences
+	}
+	return strings.Join(out, ", ")
+}
+
+func oneLine(s string) string {
+	if first, _, more := strings.Cut(s, "\n"); more {
+		return first + " …"
+	}
+	return s
+}
+
+func counts(steps []v1.Step) (add, change, remove int) {
+	for _, s := range steps {
+		switch stepMarks[s.Kind] {
+		case "+":
+			add++
+		case "~":
+			change++
+		case "-":
+			remove++
+		}
+	}
+	return add, change, remove
+}
+
+// planMarkdown prints a plan for a change-review ticket.
+func planMarkdown(w io.Writer, p *v1.Plan) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", cell(orDash(p.Cluster.Name)))
+	fmt.Fprintf(&b, "| | |\n|---|---|\n| cluster uid | `%s` |\n| version | %s |\n| strategy | %s, %s |\n| steps | %d |\n\n", p.Cluster.UID, p.Cluster.Version, p.Strategy, p.Direction, len(p.Steps))
+	b.WriteString("## Effects\n\n")
+	for _, e := range p.Effects {
+		fmt.Fprintf(&b, "- %s\n", e)
+	}
+	phase := ""
+	for i, s := range p.Steps {
+		if s.Phase != phase {
+			phase = s.Phase
+			fmt.Fprintf(&b, "\n## %s\n\n| # | step | change | why | undo |\n|---|---|---|---|---|\n", phase)
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", i+1, cell(s.Title), cell(changeLine(s, true)), cell(s.Why), cell(s.Undo))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }

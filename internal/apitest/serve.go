@@ -1,0 +1,207 @@
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// request is what a path asks about.
+type request struct{ group, version, namespace, resource, name, sub string }
+
+func parse(path string) request {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var r request
+	switch {
+	case len(parts) >= 2 && parts[0] == "api":
+		r.version, parts = parts[1], parts[2:]
+	case len(parts) >= 3 && parts[0] == "apis":
+		r.group, r.version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return r
+	}
+	if len(parts) >= 3 && parts[0] == "namespaces" {
+		r.namespace, parts = parts[1], parts[2:]
+	}
+	for i, into := range []*string{&r.resource, &r.name, &r.sub} {
+		if i < len(parts) {
+			*into = parts[i]
+		}
+	}
+	return r
+}
+
+// verb is what the authorizer would call a request.
+func verb(method string, r request, watch bool) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodDelete:
+		return "delete"
+	}
+	switch {
+	case watch:
+		return "watch"
+	case r.name == "":
+		return "list"
+	}
+	return "get"
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if s.Intercept != nil && s.Intercept(w, req) {
+		return
+	}
+	if req.URL.Path == "/version" {
+		write(w, http.StatusOK, map[string]string{"major": "1", "minor": "26", "gitVersion": "v1.26.0"})
+		return
+	}
+	r := parse(req.URL.Path)
+	if r.resource == "" {
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		return
+	}
+	v := verb(req.Method, r, req.URL.Query().Get("watch") == "true")
+	if s.refuses(v, r) {
+		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, refusal(v, r))
+		return
+	}
+	var body map[string]any
+	if v == "create" || v == "update" || v == "delete" {
+		if err := json.NewDecoder(req.Body).Decode(&body); err != nil && v != "delete" {
+			status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
+			return
+		}
+	}
+	if v == "watch" {
+		s.watch(w, req)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serve(w, req.URL.Path, v, r, body)
+}
+
+func (s *Server) refuses(verb string, r request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.denied[verb+" "+r.full()]
+}
+
+func (r request) full() string {
+	if r.sub != "" {
+		return r.resource + "/" + r.sub
+	}
+	return r.resource
+}
+
+func refusal(verb string, r request) string {
+	name, scope := "", " at the cluster scope"
+	if r.name != "" {
+		name = fmt.Sprintf(" %q", r.name)
+	}
+	if r.namespace != "" {
+		scope = fmt.Sprintf(" in the namespace %q", r.namespace)
+	}
+	return fmt.Sprintf("%s%s is forbidden: User %q cannot %s resource %q in API group %q%s", r.resource, name, User, verb, r.full(), r.group, scope)
+}
+
+func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body map[string]any) {
+	object, found := s.objects[strings.TrimSuffix(path, "/"+r.sub)]
+	switch {
+	case strings.HasSuffix(r.resource, "subjectaccessreviews"):
+		s.review(w, body)
+	case verb == "list":
+		write(w, http.StatusOK, map[string]any{"apiVersion": groupVersion(r), "kind": "List", "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": s.list(r)})
+	case verb == "create" && r.sub == "":
+		path += "/" + fmt.Sprint(metadata(body)["name"])
+		if _, there := s.objects[path]; there {
+			status(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", r.resource, metadata(body)["name"]))
+			return
+		}
+		if r.namespace != "" {
+			metadata(body)["namespace"] = r.namespace
+		}
+		s.log = append(s.log, verb+" "+path)
+		s.store(path, body)
+		write(w, http.StatusCreated, body)
+	case !found:
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", r.resource, r.name))
+	case r.sub == "token":
+		write(w, http.StatusCreated, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "status": map[string]any{"token": "token-of-" + r.name, "expirationTimestamp": nil}})
+	case verb == "get":
+		write(w, http.StatusOK, object)
+	case verb == "update":
+		if rv := metadata(body)["resourceVersion"]; rv != nil && rv != "" && rv != metadata(object)["resourceVersion"] {
+			status(w, http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("%s %q: the object has been modified", r.resource, r.name))
+			return
+		}
+		s.log = append(s.log, verb+" "+path)
+		s.store(path, body)
+		write(w, http.StatusOK, body)
+	case verb == "delete":
+		if pre, ok := body["preconditions"].(map[string]any); ok && pre["resourceVersion"] != nil && pre["resourceVersion"] != metadata(object)["resourceVersion"] {
+			status(w, http.StatusConflict, metav1.StatusReasonConflict, "the precondition does not hold")
+			return
+		}
+		s.log = append(s.log, verb+" "+path)
+		s.remove(path)
+		write(w, http.StatusOK, object)
+	default:
+		status(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, verb+" is not supported")
+	}
+}
+
+func groupVersion(r request) string {
+	if r.group == "" {
+		return r.version
+	}
+	return r.group + "/" + r.version
+}
+
+// review answers whether somebody may do something: everybody may do everything but what was denied.
+func (s *Server) review(w http.ResponseWriter, body map[string]any) {
+	spec, _ := body["spec"].(map[string]any)
+	a, _ := spec["resourceAttributes"].(map[string]any)
+	resource := fmt.Sprint(a["resource"])
+	if sub, ok := a["subresource"]; ok {
+		resource += "/" + fmt.Sprint(sub)
+	}
+	body["status"] = map[string]any{"allowed": !s.denied[fmt.Sprint(a["verb"])+" "+resource]}
+	write(w, http.StatusCreated, body)
+}
+
+// watch sends what changes in a collection from now on, until the client goes away.
+func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
+	ch := make(chan event, 1000)
+	s.mu.Lock()
+	s.watchers[ch] = strings.TrimSuffix(req.URL.Path, "/") + "/" + strings.TrimPrefix(req.URL.Query().Get("fieldSelector"), "metadata.name=")
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.watchers, ch)
+		s.mu.Unlock()
+	}()
+	w.Header().Set("Content-Type", "application/json")
+	flusher, _ := w.(http.Flusher)
+	flusher.Flush()
+	encoder := json.NewEncoder(w)
+	for {
+		select {
+		case <-req.Context().Done():
+			return
+		case e := <-ch:
+			if encoder.Encode(e) != nil {
+				return
+			}
+			flusher.Flush()
+		}
+	}
+}

@@ -1,0 +1,222 @@
+// Package apitest decides how much of an API server the tests of the product need: objects are created, read, updated, deleted, listed and watched
+// as a real one does it, with resource versions, conflicts, preconditions and refusals, so that real clients are tested and not their fakes.
+// It validates nothing and knows no kinds but what it is given.
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// User is who asks, in refusals.
+const User = "tester"
+
+// UID of the namespace kube-system, and so of the cluster.
+const UID = "cluster-uid"
+
+// Server is an API server in memory.
+type Server struct {
+	URL string
+	// Intercept answers a request instead of the server when it returns true; nil for never.
+	Intercept func(w http.ResponseWriter, r *http.Request) bool
+
+	mu       sync.Mutex
+	version  int
+	objects  map[string]map[string]any // by path
+	denied   map[string]bool           // "verb resource"
+	watchers map[chan event]string     // path of an object, or of a collection with a slash at its end
+	log      []string
+}
+
+type event struct {
+	Type   string         `json:"type"`
+	Object map[string]any `json:"object"`
+}
+
+// New starts a server with the namespace kube-system in it.
+func New(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{objects: map[string]map[string]any{}, denied: map[string]bool{}, watchers: map[chan event]string{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // watches end
+		server.Close()
+	})
+	s.URL = server.URL
+	s.objects["/api/v1/namespaces/kube-system"] = map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "kube-system", "uid": UID, "resourceVersion": "1"},
+	}
+	return s
+}
+
+// Config reaches the server.
+func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.URL, QPS: -1} }
+
+// Clients reach the server.
+func (s *Server) Clients(t testing.TB) (kubernetes.Interface, dynamic.Interface) {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dyn, err := dynamic.NewForConfig(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kube, dyn
+}
+
+// Kubeconfig writes a kubeconfig with the context "test" that reaches the server, and returns its path.
+func (s *Server) Kubeconfig(t testing.TB) string {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["test"] = &clientcmdapi.Cluster{Server: s.URL}
+	c.AuthInfos[User] = &clientcmdapi.AuthInfo{}
+	c.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: User}
+	c.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Deny refuses a verb on a resource from now on, and answers so when it is asked who may do what.
+func (s *Server) Deny(verb, resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.denied[verb+" "+resource] = true
+}
+
+// Writes returns the writes so far, as "verb path", in order.
+func (s *Server) Writes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.log...)
+}
+
+// Put creates or replaces objects, past everything that clients have to go through.
+func (s *Server) Put(t testing.TB, objects ...runtime.Object) {
+	t.Helper()
+	for _, o := range objects {
+		kinds, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.GetObjectKind().SetGroupVersionKind(kinds[0])
+		m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		access, err := meta.Accessor(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
+		path := "/apis/" + kinds[0].Group + "/" + kinds[0].Version
+		if kinds[0].Group == "" {
+			path = "/api/" + kinds[0].Version
+		}
+		if ns := access.GetNamespace(); ns != "" {
+			path += "/namespaces/" + ns
+		}
+		s.mu.Lock()
+		s.store(path+"/"+plural.Resource+"/"+access.GetName(), m)
+		s.mu.Unlock()
+	}
+}
+
+// Delete takes an object away by its path, e.g. /api/v1/nodes/a.
+func (s *Server) Delete(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(path)
+}
+
+func (s *Server) store(path string, o map[string]any) {
+	s.version++
+	m := metadata(o)
+	kind := "ADDED"
+	if old, ok := s.objects[path]; ok {
+		kind = "MODIFIED"
+		m["uid"] = metadata(old)["uid"]
+	} else if m["uid"] == nil || m["uid"] == "" {
+		m["uid"] = fmt.Sprintf("uid-%d", s.version)
+	}
+	m["resourceVersion"] = strconv.Itoa(s.version)
+	s.objects[path] = o
+	s.tell(kind, path, o)
+}
+
+func (s *Server) remove(path string) {
+	if o, ok := s.objects[path]; ok {
+		s.version++
+		delete(s.objects, path)
+		s.tell("DELETED", path, o)
+	}
+}
+
+func (s *Server) tell(kind, path string, o map[string]any) {
+	for ch, collection := range s.watchers {
+		if path == collection || strings.HasSuffix(collection, "/") && strings.HasPrefix(path, collection) {
+			select {
+			case ch <- event{kind, o}:
+			default: // a watcher that is this far behind lists again
+			}
+		}
+	}
+}
+
+func metadata(o map[string]any) map[string]any {
+	m, ok := o["metadata"].(map[string]any)
+	if !ok {
+		m = map[string]any{}
+		o["metadata"] = m
+	}
+	return m
+}
+
+// list returns the objects of a collection, sorted by path. A namespaced collection without a namespace is that of all of them.
+func (s *Server) list(r request) []map[string]any {
+	var paths []string
+	for path := range s.objects {
+		in := parse(path)
+		if in.group == r.group && in.resource == r.resource && in.name != "" && (r.namespace == "" || r.namespace == in.namespace) {
+			paths = append(paths, path)
+		}
+	}
+	sort.Strings(paths)
+	out := []map[string]any{}
+	for _, p := range paths {
+		out = append(out, s.objects[p])
+	}
+	return out
+}
+
+func write(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone
+}
+
+func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
+	write(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message})
+}
