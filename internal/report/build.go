@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
@@ -57,9 +58,15 @@ func Build(in Input) v1.Report {
 	r.DurationSeconds = round(r.Ended.Sub(r.Started))
 	judged := judge(in, r.Ended)
 	r.Tenures, r.Overlaps, r.LateEffects = judged.Tenures, judged.Overlaps, judged.LateEffects
-	r.Gaps = append(r.Gaps, judged.Gaps...)
+	for _, g := range judged.Gaps {
+		if stays(j.Plan, g.Loop) {
+			r.Pauses = append(r.Pauses, g)
+		} else {
+			r.Gaps = append(r.Gaps, g)
+		}
+	}
 	r.Unknown, r.Notes = judged.Unknown, judged.Notes
-	r.Handover = handover(in, judged)
+	r.Handover = handover(in, judged, r.Gaps)
 	r.Inventory = inventory(in.Before, in.After, r.Direction)
 	r.Unpromised = unpromised(in, judged)
 	r.Sources = sources(in, r)
@@ -133,9 +140,29 @@ func judge(in Input, ended time.Time) ownership.Judgement {
 	return ownership.Judge(events, in.Calls, in.Keys, o)
 }
 
-func handover(in Input, j ownership.Judgement) v1.Handover {
+// stays tells that a loop runs in kube-controller-manager before, during and after: the plan expects it nowhere else.
+func stays(p v1.Plan, loop string) bool {
+	expected := false
+	for _, s := range p.Steps {
+		component, ok := s.Expect[loop]
+		if ok && component != string(controllernames.KubeControllerManager) {
+			return false
+		}
+		expected = expected || ok
+	}
+	return expected
+}
+
+// allGaps are the gaps and the pauses, in the order of time.
+func allGaps(r v1.Report) []v1.Gap {
+	all := slices.Concat(r.Gaps, r.Pauses)
+	slices.SortStableFunc(all, func(a, b v1.Gap) int { return a.Start.Compare(b.Start) })
+	return all
+}
+
+func handover(in Input, j ownership.Judgement, gaps []v1.Gap) v1.Handover {
 	var h v1.Handover
-	for _, g := range j.Gaps {
+	for _, g := range gaps {
 		h.GapSeconds = max(h.GapSeconds, g.Seconds)
 	}
 	if in.Calls != nil {

@@ -39,6 +39,7 @@ type view struct {
 	Closeups  []closeup
 	LeftOut   int
 	GapRows   []gapRow
+	PauseRows []gapRow
 	Phases    []phaseRows
 	Counts    []countRow
 	Expected  []v1.Difference
@@ -103,7 +104,7 @@ func writeHTML(w io.Writer, r v1.Report) error {
 	v.Figures = figures(r)
 	v.Timeline = drawTimeline(r)
 	v.Closeups, v.LeftOut = drawCloseups(r)
-	v.GapRows = gapRows(r)
+	v.GapRows, v.PauseRows = gapRows(r, r.Gaps), gapRows(r, r.Pauses)
 	v.Phases = stepTable(r)
 	v.Counts = countRows(r.Inventory)
 	for _, d := range r.Inventory.Differences {
@@ -171,14 +172,18 @@ func good(known bool, n int) string {
 	return toneGood
 }
 
-func gapRows(r v1.Report) []gapRow {
+func gapRows(r v1.Report, gaps []v1.Gap) []gapRow {
+	longest := 0.0
+	for _, g := range gaps {
+		longest = max(longest, g.Seconds)
+	}
 	var out []gapRow
-	for _, g := range r.Gaps {
+	for _, g := range gaps {
 		row := gapRow{Gap: g, Title: title(r, g.Cause), Length: gapLabel(g), Lease: "–"}
-		if r.Handover.GapSeconds > 0 {
-			row.Width = percent(100 * g.Seconds / r.Handover.GapSeconds)
+		if longest > 0 {
+			row.Width = percent(100 * g.Seconds / longest)
 			if g.LeaseSeconds != nil {
-				row.Lease, row.LeaseWidth = duration(*g.LeaseSeconds), percent(100**g.LeaseSeconds/r.Handover.GapSeconds)
+				row.Lease, row.LeaseWidth = duration(*g.LeaseSeconds), percent(100**g.LeaseSeconds/longest)
 			}
 		}
 		out = append(out, row)

@@ -98,15 +98,24 @@ func (m *md) figures(r v1.Report) {
 	m.row("duration", duration(r.DurationSeconds))
 }
 
+func (m *md) gapTable(gaps []v1.Gap) {
+	m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", ">lease won after", "")
+	for _, g := range gaps {
+		m.row(g.Loop, g.From, successor(g.To), g.Cause, clock(g.Start), fmt.Sprintf("%.3f", g.Seconds), leaseSeconds(g), certainty(g.Certain))
+	}
+}
+
 func (m *md) gaps(r v1.Report) {
 	m.line("\n## Gaps")
 	if len(r.Gaps) == 0 {
 		m.line("\nNone was seen.")
 	} else {
-		m.header("loop", "from", "to", "cause", "at (UTC)", ">seconds", ">lease won after", "")
-		for _, g := range r.Gaps {
-			m.row(g.Loop, g.From, successor(g.To), g.Cause, clock(g.Start), fmt.Sprintf("%.3f", g.Seconds), leaseSeconds(g), certainty(g.Certain))
-		}
+		m.gapTable(r.Gaps)
+	}
+	if len(r.Pauses) > 0 {
+		m.line("\n## Pauses of loops that stay")
+		m.line("\nThese loops stay in kube-controller-manager; its process was restarted. What they last is that manager's own start.")
+		m.gapTable(r.Pauses)
 	}
 	if len(r.Overlaps) > 0 {
 		m.line("\n## Overlaps")

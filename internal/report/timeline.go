@@ -82,7 +82,7 @@ func drawn(r v1.Report) scale {
 			s.to = t
 		}
 	}
-	for _, g := range r.Gaps {
+	for _, g := range allGaps(r) {
 		include(g.Start)
 		include(g.End)
 	}
@@ -182,7 +182,7 @@ func drawGaps(r v1.Report, s scale, loop string, height int) []gapMark {
 	var out []gapMark
 	var places []float64
 	var lengths []float64
-	for _, g := range r.Gaps {
+	for _, g := range allGaps(r) {
 		if g.Loop != loop {
 			continue
 		}

@@ -86,7 +86,7 @@ func (why reasons) owners(r v1.Report) {
 			why.add(v1.ResultOverlap, "%s: %s and %s both ran it between %s and %s, as their gauges say", o.Loop, o.Old, o.New, clock(o.Start), clock(o.End))
 		}
 	}
-	for _, g := range r.Gaps {
+	for _, g := range allGaps(r) {
 		if g.To == "" {
 			why.add(v1.ResultFailed, "%s: nobody has run it since %s ended at %s", g.Loop, g.From, clock(g.Start))
 		}

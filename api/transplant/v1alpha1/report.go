@@ -23,6 +23,9 @@ type Report struct {
 	DurationSeconds float64         `json:"durationSeconds"`
 	Handover        Handover        `json:"handover"`
 	Gaps            []Gap           `json:"gaps"`
+	// Pauses are the gaps of loops that stay in kube-controller-manager: their manager does not change, but its process was restarted. They are
+	// apart from Gaps because what they last is that manager's own start: v1.26 sleeps for 10 s before it first lists nodes for node IPAM.
+	Pauses []Gap `json:"pauses,omitempty"`
 	Overlaps        []Overlap       `json:"overlaps,omitempty"`
 	LateEffects     []LateEffect    `json:"lateEffects,omitempty"`
 	Tenures         []Tenure        `json:"tenures,omitempty"`

@@ -22,6 +22,9 @@ func summarize(w io.Writer, r *v1.Report, out string) {
 	for _, g := range r.Gaps {
 		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
 	}
+	for _, g := range r.Pauses {
+		fmt.Fprintf(w, "  %-21s %5.2f s  %s -> %s   %s (stays; its manager's own start)\n", g.Loop, g.Seconds, g.From, g.To, g.Cause)
+	}
 	i := r.Inventory
 	fmt.Fprintf(w, "load balancers       %d -> %d, %d recreated, %d addresses changed\n", i.LoadBalancers.Before, i.LoadBalancers.After, i.LoadBalancers.Recreated, i.LoadBalancers.AddressChanged)
 	fmt.Fprintf(w, "routes               %d -> %d\n", i.Routes.Before, i.Routes.After)
