@@ -8,7 +8,7 @@
 // holder itself would have done. In every other case it is left to expire:
 //
 //	holder alive            the process is still there                      untouched
-//	restarted, same name    another pid or start time, a new identity       untouched unless the bound process is gone and the term is its own
+//	restarted, same name    renewed since the new process began             untouched
 //	paused                  the process is there (state T)                  untouched
 //	unreachable             a failed look is unknown, never "ended"         untouched
 //	lease changed between   another holder or term                          untouched
@@ -171,6 +171,22 @@ func Gone(ctx context.Context, b Binding, processes func(context.Context) ([]v1.
 	return true, nil
 }
 
+// mayHold says why a process that runs now may be the holder; empty when none may. A successor on the same host has an identity of its own where
+// identities are random, as upstream's are; where they are not, it goes on renewing the lease in the same term, and only the time of the last renewal
+// tells the two apart.
+func mayHold(b Binding, lease *coordinationv1.Lease, procs []v1.Process) string {
+	for _, p := range procs {
+		if p.PID == b.PID && p.StartTicks == b.StartTicks {
+			return fmt.Sprintf("process %d of %s on host %s has not ended", b.PID, b.Component, b.Host)
+		}
+		renewed := lease.Spec.RenewTime
+		if renewed == nil || !renewed.Time.Before(p.Started.Add(-startTolerance)) {
+			return fmt.Sprintf("%s was restarted on host %s (process %d), and the lease was renewed since: it may have it under the same name", b.Component, b.Host, p.PID)
+		}
+	}
+	return ""
+}
+
 // Outcome is what became of a release.
 type Outcome struct {
 	Released bool
@@ -192,12 +208,12 @@ func (l Leases) Release(ctx context.Context, b Binding, processes func(context.C
 	if now := binding(lease); now.Holder != b.Holder || now.Transitions != b.Transitions || !now.AcquireTime.Equal(b.AcquireTime) {
 		return Outcome{Holder: now.Holder, Reason: "it has another holder or term already"}, nil
 	}
-	gone, err := Gone(ctx, b, processes)
+	procs, err := processes(ctx)
 	if err != nil {
-		return Outcome{Holder: b.Holder}, err
+		return Outcome{Holder: b.Holder}, fmt.Errorf("looking for process %d of %s on host %s: %w", b.PID, b.Component, b.Host, err)
 	}
-	if !gone {
-		return Outcome{Holder: b.Holder, Reason: fmt.Sprintf("process %d of %s on host %s has not ended", b.PID, b.Component, b.Host)}, nil
+	if why := mayHold(b, lease, procs); why != "" {
+		return Outcome{Holder: b.Holder, Reason: why}, nil
 	}
 	released := lease.DeepCopy() // keeps the resourceVersion: a renewal in between makes this a conflict
 	now := metav1.NewMicroTime(l.Now())

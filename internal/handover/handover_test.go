@@ -84,6 +84,15 @@ func TestAHolderWhoseProcessIsGoneIsReleased(t *testing.T) {
 	}
 }
 
+func TestAHolderThatEndedLongBeforeItsSuccessorOnTheHostBeganIsReleased(t *testing.T) {
+	w := newWorld(t)
+	b := w.bind(t)
+	w.procs = []v1.Process{{PID: 52, StartTicks: 2000, Started: started.Add(time.Hour)}} // the last renewal is from a minute after the first start
+	if out, err := w.leases.Release(t.Context(), b, w.processes); err != nil || !out.Released {
+		t.Fatalf("release: %+v, %v", out, err)
+	}
+}
+
 // The five cases in which a lease must not be touched.
 func TestALeaseIsLeftAloneWhen(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, w *world){
@@ -96,6 +105,13 @@ func TestALeaseIsLeftAloneWhen(t *testing.T) {
 			w.procs = []v1.Process{{PID: 52, StartTicks: 2000, Started: started.Add(time.Hour)}}
 			l := w.lease(t)
 			l.Spec.LeaseTransitions = ptr.To[int32](4)
+			update(t, w, l)
+		},
+		"its holder was restarted and renews it under the same name, in the same term": func(t *testing.T, w *world) {
+			w.procs = []v1.Process{{PID: 52, StartTicks: 2000, Started: started.Add(time.Hour)}}
+			renewed := metav1.NewMicroTime(started.Add(time.Hour + time.Second))
+			l := w.lease(t)
+			l.Spec.RenewTime = &renewed
 			update(t, w, l)
 		},
 		"it got another holder in between": func(t *testing.T, w *world) {
