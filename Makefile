@@ -44,6 +44,17 @@ test-short: ## Run the tests that start no cluster
 	$(GO) test -short -timeout 10m ./...
 	cd lab && $(GO) test -short -timeout 10m ./...
 
+# RUNS migrations, each with its rollback, of one lab.
+RUNS ?= 10
+
+.PHONY: gaps
+gaps: ## Measure how long nobody runs a loop, over RUNS=10 migrations (PROFILE=kubelet)
+	cd lab && $(GO) test ./trial -run TestGapDistribution -count=1 -v -timeout 0 -lab.runs=$(RUNS) $(if $(PROFILE),-lab.profile=$(PROFILE))
+
+.PHONY: faults
+faults: ## The long campaign: kill the command line before, during and after every step
+	cd lab && $(GO) test ./trial -run TestAKilled -count=1 -v -timeout 0 -lab.every-point
+
 .PHONY: lint
 lint: bin/golangci-lint ## Lint both modules
 	bin/golangci-lint run ./...
