@@ -15,22 +15,22 @@ type Report struct {
 	// Result is ok, or the first thing that is not: failed, overlap, lost, unknown, unfinished, rolled-back.
 	Result string `json:"result"`
 	// Reasons say why Result is not ok, one sentence each; the first is of the kind that Result names.
-	Reasons         []string        `json:"reasons,omitempty"`
-	Strategy        string          `json:"strategy"`
-	Direction       string          `json:"direction"`
-	Started         time.Time       `json:"started"`
-	Ended           time.Time       `json:"ended"`
-	DurationSeconds float64         `json:"durationSeconds"`
-	Handover        Handover        `json:"handover"`
-	Gaps            []Gap           `json:"gaps"`
+	Reasons         []string  `json:"reasons,omitempty"`
+	Strategy        string    `json:"strategy"`
+	Direction       string    `json:"direction"`
+	Started         time.Time `json:"started"`
+	Ended           time.Time `json:"ended"`
+	DurationSeconds float64   `json:"durationSeconds"`
+	Handover        Handover  `json:"handover"`
+	Gaps            []Gap     `json:"gaps"`
 	// Pauses are the gaps of loops that stay in kube-controller-manager: their manager does not change, but its process was restarted. They are
 	// apart from Gaps because what they last is that manager's own start: v1.26 sleeps for 10 s before it first lists nodes for node IPAM.
-	Pauses []Gap `json:"pauses,omitempty"`
-	Overlaps        []Overlap       `json:"overlaps,omitempty"`
-	LateEffects     []LateEffect    `json:"lateEffects,omitempty"`
-	Tenures         []Tenure        `json:"tenures,omitempty"`
-	Inventory       InventoryReport `json:"inventory"`
-	Steps           []StepReport    `json:"steps"`
+	Pauses      []Gap           `json:"pauses,omitempty"`
+	Overlaps    []Overlap       `json:"overlaps,omitempty"`
+	LateEffects []LateEffect    `json:"lateEffects,omitempty"`
+	Tenures     []Tenure        `json:"tenures,omitempty"`
+	Inventory   InventoryReport `json:"inventory"`
+	Steps       []StepReport    `json:"steps"`
 	// Unpromised are the windows that cannot be closed, with their measured lengths where known.
 	Unpromised []string `json:"unpromised,omitempty"`
 	// Findings that were not passed when the plan was made, with the reasons of those that were accepted.
