@@ -53,41 +53,38 @@ func prepareVolume(hostDir string, pod *corev1.Pod, v *corev1.Volume) (string, e
 	if err != nil && !missing {
 		return "", fmt.Errorf("hostPath type check failed: %w", err)
 	}
+	if missing && (kind == corev1.HostPathUnset || kind == corev1.HostPathDirectoryOrCreate) {
+		return outside, os.MkdirAll(outside, 0o755) // a container runtime makes what is not checked a directory
+	}
+	if missing && kind == corev1.HostPathFileOrCreate {
+		return outside, os.WriteFile(outside, nil, 0o644) //nolint:gosec // the mode that a kubelet gives it
+	}
+	if err := checkType(kind, info, missing, hostPath); err != nil {
+		return "", err
+	}
+	return outside, nil
+}
+
+// checkType refuses what is not of the type that a volume asks for; info is nil when it is missing.
+func checkType(kind corev1.HostPathType, info fs.FileInfo, missing bool, hostPath string) error {
 	switch kind {
-	case corev1.HostPathUnset: // no check; a container runtime makes a directory
-		if missing {
-			return outside, os.MkdirAll(outside, 0o755)
-		}
-	case corev1.HostPathDirectoryOrCreate:
-		if missing {
-			return outside, os.MkdirAll(outside, 0o755)
-		}
-		if !info.IsDir() {
-			return "", fmt.Errorf("hostPath type check failed: %s is not a directory", hostPath)
-		}
-	case corev1.HostPathDirectory:
+	case corev1.HostPathUnset:
+	case corev1.HostPathDirectoryOrCreate, corev1.HostPathDirectory:
 		if missing || !info.IsDir() {
-			return "", fmt.Errorf("hostPath type check failed: %s is not a directory", hostPath)
+			return fmt.Errorf("hostPath type check failed: %s is not a directory", hostPath)
 		}
-	case corev1.HostPathFileOrCreate:
-		if missing {
-			return outside, os.WriteFile(outside, nil, 0o644) //nolint:gosec // the mode that a kubelet gives it
-		}
-		if !info.Mode().IsRegular() {
-			return "", fmt.Errorf("hostPath type check failed: %s is not a file", hostPath)
-		}
-	case corev1.HostPathFile:
+	case corev1.HostPathFileOrCreate, corev1.HostPathFile:
 		if missing || !info.Mode().IsRegular() {
-			return "", fmt.Errorf("hostPath type check failed: %s is not a file", hostPath)
+			return fmt.Errorf("hostPath type check failed: %s is not a file", hostPath)
 		}
 	case corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev:
 		if missing {
-			return "", fmt.Errorf("hostPath type check failed: %s does not exist", hostPath)
+			return fmt.Errorf("hostPath type check failed: %s does not exist", hostPath)
 		}
 	default:
-		return "", fmt.Errorf("hostPath type %q is unknown", kind)
+		return fmt.Errorf("hostPath type %q is unknown", kind)
 	}
-	return outside, nil
+	return nil
 }
 
 // mapPaths replaces each absolute path in text that lies under a mount by the path on this machine. A path starts at the beginning of

@@ -137,7 +137,7 @@ func (k *Kubelet) Start(ctx context.Context) error {
 	k.engine.log, k.service.log = k.log, k.log
 	k.engine.spawner = newSpawner()
 	k.service.power(true)
-	control, err := newControl(k.opts.HostDir, k.service, k.log)
+	control, err := newControl(k.opts.HostDir, k.service, k.log) //nolint:contextcheck // it serves until close, not until the start has ended
 	if err == nil {
 		k.control = control
 		err = k.service.start()

@@ -37,7 +37,7 @@ func (m machine) status() corev1.NodeStatus {
 			OSImage:                 "Transplant lab",
 			ContainerRuntimeVersion: "lab://1.0.0",
 			KubeletVersion:          m.version,
-			KubeProxyVersion:        m.version,
+			KubeProxyVersion:        m.version, //nolint:staticcheck // deprecated since 1.31; a kubelet 1.26 reports it
 			OperatingSystem:         runtime.GOOS,
 			Architecture:            runtime.GOARCH,
 		},

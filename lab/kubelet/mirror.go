@@ -148,13 +148,7 @@ func (m *mirrors) reconcile(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing pods of node %q: %w", m.nodeName, err)
 	}
-	live := map[string]*corev1.Pod{}
-	for i := range list.Items {
-		p := &list.Items[i]
-		if _, mirror := p.Annotations[annotationMirror]; mirror && p.Spec.NodeName == m.nodeName {
-			live[p.Namespace+"/"+p.Name] = p
-		}
-	}
+	live := m.mirrorsIn(list.Items)
 	m.mu.Lock()
 	views := maps.Clone(m.views)
 	m.mu.Unlock()
@@ -179,6 +173,18 @@ func (m *mirrors) reconcile(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// mirrorsIn returns the mirror pods of this node by namespace and name.
+func (m *mirrors) mirrorsIn(pods []corev1.Pod) map[string]*corev1.Pod {
+	out := map[string]*corev1.Pod{}
+	for i := range pods {
+		p := &pods[i]
+		if _, mirror := p.Annotations[annotationMirror]; mirror && p.Spec.NodeName == m.nodeName {
+			out[p.Namespace+"/"+p.Name] = p
+		}
+	}
+	return out
 }
 
 // isMirrorOf says whether the pod in the API is the mirror of the static pod, and of the node as it is now.

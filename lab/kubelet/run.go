@@ -38,8 +38,7 @@ func (k *Kubelet) boot() (*run, error) {
 	if flags.HostnameOverride != "" && flags.CloudProvider != CloudAWS { // an in-tree cloud names the node itself
 		nodeName = flags.HostnameOverride
 	}
-	// The run outlives the call that started it: it ends with the service's stop.
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // outlives the call that started it: it ends with the service's stop
 	r := &run{flags: flags, cancel: cancel, idle: idle}
 	k.log.Info("Kubelet starts", "version", k.opts.Version, "flags", flags.Args, "node", nodeName)
 	r.runPods(ctx, k, client, nodeName)

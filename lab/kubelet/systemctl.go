@@ -60,7 +60,7 @@ func newControl(hostDir string, s *service, log *slog.Logger) (*control, error) 
 	if err := watcher.Add(c.spool); err != nil {
 		return nil, fmt.Errorf("watching %q: %w", spoolDir, err)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // until close
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // outlives the call that made it: it ends with close
 	c.cancel = cancel
 	c.wg.Go(func() {
 		defer func() { _ = watcher.Close() }()
