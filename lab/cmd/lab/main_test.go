@@ -39,7 +39,7 @@ func TestBadCommandLinesAreRefusedBeforeAnythingIsBuilt(t *testing.T) {
 
 func TestProfilesHaveTheNamesOfTheFlag(t *testing.T) {
 	for name, want := range map[string]kubelet.Profile{"short": kubelet.Short(), "kubelet": kubelet.Measured()} {
-		if got, err := profileByName(name); err != nil || got != want {
+		if got, err := kubelet.ProfileByName(name); err != nil || got != want {
 			t.Errorf("profile %q is %+v, %v", name, got, err)
 		}
 	}

@@ -50,21 +50,9 @@ func upCommand() *cobra.Command {
 	return cmd
 }
 
-// profileByName finds the delays that a flag names.
-func profileByName(name string) (kubelet.Profile, error) {
-	var names []string
-	for _, p := range []kubelet.Profile{kubelet.Short(), kubelet.Measured()} {
-		if p.Name == name {
-			return p, nil
-		}
-		names = append(names, p.Name)
-	}
-	return kubelet.Profile{}, fmt.Errorf("profile %q is not known: choose from %q", name, names)
-}
-
 // up starts the lab, waits for the end of ctx, and stops the lab whatever happened.
 func up(cmd *cobra.Command, o upOptions) (err error) {
-	profile, err := profileByName(o.profile)
+	profile, err := kubelet.ProfileByName(o.profile)
 	if err != nil {
 		return err
 	}
