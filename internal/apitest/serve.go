@@ -3,11 +3,14 @@ package apitest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // request is what a path asks about.
@@ -75,7 +78,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	var body map[string]any
 	if v == "create" || v == "update" || v == "delete" {
-		if err := json.NewDecoder(req.Body).Decode(&body); err != nil && v != "delete" {
+		var err error
+		if body, err = decode(req); err != nil {
 			status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 			return
 		}
@@ -87,6 +91,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serve(w, req.URL.Path, v, r, body)
+}
+
+// decode reads a body: typed clients write Protobuf, dynamic ones JSON, and a deletion may have none.
+func decode(req *http.Request) (map[string]any, error) {
+	data, err := io.ReadAll(req.Body)
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	if !strings.HasPrefix(req.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) {
+		var body map[string]any
+		return body, json.Unmarshal(data, &body)
+	}
+	o, kind, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	o.GetObjectKind().SetGroupVersionKind(*kind)
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 }
 
 func (s *Server) refuses(verb string, r request) bool {

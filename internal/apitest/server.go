@@ -220,3 +220,18 @@ func write(w http.ResponseWriter, code int, body any) {
 func status(w http.ResponseWriter, code int, reason metav1.StatusReason, message string) {
 	write(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason, Message: message})
 }
+
+// Get returns an object by its path, past everything that clients have to go through; false when it is absent.
+func (s *Server) Get(t testing.TB, path string, into runtime.Object) bool {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.objects[path]
+	if !ok {
+		return false
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, into); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}

@@ -136,7 +136,8 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 			return e.alreadyDone(ctx, s, rec)
 		}
 		done, err := x.done(ctx, s)
-		if err != nil {
+		var pending pendingError
+		if err != nil && !errors.As(err, &pending) {
 			return fmt.Errorf("looking whether it is done: %w", err)
 		}
 		if done {

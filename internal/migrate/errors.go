@@ -35,6 +35,11 @@ func (e *VerifyError) Error() string {
 	return fmt.Sprintf("verifying, for %s: %s", e.Waited, e.Reason)
 }
 
+// pendingError says why a step is not done. It is worth waiting for, where another error of a look is not.
+type pendingError string
+
+func (e pendingError) Error() string { return string(e) }
+
 // LockedError says that somebody else is changing this cluster.
 type LockedError struct {
 	Holder string

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strconv"
@@ -39,8 +40,10 @@ func (x writeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 		data, err = x.content(ctx, s)
 		return data != nil, err
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for the token of Secret %s/%s: %w", namespace, plan.TokenSecret, err)
+	if errors.Is(err, errWaited) {
+		return &VerifyError{Waited: timeout(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", namespace, plan.TokenSecret, kcm)}
+	} else if err != nil {
+		return err
 	}
 	mode, err := strconv.ParseUint(s.Mode, 8, 32)
 	if err != nil {

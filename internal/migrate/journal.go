@@ -244,7 +244,10 @@ func pack(v any) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // it is written twice for each step, also while nobody owns the loops
+	if err != nil {
+		return nil, err
+	}
 	if _, err := z.Write(raw); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +15,20 @@ import (
 // verify looks, and changes nothing.
 type verify struct{ *Engine }
 
-func (x verify) done(ctx context.Context, _ v1.Step) (bool, error) {
+func (x verify) done(ctx context.Context, s v1.Step) (bool, error) {
 	lost, err := x.lost(ctx)
 	if err != nil {
 		return false, err
 	}
 	if len(lost) > 0 {
-		return false, fmt.Errorf("not as before the migration: %s", lost[0])
+		return false, pendingError("not as before the migration: " + strings.Join(lost, "; "))
+	}
+	why, err := x.owned(ctx, s.Expect)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		return false, pendingError(why)
 	}
 	return true, nil
 }

@@ -1,0 +1,241 @@
+package migrate
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+func TestAWholeMigrationAndItsRollback(t *testing.T) {
+	w := newWorld(t, 3)
+	files := w.files()
+	p, _ := w.begin()
+	if err := w.engine().Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.migrated(p)
+	if w.restarts["kubelet@cp-1"] != 1 {
+		t.Errorf("the kubelet of cp-1 was restarted %d times", w.restarts["kubelet@cp-1"])
+	}
+	if err := w.engine().Run(t.Context(), p, nil); err != nil {
+		t.Errorf("carrying out what is done: %v", err)
+	}
+	if w.restarts["kubelet@cp-1"] != 1 {
+		t.Error("a kubelet was restarted for what was done already")
+	}
+
+	w.rollBack()
+	w.rolledBack(files)
+}
+
+// migrated checks what a migration promises.
+func (w *world) migrated(p *v1.Plan) {
+	w.t.Helper()
+	snap := w.snapshot()
+	if why := Owned(snap.Managers, p.Steps[len(p.Steps)-1].Expect); why != "" {
+		w.t.Error(why)
+	}
+	for _, h := range snap.Hosts {
+		if have := h.Kubelet.Flags["cloud-provider"]; have != "external" {
+			w.t.Errorf("the kubelet of %s has --cloud-provider=%s", h.Name, have)
+		}
+	}
+	for name, content := range w.files() {
+		if strings.Contains(content, "enable-leader-migration") || strings.HasPrefix(name, "/cp-1"+plan.Dir) {
+			w.t.Errorf("%s is left: %s", name, content)
+		}
+		if strings.Contains(content, "ccm-token") != strings.HasSuffix(name, plan.CCMKubeconfig) || strings.Contains(content, "ccm-token") && !strings.HasPrefix(content, "0600") {
+			w.t.Errorf("the token is in %s", name)
+		}
+	}
+	if w.holder(plan.DefaultLease) != "" {
+		w.t.Error("the migration lease is left")
+	}
+	if w.expired > 0 {
+		w.t.Errorf("%d leases ran out: the loops had no owner for 15 s", w.expired)
+	}
+}
+
+// rolledBack checks that everything is as it was.
+func (w *world) rolledBack(files map[string]string) {
+	w.t.Helper()
+	if diff := cmp.Diff(files, w.files()); diff != "" {
+		w.t.Errorf("files before and after (-before +after):\n%s", diff)
+	}
+	snap := w.snapshot()
+	if why := Owned(snap.Managers, map[string]string{"service": kcm, "route": kcm, "cloud-node-lifecycle": kcm, "nodeipam": kcm}); why != "" {
+		w.t.Error(why)
+	}
+	for _, o := range snap.Objects {
+		if o.Present {
+			w.t.Errorf("%s is left", o.Ref)
+		}
+	}
+	for _, lease := range []string{plan.DefaultLease, ccm} {
+		if w.holder(lease) != "" {
+			w.t.Errorf("lease %s is left", lease)
+		}
+	}
+}
+
+// killed is what a test panics with where a process of ours would die.
+type killed struct{}
+
+// runUntil runs the plan with an engine that dies where it is told to; false when it never came there.
+func (w *world) runUntil(p *v1.Plan, here func(point, step string) bool) (died bool, err error) {
+	w.t.Helper()
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(killed); !ok {
+				panic(r)
+			}
+			died, err = true, nil
+		}
+	}()
+	return false, w.engine(func(o *Options) {
+		o.Hook = func(at, id string) {
+			if here(at, id) {
+				panic(killed{})
+			}
+		}
+	}).Run(w.t.Context(), p, nil)
+}
+
+func TestAKillAtEveryPointOfEveryStepConverges(t *testing.T) {
+	w := newWorld(t, 2)
+	files := w.files()
+	p, _ := w.begin()
+	died, last := map[string]bool{}, ""
+	for {
+		again, err := w.runUntil(p, func(point, step string) bool { // dies once at each point, in the order in which they come
+			last = point + " " + step
+			first := !died[last]
+			died[last] = true
+			return first && (point == "during" || p.Steps[positionOf(p, step)].Component != "") // elsewhere the three are the same
+		})
+		if err != nil {
+			t.Fatalf("after a death %s: %v", last, err)
+		}
+		if !again {
+			break
+		}
+	}
+	for _, s := range p.Steps {
+		if s.Kind != v1.StepVerify && !died["during "+s.ID] {
+			t.Errorf("the engine did not die in step %s", s.ID)
+		}
+	}
+	w.migrated(p)
+	w.rollBack()
+	w.rolledBack(files)
+}
+
+func TestARollbackFromTheMiddleOfAStep(t *testing.T) {
+	for _, step := range []string{
+		"create/RoleBinding/kube-system/" + plan.MigrationRB, "leader-migration/" + kcm + "@cp-1", "external/" + kas + "@cp-2",
+		"external/" + kcm + "@cp-1", "finish/" + ccm + "@cp-2", "delete/Role/kube-system/" + plan.MigrationRB,
+	} {
+		t.Run(strings.ReplaceAll(step, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			files := w.files()
+			p, _ := w.begin()
+			died, err := w.runUntil(p, func(at, id string) bool { return at == "during" && id == step })
+			if err != nil || !died {
+				t.Fatalf("died %v, %v", died, err)
+			}
+			w.rollBack()
+			w.rolledBack(files)
+		})
+	}
+}
+
+func TestTheOwnersGroupComesLastWhereverOwnershipWent(t *testing.T) {
+	w := newWorld(t, 3)
+	p, _ := w.begin()
+	if last := p.Steps[positionOf(p, "leader-migration/"+kcm+"@cp-1")+1].Phase; last != plan.PhaseHandover {
+		t.Fatalf("the plan does not put the owner cp-1 last, but before phase %s", last)
+	}
+	// Ownership moves to cp-2 after the plan was made: its kube-controller-manager wins.
+	w.mu.Lock()
+	w.lastPID++
+	delete(w.procs, kcm+"@cp-1")
+	w.elect(kcm, func(*process) bool { return false })
+	w.clock.Step(16 * 1e9)
+	w.elect(kcm, func(p *process) bool { return p.host == "cp-2" && p.component == kcm })
+	w.expired = 0
+	w.mu.Unlock()
+	var order, deferred []string
+	err := w.engine(func(o *Options) {
+		o.Tell = func(e Event) {
+			if e.Kind == "started" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
+				order = append(order, e.Step.Host)
+			}
+			if e.Kind == "deferred" && e.Step.Phase == plan.PhaseMigration {
+				deferred = append(deferred, e.Step.Host)
+			}
+		}
+	}).Run(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"cp-3", "cp-1", "cp-2"}, order); diff != "" {
+		t.Errorf("order (-want +have):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"cp-2"}, deferred); diff != "" {
+		t.Errorf("deferred, and said once (-want +have):\n%s", diff)
+	}
+	w.migrated(p)
+}
+
+func positionOf(p *v1.Plan, id string) int {
+	for i, s := range p.Steps {
+		if s.ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestOnlyTheNeededHandoversHappen(t *testing.T) {
+	w := newWorld(t, 3)
+	p, j := w.begin()
+	if err := w.engine().Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(t.Context(), w.kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, r := range j.Doc().Records {
+		for _, h := range r.Handovers {
+			if h.Released == nil || h.Ended == nil || h.PID == 0 {
+				t.Errorf("step %s: %+v", r.ID, h)
+			}
+			have = append(have, fmt.Sprintf("%s: %s@%s", h.Lease, h.Component, h.Host))
+		}
+	}
+	for i, want := range []string{
+		"kube-controller-manager: kube-controller-manager@cp-1", // leader migration on
+		"kube-controller-manager: kube-controller-manager@cp-",  // external, with the loops
+		"cloud-provider-extraction-migration: kube-controller-manager@cp-",
+		"cloud-controller-manager: cloud-controller-manager@cp-", // leader migration off
+		"cloud-provider-extraction-migration: cloud-controller-manager@cp-",
+	} {
+		if i >= len(have) || !strings.HasPrefix(have[i], want) {
+			t.Errorf("handover %d is not %s: %v", i, want, have)
+		}
+	}
+	if len(have) != 5 {
+		t.Errorf("%d handovers: %v", len(have), have)
+	}
+}
+
+func TestMain(m *testing.M) { os.Exit(m.Run()) }
