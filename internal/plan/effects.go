@@ -26,7 +26,27 @@ func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
 		"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
 	)
+	if n := unreached(snap); n > 0 {
+		out = append(out, fmt.Sprintf("not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with Kubernetes 1.27", n))
+	}
 	return append(out, unfenced(snap, opts)...)
+}
+
+// unreached counts the nodes whose kubelets a plan cannot see.
+func unreached(snap *v1.Snapshot) int {
+	reached := map[string]bool{}
+	for _, h := range snap.Hosts {
+		if h.Kubelet != nil && h.Kubelet.Error == "" {
+			reached[h.NodeName] = true
+		}
+	}
+	n := 0
+	for _, node := range snap.Nodes {
+		if !reached[node.Name] {
+			n++
+		}
+	}
+	return n
 }
 
 // unfenced names the window that no tool can close around an in-tree manager.
