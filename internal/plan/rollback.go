@@ -38,6 +38,7 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 	r.restoreEach(PhaseInTree, r.ownerLast(KCM, r.started(byID("external/"+KCM+"@"))))
 	r.removeCCM()
 	r.original()
+	r.verify(PhaseOriginal, "verify/rolled-back", owners(KCM)) // before the account goes that may read the gauges
 	r.cleanup()
 	p := &v1.Plan{
 		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster, Strategy: j.Plan.Strategy,

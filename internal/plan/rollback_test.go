@@ -178,8 +178,11 @@ func TestARollbackBelongsToItsCluster(t *testing.T) {
 	}
 }
 
-func TestARollbackOfNothingDeletesOnlyLeases(t *testing.T) {
+func TestARollbackOfNothingLooksAndDeletesOnlyLeases(t *testing.T) {
 	for _, s := range mustRollBack(t, begun(t, 0)).Steps {
+		if s.Kind == v1.StepVerify {
+			continue
+		}
 		if s.Kind != v1.StepDeleteObject || !strings.HasPrefix(s.Ref, "Lease/") {
 			t.Errorf("step %s", s.ID)
 		}
