@@ -8,8 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -141,7 +143,7 @@ func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body
 	case strings.HasSuffix(r.resource, "subjectaccessreviews"):
 		s.review(w, body)
 	case verb == "list":
-		write(w, http.StatusOK, map[string]any{"apiVersion": groupVersion(r), "kind": "List", "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": s.list(r)})
+		write(w, http.StatusOK, map[string]any{"apiVersion": groupVersion(r), "kind": listKind(r), "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": s.list(r)})
 	case verb == "create" && r.sub == "":
 		path += "/" + fmt.Sprint(metadata(body)["name"])
 		if _, there := s.objects[path]; there {
@@ -186,6 +188,17 @@ func groupVersion(r request) string {
 		return r.version
 	}
 	return r.group + "/" + r.version
+}
+
+// listKind is the kind of a list of a resource, which a client needs to read it.
+func listKind(r request) string {
+	gv := schema.GroupVersion{Group: r.group, Version: r.version}
+	for kind := range scheme.Scheme.KnownTypes(gv) {
+		if plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(kind)); plural.Resource == r.resource {
+			return kind + "List"
+		}
+	}
+	return "List"
 }
 
 // review answers whether somebody may do something: everybody may do everything but what was denied.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,7 +41,7 @@ type skipping struct {
 
 func (c skipping) After(d time.Duration) <-chan time.Time {
 	ch := c.FakeClock.After(d)
-	c.Step(d)
+	c.Step(max(d, 2*time.Second)) // looks in between would find nothing else
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.catchUp()
@@ -59,7 +61,7 @@ type world struct {
 
 	mu      sync.Mutex
 	parsed  map[string]*controlplane.Manifest // by content
-	procs   map[string]*process // by component@host
+	procs   map[string]*process               // by component@host
 	renewed map[string]time.Time
 	lastPID int
 	// expired counts leases that ran out since nobody released them.
@@ -68,6 +70,8 @@ type world struct {
 	restarts map[string]int
 	// stuck are processes that do not end when their manifest goes.
 	stuck map[string]bool
+	// full are hosts whose disks are.
+	full map[string]bool
 	// deaf are managers that do not answer.
 	deaf map[string]bool
 }
@@ -100,6 +104,13 @@ func (h host) Processes(_ context.Context, component string) ([]v1.Process, erro
 	return []v1.Process{{PID: p.pid, StartTicks: uint64(p.pid) * 100, State: "S", Args: p.args}}, nil
 }
 
+func (h host) WriteFile(ctx context.Context, path string, data []byte, mode fs.FileMode) error {
+	if h.w.full[h.Name()] {
+		return &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+	}
+	return h.Host.WriteFile(ctx, path, data, mode)
+}
+
 func (h host) RestartKubelet(context.Context) error {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
@@ -113,7 +124,7 @@ func newWorld(t *testing.T, count int) *world {
 	t.Helper()
 	w := &world{
 		t: t, dir: t.TempDir(), api: apitest.New(t),
-		parsed: map[string]*controlplane.Manifest{}, procs: map[string]*process{}, renewed: map[string]time.Time{}, restarts: map[string]int{}, stuck: map[string]bool{}, deaf: map[string]bool{}, lastPID: 1000,
+		parsed: map[string]*controlplane.Manifest{}, procs: map[string]*process{}, renewed: map[string]time.Time{}, restarts: map[string]int{}, stuck: map[string]bool{}, full: map[string]bool{}, deaf: map[string]bool{}, lastPID: 1000,
 	}
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), w}
 	w.kube, w.dyn = w.api.Clients(t)

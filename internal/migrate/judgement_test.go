@@ -1,0 +1,235 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+func TestOwned(t *testing.T) {
+	manager := func(component, host string, loops ...string) v1.Manager {
+		return v1.Manager{Component: component, Host: host, Loops: loops}
+	}
+	for _, c := range []struct {
+		name     string
+		managers []v1.Manager
+		expect   map[string]string
+		want     string
+	}{
+		{"nothing is expected", nil, nil, ""},
+		{"each loop has its owner", []v1.Manager{manager(kcm, "a", "nodeipam"), manager(ccm, "b", "service", "route")}, map[string]string{"service": ccm, "nodeipam": kcm}, ""},
+		{"either kind is right", []v1.Manager{manager(kcm, "a", "service")}, map[string]string{"service": ""}, ""},
+		{"nobody", []v1.Manager{manager(kcm, "a")}, map[string]string{"service": kcm}, "nobody runs loop service"},
+		{"nobody of either kind", []v1.Manager{manager(kcm, "a")}, map[string]string{"service": ""}, "nobody runs loop service"},
+		{"two", []v1.Manager{manager(kcm, "a", "service"), manager(ccm, "b", "service")}, map[string]string{"service": ccm},
+			"loop service runs in kube-controller-manager@a and cloud-controller-manager@b at once"},
+		{"the wrong one", []v1.Manager{manager(kcm, "a", "service")}, map[string]string{"service": ccm}, "loop service runs in kube-controller-manager@a, not in a cloud-controller-manager"},
+		{"one that does not answer may be an owner", []v1.Manager{manager(kcm, "a", "service"), {Component: ccm, Host: "b", Error: "timeout"}}, map[string]string{"service": kcm},
+			"cloud-controller-manager on b did not answer: timeout"},
+		{"the first problem in the order of the loops", nil, map[string]string{"service": kcm, "route": kcm}, "nobody runs loop route"},
+	} {
+		if have := Owned(c.managers, c.expect); have != c.want {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+func TestTakeover(t *testing.T) {
+	main := handover.Binding{Lease: kcm, Component: kcm, Host: "a"}
+	migration := handover.Binding{Lease: plan.DefaultLease, Component: kcm, Host: "a"}
+	restart := v1.Step{Successors: []string{kcm}}
+	leave := v1.Step{Successors: []string{kcm, ccm}}
+	owner := v1.Manager{Component: kcm, Host: "a", Leads: []string{kcm, plan.DefaultLease}}
+	standby := v1.Manager{Component: kcm, Host: "b"}
+	ready := v1.Manager{Component: ccm, Host: "b", Leads: []string{ccm}, CloudCalls: ptr.To[int64](3)}
+	for _, c := range []struct {
+		name     string
+		managers []v1.Manager
+		step     v1.Step
+		binding  handover.Binding
+		want     string // part of the reason; empty when somebody can take over
+	}{
+		{"only the owner runs", []v1.Manager{owner}, restart, main, "no other manager runs"},
+		{"a standby of the same kind", []v1.Manager{owner, standby}, restart, main, ""},
+		{"a standby takes both leases", []v1.Manager{owner, standby}, restart, migration, ""},
+		{"a standby that does not answer", []v1.Manager{owner, {Component: kcm, Host: "b", Error: "refused"}}, restart, main, "kube-controller-manager on b does not answer: refused"},
+		{"a kube-controller-manager does not take the loops of one that leaves", []v1.Manager{owner, standby}, leave, migration, "no other manager runs"},
+		{"a cloud-controller-manager that is ready", []v1.Manager{owner, standby, ready}, leave, migration, ""},
+		{"a cloud-controller-manager does not take another one's main lease", []v1.Manager{owner, ready}, leave, main, "no other manager runs"},
+		{"one without its main lease", []v1.Manager{owner, {Component: ccm, Host: "b"}}, leave, migration, "has not got its main lease"},
+		{"one that has not reached the cloud", []v1.Manager{owner, {Component: ccm, Host: "b", Leads: []string{ccm}, CloudCalls: ptr.To[int64](0)}}, leave, migration, "has not reached the cloud yet"},
+		{"one that does not say whether it has", []v1.Manager{owner, {Component: ccm, Host: "b", Leads: []string{ccm}}}, leave, migration, ""},
+	} {
+		have := takeover(c.managers, c.step, c.binding)
+		if c.want == "" && have != "" || !strings.Contains(have, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+func TestSameFlags(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		want, have map[string]string
+		same       bool
+	}{
+		{"the same", map[string]string{"a": "1", "b": "/etc/x"}, map[string]string{"a": "1", "b": "/etc/x"}, true},
+		{"none", nil, nil, true},
+		{"a value differs", map[string]string{"a": "1"}, map[string]string{"a": "2"}, false},
+		{"one is missing", map[string]string{"a": "1"}, map[string]string{}, false},
+		{"one is too many", map[string]string{}, map[string]string{"a": "1"}, false},
+		{"another one", map[string]string{"a": "1"}, map[string]string{"b": "1"}, false},
+		{"a path that is mapped on the host", map[string]string{"a": "/etc/x"}, map[string]string{"a": "/srv/hosts/cp-1/etc/x"}, true},
+		{"a path that ends otherwise", map[string]string{"a": "/etc/x"}, map[string]string{"a": "/srv/etc/y"}, false},
+		{"a list of paths", map[string]string{"a": "/etc/x,/etc/y"}, map[string]string{"a": "/h/etc/x,/h/etc/y"}, true},
+		{"a shorter list of paths", map[string]string{"a": "/etc/x,/etc/y"}, map[string]string{"a": "/h/etc/y"}, false},
+		{"no path may end in another value", map[string]string{"a": "aws"}, map[string]string{"a": "not-aws"}, false},
+		{"an empty value is no path", map[string]string{"a": ""}, map[string]string{"a": "x"}, false},
+	} {
+		if have := sameFlags(c.want, c.have); have != c.same {
+			t.Errorf("%s: %v", c.name, have)
+		}
+	}
+}
+
+func TestReady(t *testing.T) {
+	now := metav1.NewTime(noon)
+	for _, c := range []struct {
+		name string
+		pod  corev1.Pod
+		want bool
+	}{
+		{"no condition", corev1.Pod{}, false},
+		{"ready", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}, true},
+		{"not ready", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}}}, false},
+		{"being deleted", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}, false},
+	} {
+		if have := ready(&c.pod); have != c.want {
+			t.Errorf("%s: %v", c.name, have)
+		}
+	}
+}
+
+func TestGroupsKeepTheOrderOfTheirSteps(t *testing.T) {
+	step := func(id, group string) v1.Step {
+		return v1.Step{ID: id, Phase: strings.TrimRight(id, "0123456789"), Group: group}
+	}
+	steps := []v1.Step{step("a1", ""), step("a2", ""), step("b1", "x"), step("b2", "x"), step("b3", "y"), step("c1", "x")}
+	ids := func(in []v1.Step) (out []string) {
+		for _, s := range in {
+			out = append(out, s.ID)
+		}
+		return out
+	}
+	var have [][]string
+	for _, p := range phases(steps) {
+		for _, g := range groupsOf(p) {
+			have = append(have, ids(g))
+		}
+	}
+	if diff := cmp.Diff([][]string{{"a1"}, {"a2"}, {"b1", "b2"}, {"b3"}, {"c1"}}, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"b1", "b2"}, ids(without(groupsOf(steps[2:5]), 1))); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+	if deferrable([][]v1.Step{{step("a1", "")}}) || !deferrable([][]v1.Step{{step("b1", "x")}}) {
+		t.Error("a step without a group was overtaken, or a group cannot be")
+	}
+}
+
+func TestTransient(t *testing.T) {
+	gr := schema.GroupResource{Resource: "configmaps"}
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{apierrors.NewServiceUnavailable("starting"), true},
+		{apierrors.NewTooManyRequests("later", 1), true},
+		{apierrors.NewInternalError(errors.New("etcd is away")), true},
+		{apierrors.NewTimeoutError("slow", 1), true},
+		{fmt.Errorf("reading: %w", apierrors.NewServerTimeout(gr, "get", 1)), true},
+		{&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}, true},
+		{&url.Error{Op: "Get", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}, true},
+		{&url.Error{Op: "Get", Err: io.EOF}, true},
+		{io.ErrUnexpectedEOF, true},
+		{syscall.EPIPE, true},
+		{&url.Error{Op: "Get", Err: context.DeadlineExceeded}, true},
+		{apierrors.NewForbidden(gr, "x", errors.New("no")), false},
+		{apierrors.NewUnauthorized("no"), false},
+		{apierrors.NewConflict(gr, "x", errors.New("old")), false},
+		{apierrors.NewNotFound(gr, "x"), false},
+		{errors.New("else"), false},
+	} {
+		if have := Transient(c.err); have != c.want {
+			t.Errorf("%v: %v", c.err, have)
+		}
+	}
+}
+
+func TestRetryGivesUpAtOnceWhereTryingAgainIsOfNoUse(t *testing.T) {
+	tries := 0
+	err := Retry(t.Context(), time.Minute, func(context.Context) error { tries++; return errors.New("no") })
+	if tries != 1 || err == nil || err.Error() != "no" {
+		t.Errorf("%d tries, %v", tries, err)
+	}
+	tries = 0
+	err = Retry(t.Context(), time.Minute, func(context.Context) error {
+		if tries++; tries < 2 {
+			return apierrors.NewServiceUnavailable("starting")
+		}
+		return nil
+	})
+	if tries != 2 || err != nil {
+		t.Errorf("%d tries, %v", tries, err)
+	}
+	err = Retry(t.Context(), time.Millisecond, func(context.Context) error { return apierrors.NewServiceUnavailable("starting") })
+	if !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("the last error, and not that time is up, is what helps: %v", err)
+	}
+}
+
+func TestBackupsOfTwoStepsNeverHaveOneName(t *testing.T) {
+	a, b := slug("write//etc/a@cp-1"), slug("write/_etc/a@cp-1")
+	if a == b || strings.ContainsAny(a, "/@") {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	w := newWorld(t, 2)
+	w.write("worker-1", "/var/lib/kubelet/x", "", 0o600)
+	w.write("cp-1", manifests+".kube-controller-manager.yaml.swp", w.read("cp-1", kcmManifest), 0o600)
+	w.write("cp-2", manifests+"notes.txt", "not a manifest", 0o600)
+	hosts, err := hostaccess.Open("local:" + w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := Targets(t.Context(), hosts, kcm, ccm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]Target{{kcm, "cp-1", "127.9.9.1:10257", kcmManifest}, {kcm, "cp-2", "127.9.9.2:10257", kcmManifest}}, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
