@@ -1,10 +1,12 @@
 package trial
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -101,7 +103,11 @@ func TestARollbackFromEveryPhaseLeavesNothingBehind(t *testing.T) {
 		t.Run(phase, func(t *testing.T) {
 			last := lastStep(t, lab, phase)
 			watched(t, lab, func() {
-				cli(t, lab, -1, []string{"TRANSPLANT_TEST_KILL=after:" + last}, apply()...)
+				if phase == plan.PhaseMigration {
+					interrupted(t, lab, last.Title)
+				} else {
+					cli(t, lab, -1, []string{"TRANSPLANT_TEST_KILL=after:" + last.ID}, apply()...)
+				}
 				cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud)
 			})
 			unchanged(t, lab, before)
@@ -133,16 +139,48 @@ func steps(t *testing.T, lab *Trial) []v1.Step {
 	return p.Steps
 }
 
-func lastStep(t *testing.T, lab *Trial, phase string) string {
+func lastStep(t *testing.T, lab *Trial, phase string) v1.Step {
 	t.Helper()
-	last := ""
+	var last v1.Step
 	for _, s := range steps(t, lab) {
 		if s.Phase == phase {
-			last = s.ID
+			last = s
 		}
 	}
-	if last == "" {
+	if last.ID == "" {
 		t.Fatalf("no step of phase %s", phase)
 	}
 	return last
+}
+
+// interrupted presses Ctrl-C while apply is at a step: the step is finished, and how to go on is said.
+func interrupted(t *testing.T, lab *Trial, title string) {
+	t.Helper()
+	ctx, press := context.WithCancel(t.Context())
+	defer press()
+	r, err := lab.CLI(ctx, &whenSaid{text: title + "\n", do: press}, nil, apply()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Code != 130 || !strings.Contains(r.Stderr, "transplant apply") || !strings.Contains(r.Stderr, "transplant rollback") {
+		t.Fatalf("after Ctrl-C: exit code %d\n%s", r.Code, tail(r.Stderr, 10))
+	}
+	if n := strings.Count(r.Stderr, title+"\n"); n != 1 {
+		t.Errorf("the step was begun %d times", n)
+	}
+}
+
+// whenSaid does something once a text has been written; the plan, which is printed first, has it too, without its time.
+type whenSaid struct {
+	text string
+	do   func()
+	said strings.Builder
+}
+
+func (w *whenSaid) Write(p []byte) (int, error) {
+	w.said.Write(p)
+	if strings.Contains(w.said.String(), w.text) {
+		w.do()
+	}
+	return len(p), nil
 }
