@@ -43,11 +43,27 @@ func (f facts) migrationConfigs() (all []judged, unclear []string) {
 			problems = migrationconfig.Judge(controllernames.Component(p.Name), minor, config)
 		}
 		if p.Name == ccm && own(p.Image) {
-			problems = slices.DeleteFunc(problems, func(q migrationconfig.Problem) bool { return understood(q, config) })
+			problems = forOwn(problems, config)
 		}
 		all = append(all, judged{placed: p, path: file.Path, config: config, problems: problems})
 	}
 	return all, unclear
+}
+
+// forOwn leaves of the problems what they are for our own manager. It does not exit because of a resourceLock in a v1 file: it ignores the line and
+// warns, as this does.
+func forOwn(problems []migrationconfig.Problem, config migrationconfig.Config) []migrationconfig.Problem {
+	var out []migrationconfig.Problem
+	for _, q := range problems {
+		if understood(q, config) {
+			continue
+		}
+		if q.Code == migrationconfig.ResourceLockInV1 {
+			q.Blocking, q.Summary = false, "v1 has no such field; this manager ignores it, others of 1.32 or later exit because of it"
+		}
+		out = append(out, q)
+	}
+	return out
 }
 
 // understood tells whether a problem is none for our own manager, which takes the names of both dialects, and no mistaken ones.

@@ -255,7 +255,14 @@ var leaderMigrationRules = []rule{
 	{name: "a good config", code: "LM-004", want: pass_, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
 	{name: "ignored in 1.26", code: "LM-004", want: warn, says: []string{"1.26 ignores it"}, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames+"resourceLock: leases\n") }},
 	{name: "fatal in 1.37", code: "LM-004", base: migrated, want: fails, says: []string{"exits at start", "remove it"}, change: func(s *v1.Snapshot) {
+		manager(s, 0, ccm).Image = upstreamCCM
 		migrating(s, ccm, canonicalNames+"resourceLock: leases\n")
+	}},
+	{name: "ignored by our CCM", code: "LM-004", base: migrated, want: warn, says: []string{"this manager ignores it", "remove it"}, change: func(s *v1.Snapshot) {
+		migrating(s, ccm, canonicalNames+"resourceLock: leases\n")
+	}},
+	{name: "a lock that cannot be made, in our CCM", code: "LM-004", base: migrated, want: fails, says: []string{"endpoints"}, change: func(s *v1.Snapshot) {
+		migrating(s, ccm, strings.Replace(canonicalNames, "/v1\n", "/v1beta1\n", 1)+"resourceLock: endpoints\n")
 	}},
 	{name: "the file could not be read", code: "LM-004", want: unknwn, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
