@@ -469,3 +469,18 @@ func TestProductIsBuiltFromItsCheckout(t *testing.T) {
 		t.Error("a directory outside any checkout has a root")
 	}
 }
+
+// A manifest says which version of the upstream manager runs by its tag, and every check believes the tag.
+func TestTheUpstreamManagerHasTheVersionOfItsTag(t *testing.T) {
+	root, err := FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := upstreamModule + " " + UpstreamCCMVersion + "\n"; !strings.Contains(string(data), want) {
+		t.Errorf("go.mod does not require %q", want)
+	}
+}

@@ -20,9 +20,18 @@ const ProductModule = "github.com/transplant-dev/transplant"
 // CCMImage is the repository of the product's AWS cloud-controller-manager; every tag of it runs the one that was built.
 const CCMImage = "ghcr.io/transplant-dev/aws-cloud-controller-manager"
 
+// UpstreamCCMImage is the repository of the upstream AWS cloud-controller-manager; every tag of it runs the one of the version that the product's
+// go.mod names, so that the tag of a manifest has to be UpstreamCCMVersion.
+const UpstreamCCMImage = "registry.k8s.io/provider-aws/cloud-controller-manager"
+
+// UpstreamCCMVersion is the version of the upstream AWS cloud-controller-manager. A test holds it to the product's go.mod.
+const UpstreamCCMVersion = "v1.37.0"
+
 const (
-	cliName = "transplant"
-	ccmName = "aws-cloud-controller-manager"
+	cliName         = "transplant"
+	ccmName         = "aws-cloud-controller-manager"
+	upstreamModule  = "k8s.io/cloud-provider-aws"
+	upstreamPackage = upstreamModule + "/cmd/" + ccmName
 )
 
 // Product holds the programs of the product, built from a checkout.
@@ -38,13 +47,36 @@ func BuildProduct(ctx context.Context, root, out string, tags ...string) (Produc
 	if err != nil {
 		return Product{}, fmt.Errorf("resolving output directory %q: %w", out, err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return Product{}, fmt.Errorf("creating output directory: %w", err)
+	args := []string{"-tags", strings.Join(tags, ","), "-o", dir + string(filepath.Separator), "./cmd/" + cliName, "./cmd/" + ccmName}
+	if err := goBuild(ctx, root, dir, args...); err != nil {
+		return Product{}, fmt.Errorf("building the product in %q: %w", root, err)
 	}
-	args := []string{"build", "-tags", strings.Join(tags, ","), "-o", dir + string(filepath.Separator)}
-	args = append(args, "./cmd/"+cliName, "./cmd/"+ccmName)
+	return Product{CLI: filepath.Join(dir, cliName), CCM: filepath.Join(dir, ccmName)}, nil
+}
+
+// UpstreamCCM is where BuildUpstreamCCM puts the program.
+func UpstreamCCM(out string) string { return filepath.Join(out, "upstream", ccmName) }
+
+// BuildUpstreamCCM compiles the upstream AWS cloud-controller-manager into UpstreamCCM(out). It is built as a package of the product's module graph:
+// nearly all of it has been compiled for the product's own one, so that it costs little more than linking.
+func BuildUpstreamCCM(ctx context.Context, root, out string) error {
+	file, err := filepath.Abs(UpstreamCCM(out))
+	if err != nil {
+		return fmt.Errorf("resolving output directory %q: %w", out, err)
+	}
+	if err := goBuild(ctx, root, filepath.Dir(file), "-o", file, upstreamPackage); err != nil {
+		return fmt.Errorf("building %s in %q: %w", upstreamPackage, root, err)
+	}
+	return nil
+}
+
+// goBuild runs go build at root; dir, which is made, is where the result goes.
+func goBuild(ctx context.Context, root, dir string, args ...string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("creating output directory: %w", err)
+	}
 	var output bytes.Buffer
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build"}, args...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -53,14 +85,14 @@ func BuildProduct(ctx context.Context, root, out string, tags ...string) (Produc
 	cmd.WaitDelay = 5 * time.Second
 	runtime.LockOSThread() // the parent-death signal follows the thread, which must outlive the command
 	defer runtime.UnlockOSThread()
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return Product{}, fmt.Errorf("building the product: %w", ctx.Err())
-		}
-		return Product{}, fmt.Errorf("building the product in %q: %w", root,
-			explain(&commandError{command: "go build", err: err, output: strings.TrimSpace(output.String())}, dir))
+	switch err := cmd.Run(); {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return explain(&commandError{command: "go build", err: err, output: strings.TrimSpace(output.String())}, dir)
 	}
-	return Product{CLI: filepath.Join(dir, cliName), CCM: filepath.Join(dir, ccmName)}, nil
 }
 
 // FindRoot returns the product's checkout: the nearest directory at or above the working directory whose go.mod is the

@@ -67,7 +67,10 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	begin := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
 		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, Workers: o.Workers, Profile: o.Profile,
-		Programs: map[string]string{build.CCMImage: product.CCM},
+		Programs: map[string]string{
+			build.CCMImage:         product.CCM,
+			build.UpstreamCCMImage: build.UpstreamCCM(filepath.Dir(product.CCM)), // built by whoever needs it
+		},
 	})
 	if err != nil {
 		return nil, err
