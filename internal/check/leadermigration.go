@@ -151,7 +151,7 @@ var resourceLock = Check{
 	Title: "no leader migration config has a resourceLock that its manager refuses",
 	Explain: []string{
 		"The version v1 of LeaderMigrationConfiguration has no field resourceLock, though many published examples have the line. Older managers ignore it; newer ones decode strictly and exit at " +
-			"start: the manager of the new side dies at the moment of the handover.",
+			"start: the manager of the new side dies at the moment of the handover. Transplant's own ignores it and warns.",
 		"A lock on endpoints passes validation everywhere and can be created nowhere: the manager exits as soon as it has won its main lease. Remove the line.",
 	},
 	judge: func(f facts) v1.Finding {

@@ -148,7 +148,7 @@ func withTheDocumentedNames(t *testing.T, op *operator, host string) {
 	requireTwoOwners(t, w, v1.EvidenceCalls, "service")
 }
 
-// The upstream default, which the documents recommend for a migration of all loops.
+// The upstream default, which the documents offer to who moves all loops.
 func withoutAFile(t *testing.T, op *operator, host string) {
 	op.runCCM(t, host, upstreamImage, "")
 	w := watch(t, op)
