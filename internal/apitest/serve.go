@@ -145,17 +145,7 @@ func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body
 	case verb == "list":
 		write(w, http.StatusOK, map[string]any{"apiVersion": groupVersion(r), "kind": listKind(r), "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": s.list(r)})
 	case verb == "create" && r.sub == "":
-		path += "/" + fmt.Sprint(metadata(body)["name"])
-		if _, there := s.objects[path]; there {
-			status(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", r.resource, metadata(body)["name"]))
-			return
-		}
-		if r.namespace != "" {
-			metadata(body)["namespace"] = r.namespace
-		}
-		s.log = append(s.log, verb+" "+path)
-		s.store(path, body)
-		write(w, http.StatusCreated, body)
+		s.create(w, path+"/"+fmt.Sprint(metadata(body)["name"]), r, body)
 	case !found:
 		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", r.resource, r.name))
 	case r.sub == "token":
@@ -163,13 +153,7 @@ func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body
 	case verb == "get":
 		write(w, http.StatusOK, object)
 	case verb == "update":
-		if rv := metadata(body)["resourceVersion"]; rv != nil && rv != "" && rv != metadata(object)["resourceVersion"] {
-			status(w, http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("%s %q: the object has been modified", r.resource, r.name))
-			return
-		}
-		s.log = append(s.log, verb+" "+path)
-		s.store(path, body)
-		write(w, http.StatusOK, body)
+		s.update(w, path, r, object, body)
 	case verb == "delete":
 		if pre, ok := body["preconditions"].(map[string]any); ok && pre["resourceVersion"] != nil && pre["resourceVersion"] != metadata(object)["resourceVersion"] {
 			status(w, http.StatusConflict, metav1.StatusReasonConflict, "the precondition does not hold")
@@ -181,6 +165,29 @@ func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body
 	default:
 		status(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, verb+" is not supported")
 	}
+}
+
+func (s *Server) create(w http.ResponseWriter, path string, r request, body map[string]any) {
+	if _, there := s.objects[path]; there {
+		status(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", r.resource, metadata(body)["name"]))
+		return
+	}
+	if r.namespace != "" {
+		metadata(body)["namespace"] = r.namespace
+	}
+	s.log = append(s.log, "create "+path)
+	s.store(path, body)
+	write(w, http.StatusCreated, body)
+}
+
+func (s *Server) update(w http.ResponseWriter, path string, r request, object, body map[string]any) {
+	if rv := metadata(body)["resourceVersion"]; rv != nil && rv != "" && rv != metadata(object)["resourceVersion"] {
+		status(w, http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("%s %q: the object has been modified", r.resource, r.name))
+		return
+	}
+	s.log = append(s.log, "update "+path)
+	s.store(path, body)
+	write(w, http.StatusOK, body)
 }
 
 func groupVersion(r request) string {
