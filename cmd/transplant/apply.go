@@ -78,7 +78,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err != nil {
 		return err
 	}
-	if err := printPlan(c.err, p, c.layoutFor(c.err, false)); err != nil {
+	if err := c.review(p, f); err != nil {
 		return err
 	}
 	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Hosts: c.hosts}, p); err != nil {
@@ -87,7 +87,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if f.dryRun {
 		return nil
 	}
-	if err := c.approve(f.yes, fmt.Sprintf("carry out these %d steps on cluster %s", len(p.Steps), snap.Cluster.UID)); err != nil {
+	if err := c.approve(f.yes, fmt.Sprintf("carry out these %s on cluster %s", count(len(p.Steps), "step"), snap.Cluster.UID)); err != nil {
 		return err
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
@@ -98,6 +98,15 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 		}
 		return c.execute(ctx, j, p, snap, snap)
 	})
+}
+
+// review prints a plan before it is carried out; with --dry-run it is the answer.
+func (c *connection) review(p *v1.Plan, f changing) error {
+	w := c.err
+	if f.dryRun {
+		w = c.out
+	}
+	return printPlan(w, p, c.layoutFor(w, false))
 }
 
 // planFor reads the plan file, or checks the cluster and makes a plan.
@@ -111,6 +120,11 @@ func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1
 			return nil, withCode(exitStale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
 		}
 		o.options = p.Options
+		for _, f := range p.Findings {
+			if f.Accepted != "" { // when the plan was made, and so it was reviewed
+				o.accept = append([]string{f.Code + "=" + f.Accepted}, o.accept...)
+			}
+		}
 		return p, c.blockedBy(check.Run(snap, o.checkOptions()))
 	}
 	report := check.Run(snap, o.checkOptions())
@@ -127,7 +141,12 @@ func (c *connection) blockedBy(report v1.CheckReport) error {
 	if err := printCheck(c.err, report, c.layoutFor(c.err, false)); err != nil {
 		return err
 	}
-	return withCode(exitBlocked, "%d findings block the migration; nothing was changed", report.Summary.Failed+report.Summary.Unknown)
+	return withCode(exitBlocked, "blocked by %s; nothing was changed", blocking(report))
+}
+
+// blocking counts the findings that block, in words.
+func blocking(r v1.CheckReport) string {
+	return count(r.Summary.Failed+r.Summary.Unknown-r.Summary.Accepted, "finding")
 }
 
 func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args []string, f changing) error {

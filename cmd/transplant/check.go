@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,7 @@ func newCheck(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			c.header(snap.Cluster)
 			report := check.Run(snap, f.checkOptions())
 			err = output.print(c.out, report, map[string]func() error{
 				"table": func() error { return printCheck(c.out, report, c.layoutFor(c.out, false)) },
@@ -65,7 +67,7 @@ func newExplain(c *connection) *cobra.Command {
 			if !ok {
 				return fmt.Errorf("there is no check %q: transplant check --list names them", args[0])
 			}
-			_, err := fmt.Fprintln(c.out, text)
+			_, err := fmt.Fprintln(c.out, strings.TrimSpace(text))
 			return err
 		},
 	}

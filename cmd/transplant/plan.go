@@ -87,7 +87,7 @@ func newPlan(c *connection) *cobra.Command {
 				return err
 			}
 			if report.Summary.Blocked {
-				return withCode(exitBlocked, "%d findings block this plan: see transplant check", report.Summary.Failed+report.Summary.Unknown)
+				return withCode(exitBlocked, "this plan is blocked by %s: see transplant check", blocking(report))
 			}
 			if detailed && len(p.Steps) > 0 {
 				return withCode(exitPending, "")

@@ -117,7 +117,11 @@ func verdict(r v1.CheckReport) string {
 	if s.Blocked {
 		word = "blocked"
 	}
-	out := fmt.Sprintf("%s: %d failed, %d unknown, %d warnings, %d not evaluated, %d passed\n", word, s.Failed, s.Unknown, s.Warned, s.Skipped, s.Passed)
+	accepted := ""
+	if s.Accepted > 0 {
+		accepted = fmt.Sprintf(" (%d of them accepted)", s.Accepted)
+	}
+	out := fmt.Sprintf("%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n", word, s.Failed, s.Unknown, accepted, s.Warned, s.Skipped, s.Passed)
 	for _, f := range r.Findings {
 		if (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == "" {
 			return out + fmt.Sprintf("next: transplant explain %s\n", f.Code)

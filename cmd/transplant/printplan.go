@@ -36,7 +36,8 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 		fmt.Fprintf(&b, "effect   %s\n", e)
 	}
 	add, change, remove := counts(p.Steps)
-	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %d steps, every one can be undone · valid while its %d facts hold\n", add, change, remove, len(p.Steps), len(p.Facts))
+	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, every one can be undone · valid while what it was made from holds (%s)\n",
+		add, change, remove, count(len(p.Steps), "step"), count(len(p.Facts), "fact"))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
 }
@@ -75,6 +76,14 @@ func changeLine(s v1.Step, full bool) string {
 		return strings.Join(out, "; ") // sentences
 	}
 	return strings.Join(out, ", ")
+}
+
+// count puts a number before its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func oneLine(s string) string {

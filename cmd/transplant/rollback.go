@@ -47,13 +47,13 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err != nil {
 		return err
 	}
-	if err := printPlan(c.err, p, c.layoutFor(c.err, false)); err != nil {
+	if err := c.review(p, f); err != nil {
 		return err
 	}
 	if f.dryRun {
 		return nil
 	}
-	if err := c.approve(f.yes, fmt.Sprintf("roll migration %s back in these %d steps", doc.Run, len(p.Steps))); err != nil {
+	if err := c.approve(f.yes, fmt.Sprintf("roll migration %s back in these %s", doc.Run, count(len(p.Steps), "step"))); err != nil {
 		return err
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {

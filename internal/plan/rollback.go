@@ -115,7 +115,7 @@ func (r *rollback) restoreEach(phase string, steps []v1.Step) {
 
 func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 	out := v1.Step{
-		ID: "undo/" + s.ID, Phase: phase, Kind: v1.StepRestoreManifest, Title: "put back " + s.Path + " on " + s.Host + " as it was before " + s.ID,
+		ID: "undo/" + s.ID, Phase: phase, Kind: v1.StepRestoreManifest, Title: "put " + s.Component + " on " + s.Host + " back as it was before phase " + s.Phase,
 		Host: s.Host, Component: s.Component, Path: s.Path, Restore: s.ID, Leases: s.Leases, Group: phase + "@" + s.Host,
 		Requires: []string{"cluster:uid"}, EstimateSeconds: s.EstimateSeconds, Undo: "transplant apply",
 	}

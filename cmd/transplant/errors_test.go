@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// needCluster are the commands that cannot do without a cluster.
+var needCluster = []string{"check", "status", "verify", "snapshot", "plan", "apply", "rollback", "report"}
+
+func TestClustersThatCannotBeReached(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := apitest.New(t)
+	good := server.Kubeconfig(t)
+	unreachable := file(t, "kubeconfig", strings.ReplaceAll(mustRead(t, good), server.URL, "https://"+closed.Addr().String()))
+	for _, c := range []struct {
+		name  string
+		args  []string
+		words []string
+	}{
+		{"an API server that is not there", []string{"--kubeconfig", unreachable}, []string{"reaching the API server https://127.0.0.1:", `(context "test")`, "connection refused"}},
+		{"a kubeconfig that is not there", []string{"--kubeconfig", "/nonexistent/config"}, []string{"reading the kubeconfig", "/nonexistent/config: no such file or directory", "--kubeconfig"}},
+		{"a kubeconfig that is none", []string{"--kubeconfig", file(t, "kubeconfig", "{]")}, []string{"reading the kubeconfig", "name one with --kubeconfig"}},
+		{"no kubeconfig at all", nil, []string{"reading the kubeconfig", "name one with --kubeconfig"}},
+		{"a context that is not there", []string{"--kubeconfig", good, "--context", "production"}, []string{`context "production" does not exist`, "--context"}},
+		{"host access that is none", []string{"--kubeconfig", good, "--host-access", "ssh:cp-1"}, []string{"--host-access: "}},
+		{"hosts that are not there", []string{"--kubeconfig", good, "--host-access", "local:/nonexistent"}, []string{"--host-access: ", "/nonexistent"}},
+		{"a cloud that nobody knows", []string{"--kubeconfig", good, "--cloud", "azure"}, []string{"--cloud: "}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, cmd := range needCluster {
+				fails(t, transplant(t, append([]string{cmd}, c.args...)...), exitError, c.words...)
+			}
+		})
+	}
+	if writes := server.Writes(); len(writes) > 0 {
+		t.Errorf("something was written: %v", writes)
+	}
+}
+
+func mustRead(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestAnAPIServerThatRefusesTheCaller(t *testing.T) {
+	server := apitest.New(t)
+	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	fails(t, transplant(t, "status", "--kubeconfig", server.Kubeconfig(t)), exitError, "reaching the API server "+server.URL, "provide credentials")
+}
+
+func TestCommandLinesThatAreNone(t *testing.T) {
+	snapshot := []string{"--from-snapshot", labSnapshot}
+	for _, c := range []struct {
+		name  string
+		args  []string
+		words []string
+	}{
+		{"a command that nobody knows", []string{"migrate"}, []string{`unknown command "migrate"`}},
+		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
+		{"a flag that nobody knows", []string{"check", "--verbose"}, []string{"unknown flag: --verbose", "see: transplant check --help"}},
+		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
+		{"an argument too many", []string{"check", "now"}, []string{`unknown command "now"`}},
+		{"an argument too few", []string{"explain"}, []string{"accepts 1 arg(s), received 0"}},
+		{"a format that check has not", append([]string{"check", "-o", "html"}, snapshot...), []string{`invalid argument "html" for "-o, --output"`, "give table, wide, json or yaml"}},
+		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
+		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, json or yaml"}},
+		{"a snapshot that is not there", []string{"check", "--from-snapshot", "/nonexistent/s.yaml"}, []string{"reading the snapshot: open /nonexistent/s.yaml: no such file or directory"}},
+		{"a snapshot that is none", []string{"plan", "--from-snapshot", file(t, "s.yaml", "kind: Pod")}, []string{`kind is "Pod", not Snapshot`}},
+		{"accepting a check that nobody knows", append([]string{"check", "--accept", "ZZ-001=x"}, snapshot...), []string{"ZZ-001"}},
+		{"accepting without a reason", append([]string{"plan", "--accept", "NODE-001"}, snapshot...), []string{"NODE-001", "reason"}},
+		{"accepting what is mandatory", append([]string{"plan", "--accept", "LM-001=x"}, snapshot...), []string{"accepting LM-001: it is mandatory"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := transplant(t, c.args...)
+			fails(t, r, exitError, c.words...)
+			if r.out != "" {
+				t.Errorf("standard output: %s", r.out)
+			}
+		})
+	}
+	fails(t, transplant(t, append([]string{"plan", "--ccm-env", "AWS_SECRET_ACCESS_KEY=planted"}, snapshot...)...), exitBlocked, "AWS_SECRET_ACCESS_KEY is a secret", "AWS_SHARED_CREDENTIALS_FILE=")
+}
+
+func TestAFormatThatIsUnknownWritesNoPlan(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "plan.yaml")
+	fails(t, transplant(t, "plan", "--from-snapshot", labSnapshot, "--out", out, "-o", "xml"), exitError)
+	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a plan was written: %v", err)
+	}
+}
+
+func TestAPlaceThatCannotBeWritten(t *testing.T) {
+	for name, out := range map[string]string{
+		"no such directory":  filepath.Join(t.TempDir(), "none", "plan.yaml"),
+		"a directory":        t.TempDir(),
+		"a file as its path": filepath.Join(file(t, "f", ""), "plan.yaml"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, transplant(t, "plan", "--from-snapshot", labSnapshot, "--out", out), exitError, "writing "+out)
+			left, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".transplant-*"))
+			if err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	lost := fmt.Errorf("%w: %w", migrate.ErrLockLost, &migrate.StepError{Err: context.Canceled})
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitOK},
+		{errors.New("x"), exitError},
+		{withCode(exitPending, ""), exitPending},
+		{fmt.Errorf("outer: %w", withCode(exitBlocked, "x")), exitBlocked},
+		{&migrate.StepError{Err: &migrate.VerifyError{}}, exitUnverified},
+		{fmt.Errorf("waiting: %w", context.DeadlineExceeded), exitTimeout},
+		{&migrate.StepError{Err: &migrate.StaleError{}}, exitStale},
+		{withCode(exitNotApproved, "x"), exitNotApproved},
+		{&migrate.LockedError{}, exitLocked},
+		{lost, exitLocked},
+		{migrate.ErrInterrupted, exitInterrupted},
+		{&migrate.StepError{Err: context.Canceled}, exitInterrupted},
+	} {
+		if have := codeOf(c.err); have != c.want {
+			t.Errorf("%v: exit %d, want %d", c.err, have, c.want)
+		}
+	}
+	for _, code := range []int{exitOK, exitError, exitPending, exitBlocked, exitUnverified, exitTimeout, exitStale, exitNotApproved, exitLocked, exitInterrupted} {
+		if !strings.Contains(exitCodes, fmt.Sprintf("\n  %-4d ", code)) {
+			t.Errorf("exit code %d is not in the help", code)
+		}
+	}
+}
+
+func TestACodeWithoutAMessagePrintsNothing(t *testing.T) {
+	out := changed(t, func(*v1.Snapshot) {})
+	r := transplant(t, "plan", "--from-snapshot", out, "--detailed-exitcode", "-q")
+	if r.code != exitPending || r.errOut != "" {
+		t.Errorf("exit %d, standard error %q", r.code, r.errOut)
+	}
+}
+
+func TestAnswersAtTheTerminal(t *testing.T) {
+	for answer, approved := range map[string]bool{"yes\n": true, "  yes  \n": true, "y\n": false, "no\n": false, "\n": false, "YES\n": false} {
+		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
+			main, terminal := openTerminal(t)
+			if _, err := main.WriteString(answer); err != nil {
+				t.Fatal(err)
+			}
+			var asked bytes.Buffer
+			c := &connection{streams: streams{in: terminal, err: &asked}}
+			err := c.approve(false, "carry it out")
+			if (err == nil) != approved || err != nil && codeOf(err) != exitNotApproved {
+				t.Errorf("error: %v", err)
+			}
+			if !strings.Contains(asked.String(), "carry it out? Type yes to go on: ") {
+				t.Errorf("asked: %s", asked.String())
+			}
+		})
+	}
+	if err := (&connection{}).approve(true, "carry it out"); err != nil {
+		t.Errorf("with --yes: %v", err)
+	}
+}
+
+func TestTheWidthOfATerminal(t *testing.T) {
+	_, terminal := openTerminal(t)
+	for _, width := range []uint16{50, 200} {
+		setWidth(t, terminal, width)
+		if have := (&connection{}).layoutFor(terminal, false).width; have != int(width) {
+			t.Errorf("%d columns, want %d", have, width)
+		}
+	}
+	if have := (&connection{}).layoutFor(&bytes.Buffer{}, false).width; have != defaultWidth {
+		t.Errorf("a pipe: %d columns", have)
+	}
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+func TestStatusOutputs(t *testing.T) {
+	c := newLive(t)
+	golden(t, "status-none", c.run("status"), c.volatile())
+	golden(t, "status-none-json", c.run("status", "-o", "json"), c.volatile())
+	c.journal(migrate.PhaseApplying, 20, 1)
+	golden(t, "status-applying", c.run("status"), c.volatile())
+	golden(t, "status-applying-yaml", c.run("status", "-o", "yaml"), c.volatile())
+	golden(t, "apply-resume-dry-run", c.run("apply", "--dry-run"), c.volatile())
+	c.lock("ops@bastion pid 4412 start 1")
+	golden(t, "status-locked", c.run("status"), c.volatile())
+}
+
+func TestStatusOfAnAppliedMigration(t *testing.T) {
+	c := newLive(t)
+	c.journal(migrate.PhaseApplied, 1000, 0)
+	golden(t, "status-applied", c.run("status"), c.volatile())
+	golden(t, "apply-applied", c.run("apply"), c.volatile())
+	// The managers of this cluster are in-tree, so the journal promises what is not so.
+	r := c.run("verify")
+	fails(t, r, exitUnverified, "the cluster was left as it is")
+	if !strings.Contains(r.out, "✗ loop cloud-node-lifecycle runs in kube-controller-manager@cp-1, not in a cloud-controller-manager") {
+		t.Errorf("the problem is not named:\n%s", r.out)
+	}
+	if r := c.run("report"); r.code != exitOK || !strings.Contains(r.out, "20261121-120000") || !strings.Contains(r.errOut, "no ownership log of migration") {
+		t.Errorf("report: %s", r.text(nil))
+	}
+	out := filepath.Join(t.TempDir(), "report.html")
+	if r := c.run("report", "-o", "html", "--out", out); r.code != exitOK {
+		t.Errorf("report: %s", r.text(nil))
+	}
+	if page, err := os.ReadFile(out); err != nil || !strings.Contains(string(page), "<html") {
+		t.Errorf("the page: %v", err)
+	}
+	golden(t, "rollback-dry-run", c.run("rollback", "--dry-run"), c.volatile())
+}
+
+func TestCommandsWithoutAMigration(t *testing.T) {
+	c := newLive(t)
+	fails(t, c.run("rollback"), exitError, "no migration was started on this cluster: there is nothing to roll back")
+	fails(t, c.run("verify"), exitError, "no migration was started on this cluster: run transplant apply")
+	fails(t, c.run("report"), exitError, "no migration was started on this cluster")
+	c.journal(migrate.PhaseRolledBack, 3, 0)
+	if r := c.run("rollback"); r.code != exitOK || !strings.Contains(r.errOut, "is rolled back: nothing to do") {
+		t.Errorf("a second rollback: %s", r.text(nil))
+	}
+}
+
+func TestASnapshotOfALiveCluster(t *testing.T) {
+	c := newLive(t)
+	out := filepath.Join(t.TempDir(), "snapshot.yaml")
+	if r := c.run("snapshot", "--out", out); r.code != exitOK || !strings.Contains(r.errOut, "saved "+out) {
+		t.Fatal(r.text(nil))
+	}
+	// What is judged from the file is what is judged live.
+	accept := []string{"--accept", "CLOUD-001=x"}
+	live, saved := c.run(append([]string{"check"}, accept...)...), transplant(t, append([]string{"check", "--from-snapshot", out}, accept...)...)
+	if live.code != exitOK || live.out != saved.out {
+		t.Errorf("live: %s\nfrom the file: %s", live.text(nil), saved.text(nil))
+	}
+	var s v1.Snapshot
+	if err := json.Unmarshal([]byte(c.run("snapshot", "-o", "json").out), &s); err != nil || s.Kind != v1.KindSnapshot || len(s.Hosts) != 2 {
+		t.Errorf("JSON: %d hosts, %v", len(s.Hosts), err)
+	}
+	if writes := c.api.Writes(); len(writes) > 0 {
+		t.Errorf("looking wrote %v", writes)
+	}
+}
+
+// lock lets somebody hold the lock.
+func (c *live) lock(holder string) {
+	now := metav1.NewMicroTime(time.Now())
+	c.api.Put(c.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: migrate.LockName, Namespace: plan.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now}})
+}
+
+// unchanged fails when a command wrote anything.
+func (c *live) unchanged() {
+	c.t.Helper()
+	if writes := c.api.Writes(); len(writes) > 0 {
+		c.t.Errorf("something was written: %v", writes)
+	}
+	for _, h := range []string{"cp-1", "cp-2"} {
+		if _, err := os.Stat(filepath.Join(c.dir, h, plan.Dir)); err == nil {
+			c.t.Errorf("host %s was changed", h)
+		}
+	}
+}
+
+func TestApplyIsRefused(t *testing.T) {
+	c := newLive(t)
+	good := c.plan()
+	edited := func(change func(*v1.Plan)) string {
+		p, err := readPlan(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(p)
+		return file(t, "plan.yaml", p)
+	}
+	raw, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct {
+		name  string
+		args  []string
+		code  int
+		words []string
+	}{
+		{"no terminal and no --yes", []string{good}, exitNotApproved, []string{"not approved: to carry out these", "there is no terminal to ask on", "--yes", "phase 1  prepare"}},
+		{"findings that block", nil, exitBlocked, []string{"? CLOUD-001", "blocked by 1 finding; nothing was changed"}},
+		{"a plan for another cluster", []string{edited(func(p *v1.Plan) { p.Cluster.UID = "another" }), "--yes"}, exitStale,
+			[]string{"was made for the cluster with uid another, this one has cluster-uid", "--context"}},
+		{"a plan that is not there", []string{"/nonexistent/plan.yaml", "--yes"}, exitError, []string{"reading the plan: open /nonexistent/plan.yaml: no such file or directory"}},
+		{"a plan that is no YAML", []string{file(t, "plan.yaml", "\tsteps: ["), "--yes"}, exitError, []string{"plan.yaml: ", "yaml"}},
+		{"a plan that is empty", []string{file(t, "plan.yaml", ""), "--yes"}, exitError, []string{"is a  , not a transplant.dev/v1alpha1 Plan"}},
+		{"a plan with a field that nobody knows", []string{file(t, "plan.yaml", strings.Replace(string(raw), "direction: forward", "direction: forward\nforce: true", 1)), "--yes"}, exitError,
+			[]string{`unknown field "force"`}},
+		{"a snapshot instead of a plan", []string{labSnapshot, "--yes"}, exitError, []string{"lab.yaml"}},
+		{"a plan of another version", []string{edited(func(p *v1.Plan) { p.APIVersion = "transplant.dev/v2" }), "--yes"}, exitError, []string{"is a transplant.dev/v2 Plan"}},
+		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = plan.Rollback }), "--yes"}, exitError, []string{"is a rollback: apply carries out migrations"}},
+		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitError,
+			[]string{"is damaged; make it anew with transplant plan", `kind "Reboot" is not known`, "ref is empty"}},
+		{"two plans", []string{good, good}, exitError, []string{"accepts at most 1 arg"}},
+	} {
+		t.Run(r.name, func(t *testing.T) { fails(t, c.run(append([]string{"apply"}, r.args...)...), r.code, r.words...) })
+	}
+	c.unchanged()
+	if r := c.run("apply", "--dry-run", good); r.code != exitOK || strings.Contains(r.errOut, "phase") || !strings.Contains(r.out, "every one can be undone") {
+		t.Errorf("a dry run: %s", r.text(nil))
+	}
+	c.unchanged()
+}
+
+func TestAStalePlan(t *testing.T) {
+	c := newLive(t)
+	good := c.plan()
+	for _, h := range []string{"cp-1", "cp-2"} {
+		c.write(h, "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-2\n")
+	}
+	r := c.run("apply", good, "--yes")
+	fails(t, r, exitStale, "the plan is stale: /etc/kubernetes/cloud.conf on host cp-1 was changed by somebody else", "/etc/kubernetes/cloud.conf on host cp-2", "nothing was changed; make a new plan")
+	c.unchanged()
+}
+
+func TestAManifestThatCannotBeUsed(t *testing.T) {
+	for name, content := range map[string]string{
+		"no YAML":              "spec: [",
+		"no Pod":               "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: kube-controller-manager\n",
+		"a command in a shell": "apiVersion: v1\nkind: Pod\nmetadata:\n  name: kube-controller-manager\nspec:\n  containers:\n  - name: kube-controller-manager\n    command: [sh, -c, kube-controller-manager --cloud-provider=aws]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newLive(t)
+			c.write("cp-2", manifestPath("kube-controller-manager"), content)
+			r := c.run("apply", "--yes", "--accept", "CLOUD-001=x")
+			fails(t, r, exitBlocked, "✗ CP-003", "cp-2:"+manifestPath("kube-controller-manager"), "nothing was changed")
+			c.unchanged()
+		})
+	}
+}
+
+func TestFlagsInTwoWords(t *testing.T) {
+	c := newLive(t)
+	for _, h := range []string{"cp-1", "cp-2"} {
+		path := filepath.Join(c.dir, h, manifestPath("kube-controller-manager"))
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.write(h, manifestPath("kube-controller-manager"), strings.Replace(string(data), "- --cluster-name=test", "- --cluster-name\n    - test", 1))
+	}
+	var p v1.Plan
+	r := c.run("plan", "-o", "yaml", "-q")
+	if err := yaml.Unmarshal([]byte(r.out), &p); err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepAddManifest }); i < 0 || !strings.Contains(p.Steps[i].Content, "--cluster-name=test") {
+		t.Errorf("--cluster-name test is not carried over:\n%s", r.text(nil))
+	}
+}
+
+func TestTwoAtOnce(t *testing.T) {
+	c := newLive(t)
+	good := c.plan()
+	c.lock("ops@bastion pid 4412 start 1")
+	fails(t, c.run("apply", good, "--yes"), exitLocked, "the cluster is locked by ops@bastion pid 4412", "--steal-lock")
+	c.unchanged()
+	c.journal(migrate.PhaseApplying, 2, 1)
+	before := len(c.api.Writes())
+	fails(t, c.run("apply", "--yes"), exitLocked, "migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of", "the cluster is locked by ops@bastion")
+	fails(t, c.run("rollback", "--yes"), exitLocked, "the cluster is locked by ops@bastion")
+	if have := len(c.api.Writes()); have != before {
+		t.Errorf("%d writes beside the holder of the lock", have-before)
+	}
+}
+
+func TestAMigrationUnderWay(t *testing.T) {
+	c := newLive(t)
+	c.journal(migrate.PhaseApplying, 2, 1)
+	fails(t, c.run("apply", "plan.yaml", "--yes"), exitError, "migration 20261121-120000 was begun and is not finished: run transplant apply without a plan")
+	fails(t, c.run("apply"), exitNotApproved, "2 of ", "to go on with it there is no terminal")
+	c.journal(migrate.PhaseRollingBack, 2, 1)
+	fails(t, c.run("apply", "--yes"), exitError, "a rollback of migration 20261121-120000 was begun and not finished: run transplant rollback")
+}
+
+func TestNoPermission(t *testing.T) {
+	c := newLive(t)
+	c.api.Deny("get", "configmaps")
+	fails(t, c.run("status"), exitError, `User "tester" cannot get resource "configmaps" in API group "" in the namespace "kube-system"`)
+	c.api.Deny("create", "clusterroles")
+	c.api.Deny("update", "leases")
+	r := c.run("check")
+	if r.code != exitBlocked || !strings.Contains(r.out, "✗ RBAC-001") {
+		t.Fatal(r.text(nil))
+	}
+	for _, part := range []string{"get configmaps", "create clusterroles", "update leases"} {
+		if !strings.Contains(r.out, part) {
+			t.Errorf("the finding does not name %q:\n%s", part, r.out)
+		}
+	}
+	c.api.Deny("list", "nodes")
+	if r := c.run("check"); !strings.Contains(r.out, `cannot list resource "nodes"`) {
+		t.Errorf("the finding does not say which verb on what:\n%s", r.out)
+	}
+}
