@@ -128,7 +128,8 @@ func (c *live) component(host, name, metrics string, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := &exec.Cmd{Path: self, Args: args, Dir: filepath.Join(c.dir, host), Env: append(os.Environ(), metricsVariable+"="+metrics), ExtraFiles: []*os.File{inherited}}
+	cmd := &exec.Cmd{Path: self, Args: args, Dir: filepath.Join(c.dir, host), ExtraFiles: []*os.File{inherited}}
+	cmd.Env = append(os.Environ(), metricsVariable+"="+metrics, "GORACE=atexit_sleep_ms=0") // the race detector would let each end a second later
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

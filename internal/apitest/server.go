@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -234,4 +235,12 @@ func (s *Server) Get(t testing.TB, path string, into runtime.Object) bool {
 		t.Fatal(err)
 	}
 	return true
+}
+
+// Field returns a text of an object by its path and the names of the fields that lead to it; empty when there is none.
+func (s *Server) Field(path string, fields ...string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, _, _ := unstructured.NestedString(s.objects[path], fields...)
+	return text
 }

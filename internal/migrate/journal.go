@@ -238,16 +238,25 @@ func saveBefore(ctx context.Context, kube kubernetes.Interface, s *v1.Snapshot) 
 	}
 }
 
+// packers are kept: each holds a megabyte, and a journal is written twice for each step, also while nobody owns the loops. That is why they are
+// quick rather than thorough, too.
+var packers = sync.Pool{New: func() any {
+	z, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
+	if err != nil {
+		panic(err) // the level is a constant
+	}
+	return z
+}}
+
 func pack(v any) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // it is written twice for each step, also while nobody owns the loops
-	if err != nil {
-		return nil, err
-	}
+	z := packers.Get().(*gzip.Writer)
+	defer packers.Put(z)
+	z.Reset(&b)
 	if _, err := z.Write(raw); err != nil {
 		return nil, err
 	}

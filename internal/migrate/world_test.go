@@ -315,9 +315,7 @@ func leasePath(name string) string {
 
 // holder is who holds a lease by what the API server says.
 func (w *world) holder(name string) string {
-	var l coordinationv1.Lease
-	w.api.Get(w.t, leasePath(name), &l)
-	return ptr.Deref(l.Spec.HolderIdentity, "")
+	return w.api.Field(leasePath(name), "spec", "holderIdentity")
 }
 
 func (w *world) holds(p *process, lease string) bool { return w.holder(lease) == p.identity() }
