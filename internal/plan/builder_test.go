@@ -1,9 +1,11 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,16 +19,25 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // lab is a snapshot of a lab of three control-plane hosts and five workers, in which cp-2 owns the loops.
 func lab(t *testing.T) *v1.Snapshot {
 	t.Helper()
-	data, err := os.ReadFile("testdata/lab.yaml")
+	data, err := labJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var s v1.Snapshot
-	if err := yaml.UnmarshalStrict(data, &s); err != nil {
+	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
 	return &s
 }
+
+// labJSON reads the snapshot once; each test gets a copy of its own.
+var labJSON = sync.OnceValues(func() ([]byte, error) {
+	data, err := os.ReadFile("testdata/lab.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSONStrict(data)
+})
 
 // labOptions are those with which the plan of the lab was made.
 func labOptions() v1.Options {
