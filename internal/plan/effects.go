@@ -8,7 +8,7 @@ import (
 )
 
 // effects says in sentences what a plan will change, what it will not, and what nobody can promise.
-func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
+func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	restarts := map[string]int{}
 	for _, s := range steps {
 		restarts[s.Component]++ // steps that restart nothing name no component
@@ -20,9 +20,12 @@ func effects(snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	if snap.Cloud != nil {
 		out = append(out, fmt.Sprintf("routes: %d kept", len(snap.Cloud.Routes)))
 	}
+	out = append(out, fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
+		restarts[KCM], restarts[KAS], restarts[CCM], restarts["kubelet"]))
+	if direction == Rollback {
+		return append(out, unfenced(snap, opts)...)
+	}
 	out = append(out,
-		fmt.Sprintf("restarts: kube-controller-manager %d, kube-apiserver %d, cloud-controller-manager %d, kubelet %d",
-			restarts[KCM], restarts[KAS], restarts[CCM], restarts["kubelet"]),
 		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
 		"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
 	)

@@ -129,7 +129,7 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 	p := &v1.Plan{
 		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster,
 		Strategy: opts.Strategy, Direction: Forward, Options: opts, Facts: b.sortedFacts(), Steps: b.steps,
-		Effects: effects(snap, b.steps, opts), Findings: notPassed(findings),
+		Effects: effects(Forward, snap, b.steps, opts), Findings: notPassed(findings),
 	}
 	return p, unique(p.Steps)
 }

@@ -42,7 +42,7 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 	r.cleanup()
 	p := &v1.Plan{
 		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster, Strategy: j.Plan.Strategy,
-		Direction: Rollback, Options: r.opts, Facts: r.sortedFacts(), Steps: r.steps, Effects: append(effects(snap, r.steps, r.opts), leftovers...),
+		Direction: Rollback, Options: r.opts, Facts: r.sortedFacts(), Steps: r.steps, Effects: append(effects(Rollback, snap, r.steps, r.opts), leftovers...),
 	}
 	return p, unique(p.Steps)
 }
