@@ -59,12 +59,12 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 		return err
 	default:
 		switch doc := j.Doc(); doc.Phase {
-		case migrate.PhaseApplied:
+		case v1.RunApplied:
 			c.narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
 			return nil
-		case migrate.PhaseRollingBack:
+		case v1.RunRollingBack:
 			return withCode(exitError, "a rollback of migration %s was begun and not finished: run transplant rollback", doc.Run)
-		case migrate.PhaseApplying:
+		case v1.RunApplying:
 			return c.resumeApply(ctx, j, args, f)
 		}
 	}
@@ -92,7 +92,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
 		now := time.Now().UTC()
-		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: migrate.PhaseApplying, User: userName(), Plan: *p}, snap)
+		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: userName(), Plan: *p}, snap)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 			return err
 		}
 		doc := j.Doc()
-		if doc.Phase != migrate.PhaseApplying {
+		if doc.Phase != v1.RunApplying {
 			return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
 		}
 		return c.execute(ctx, j, &doc.Plan, before, c.gather(ctx, doc.Plan.Options.LeaseName))
@@ -200,7 +200,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		return err
 	}
 	ended := time.Now().UTC()
-	phase := map[string]string{plan.Forward: migrate.PhaseApplied, plan.Rollback: migrate.PhaseRolledBack}[p.Direction]
+	phase := map[string]string{plan.Forward: v1.RunApplied, plan.Rollback: v1.RunRolledBack}[p.Direction]
 	if err := j.SetPhase(ctx, phase, nil, &ended); err != nil {
 		return err
 	}

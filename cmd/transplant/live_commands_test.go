@@ -23,7 +23,7 @@ func TestStatusOutputs(t *testing.T) {
 	c := newLive(t)
 	golden(t, "status-none", c.run("status"), c.volatile())
 	golden(t, "status-none-json", c.run("status", "-o", "json"), c.volatile())
-	c.journal(migrate.PhaseApplying, 20, 1)
+	c.journal(v1.RunApplying, 20, 1)
 	golden(t, "status-applying", c.run("status"), c.volatile())
 	golden(t, "status-applying-yaml", c.run("status", "-o", "yaml"), c.volatile())
 	golden(t, "apply-resume-dry-run", c.run("apply", "--dry-run"), c.volatile())
@@ -33,7 +33,7 @@ func TestStatusOutputs(t *testing.T) {
 
 func TestStatusOfAnAppliedMigration(t *testing.T) {
 	c := newLive(t)
-	c.journal(migrate.PhaseApplied, 1000, 0)
+	c.journal(v1.RunApplied, 1000, 0)
 	golden(t, "status-applied", c.run("status"), c.volatile())
 	golden(t, "apply-applied", c.run("apply"), c.volatile())
 	// The managers of this cluster are in-tree, so the journal promises what is not so.
@@ -60,7 +60,7 @@ func TestCommandsWithoutAMigration(t *testing.T) {
 	fails(t, c.run("rollback"), exitError, "no migration was started on this cluster: there is nothing to roll back")
 	fails(t, c.run("verify"), exitError, "no migration was started on this cluster: run transplant apply")
 	fails(t, c.run("report"), exitError, "no migration was started on this cluster")
-	c.journal(migrate.PhaseRolledBack, 3, 0)
+	c.journal(v1.RunRolledBack, 3, 0)
 	if r := c.run("rollback"); r.code != exitOK || !strings.Contains(r.errOut, "is rolled back: nothing to do") {
 		t.Errorf("a second rollback: %s", r.text(nil))
 	}
@@ -205,7 +205,7 @@ func TestTwoAtOnce(t *testing.T) {
 	c.lock("ops@bastion pid 4412 start 1")
 	fails(t, c.run("apply", good, "--yes"), exitLocked, "the cluster is locked by ops@bastion pid 4412", "--steal-lock")
 	c.unchanged()
-	c.journal(migrate.PhaseApplying, 2, 1)
+	c.journal(v1.RunApplying, 2, 1)
 	before := len(c.api.Writes())
 	fails(t, c.run("apply", "--yes"), exitLocked, "migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of", "the cluster is locked by ops@bastion")
 	fails(t, c.run("rollback", "--yes"), exitLocked, "the cluster is locked by ops@bastion")
@@ -216,10 +216,10 @@ func TestTwoAtOnce(t *testing.T) {
 
 func TestAMigrationUnderWay(t *testing.T) {
 	c := newLive(t)
-	c.journal(migrate.PhaseApplying, 2, 1)
+	c.journal(v1.RunApplying, 2, 1)
 	fails(t, c.run("apply", "plan.yaml", "--yes"), exitError, "migration 20261121-120000 was begun and is not finished: run transplant apply without a plan")
 	fails(t, c.run("apply"), exitNotApproved, "2 of ", "to go on with it there is no terminal")
-	c.journal(migrate.PhaseRollingBack, 2, 1)
+	c.journal(v1.RunRollingBack, 2, 1)
 	fails(t, c.run("apply", "--yes"), exitError, "a rollback of migration 20261121-120000 was begun and not finished: run transplant rollback")
 }
 

@@ -117,18 +117,14 @@ func (c *connection) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEven
 }
 
 func readCalls(path string) ([]v1.CloudCall, error) {
-	data, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the cloud audit log: %w", err)
 	}
-	calls := []v1.CloudCall{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	for d.More() {
-		var call v1.CloudCall
-		if err := d.Decode(&call); err != nil {
-			return nil, fmt.Errorf("cloud audit log %s, after %d calls: %w", path, len(calls), err)
-		}
-		calls = append(calls, call)
+	defer file.Close()
+	calls, err := ownership.ReadCalls(file)
+	if err != nil {
+		return nil, fmt.Errorf("cloud audit log %s: %w", path, err)
 	}
 	return calls, nil
 }

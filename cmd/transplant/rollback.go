@@ -37,7 +37,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		return err
 	}
 	doc := j.Doc()
-	if doc.Phase == migrate.PhaseRolledBack {
+	if doc.Phase == v1.RunRolledBack {
 		c.narrate("migration %s is rolled back: nothing to do", doc.Run)
 		return nil
 	}
@@ -68,7 +68,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
 			return err
 		}
-		if err := j.SetPhase(ctx, migrate.PhaseRollingBack, p, nil); err != nil {
+		if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 			return err
 		}
 		return c.execute(ctx, j, p, before, snap)
@@ -77,7 +77,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 
 // rollbackPlan goes on with a rollback that was begun, or makes a plan for one.
 func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
-	if doc.Phase == migrate.PhaseRollingBack && doc.Rollback != nil {
+	if doc.Phase == v1.RunRollingBack && doc.Rollback != nil {
 		return doc.Rollback, nil
 	}
 	return plan.MakeRollback(&doc, snap, time.Now())

@@ -81,8 +81,8 @@ func statusOf(doc *v1.Journal, snap *v1.Snapshot, lockHolder string) v1.Status {
 	}
 	s.StepsTotal = len(steps)
 	s.Next = map[string]string{
-		migrate.PhaseApplying: "transplant apply   or   transplant rollback", migrate.PhaseApplied: "transplant verify",
-		migrate.PhaseRollingBack: "transplant rollback", migrate.PhaseRolledBack: "transplant check",
+		v1.RunApplying: "transplant apply   or   transplant rollback", v1.RunApplied: "transplant verify",
+		v1.RunRollingBack: "transplant rollback", v1.RunRolledBack: "transplant check",
 	}[doc.Phase]
 	if lockHolder != "" {
 		s.Next = "wait for " + lockHolder
@@ -144,11 +144,11 @@ func verifyProblems(after *v1.Snapshot, doc v1.Journal, r v1.Report) []string {
 		}
 	}
 	switch doc.Phase {
-	case migrate.PhaseRolledBack:
+	case v1.RunRolledBack:
 		for l := range expect {
 			expect[l] = "kube-controller-manager"
 		}
-	case migrate.PhaseApplied:
+	case v1.RunApplied:
 	default:
 		out = append(out, fmt.Sprintf("migration %s is not finished: it is %s", doc.Run, doc.Phase))
 	}

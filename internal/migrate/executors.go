@@ -123,6 +123,13 @@ func (e *Engine) backedUp(ctx context.Context, step string, host string) (data [
 	return e.kept(ctx, v1.Step{ID: step, Host: host}, rec)
 }
 
+// restored tells whether a file is as it was before the step that is undone; one that was begun and changed nothing left it so.
+func (e *Engine) restored(ctx context.Context, s v1.Step) (hostaccess.File, bool, error) {
+	before := e.journal.Record(s.Restore).BackupSHA256
+	f, sum, err := e.read(ctx, s.Host, s.Path)
+	return f, err == nil && (before == "" || sum == before), err
+}
+
 // kept reads the backup that a record names.
 func (e *Engine) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) (data []byte, mode fs.FileMode, sum string, err error) {
 	h, err := e.host(s.Host)

@@ -113,12 +113,8 @@ func (x writeFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]
 type removeFile struct{ *Engine }
 
 func (x removeFile) done(ctx context.Context, s v1.Step) (bool, error) {
-	_, sum, err := x.read(ctx, s.Host, s.Path)
-	if err != nil {
-		return false, err
-	}
-	rec := x.journal.Record(s.Restore)
-	return sum == rec.BackupSHA256 || rec.BackupSHA256 == "", nil
+	_, restored, err := x.restored(ctx, s)
+	return restored, err
 }
 
 func (x removeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {

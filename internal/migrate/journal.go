@@ -27,14 +27,6 @@ const (
 	BeforeName  = "transplant-before"
 )
 
-// Phases of a run.
-const (
-	PhaseApplying    = "applying"
-	PhaseApplied     = "applied"
-	PhaseRollingBack = "rolling-back"
-	PhaseRolledBack  = "rolled-back"
-)
-
 // chunk keeps a ConfigMap below the API server's limit of 1 MiB for the whole object.
 const chunk = 900_000
 

@@ -23,7 +23,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func doc() v1.Journal {
 	return v1.Journal{
-		TypeMeta: v1.Type(v1.KindJournal), Run: "run-1", Started: noon, Phase: PhaseApplying, User: "ops",
+		TypeMeta: v1.Type(v1.KindJournal), Run: "run-1", Started: noon, Phase: v1.RunApplying, User: "ops",
 		Plan: v1.Plan{TypeMeta: v1.Type(v1.KindPlan), Cluster: v1.Cluster{UID: apitest.UID}, Facts: []v1.Fact{}, Steps: []v1.Step{{ID: "a"}, {ID: "b"}}},
 	}
 }
@@ -47,7 +47,7 @@ func TestAJournalComesBackAsItWasWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := j.SetPhase(t.Context(), PhaseRollingBack, &v1.Plan{Direction: "rollback", Facts: []v1.Fact{}, Steps: []v1.Step{{ID: "undo/a"}}}, nil); err != nil {
+	if err := j.SetPhase(t.Context(), v1.RunRollingBack, &v1.Plan{Direction: "rollback", Facts: []v1.Fact{}, Steps: []v1.Step{{ID: "undo/a"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	again, err := Open(t.Context(), kube)

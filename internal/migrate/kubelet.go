@@ -23,7 +23,8 @@ type kubelet struct{ *Engine }
 // not finished restarts it again.
 func (x kubelet) done(ctx context.Context, s v1.Step) (bool, error) {
 	if s.Restore != "" {
-		return restoreManifest(x).done(ctx, s)
+		_, restored, err := x.restored(ctx, s)
+		return restored, err
 	}
 	f, sum, err := x.read(ctx, s.Host, s.Path)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -50,7 +51,7 @@ func Targets(ctx context.Context, hosts []hostaccess.Host, components ...string)
 			if err != nil {
 				continue
 			}
-			if contains(components, m.Component()) {
+			if slices.Contains(components, m.Component()) {
 				out = append(out, Target{m.Component(), h.Name(), m.Address(), path})
 			}
 		}
@@ -109,7 +110,7 @@ func Owned(managers []v1.Manager, expect map[string]string) string {
 		var owners []string
 		right := false
 		for _, m := range managers {
-			if contains(m.Loops, loop) {
+			if slices.Contains(m.Loops, loop) {
 				owners = append(owners, m.Component+"@"+m.Host)
 				right = expect[loop] == "" || m.Component == expect[loop]
 			}

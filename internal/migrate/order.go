@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -79,20 +80,11 @@ func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, stri
 				continue
 			}
 			for _, lease := range s.Leases {
-				if contains(m.Leads, lease) {
+				if slices.Contains(m.Leads, lease) {
 					return true, fmt.Sprintf("%s on %s holds lease %s: its host comes last", s.Component, s.Host, lease), nil
 				}
 			}
 		}
 	}
 	return false, "", nil
-}
-
-func contains(list []string, want string) bool {
-	for _, s := range list {
-		if s == want {
-			return true
-		}
-	}
-	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -119,7 +120,7 @@ func takeover(managers []v1.Manager, s v1.Step, b handover.Binding) string {
 			continue
 		}
 		switch {
-		case !contains(m.Leads, m.Component):
+		case !slices.Contains(m.Leads, m.Component):
 			reason = fmt.Sprintf("%s on %s has not got its main lease", m.Component, m.Host)
 		case m.CloudCalls != nil && *m.CloudCalls == 0:
 			reason = fmt.Sprintf("%s on %s has not reached the cloud yet", m.Component, m.Host)

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // editManifest changes flags and mounts of a static pod.
@@ -70,16 +71,12 @@ func (x addManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 type restoreManifest struct{ *Engine }
 
 func (x restoreManifest) done(ctx context.Context, s v1.Step) (bool, error) {
-	rec := x.journal.Record(s.Restore)
-	if rec.BackupSHA256 == "" {
+	if x.journal.Record(s.Restore).BackupSHA256 == "" {
 		return true, nil // the step was begun and changed nothing
 	}
-	f, sum, err := x.read(ctx, s.Host, s.Path)
-	if err != nil || sum != rec.BackupSHA256 {
+	f, restored, err := x.restored(ctx, s)
+	if err != nil || !restored {
 		return false, err
-	}
-	if s.Kind == v1.StepKubelet {
-		return true, nil
 	}
 	return x.running(ctx, s, f.Data)
 }
@@ -105,7 +102,7 @@ func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 
 // ours refuses to overwrite what somebody else wrote after this migration did.
 func (x restoreManifest) ours(s v1.Step, now []byte) error {
-	sum := sha(now)
+	sum := hostaccess.SHA256(now)
 	doc := x.journal.Doc()
 	for _, rec := range doc.Records {
 		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum {
@@ -188,7 +185,7 @@ func (e *Engine) stop(ctx context.Context, s v1.Step, rec *v1.StepRecord, next [
 	}
 	rec.AfterSHA256 = absent
 	if next != nil {
-		rec.AfterSHA256 = sha(next)
+		rec.AfterSHA256 = hostaccess.SHA256(next)
 	}
 	if err := e.journal.Save(ctx, *rec); err != nil {
 		return err

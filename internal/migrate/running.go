@@ -11,10 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
-
-func sha(data []byte) string { return hostaccess.SHA256(data) }
 
 // running tells whether what the manifest says is what runs: exactly one process with its flags, and a mirror pod that shows this command and is
 // Ready. The mirror pod alone would lie: a real kubelet was measured to show the old pod as Running and Ready for 10 to 12 s after an edit. The

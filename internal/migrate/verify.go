@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // verify looks, and changes nothing.
@@ -81,10 +82,7 @@ func lostServices(before []v1.Service, after []corev1.Service) []string {
 		if !ok || string(s.UID) != b.UID {
 			continue // its owner deleted it meanwhile; that is no effect of the migration
 		}
-		var have []string
-		for _, i := range s.Status.LoadBalancer.Ingress {
-			have = append(have, i.Hostname+i.IP)
-		}
+		have := snapshot.Service(&s).Addresses
 		if !slices.Equal(have, b.Addresses) {
 			out = append(out, fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses))
 		}

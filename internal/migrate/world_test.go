@@ -257,8 +257,8 @@ func (w *world) kubelets() {
 			}
 			key := m.Component() + "@" + name
 			wanted[key] = true
-			if p := w.procs[key]; p == nil || p.sum != sha(data) && !w.stuck[key] {
-				w.start(key, name, m, sha(data))
+			if p := w.procs[key]; p == nil || p.sum != hostaccess.SHA256(data) && !w.stuck[key] {
+				w.start(key, name, m, hostaccess.SHA256(data))
 			}
 		}
 		for key, p := range w.procs {
@@ -428,7 +428,7 @@ func (w *world) begin() (*v1.Plan, *Journal) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	j, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: PhaseApplying, Plan: *p}, snap)
+	j, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -465,7 +465,7 @@ func (w *world) rollBack() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := j.SetPhase(w.t.Context(), PhaseRollingBack, p, nil); err != nil {
+	if err := j.SetPhase(w.t.Context(), v1.RunRollingBack, p, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	if err := w.engine().Run(w.t.Context(), p, nil); err != nil {

@@ -10,13 +10,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
-// Phases of a journal.
-const (
-	phaseApplying    = "applying"
-	phaseRollingBack = "rolling-back"
-	phaseRolledBack  = "rolled-back"
-)
-
 // Results of a step record, and of a step that has none.
 const (
 	stepStarted     = "started"
@@ -75,7 +68,7 @@ func Build(in Input) v1.Report {
 }
 
 func direction(j v1.Journal) string {
-	if j.Rollback != nil || j.Phase == phaseRollingBack || j.Phase == phaseRolledBack {
+	if j.Rollback != nil || j.Phase == v1.RunRollingBack || j.Phase == v1.RunRolledBack {
 		return directionRollback
 	}
 	return directionForward

@@ -28,7 +28,7 @@ func verdict(in Input, r v1.Report) (string, []string) {
 	for _, u := range r.Unknown {
 		why.add(v1.ResultUnknown, "%s", u)
 	}
-	if in.Journal.Phase == phaseRolledBack {
+	if in.Journal.Phase == v1.RunRolledBack {
 		why.add(v1.ResultRolledBack, "the migration was rolled back")
 	}
 	result, all := v1.ResultOK, []string(nil)
@@ -72,7 +72,7 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 	if pending > 0 {
 		why.add(v1.ResultUnfinished, "%d of %d steps were not begun", pending, len(steps))
 	}
-	if len(why[v1.ResultUnfinished]) == 0 && (j.Phase == phaseApplying || j.Phase == phaseRollingBack) {
+	if len(why[v1.ResultUnfinished]) == 0 && (j.Phase == v1.RunApplying || j.Phase == v1.RunRollingBack) {
 		why.add(v1.ResultUnfinished, "the run has not ended: its phase is %s", j.Phase)
 	}
 }
@@ -104,7 +104,7 @@ func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 	for _, l := range lost {
 		why.add(v1.ResultLost, "%s", l)
 	}
-	over := in.Journal.Phase != phaseApplying && in.Journal.Phase != phaseRollingBack
+	over := in.Journal.Phase != v1.RunApplying && in.Journal.Phase != v1.RunRollingBack
 	switch {
 	case inv.Known || !over && in.After == nil:
 	case in.Before == nil || in.After == nil:

@@ -8,6 +8,14 @@ const (
 	KindStatus  = "Status"
 )
 
+// Phases of a run, in Journal.Phase.
+const (
+	RunApplying    = "applying"
+	RunApplied     = "applied"
+	RunRollingBack = "rolling-back"
+	RunRolledBack  = "rolled-back"
+)
+
 // Journal says what was started; what is true is asked of the live cluster. It is kept in the cluster.
 type Journal struct {
 	TypeMeta `json:",inline"`
