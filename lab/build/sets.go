@@ -47,26 +47,16 @@ var Sets = []Set{
 		LDFlags: []string{"-s", "-w"},
 	},
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"), // the last minor with the in-tree AWS provider
+	apiserver("v1.30.14"), // the last minor with an in-tree provider
+	apiserver("v1.36.3"),  // the newest
 }
 
 // DefaultSets are the sets a lab of the in-tree AWS provider needs.
 var DefaultSets = []string{"etcd-v3.5.15", "kubernetes-v1.26.0"}
 
-// kubernetes is a set of Kubernetes' own commands, stamped with the version and the commit of the release: without the
-// stamp they report v0.0.0, and every version-skew check would judge a fiction.
+// kubernetes is a set of Kubernetes' own commands.
 func kubernetes(version, commit string) Set {
-	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
-	ld := []string{"-s", "-w"}
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		ld = append(ld,
-			"-X "+pkg+".gitVersion="+version,
-			"-X "+pkg+".gitMajor="+number[0],
-			"-X "+pkg+".gitMinor="+number[1],
-			"-X "+pkg+".gitCommit="+commit,
-			"-X "+pkg+".gitTreeState=clean",
-		)
-	}
-	set := Set{Name: "kubernetes", Version: version, LDFlags: ld}
+	set := Set{Name: "kubernetes", Version: version, LDFlags: stamp(version, commit)}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		set.Commands = append(set.Commands, Command{
 			Name: name, Package: "k8s.io/kubernetes/cmd/" + name, Image: "registry.k8s.io/" + name + ":" + version,
@@ -74,6 +64,32 @@ func kubernetes(version, commit string) Set {
 	}
 	set.Commands = append(set.Commands, Command{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl"})
 	return set
+}
+
+// apiserver is a set of kube-apiserver alone, for what has to be tried against several versions of it.
+func apiserver(version string) Set {
+	return Set{Name: "kube-apiserver", Version: version, LDFlags: stamp(version, ""), Commands: []Command{
+		{Name: "kube-apiserver", Package: "k8s.io/kubernetes/cmd/kube-apiserver", Image: "registry.k8s.io/kube-apiserver:" + version},
+	}}
+}
+
+// stamp returns the linker flags that make Kubernetes' commands report a release's version and commit, "" for none: without the stamp they
+// report v0.0.0, and every version-skew check would judge a fiction.
+func stamp(version, commit string) []string {
+	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	ld := []string{"-s", "-w"}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		ld = append(ld,
+			"-X "+pkg+".gitVersion="+version,
+			"-X "+pkg+".gitMajor="+number[0],
+			"-X "+pkg+".gitMinor="+number[1],
+		)
+		if commit != "" {
+			ld = append(ld, "-X "+pkg+".gitCommit="+commit)
+		}
+		ld = append(ld, "-X "+pkg+".gitTreeState=clean")
+	}
+	return ld
 }
 
 // ID names the set and its version, for example "kubernetes-v1.26.0".
