@@ -3,6 +3,8 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -48,34 +50,130 @@ type Config struct {
 
 // Elector contends for leases. It is safe for concurrent use.
 type Elector struct {
-	config Config
-	fences map[string]*Fence
+	config     Config
+	candidates []*candidate
+
+	mu   sync.Mutex
+	lost error                   // why leadership ended, once it did
+	stop context.CancelCauseFunc // ends everything that Run does
 }
 
 // New returns an elector for the leases of the config.
 func New(config Config) (*Elector, error) {
-	e := &Elector{config: config, fences: map[string]*Fence{}}
 	if config.Clock == nil {
-		e.config.Clock = Boottime()
+		config.Clock = Boottime()
 	}
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	e := &Elector{config: config}
 	for _, l := range config.Leases {
-		e.fences[l.Name] = NewFence(l.Name, e.config.Clock)
+		e.candidates = append(e.candidates, newCandidate(e, l))
 	}
+	for _, c := range e.candidates {
+		if c.After != "" {
+			c.after = e.candidate(c.After)
+			c.after.dependents = append(c.after.dependents, c)
+		}
+	}
+	export(e)
 	return e, nil
 }
 
+func (c *Config) validate() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Identity == "" {
+		refuse("the identity is empty: every process needs one of its own")
+	}
+	if c.RetryPeriod <= 0 {
+		refuse("the retry period is %s and has to be more than 0", c.RetryPeriod)
+	}
+	if least := time.Duration(pollJitter * float64(c.RetryPeriod)); c.RenewDeadline <= least {
+		refuse("the renew deadline is %s and has to be more than %s, %.1f retry periods", c.RenewDeadline, least, pollJitter)
+	}
+	if c.LeaseDuration <= c.RenewDeadline {
+		refuse("the lease duration is %s and has to be more than the renew deadline, %s", c.LeaseDuration, c.RenewDeadline)
+	}
+	contends := map[string]bool{}
+	for _, l := range c.Leases {
+		if _, twice := contends[l.Name]; twice {
+			refuse("lease %q is listed twice", l.Name)
+		}
+		if before, listed := contends[l.After]; l.After != "" && !(listed && before) {
+			refuse("lease %q follows lease %q, which is not contended for before it", l.Name, l.After)
+		}
+		contends[l.Name] = l.Contend
+	}
+	return errors.Join(errs...)
+}
+
 // Run contends until ctx ends, then drains and releases, and returns nil. When a held lease is lost it returns an error that wraps ErrLost at once,
-// after all fences are revoked and the workers' contexts are cancelled. Any other error says which lease could not be released.
+// after all fences are revoked and the workers' contexts are cancelled. Any other error says which lease could not be released. Run is called once.
 func (e *Elector) Run(ctx context.Context) error {
-	<-ctx.Done()
+	own, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // leases are renewed while workers drain
+	defer stop(nil)
+	e.mu.Lock()
+	e.stop = stop
+	e.mu.Unlock()
+	var watches, loops sync.WaitGroup
+	unreleased := make([]error, len(e.candidates))
+	for i, c := range e.candidates {
+		watches.Go(func() { c.watch(own) })
+		loops.Go(func() { unreleased[i] = c.run(ctx, own) })
+	}
+	if len(e.candidates) == 0 {
+		<-ctx.Done()
+	}
+	loops.Wait()
+	stop(nil)
+	watches.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lost != nil {
+		return e.lost
+	}
+	return errors.Join(unreleased...)
+}
+
+// lose ends leadership of all leases: one process runs the loops of all of them, and it has to exit. No lease is released, because workers may be
+// in the middle of a call.
+func (e *Elector) lose(c *candidate, reason string) {
+	c.fence.Revoke(reason)
+	for _, other := range e.candidates {
+		other.fence.Revoke(fmt.Sprintf("lease %s was lost", c.Name))
+	}
+	e.mu.Lock()
+	if e.lost == nil {
+		e.lost = fmt.Errorf("%w: lease %s: %s", ErrLost, c.Name, reason)
+	}
+	lost, stop := e.lost, e.stop
+	e.mu.Unlock()
+	for _, other := range e.candidates {
+		other.ended(lost)
+	}
+	stop(lost)
+}
+
+func (e *Elector) candidate(lease string) *candidate {
+	for _, c := range e.candidates {
+		if c.Name == lease {
+			return c
+		}
+	}
 	return nil
 }
 
 // Fence is the fence of a lease of the config; nil for others.
-func (e *Elector) Fence(lease string) *Fence { return e.fences[lease] }
+func (e *Elector) Fence(lease string) *Fence {
+	if c := e.candidate(lease); c != nil {
+		return c.fence
+	}
+	return nil
+}
 
-// Check is the health of a lease: it fails when this process holds it and has not renewed it for too long, or when its loop is stuck.
-func (e *Elector) Check(string) error { return nil }
-
-// Leading tells whether this process holds the lease.
-func (e *Elector) Leading(string) bool { return false }
+// Leading tells whether this process holds the lease. It is information, and no leave to write: that is the fence's.
+func (e *Elector) Leading(lease string) bool {
+	c := e.candidate(lease)
+	return c != nil && c.leading()
+}

@@ -24,12 +24,15 @@ type Fence struct {
 	clock Clock
 
 	mu      sync.Mutex
-	until   time.Duration // on clock; the fence is closed from then on
+	open    bool
 	forever bool          // no lease: open until it is revoked
+	until   time.Duration // on clock; the fence is closed from then on
+	revoked bool          // closed for good
 	tenure  Tenure
-	reason  string        // why it is closed
-	ended   chan struct{} // closed when the current opening ends; nil while closed
+	reason  string // why it is closed
 	timer   *time.Timer
+	bound   map[uint64]context.CancelCauseFunc // the contexts that end with the current opening
+	next    uint64
 	refused uint64
 }
 
@@ -43,14 +46,20 @@ type Tenure struct {
 	AdoptedAt time.Time
 }
 
+// The reasons why a fence is closed that are not told to Revoke.
+const (
+	notYet  = "the lease has not been held yet"
+	tooLate = "the lease was not renewed in time"
+)
+
 // NewFence returns a closed fence for the writes that depend on the named lease.
 func NewFence(lease string, clock Clock) *Fence {
-	return &Fence{lease: lease, clock: clock, reason: "the lease has not been held yet"}
+	return &Fence{lease: lease, clock: clock, reason: notYet}
 }
 
 // Unfenced returns a fence that is open until it is revoked, for a process that runs without leader election.
 func Unfenced(adoptedAt time.Time) *Fence {
-	return &Fence{lease: "none", clock: Boottime(), forever: true, ended: make(chan struct{}), tenure: Tenure{AdoptedAt: adoptedAt}}
+	return &Fence{lease: "none", clock: Boottime(), open: true, forever: true, tenure: Tenure{AdoptedAt: adoptedAt}}
 }
 
 // Lease is the name of the lease.
@@ -67,13 +76,15 @@ func (f *Fence) Tenure() Tenure {
 // right before it is sent; an answer must not be kept.
 func (f *Fence) Check() error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ended != nil && (f.forever || f.clock.Now() < f.until) {
-		return nil
+	ended := f.expire()
+	var err error
+	if !f.open {
+		f.refused++
+		err = f.refusal()
 	}
-	f.close("the lease was not renewed in time")
-	f.refused++
-	return fmt.Errorf("%w: lease %s: %s", ErrFenced, f.lease, f.reason)
+	f.mu.Unlock()
+	ended.cancel()
+	return err
 }
 
 // Refused is how many times Check has refused.
@@ -84,78 +95,110 @@ func (f *Fence) Refused() uint64 {
 }
 
 // Extend opens the fence, or keeps it open, until a time on its clock: that of the last renewal, read before it was sent, plus the renew deadline.
+// A time that has passed, and a fence that was revoked, stay as they are: the answer to a renewal may come after the loss was seen.
 func (f *Fence) Extend(until time.Duration, tenure Tenure) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	left := until - f.clock.Now()
-	if left <= 0 {
-		return
+	ended := f.expire() // what was bound to an opening that is over must not live on in the new one
+	if left := until - f.clock.Now(); left > 0 && !f.revoked {
+		f.open, f.until, f.tenure = true, until, tenure
+		f.arm(left)
 	}
-	if f.ended != nil && f.clock.Now() >= f.until {
-		f.close("the lease was not renewed in time") // what was bound to the earlier opening must not live on in the new one
-	}
-	f.until, f.tenure = until, tenure
-	if f.ended == nil {
-		f.ended = make(chan struct{})
-	}
+	f.mu.Unlock()
+	ended.cancel()
+}
+
+// arm sets the timer that ends the contexts of an opening when nothing asks the fence.
+func (f *Fence) arm(left time.Duration) {
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	ended := f.ended
-	f.timer = time.AfterFunc(left, func() { f.expire(ended) })
+	f.timer = time.AfterFunc(left, func() {
+		f.mu.Lock()
+		ended := f.expire()
+		if f.open && !f.forever { // it was extended just now, or the clock is behind the timer's
+			f.arm(max(f.until-f.clock.Now(), time.Millisecond))
+		}
+		f.mu.Unlock()
+		ended.cancel()
+	})
 }
 
-// expire closes the fence when the timer of an opening fires. The timer stands still while the machine is suspended, which Check does not.
-func (f *Fence) expire(ended chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.ended == ended && !f.forever && f.clock.Now() >= f.until {
-		f.close("the lease was not renewed in time")
-	}
-}
-
-// Revoke closes the fence and ends every context that is bound to it. The reason is what refused writes are told.
+// Revoke closes the fence for good and ends every context that is bound to it before it returns. The reason is what refused writes are told.
 func (f *Fence) Revoke(reason string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.close(reason)
+	ended := f.close(reason)
+	if f.reason == notYet {
+		f.reason = reason
+	}
+	f.revoked = true
+	f.mu.Unlock()
+	ended.cancel()
 }
 
-// close ends the current opening, if there is one. The first reason stays.
-func (f *Fence) close(reason string) {
-	if f.ended == nil {
-		return
+// expire closes the fence if its time is over. The timer may not have fired: it stands still while the machine is suspended.
+func (f *Fence) expire() ended {
+	if f.open && !f.forever && f.clock.Now() >= f.until {
+		return f.close(tooLate)
+	}
+	return ended{}
+}
+
+// close ends the current opening, if there is one. The first reason stays. The caller cancels what has ended once it has let go of the lock.
+func (f *Fence) close(reason string) ended {
+	if !f.open {
+		return ended{}
 	}
 	if f.timer != nil {
 		f.timer.Stop()
 	}
-	close(f.ended)
-	f.ended, f.reason, f.until, f.forever = nil, reason, 0, false
+	f.open, f.reason = false, reason
+	e := ended{f.bound, f.refusal()}
+	f.bound = nil
+	return e
+}
+
+func (f *Fence) refusal() error {
+	return fmt.Errorf("%w: lease %s: %s", ErrFenced, f.lease, f.reason)
+}
+
+// ended is what was bound to an opening that is over.
+type ended struct {
+	bound map[uint64]context.CancelCauseFunc
+	cause error
+}
+
+func (e ended) cancel() {
+	for _, cancel := range e.bound {
+		cancel(e.cause)
+	}
 }
 
 // Bind returns a context for the calls of a worker: it has the values of ctx, carries the fence, and ends when the fence closes. It does not end
 // with ctx's cancellation, which asks workers to take no new work: what is being done then is given the time to finish. Its cause wraps ErrFenced.
 // The caller calls cancel once the work is done.
 func (f *Fence) Bind(ctx context.Context) (bound context.Context, cancel context.CancelFunc) {
-	inner, cancelCause := context.WithCancelCause(NewContext(context.WithoutCancel(ctx), f))
+	bound, end := context.WithCancelCause(NewContext(context.WithoutCancel(ctx), f))
 	f.mu.Lock()
-	ended := f.ended
-	f.mu.Unlock()
-	if ended == nil {
-		cancelCause(f.Check())
-		return inner, func() {}
+	ended := f.expire()
+	if !f.open {
+		end(f.refusal())
+		f.mu.Unlock()
+		ended.cancel()
+		return bound, func() {}
 	}
-	stop := make(chan struct{})
-	var once sync.Once
-	go func() {
-		select {
-		case <-ended:
-			cancelCause(f.Check())
-		case <-stop:
-			cancelCause(context.Canceled)
-		}
-	}()
-	return inner, func() { once.Do(func() { close(stop) }) }
+	if f.bound == nil {
+		f.bound = map[uint64]context.CancelCauseFunc{}
+	}
+	id := f.next
+	f.next++
+	f.bound[id] = end
+	f.mu.Unlock()
+	return bound, func() {
+		f.mu.Lock()
+		delete(f.bound, id)
+		f.mu.Unlock()
+		end(context.Canceled)
+	}
 }
 
 type fenceKey struct{}

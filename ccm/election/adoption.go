@@ -1,0 +1,42 @@
+package election
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+// AdoptedAnnotation is on a lease since when managers that are built on this package hold it, and the term for which that was last known:
+//
+//	transplant.dev/adopted: 2026-11-21T12:00:00.5Z term 7
+//
+// Every change of holder begins a new term (leaseTransitions), by whomever; so a lease that is found in the term of the annotation had no other
+// holder since. Other managers leave the annotation as it is, and their terms make it void. Releasing a lease does not change the term.
+const AdoptedAnnotation = "transplant.dev/adopted"
+
+// adoptedAt is since when managers of this kind hold a lease that this process takes, or renews, now.
+func adoptedAt(lease *coordinationv1.Lease, now time.Time) time.Time {
+	if lease == nil {
+		return now
+	}
+	var at string
+	var term int32
+	if _, err := fmt.Sscanf(lease.Annotations[AdoptedAnnotation], "%s term %d", &at, &term); err != nil {
+		return now
+	}
+	adopted, err := time.Parse(time.RFC3339Nano, at)
+	if err != nil || term != ptr.Deref(lease.Spec.LeaseTransitions, 0) || adopted.After(now) {
+		return now
+	}
+	return adopted
+}
+
+// markAdopted writes the annotation for a term.
+func markAdopted(lease *coordinationv1.Lease, tenure Tenure) {
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	lease.Annotations[AdoptedAnnotation] = fmt.Sprintf("%s term %d", tenure.AdoptedAt.UTC().Format(time.RFC3339Nano), tenure.Epoch)
+}

@@ -1,0 +1,202 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+func (c *candidate) leases() coordinationv1client.LeaseInterface {
+	return c.e.config.Client.Leases(c.Namespace)
+}
+
+// request bounds one request: by half the renew deadline, so that a connection that hangs leaves time for another one.
+func (c *candidate) request(own context.Context) (context.Context, context.CancelFunc) {
+	limit := c.e.config.RenewDeadline / 2
+	if c.leading() {
+		limit = min(limit, c.deadline()-c.now())
+	}
+	return context.WithTimeout(own, limit)
+}
+
+// read asks for the lease as it is now.
+func (c *candidate) read(own context.Context) {
+	ctx, cancel := c.request(own)
+	defer cancel()
+	before := c.count()
+	lease, err := c.leases().Get(ctx, c.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		c.complain(ctx, nil)
+		c.observe(answer(lease, before))
+	case apierrors.IsNotFound(err):
+		c.complain(ctx, nil)
+		c.observe(answer(nil, before))
+	default:
+		c.complain(ctx, fmt.Errorf("reading lease %q: %w", c.Name, err))
+		c.later(c.e.config.RetryPeriod)
+	}
+}
+
+// attempt is a write that says that this process holds the lease.
+type attempt struct {
+	lease  *coordinationv1.Lease
+	tenure Tenure
+	create bool
+	before uint64           // how many versions had been seen
+	at     time.Duration    // when it was sent: what it proves, it proves from then on
+	stamp  metav1.MicroTime // the renewTime that it writes
+}
+
+// try prepares a write. One that renews keeps the term that the lease is in; so does one that follows an own write whose answer was lost.
+func (c *candidate) try() attempt {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := attempt{at: c.now(), stamp: now(), before: c.seenCount, create: c.seen == nil}
+	if a.create {
+		a.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	} else {
+		a.lease = c.seen.DeepCopy()
+	}
+	spec := &a.lease.Spec
+	switch {
+	case a.create:
+		spec.LeaseTransitions, spec.AcquireTime = ptr.To[int32](0), &a.stamp
+	case !c.wroteIt(c.seen):
+		spec.LeaseTransitions, spec.AcquireTime = ptr.To(ptr.Deref(spec.LeaseTransitions, 0)+1), &a.stamp
+		spec.PreferredHolder, spec.Strategy = nil, nil // those of coordinated election, as client-go's elector does
+	}
+	spec.HolderIdentity, spec.RenewTime = ptr.To(c.e.config.Identity), &a.stamp
+	spec.LeaseDurationSeconds = ptr.To(int32(math.Ceil(c.e.config.LeaseDuration.Seconds())))
+	a.tenure = c.tenure
+	if epoch := int64(*spec.LeaseTransitions); !c.held || epoch != c.tenure.Epoch {
+		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adoptedAt(c.seen, a.stamp.Time)}
+	}
+	markAdopted(a.lease, a.tenure)
+	c.sent = append(c.sent, a.stamp)
+	return a
+}
+
+// write sends an attempt. It tells whether the lease was written, and whether somebody else wrote it in between.
+func (c *candidate) write(own context.Context, a attempt) (written, overtaken bool) {
+	ctx, cancel := c.request(own)
+	defer cancel()
+	var lease *coordinationv1.Lease
+	var err error
+	if a.create {
+		lease, err = c.leases().Create(ctx, a.lease, metav1.CreateOptions{})
+	} else {
+		lease, err = c.leases().Update(ctx, a.lease, metav1.UpdateOptions{})
+	}
+	switch {
+	case err == nil:
+		c.complain(ctx, nil)
+		return c.confirm(a, lease), false
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && !a.create:
+		c.refused(a)
+		c.read(own)
+		return false, true
+	default: // it may have been written all the same
+		c.complain(ctx, fmt.Errorf("writing lease %q: %w", c.Name, err))
+		return false, false
+	}
+}
+
+// confirm takes in the answer to an attempt, and opens the fence for what it proves. It is false when more is known by now: the lease was written
+// since, or the attempt took so long that another process may have it.
+func (c *candidate) confirm(a attempt, lease *coordinationv1.Lease) bool {
+	c.mu.Lock()
+	lost := c.take(answer(lease, a.before))
+	ours := lost == "" && c.seen != nil && c.wroteIt(c.seen)
+	good := a.at + c.e.config.RenewDeadline
+	if ours {
+		c.renewed, c.written, c.sent, c.tenure = a.at, a.stamp, nil, a.tenure
+		c.next = a.at + c.e.config.RetryPeriod
+	}
+	ours = ours && !c.over && c.now() < good
+	if ours {
+		c.held = true
+		c.fence.Extend(good, a.tenure)
+	}
+	c.mu.Unlock()
+	if lost != "" {
+		c.e.lose(c, lost)
+	}
+	return ours
+}
+
+// refused forgets an attempt that was certainly not written.
+func (c *candidate) refused(a attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, stamp := range c.sent {
+		if stamp.Equal(&a.stamp) {
+			c.sent = append(c.sent[:i:i], c.sent[i+1:]...)
+			return
+		}
+	}
+}
+
+// acquire tries to take a lease that is free.
+func (c *candidate) acquire(own context.Context) bool {
+	free := c.freeSince()
+	written, overtaken := c.write(own, c.try())
+	switch {
+	case written:
+		if !free.IsZero() {
+			observeHandover(c.Name, time.Since(free))
+		}
+	case overtaken:
+		c.later(jitter(c.e.config.RetryPeriod / 10))
+	default:
+		c.later(c.e.config.RetryPeriod)
+	}
+	return written
+}
+
+func (c *candidate) freeSince() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeAt
+}
+
+// renew renews a held lease. When somebody else wrote it, what they wrote decides: a label costs another request, another holder leadership.
+func (c *candidate) renew(own context.Context) {
+	for range 2 {
+		written, overtaken := c.write(own, c.try())
+		if written || !c.leading() {
+			return
+		}
+		if !overtaken {
+			break
+		}
+		slowPath(c.Name)
+	}
+	c.later(c.e.config.RetryPeriod / 2)
+}
+
+// complain logs an error when it differs from that of the last request.
+func (c *candidate) complain(ctx context.Context, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	c.mu.Lock()
+	repeated := text == c.complaint
+	c.complaint = text
+	c.mu.Unlock()
+	if err != nil && !repeated {
+		klog.FromContext(ctx).Error(err, "Lease request failed", "lease", c.Name)
+	}
+}
+
+// now is the wall clock's time, as precise as a lease can say it.
+func now() metav1.MicroTime { return metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) }
