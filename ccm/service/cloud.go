@@ -1,0 +1,104 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/component-base/metrics"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// balancers calls the provider. A provider may panic, change the Service that it is given, and return nothing without an error.
+type balancers struct {
+	provider cloudprovider.LoadBalancer
+	cluster  string
+}
+
+// errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would take the address out of a Service that has one.
+var errNoStatus = errors.New("service status returned by EnsureLoadBalancer is nil")
+
+func (b balancers) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+	defer recovered("GetLoadBalancer", &err)
+	status, exists, err = b.provider.GetLoadBalancer(class(ctx), b.cluster, service.DeepCopy())
+	if err == nil && exists && status == nil {
+		status = &corev1.LoadBalancerStatus{}
+	}
+	return status, exists, err
+}
+
+func (b balancers) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
+	defer timed(callDuration, time.Now(), &err)
+	defer recovered("EnsureLoadBalancer", &err)
+	status, err = b.provider.EnsureLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)
+	if err == nil && status == nil {
+		return nil, errNoStatus
+	}
+	return status.DeepCopy(), err
+}
+
+func (b balancers) update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (err error) {
+	loadBalancerSyncCount.Inc()
+	begun := time.Now()
+	defer func() { updateHostLatency.Observe(time.Since(begun).Seconds()) }()
+	defer recovered("UpdateLoadBalancer", &err)
+	return b.provider.UpdateLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)
+}
+
+// remove deletes a load balancer. That somebody else implements it is no error: there is nothing for us to delete.
+func (b balancers) remove(ctx context.Context, service *corev1.Service) error {
+	if err := b.removed(ctx, service); !isElsewhere(err) {
+		return err
+	}
+	return nil
+}
+
+func (b balancers) removed(ctx context.Context, service *corev1.Service) (err error) {
+	defer timed(deleteDuration, time.Now(), &err)
+	defer recovered("EnsureLoadBalancerDeleted", &err)
+	return b.provider.EnsureLoadBalancerDeleted(class(ctx), b.cluster, service.DeepCopy())
+}
+
+func class(ctx context.Context) context.Context {
+	return cloud.WithClass(ctx, cloud.ClassLoadBalancer)
+}
+
+// recovered makes a panic an error: one Service with which a provider cannot deal must not end the process, and so the work on all others.
+func recovered(call string, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("the cloud provider panicked in %s: %v", call, p)
+	}
+}
+
+func timed(histogram *metrics.HistogramVec, begun time.Time, err *error) {
+	histogram.WithLabelValues(outcome(*err)).Observe(time.Since(begun).Seconds())
+}
+
+func outcome(err error) string {
+	var retry *api.RetryError
+	switch {
+	case err == nil:
+		return "ok"
+	case isElsewhere(err):
+		return "elsewhere"
+	case errors.Is(err, election.ErrFenced):
+		return "fenced"
+	case errors.As(err, &retry):
+		return "retry"
+	}
+	return "error"
+}
+
+// isElsewhere is whether the provider says that another controller implements a load balancer.
+func isElsewhere(err error) bool { return errors.Is(err, cloudprovider.ImplementedElsewhere) }
+
+// isFinal is whether an error is that this process may no longer act. A provider may have made an error of its own of its context's end.
+func isFinal(ctx context.Context, err error) bool {
+	return errors.Is(err, election.ErrFenced) || ctx.Err() != nil && errors.Is(context.Cause(ctx), election.ErrFenced)
+}

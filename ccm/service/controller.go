@@ -1,0 +1,309 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	cloudprovider "k8s.io/cloud-provider"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/controller-manager/pkg/healthz"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/progress"
+)
+
+const (
+	// A Service that failed is tried again after this, twice as long each time.
+	minRetryDelay = 5 * time.Second
+	maxRetryDelay = 300 * time.Second
+	// slowAfter is how long a Service may keep others from its worker's place. See Config.Workers.
+	slowAfter = 10 * time.Second
+	// nodesKey is the one key of the queue "node".
+	nodesKey = "nodes"
+)
+
+// Config is what a controller is made of.
+type Config struct {
+	Client   kubernetes.Interface
+	Cloud    cloudprovider.Interface
+	Services coreinformers.ServiceInformer
+	Nodes    coreinformers.NodeInformer
+	// ClusterName is given to the provider, which names load balancers by it.
+	ClusterName string
+	// Workers is how many Services are worked on at once (--concurrent-service-syncs). With more than one, a Service that takes longer than ten
+	// seconds no longer counts, so that load balancers that hang do not keep others waiting. One is obeyed strictly: it may be there for a provider
+	// that cannot do two things at once.
+	Workers int
+	// Environment is what else decides how the provider makes load balancers: the content of the cloud config. When it changes, or the program
+	// does, a new leader ensures everything, as users expect of a restart.
+	Environment string
+	Metrics     *controllersmetrics.ControllerManagerMetrics // may be nil
+	Options     Options
+	Clock       clock.WithTicker     // nil for the real one
+	Recorder    record.EventRecorder // nil for one that writes to the API server
+}
+
+// Controller keeps load balancers as their Services ask for them.
+type Controller struct {
+	config   Config
+	cloud    balancers
+	services corelisters.ServiceLister
+	nodes    *nodeViews
+	book     *book
+	state    *state
+	batcher  *batcher
+	tracker  *progress.Tracker
+	clock    clock.WithTicker
+	recorder record.EventRecorder
+
+	queue     workqueue.TypedRateLimitingInterface[string] // Services to look at
+	nodeQueue workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
+	places    chan struct{}                                // one for each worker
+	running   atomic.Bool
+	batches   atomic.Uint64 // given so far
+	rounds    rounds
+	synced    []cache.InformerSynced
+	removals  []func() error // of the informers' handlers
+}
+
+// New returns a controller. It refuses settings with which nothing would ever be done.
+func New(config Config) (*Controller, error) {
+	errs := config.Options.Validate()
+	if config.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--concurrent-service-syncs must be at least 1, it is %d", config.Workers))
+	}
+	if config.Cloud == nil {
+		errs = append(errs, errors.New("there is no cloud provider: Services of type LoadBalancer need one"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	balancer, ok := config.Cloud.LoadBalancer()
+	if !ok {
+		return nil, fmt.Errorf("the cloud provider %q has no load balancers", config.Cloud.ProviderName())
+	}
+	registerMetrics()
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	c := &Controller{
+		config:    config,
+		cloud:     balancers{provider: balancer, cluster: config.ClusterName},
+		services:  config.Services.Lister(),
+		nodes:     newNodeViews(config.Nodes.Lister(), config.Clock),
+		book:      newBook(),
+		batcher:   newBatcher(config.Clock, config.Options.NodeBatchWindow, config.Options.NodeBatchInterval),
+		tracker:   progress.New(config.Options.StuckAfter),
+		clock:     config.Clock,
+		recorder:  config.Recorder,
+		queue:     newQueue("service", config.Clock),
+		nodeQueue: newQueue("node", config.Clock),
+		places:    make(chan struct{}, config.Workers),
+	}
+	c.state = newState(config)
+	return c, c.watch()
+}
+
+func newQueue(name string, clock clock.WithTicker) workqueue.TypedRateLimitingInterface[string] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
+		workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock},
+	)
+}
+
+// Name is how the controller is called in the gauge of running controllers.
+func (c *Controller) Name() string { return "service" }
+
+// HealthChecker fails when a Service, which it names, has been worked on for too long.
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return c.tracker }
+
+// Run works until ctx ends, and returns when everything that it had begun is done. A controller runs once.
+func (c *Controller) Run(ctx context.Context) {
+	fence := election.FromContext(ctx)
+	if fence == nil {
+		fence = election.Unfenced(c.clock.Now())
+	}
+	calls, cancel := fence.Bind(ctx)
+	defer cancel()
+	defer c.startEvents(calls)()
+	if m := c.config.Metrics; m != nil {
+		m.ControllerStarted(c.Name())
+		defer m.ControllerStopped(c.Name())
+	}
+	defer c.nodeQueue.ShutDown()
+	defer c.queue.ShutDown()
+	defer c.unwatch()
+	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
+		return
+	}
+	klog.FromContext(ctx).Info("Keeping load balancers", "workers", c.config.Workers)
+	c.adopt(calls, fence)
+
+	var loops sync.WaitGroup
+	loops.Go(func() { c.dispatch(ctx, calls) })
+	loops.Go(func() { c.giveBatches(ctx, calls) })
+	loops.Go(func() { c.batcher.run(ctx, func() { c.nodeQueue.Add(nodesKey) }) })
+	loops.Go(func() { c.findDrift(ctx) })
+	loops.Go(func() { c.state.run(ctx, calls) })
+	<-ctx.Done()
+	c.running.Store(false)
+	c.queue.ShutDown()
+	c.nodeQueue.ShutDown()
+	loops.Wait()
+	c.state.flush(calls)
+}
+
+// startEvents makes a recorder if none was given, and returns what stops it. Events are still written while the controller drains.
+func (c *Controller) startEvents(calls context.Context) (stop func()) {
+	if c.recorder != nil {
+		return func() {}
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(calls))
+	broadcaster.StartStructuredLogging(4)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.config.Client.CoreV1().Events("")})
+	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+	return broadcaster.Shutdown
+}
+
+// adopt takes over what the last leader has noted, and enqueues what is not known to be in line.
+func (c *Controller) adopt(ctx context.Context, fence *election.Fence) {
+	noted := c.state.load(ctx, fence)
+	v := c.nodes.view()
+	c.running.Store(true) // events from here on are not missed; what they enqueue twice is judged once
+	services, err := c.services.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing Services in the cache")
+	}
+	for _, service := range services {
+		key := keyOf(service)
+		if needsCleanup(service) {
+			c.queue.Add(key)
+			continue
+		}
+		if !wantsLoadBalancer(service) || service.DeletionTimestamp != nil {
+			continue
+		}
+		page, found := c.adopted(service, noted, v)
+		adoptedServices.WithLabelValues(found).Inc()
+		c.book.put(key, page)
+		if found != foundInLine {
+			c.queue.Add(key)
+		}
+	}
+	c.state.prune(c.book)
+}
+
+// What can be found of a load balancer on taking over.
+const (
+	foundInLine  = "in_line"
+	foundMembers = "members"
+	foundChanged = "changed"
+	foundUnknown = "unknown"
+)
+
+// adopted is the first page of a Service's load balancer.
+func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v *view) (balancer, string) {
+	page := balancer{uid: service.UID, service: service}
+	e, ok := noted[keyOf(service)]
+	switch {
+	case !ok:
+		return page, foundUnknown
+	case e.Print != c.state.print(specPrint(service), &service.Status.LoadBalancer):
+		return page, foundChanged
+	}
+	page.spec, page.members = specPrint(service), v.resolve(e.members)
+	page.status, page.stored, page.version = &service.Status.LoadBalancer, &service.Status.LoadBalancer, service.ResourceVersion
+	c.scheduleAdopted(&page)
+	if v.lacks(page.members) {
+		return page, foundMembers
+	}
+	return page, foundInLine
+}
+
+// nodeViews looks at the nodes when they have changed in a way that matters.
+type nodeViews struct {
+	lister corelisters.NodeLister
+	clock  clock.WithTicker
+
+	mu      sync.Mutex
+	dirty   bool
+	current *view
+}
+
+func newNodeViews(lister corelisters.NodeLister, clock clock.WithTicker) *nodeViews {
+	return &nodeViews{lister: lister, clock: clock, dirty: true}
+}
+
+func (n *nodeViews) changed() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dirty = true
+}
+
+// view is the nodes as they are now. The cache of an informer does not fail to be listed; of one that did, the last view stays.
+func (n *nodeViews) view() *view {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.clock.Now()
+	if n.current != nil && !n.dirty && (n.current.due.IsZero() || now.Before(n.current.due)) {
+		return n.current
+	}
+	nodes, err := n.lister.List(labels.Everything())
+	if err != nil && n.current != nil {
+		return n.current
+	}
+	n.dirty = err != nil
+	v, _ := look(nodes, now)
+	n.set(v)
+	return n.current
+}
+
+// members lists the nodes for a call, as they are now, with the view that they were seen in.
+func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes, err := n.lister.List(labels.Everything())
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	v, members := look(nodes, n.clock.Now())
+	n.dirty = false
+	n.set(v)
+	return members, n.current, nil
+}
+
+// set replaces the view. Load balancers with the same members share one set, so that thousands of nodes are kept once.
+func (n *nodeViews) set(v *view) {
+	if n.current != nil && n.current.set.hash == v.set.hash {
+		v.set = n.current.set
+	}
+	n.current = v
+}
+
+func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }
+
+// parseVersion makes a resource version comparable; 0 is one that is not.
+func parseVersion(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

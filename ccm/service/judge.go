@@ -1,0 +1,95 @@
+package service
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// operation is what a load balancer needs.
+type operation int
+
+const (
+	opNone    operation = iota
+	opBury              // its Service is gone, and it stays; see judge
+	opDelete            // its Service is gone, and deleting it had begun
+	opReplace           // its Service was deleted and made again by the same name: it goes, and another comes
+	opCleanup           // its Service wants it no more
+	opEnsure            // it must follow its Service
+	opUpdate            // its members have changed, and nothing else
+	opStatus            // its Service's status is not what was written
+	opResync            // it is ensured without a reason, to find what was changed in the cloud
+	opCheck             // it is looked at
+)
+
+// facts are what judge looks at.
+type facts struct {
+	service *corev1.Service // nil when it is gone
+	known   bool            // whether there is a page
+	page    balancer
+	view    *view
+	now     time.Time
+}
+
+// judge decides what the load balancer of one Service needs.
+//
+// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load balancer. So does upstream.
+// One that is being deleted and has no finalizer of ours is left alone for the same reason.
+func judge(f facts) operation {
+	service, page := f.service, f.page
+	switch {
+	case service == nil && !f.known, service == nil && page.gone:
+		return opNone
+	case service == nil && page.cleaning:
+		return opDelete
+	case service == nil:
+		return opBury
+	case f.known && page.uid != service.UID:
+		return opReplace
+	case needsCleanup(service), !wantsLoadBalancer(service) && f.known:
+		return opCleanup
+	case !wantsLoadBalancer(service), service.DeletionTimestamp != nil:
+		return opNone
+	case !f.known || page.spec == "" || page.cleaning || page.gone || page.spec != specPrint(service):
+		return opEnsure
+	case page.elsewhere:
+		return opNone
+	case f.view.lacks(page.members):
+		return opUpdate
+	case page.stored == nil || deviates(service, page):
+		return opStatus
+	case isDue(page.resync, f.now):
+		return opResync
+	case isDue(page.check, f.now):
+		return opCheck
+	}
+	return opNone
+}
+
+// deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows nothing.
+func deviates(service *corev1.Service, page balancer) bool {
+	return page.stored != nil && !older(service.ResourceVersion, page.version) && !sameStatus(&service.Status.LoadBalancer, page.stored)
+}
+
+// relevant is whether a changed Service is worth looking at. Others must not be: a look at one that failed would not wait for its back-off.
+func relevant(before, now *corev1.Service, known bool, page balancer) bool {
+	return before.UID != now.UID ||
+		needsUpdate(before, now) ||
+		needsCleanup(now) && !needsCleanup(before) ||
+		known && page.spec != "" && !page.elsewhere && wantsLoadBalancer(now) && deviates(now, page)
+}
+
+// repairDelay is how long a status that somebody else changes again and again is left alone: two writers that do not agree must not keep the API
+// server busy. The first repair does not wait.
+func repairDelay(repairs int) time.Duration {
+	if repairs == 0 {
+		return 0
+	}
+	return min(minRetryDelay<<min(repairs-1, 10), maxRetryDelay)
+}
+
+// older is whether a resource version comes before another. What cannot be compared does not.
+func older(version, than string) bool {
+	a, b := parseVersion(version), parseVersion(than)
+	return a != 0 && b != 0 && a < b
+}

@@ -1,0 +1,156 @@
+package service
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudapi "k8s.io/cloud-provider/api"
+)
+
+// taintToBeDeleted is what the cluster autoscaler puts on a node that it is about to delete.
+const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
+
+// holdBack is for how long after its creation a node that is not initialised is kept out of load balancers. Upstream adds it at once, and again
+// when its provider ID appears: two updates of every load balancer for each node that joins. A node that is still not initialised after this time
+// never may be (its controller is off, or somebody else's), and counts as it does upstream.
+const holdBack = 10 * time.Minute
+
+// standing is what decides whether one node is a member of load balancers.
+type standing struct {
+	included bool // not excluded by label, and initialised
+	// leaving is that the node is being deleted, or will be. This alone changes no load balancer: the node's kube-proxy fails its health check, which
+	// drains connections, and taking the member away would cut them. A load balancer that changes for another reason leaves such a node out.
+	leaving    bool
+	providerID string
+	due        time.Time // when a node that is held back will count; zero for one that is not
+}
+
+// standingOf judges one node. Whether it is ready does not matter (KEP-3458), nor whether it may be scheduled to.
+func standingOf(node *corev1.Node, now time.Time) standing {
+	s := standing{included: !excluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
+	for _, taint := range node.Spec.Taints {
+		switch taint.Key {
+		case taintToBeDeleted:
+			s.leaving = true
+		case cloudapi.TaintExternalCloudProvider:
+			if due := node.CreationTimestamp.Add(holdBack); now.Before(due) {
+				s.included, s.due = false, due
+			}
+		}
+	}
+	return s
+}
+
+// excluded is whether a node's label keeps it out of load balancers. What is not a boolean does.
+func excluded(node *corev1.Node) bool {
+	value, labelled := node.Labels[corev1.LabelNodeExcludeBalancers]
+	if !labelled {
+		return false
+	}
+	exclude, err := strconv.ParseBool(value)
+	return err != nil || exclude
+}
+
+func (s standing) member() bool { return s.included && !s.leaving }
+
+// change is what a node event may mean for load balancers.
+type change int
+
+const (
+	changeNone  change = iota
+	changeJoins        // a member more, or another machine behind a member
+	changeLeaves
+)
+
+// changeOf judges what an update of a node means for load balancers. A taint that is taken back (a scale-down that was cancelled) counts as joining:
+// a load balancer that was changed meanwhile has lost the node. Upstream does not look, and leaves it out until the next change of nodes.
+func changeOf(before, now standing) change {
+	switch {
+	case before.included && !now.included:
+		return changeLeaves
+	case now.member() && (!before.member() || before.providerID != now.providerID):
+		return changeJoins
+	}
+	return changeNone
+}
+
+// memberSet is the nodes that a load balancer has, and the machines behind them. It is never changed once made.
+type memberSet struct {
+	ids  map[string]string // provider IDs by node; nil when only the hash is known
+	hash string
+}
+
+func newMemberSet(ids map[string]string) *memberSet {
+	return &memberSet{ids: ids, hash: digest(ids)}
+}
+
+// view is the nodes as load balancers see them at one time.
+type view struct {
+	set     *memberSet
+	leaving map[string]string // nodes that are no members for the one reason that they are leaving
+	due     time.Time         // when the first of the nodes that are held back will count; zero without one
+}
+
+// look judges nodes. The second result is the members, by name.
+func look(nodes []*corev1.Node, now time.Time) (*view, []*corev1.Node) {
+	v := &view{leaving: map[string]string{}}
+	ids := make(map[string]string, len(nodes))
+	var members []*corev1.Node
+	for _, node := range nodes {
+		s := standingOf(node, now)
+		switch {
+		case s.member():
+			ids[node.Name] = s.providerID
+			members = append(members, node)
+		case s.included:
+			v.leaving[node.Name] = s.providerID
+		case !s.due.IsZero() && (v.due.IsZero() || s.due.Before(v.due)):
+			v.due = s.due
+		}
+	}
+	slices.SortFunc(members, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	v.set = newMemberSet(ids)
+	return v, members
+}
+
+// resolve finds the set of a hash that a former leader wrote: that of today, or that of before nodes began to leave. Of another, only the hash is known.
+func (v *view) resolve(hash string) *memberSet {
+	if hash == v.set.hash {
+		return v.set
+	}
+	if len(v.leaving) > 0 {
+		all := maps.Clone(v.set.ids)
+		maps.Copy(all, v.leaving)
+		if set := newMemberSet(all); set.hash == hash {
+			return set
+		}
+	}
+	return &memberSet{hash: hash}
+}
+
+// lacks is whether a load balancer with these members needs an update: it lacks a member, has another machine for one, or has a node that is
+// none, unless that node is only leaving.
+func (v *view) lacks(has *memberSet) bool {
+	if has.hash == v.set.hash {
+		return false
+	}
+	if has.ids == nil {
+		return true
+	}
+	for name, id := range v.set.ids {
+		if old, ok := has.ids[name]; !ok || old != id {
+			return true
+		}
+	}
+	for name := range has.ids {
+		_, member := v.set.ids[name]
+		if _, leaving := v.leaving[name]; !member && !leaving {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,423 @@
+package service
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+const (
+	stateNowhere = "none"
+	unled        = "none" // the lease of a fence without one
+	stateKey     = "state.json.gz"
+	// stateLimit bounds the document: an object may have 1 MiB. It has room for more than ten thousand Services. Those that do not fit are ensured on
+	// a takeover.
+	stateLimit = 700 << 10
+	// stateDelay gathers what becomes in line, so that many load balancers that are made together cost few writes.
+	stateDelay = 3 * time.Second
+	// stateRetry is for how long the ConfigMap is left alone after a write has failed.
+	stateRetry = 10 * time.Second
+	// stateTimeout bounds for how long a load balancer waits for its entry to be withdrawn.
+	stateTimeout = 5 * time.Second
+)
+
+// entry says that a load balancer is in line, and with what.
+type entry struct {
+	Print   string `json:"p"` // of everything but the members
+	Members int    `json:"m"` // index into the document's sets
+	members string
+}
+
+// document is what is kept.
+type document struct {
+	AdoptedAt time.Time        `json:"adoptedAt"`
+	Epoch     int64            `json:"epoch"`
+	Sets      []string         `json:"sets"`
+	Services  map[string]entry `json:"services"`
+}
+
+// state keeps, in a ConfigMap, which load balancers are in line. An entry is withdrawn before the call that makes it untrue, so it holds whenever
+// and however this process ends; what is noted later than it becomes true only costs the next leader a call. Without the permission for the
+// ConfigMap, the next leader ensures everything, as upstream does.
+//
+// A ConfigMap and not an annotation: an annotation on each Service would be a write for each change of nodes, would show in everybody's diffs, and
+// would go with a Service that is copied.
+type state struct {
+	client      typedcorev1.ConfigMapInterface // nil for nowhere
+	name        string
+	clock       clock.WithTicker
+	environment string
+	poke        chan struct{}
+
+	mu        sync.Mutex
+	entries   map[string]entry
+	persisted map[string]bool // what a next leader would believe
+	changes   uint64
+	off       bool
+	retryAt   time.Time
+
+	writing   sync.Mutex // held while writing; guards what is below
+	committed uint64
+	version   string // resource version; empty when there is no ConfigMap
+	adoptedAt time.Time
+	epoch     int64
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9.-]+`)
+
+func newState(config Config) *state {
+	build := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		build = info.String()
+	}
+	provider := config.Cloud.ProviderName()
+	s := &state{
+		clock:       config.Clock,
+		environment: digest([]string{fingerprintVersion, build, config.Environment, provider, config.ClusterName}),
+		poke:        make(chan struct{}, 1),
+		entries:     map[string]entry{},
+		persisted:   map[string]bool{},
+	}
+	namespace, name, given := strings.Cut(config.Options.StateConfigMap, "/")
+	switch {
+	case config.Options.StateConfigMap == stateNowhere:
+		s.off = true
+		return s
+	case !given:
+		namespace, name = metav1.NamespaceSystem, "transplant-service-state-"+strings.Trim(notInNames.ReplaceAllString(strings.ToLower(provider), "-"), "-.")
+	}
+	s.client, s.name = config.Client.CoreV1().ConfigMaps(namespace), name
+	return s
+}
+
+// print is the fingerprint of everything that determines a load balancer but its members, and of what its Service says of it.
+func (s *state) print(spec string, status *corev1.LoadBalancerStatus) string {
+	return digest([]any{s.environment, spec, normal(status).Ingress})
+}
+
+// load reads what the last leader noted. It is believed only if none but managers of this kind have led since the lease was adopted: another
+// manager changes load balancers and notes nothing.
+func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entry {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	tenure := fence.Tenure()
+	s.adoptedAt, s.epoch = tenure.AdoptedAt, tenure.Epoch
+	if s.client == nil {
+		return nil
+	}
+	if fence.Lease() == unled {
+		s.turnOff() // nobody knows who acts between two processes, so nobody would believe it
+		return nil
+	}
+	stateKept.Set(1)
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	d, err := s.read(ctx)
+	switch {
+	case apierrors.IsForbidden(err):
+		s.turnOff()
+		s.giveUp(ctx, err)
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "Reading which load balancers are in line; all are ensured")
+	case d != nil && s.believes(d):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for key, e := range d.Services {
+			if e.Members >= 0 && e.Members < len(d.Sets) {
+				e.members = d.Sets[e.Members]
+				s.entries[key] = e
+				s.persisted[key] = true
+			}
+		}
+		return maps.Clone(s.entries)
+	}
+	return nil
+}
+
+// believes is whether a document was written under the same adoption of the lease. Its time may have lost its fraction of a second on the way.
+func (s *state) believes(d *document) bool {
+	return !s.adoptedAt.IsZero() && s.sameAdoption(d) && d.Epoch <= s.epoch
+}
+
+func (s *state) sameAdoption(d *document) bool {
+	apart := d.AdoptedAt.Sub(s.adoptedAt)
+	return apart > -time.Second && apart < time.Second
+}
+
+// read returns nil when there is no document, or none that this version understands.
+func (s *state) read(ctx context.Context) (*document, error) {
+	cm, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		s.version = ""
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting ConfigMap %q: %w", s.name, err)
+	}
+	s.version = cm.ResourceVersion
+	unzip, err := gzip.NewReader(bytes.NewReader(cm.BinaryData[stateKey]))
+	if err != nil {
+		return nil, nil
+	}
+	var d document
+	data, err := io.ReadAll(io.LimitReader(unzip, 64<<20))
+	if err != nil || json.Unmarshal(data, &d) != nil {
+		return nil, nil
+	}
+	return &d, nil
+}
+
+// note keeps that a load balancer is in line.
+func (s *state) note(key string, e entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.entries[key]; s.off || ok && old.Print == e.Print && old.members == e.members {
+		return
+	}
+	s.entries[key] = e
+	s.changed()
+}
+
+// drop forgets a load balancer that nobody asks about any more.
+func (s *state) drop(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.entries[key]; ok && !s.off {
+		delete(s.entries, key)
+		s.changed()
+	}
+}
+
+func (s *state) changed() {
+	s.changes++
+	select {
+	case s.poke <- struct{}{}:
+	default: // it has been told and has not looked yet
+	}
+}
+
+// withdraw makes sure that no next leader takes these load balancers for being in line. Those who call it at the same time share writes. When it
+// cannot be written, the call goes on: a load balancer that stays as it is serves nobody.
+func (s *state) withdraw(ctx context.Context, keys ...string) {
+	s.mu.Lock()
+	needed := false
+	for _, key := range keys {
+		if _, ok := s.entries[key]; ok {
+			delete(s.entries, key)
+			s.changes++
+		}
+		needed = needed || s.persisted[key]
+	}
+	upTo, ready := s.changes, !s.off && !s.clock.Now().Before(s.retryAt)
+	s.mu.Unlock()
+	if needed && ready {
+		s.commit(ctx, upTo)
+	}
+}
+
+// run writes what has become in line, some time after it has, until ctx ends.
+func (s *state) run(ctx, calls context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.poke:
+		}
+		for delay := stateDelay; delay > 0; {
+			timer := s.clock.NewTimer(delay)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C():
+			}
+			delay = s.flush(calls)
+		}
+	}
+}
+
+// flush writes what has changed. It returns after what time to try again, if it failed.
+func (s *state) flush(ctx context.Context) time.Duration {
+	s.mu.Lock()
+	upTo, wait := s.changes, s.retryAt.Sub(s.clock.Now())
+	s.mu.Unlock()
+	if wait > 0 {
+		return wait
+	}
+	if !s.commit(ctx, upTo) {
+		return stateRetry
+	}
+	return 0
+}
+
+// commit writes the document, unless somebody else has since what it is to hold changed. It is false when that failed and may be tried again.
+func (s *state) commit(ctx context.Context, upTo uint64) bool {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	if s.off || s.committed >= upTo {
+		s.mu.Unlock()
+		return true
+	}
+	upTo = s.changes
+	entries := maps.Clone(s.entries)
+	s.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	written, err := s.write(ctx, entries)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		stateWrites.WithLabelValues("ok").Inc()
+		s.committed, s.persisted = upTo, written
+		return true
+	case isFinal(ctx, err), errors.Is(err, errSuperseded):
+		s.off = true
+		return true
+	case apierrors.IsForbidden(err):
+		stateWrites.WithLabelValues("error").Inc()
+		s.off = true
+		s.giveUp(ctx, err)
+		return true
+	}
+	stateWrites.WithLabelValues("error").Inc()
+	s.retryAt = s.clock.Now().Add(stateRetry)
+	klog.FromContext(ctx).Error(err, "Noting for the next leader which load balancers are in line")
+	return false
+}
+
+func (s *state) turnOff() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.off = true
+}
+
+// giveUp says once what is missing.
+func (s *state) giveUp(ctx context.Context, err error) {
+	stateKept.Set(0)
+	klog.FromContext(ctx).Info("The next leader cannot be told which load balancers are in line, and will ensure them all. "+
+		"It needs get, create and update on this ConfigMap", "configMap", s.name, "err", err.Error())
+}
+
+// errSuperseded is that a later leader has written.
+var errSuperseded = errors.New("a later leader has written")
+
+// write stores entries and returns the keys of those that it had room for. It never replaces what it has not read or written itself.
+func (s *state) write(ctx context.Context, entries map[string]entry) (map[string]bool, error) {
+	data, keys, err := encode(document{AdoptedAt: s.adoptedAt, Epoch: s.epoch}, entries)
+	if err != nil {
+		return nil, err
+	}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        s.name,
+			Labels:      map[string]string{"app.kubernetes.io/managed-by": "transplant"},
+			Annotations: map[string]string{"kubernetes.io/description": "Which load balancers the cloud-controller-manager has in line. Without it, the next leader ensures them all."},
+		},
+		BinaryData: map[string][]byte{stateKey: data},
+	}
+	for range 3 {
+		var written *corev1.ConfigMap
+		if cm.ResourceVersion = s.version; s.version == "" {
+			written, err = s.client.Create(ctx, cm, metav1.CreateOptions{})
+		} else {
+			written, err = s.client.Update(ctx, cm, metav1.UpdateOptions{})
+		}
+		switch {
+		case err == nil:
+			s.version = written.ResourceVersion
+			return keys, nil
+		case apierrors.IsNotFound(err) && s.version != "":
+			s.version = ""
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+			d, readErr := s.read(ctx)
+			if readErr != nil {
+				return nil, readErr
+			}
+			if d != nil && (s.sameAdoption(d) && d.Epoch > s.epoch || !s.sameAdoption(d) && d.AdoptedAt.After(s.adoptedAt)) {
+				return nil, errSuperseded
+			}
+		default:
+			return nil, fmt.Errorf("writing ConfigMap %q: %w", s.name, err)
+		}
+	}
+	return nil, fmt.Errorf("writing ConfigMap %q: %w", s.name, err)
+}
+
+// encode packs entries, in the order of their keys, as far as they fit.
+func encode(d document, entries map[string]entry) ([]byte, map[string]bool, error) {
+	keys := slices.Sorted(maps.Keys(entries))
+	for {
+		d.Sets, d.Services = nil, make(map[string]entry, len(keys))
+		sets := map[string]int{}
+		for _, key := range keys {
+			e := entries[key]
+			index, ok := sets[e.members]
+			if !ok {
+				index = len(d.Sets)
+				sets[e.members] = index
+				d.Sets = append(d.Sets, e.members)
+			}
+			e.Members = index
+			d.Services[key] = e
+		}
+		data, err := pack(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(data) <= stateLimit {
+			kept := make(map[string]bool, len(keys))
+			for _, key := range keys {
+				kept[key] = true
+			}
+			return data, kept, nil
+		}
+		keys = keys[:len(keys)*9/10]
+	}
+}
+
+func pack(d document) ([]byte, error) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	if err := json.NewEncoder(zip).Encode(d); err != nil {
+		return nil, fmt.Errorf("encoding which load balancers are in line: %w", err)
+	}
+	if err := zip.Close(); err != nil {
+		return nil, fmt.Errorf("packing which load balancers are in line: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// prune forgets what was noted of load balancers that the book does not have in line.
+func (s *state) prune(k *book) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.entries {
+		if page, ok := k.get(key); !ok || page.spec == "" {
+			delete(s.entries, key)
+			s.changes++ // it is written with what comes next: what nobody has a Service for is not believed anyway
+		}
+	}
+}

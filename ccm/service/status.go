@@ -1,0 +1,135 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	servicehelper "k8s.io/cloud-provider/service/helpers"
+)
+
+// addFinalizer keeps a Service from going before its load balancer has.
+func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) error {
+	if servicehelper.HasLBFinalizer(service) {
+		return nil
+	}
+	_, err := c.patch(ctx, service, func(s *corev1.Service) {
+		s.Finalizers = append(s.Finalizers, servicehelper.LoadBalancerCleanupFinalizer)
+	})
+	return err
+}
+
+// release takes the finalizer and the addresses of a load balancer out of a Service, in one write.
+func (c *Controller) release(ctx context.Context, service *corev1.Service) error {
+	_, err := c.patch(ctx, service, func(s *corev1.Service) {
+		s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == servicehelper.LoadBalancerCleanupFinalizer })
+		s.Status.LoadBalancer = corev1.LoadBalancerStatus{}
+	})
+	if apierrors.IsNotFound(err) {
+		return nil // somebody else let it go
+	}
+	return err
+}
+
+// writeStatus writes what the provider said of a load balancer, unless the Service says so already.
+func (c *Controller) writeStatus(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+	if latest, err := c.lookUp(key); err == nil && latest != nil && latest.UID == service.UID {
+		service = latest // the call may have taken minutes
+	}
+	if !sameStatus(&service.Status.LoadBalancer, page.status) {
+		written, err := c.patch(ctx, service, func(s *corev1.Service) { s.Status.LoadBalancer = *page.status.DeepCopy() })
+		if apierrors.IsNotFound(err) {
+			return nil // it went meanwhile, which is an event of its own
+		}
+		if err != nil {
+			return fmt.Errorf("failed to update load balancer status: %w", err)
+		}
+		service = written
+	}
+	// What the API server made of it counts from here on: an old one drops fields that it does not know.
+	page.stored, page.version = &service.Status.LoadBalancer, service.ResourceVersion
+	c.book.put(key, page)
+	c.note(key, page)
+	return nil
+}
+
+// repairStatus writes a status that could not be written, or that somebody else has changed since.
+func (c *Controller) repairStatus(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+	if page.stored == nil {
+		return c.writeStatus(ctx, key, service, page)
+	}
+	now := c.clock.Now()
+	if now.Sub(page.repaired) > 2*maxRetryDelay {
+		page.repairs = 0
+	}
+	if wait := page.repaired.Add(repairDelay(page.repairs)).Sub(now); page.repairs > 0 && wait > 0 {
+		c.queue.AddAfter(key, wait)
+		return nil
+	}
+	page.repairs++
+	page.repaired = now
+	page.status = page.stored
+	statusRepairs.Inc()
+	return c.writeStatus(ctx, key, service, page)
+}
+
+// note tells the next leader that a load balancer is in line.
+func (c *Controller) note(key string, page balancer) {
+	if page.inLine() && !page.elsewhere && !page.gone {
+		c.state.note(key, entry{Print: c.state.print(page.spec, page.stored), members: page.members.hash})
+	}
+}
+
+// patch changes metadata and status of a Service, if there is anything to change. It goes to the subresource status, for which the RBAC of upstream's
+// manager is made, and carries the UID: a Service that was deleted and made again by the same name is another. It carries no resource version,
+// since it merges lists and nobody else writes what it replaces.
+func (c *Controller) patch(ctx context.Context, service *corev1.Service, change func(*corev1.Service)) (*corev1.Service, error) {
+	changed := service.DeepCopy()
+	change(changed)
+	body, err := patchOf(service, changed)
+	if err != nil || body == nil {
+		return service, err
+	}
+	written, err := c.config.Client.CoreV1().Services(service.Namespace).
+		Patch(ctx, service.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return nil, fmt.Errorf("patching service %q: %w", keyOf(service), err)
+	}
+	return written, nil
+}
+
+// patchOf returns nil when nothing differs.
+func patchOf(before, after *corev1.Service) ([]byte, error) {
+	a, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("marshalling service %q: %w", keyOf(before), err)
+	}
+	b, err := json.Marshal(after)
+	if err != nil {
+		return nil, fmt.Errorf("marshalling service %q: %w", keyOf(after), err)
+	}
+	body, err := strategicpatch.CreateTwoWayMergePatch(a, b, corev1.Service{})
+	if err != nil {
+		return nil, fmt.Errorf("comparing service %q with what it is to be: %w", keyOf(before), err)
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, fmt.Errorf("reading a patch of service %q: %w", keyOf(before), err)
+	}
+	if len(patch) == 0 {
+		return nil, nil
+	}
+	metadata, _ := patch["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["uid"] = before.UID
+	return json.Marshal(patch)
+}

@@ -1,0 +1,263 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/cloud-provider/api"
+	"k8s.io/klog/v2"
+)
+
+// dispatch works on Services, one goroutine each, until ctx ends and what has begun is done. Calls are made with a context that outlives ctx.
+func (c *Controller) dispatch(ctx, calls context.Context) {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	for {
+		select {
+		case c.places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		key, quit := c.queue.Get()
+		if quit || ctx.Err() != nil {
+			return // what is left in the queue is the next leader's
+		}
+		workers.Go(func() { c.work(calls, key) })
+	}
+}
+
+// work looks at one Service. Its place goes to another when it takes long, unless there is only the one.
+func (c *Controller) work(ctx context.Context, key string) {
+	leave := sync.OnceFunc(func() { <-c.places })
+	defer leave()
+	if c.config.Workers > 1 {
+		defer time.AfterFunc(slowAfter, leave).Stop()
+	}
+	defer c.queue.Done(key)
+	defer c.tracker.Start("service " + key)()
+	err := c.sync(ctx, key)
+	c.rounds.done(key, c.clock.Now())
+	c.requeue(ctx, key, err)
+}
+
+func (c *Controller) requeue(ctx context.Context, key string, err error) {
+	logger := klog.FromContext(ctx).WithValues("service", key)
+	var retry *api.RetryError
+	switch {
+	case err == nil, isFinal(ctx, err):
+		c.queue.Forget(key)
+	case errors.As(err, &retry):
+		logger.V(1).Info("The provider asks for another try", "after", retry.RetryAfter(), "reason", err.Error())
+		c.queue.AddAfter(key, retry.RetryAfter())
+	default:
+		logger.Error(err, "Keeping a load balancer; it is tried again")
+		c.queue.AddRateLimited(key)
+	}
+}
+
+// sync does what one Service's load balancer needs.
+func (c *Controller) sync(ctx context.Context, key string) error {
+	service, err := c.lookUp(key)
+	if err != nil {
+		return err
+	}
+	page, known := c.book.get(key)
+	now := c.clock.Now()
+	switch judge(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
+	case opBury:
+		page.gone = true
+		c.book.put(key, page)
+		c.state.drop(key)
+	case opDelete:
+		return c.removeGone(ctx, key, page)
+	case opReplace:
+		if err := c.removeGone(ctx, key, page); err != nil {
+			return err
+		}
+		return c.sync(ctx, key)
+	case opCleanup:
+		return c.tell(ctx, service, c.cleanup(ctx, key, service, page))
+	case opEnsure:
+		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsuring, "Ensuring load balancer")
+		return c.tell(ctx, service, c.ensure(ctx, key, service, page))
+	case opUpdate:
+		return c.update(ctx, key, service, page)
+	case opStatus:
+		return c.tell(ctx, service, c.repairStatus(ctx, key, service, page))
+	case opResync:
+		return c.tell(ctx, service, c.resync(ctx, key, service, page))
+	case opCheck:
+		return c.check(ctx, key, service, page)
+	case opNone:
+	}
+	return nil
+}
+
+// lookUp returns a Service, or nil when it is gone.
+func (c *Controller) lookUp(key string) (*corev1.Service, error) {
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		return nil, err
+	}
+	service, err := c.services.Services(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return service, err
+}
+
+// tell makes an error an event, unless it is that this process may no longer act.
+func (c *Controller) tell(ctx context.Context, service *corev1.Service, err error) error {
+	if err != nil && !isFinal(ctx, err) {
+		c.recorder.Eventf(service, corev1.EventTypeWarning, reasonSyncFailed, "Error syncing load balancer: %v", err)
+	}
+	return err
+}
+
+// ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way is ensured again.
+func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+	page.uid, page.service, page.spec, page.elsewhere, page.cleaning, page.gone = service.UID, service, "", false, false, false
+	c.book.put(key, page)
+	c.state.withdraw(ctx, key)
+	if err := c.addFinalizer(ctx, service); err != nil {
+		return fmt.Errorf("failed to add load balancer cleanup finalizer: %w", err)
+	}
+	return c.ensured(ctx, key, service, page, false)
+}
+
+// ensured calls the provider and writes the status. A quiet one makes no event when nothing goes wrong.
+func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Service, page balancer, quiet bool) error {
+	batch := c.batches.Load()
+	nodes, v, err := c.nodes.members()
+	if err != nil {
+		return err
+	}
+	if len(nodes) == 0 && !quiet {
+		c.recorder.Event(service, corev1.EventTypeWarning, reasonUnavailable, "There are no available nodes for LoadBalancer")
+	}
+	status, err := c.cloud.ensure(ctx, service, nodes)
+	if err != nil && !isElsewhere(err) {
+		return fmt.Errorf("failed to ensure load balancer: %w", err)
+	}
+	page.service, page.spec, page.members = service, specPrint(service), v.set
+	if isElsewhere(err) {
+		klog.FromContext(ctx).V(4).Info("Somebody else implements the load balancer", "service", key)
+		page.elsewhere, page.status, page.stored, page.seen = true, nil, nil, nil
+		c.book.put(key, page)
+		return nil
+	}
+	c.schedule(&page)
+	page.status, page.stored, page.seen = status, nil, nil
+	c.book.put(key, page)
+	if !quiet {
+		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsured, "Ensured load balancer")
+	}
+	c.catchUp(key, page, batch)
+	return c.writeStatus(ctx, key, service, page)
+}
+
+// update gives the load balancer the members of now. A load balancer that does not exist any more is made again; one that fails is ensured later.
+func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+	batch := c.batches.Load()
+	nodes, v, err := c.nodes.members()
+	if err != nil {
+		nodeSyncErrorCount.Inc()
+		return err
+	}
+	c.state.withdraw(ctx, key)
+	switch err = c.cloud.update(ctx, service, nodes); {
+	case err == nil && len(nodes) == 0:
+		c.recorder.Event(service, corev1.EventTypeWarning, reasonUnavailable, "There are no available nodes for LoadBalancer")
+	case err == nil:
+		c.recorder.Event(service, corev1.EventTypeNormal, reasonUpdated, "Updated load balancer with new hosts")
+	case isElsewhere(err):
+	default:
+		return c.notUpdated(ctx, key, service, page, nodes, err)
+	}
+	page.members = v.set
+	c.book.put(key, page)
+	c.note(key, page)
+	c.catchUp(key, page, batch)
+	return nil
+}
+
+func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1.Service, page balancer, nodes []*corev1.Node, err error) error {
+	page.spec = ""
+	c.book.put(key, page)
+	if isFinal(ctx, err) {
+		return err
+	}
+	nodeSyncErrorCount.Inc()
+	if _, exists, getErr := c.cloud.get(ctx, service); getErr != nil {
+		klog.FromContext(ctx).Error(getErr, "Looking for a load balancer that could not be updated", "service", key)
+	} else if !exists {
+		return c.sync(ctx, key)
+	}
+	c.recorder.Eventf(service, corev1.EventTypeWarning, reasonUpdateFailed,
+		"Error updating load balancer with new hosts %v [node names limited, total number of nodes: %d], error: %v", someNames(nodes), len(nodes), err)
+	return fmt.Errorf("updating the load balancer of service %q: %w", key, err)
+}
+
+// catchUp enqueues a load balancer that was being worked on while a batch of nodes was given, and was passed over.
+func (c *Controller) catchUp(key string, page balancer, batch uint64) {
+	if c.batches.Load() != batch && c.nodes.view().lacks(page.members) {
+		c.queue.Add(key)
+	}
+}
+
+// cleanup deletes the load balancer of a Service that wants it no more, and then lets the Service go.
+func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+	page.uid, page.service, page.spec, page.stored, page.cleaning, page.gone = service.UID, service, "", nil, true, false
+	c.book.put(key, page)
+	_, exists, err := c.cloud.get(ctx, service)
+	if err != nil && !isElsewhere(err) {
+		return fmt.Errorf("failed to check if load balancer exists before cleanup: %w", err)
+	}
+	c.state.withdraw(ctx, key)
+	if exists {
+		c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+		if err := c.cloud.remove(ctx, service); err != nil {
+			return fmt.Errorf("failed to delete load balancer: %w", err)
+		}
+	}
+	if err := c.release(ctx, service); err != nil {
+		return fmt.Errorf("failed to remove load balancer cleanup finalizer: %w", err)
+	}
+	c.recorder.Event(service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
+	c.book.drop(key)
+	return nil
+}
+
+// removeGone deletes the load balancer of a Service that is no longer there.
+func (c *Controller) removeGone(ctx context.Context, key string, page balancer) error {
+	c.state.withdraw(ctx, key)
+	c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
+	if err := c.cloud.remove(ctx, page.service); err != nil {
+		if !isFinal(ctx, err) {
+			c.recorder.Eventf(page.service, corev1.EventTypeWarning, reasonDeleteFailed, "Error deleting load balancer: %v", err)
+		}
+		return fmt.Errorf("deleting the load balancer of service %q, which is gone: %w", key, err)
+	}
+	c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleted, "Deleted load balancer")
+	c.book.drop(key)
+	return nil
+}
+
+// someNames are the first names of nodes, for an event.
+func someNames(nodes []*corev1.Node) []string {
+	const most = 20
+	var names []string
+	for i, node := range nodes {
+		if i == most {
+			return append(names, fmt.Sprintf("<%d more>", len(nodes)-most))
+		}
+		names = append(names, node.Name)
+	}
+	return names
+}
