@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -29,6 +30,7 @@ type api struct {
 	leases   map[string]*coordinationv1.Lease
 	watchers map[*watcher]bool
 	calls    map[string]int // by process and verb
+	history  []string       // who holds which lease, whenever that changes
 	// intercept may answer in the API's place; done says that it did. It is called without the lock.
 	intercept func(process, verb string) (done bool, err error)
 	// lossy tells whether the answer to a write is lost although the write is done.
@@ -85,6 +87,13 @@ func (a *api) count(process, verb string) int {
 	return a.calls[process+" "+verb]
 }
 
+// holders is who held which lease, in the order of time.
+func (a *api) holders() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.history)
+}
+
 func (a *api) stamp(l *coordinationv1.Lease) {
 	a.version++
 	l.ResourceVersion = strconv.FormatUint(a.version, 10)
@@ -95,6 +104,9 @@ func (a *api) stamp(l *coordinationv1.Lease) {
 
 func (a *api) store(l *coordinationv1.Lease, kind watch.EventType) {
 	a.stamp(l)
+	if before := a.leases[l.Name]; before == nil || !ptr.Equal(before.Spec.HolderIdentity, l.Spec.HolderIdentity) {
+		a.history = append(a.history, l.Name+" "+ptr.Deref(l.Spec.HolderIdentity, ""))
+	}
 	a.leases[l.Name] = l.DeepCopy()
 	a.send(kind, l)
 }
@@ -302,4 +314,16 @@ func must[T any](t *testing.T) func(T, error) T {
 		}
 		return v
 	}
+}
+
+// deaf is a client whose watches begin and never say anything.
+type deaf struct{ *client }
+
+func (d deaf) Leases(string) coordinationv1client.LeaseInterface { return d }
+
+func (d deaf) Watch(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+	ctx, stop := context.WithCancel(ctx)
+	w := &watcher{client: d.client, more: make(chan struct{}), result: make(chan watch.Event), stop: stop}
+	go w.run(ctx)
+	return w, nil
 }

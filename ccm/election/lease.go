@@ -40,6 +40,7 @@ type candidate struct {
 	seenAt    time.Duration         // since when its spec is as it is, by our own observation
 	freeAt    time.Time             // when it was seen to be given up; zero while somebody holds it
 	watching  bool
+	stale     bool          // it may have changed without being seen: a watch began or ended
 	heard     time.Duration // when it was last read or its watch last sent something
 	// What this process did about it.
 	held      bool
@@ -168,7 +169,7 @@ func (c *candidate) due() bool {
 }
 
 func (c *candidate) readAt() time.Duration {
-	if !c.known {
+	if !c.known || c.stale {
 		return c.next
 	}
 	period := c.e.config.RetryPeriod

@@ -54,6 +54,9 @@ func (c *candidate) observe(o observation) {
 // take is observe for a caller that has the lock. It returns why a held lease is lost.
 func (c *candidate) take(o observation) (lost string) {
 	c.heard = c.now()
+	if o.asked {
+		c.stale = false
+	}
 	if !c.isNews(o) {
 		return ""
 	}
@@ -68,16 +71,22 @@ func (c *candidate) take(o observation) (lost string) {
 	}
 	c.known, c.seen, c.version = true, o.lease, o.version
 	c.seenCount++
+	if c.held {
+		return c.lostBy(o.lease)
+	}
+	return ""
+}
+
+// lostBy is why a version of a held lease ends leadership; empty if it does not.
+func (c *candidate) lostBy(lease *coordinationv1.Lease) string {
 	switch {
-	case !c.held:
-		return ""
-	case o.lease == nil:
+	case lease == nil:
 		return "it was deleted" // anybody may create it now
-	case holder(o.lease) == "":
+	case holder(lease) == "":
 		return "somebody else released it"
-	case holder(o.lease) != c.e.config.Identity:
-		return "it is held by " + holder(o.lease)
-	case !c.wroteIt(o.lease):
+	case holder(lease) != c.e.config.Identity:
+		return "it is held by " + holder(lease)
+	case !c.wroteIt(lease):
 		return fmt.Sprintf("another process renews it as %s", c.e.config.Identity)
 	}
 	return ""
@@ -90,9 +99,8 @@ func (c *candidate) isNews(o observation) bool {
 		return true
 	}
 	newer, comparable := compare(o.version, c.version)
-	if !comparable && !o.asked {
-		c.heard = 0 // a read will tell
-		c.next = min(c.next, c.now())
+	if !comparable && !o.asked && (o.lease == nil || !c.wroteIt(o.lease)) {
+		c.stale, c.next = true, min(c.next, c.now()) // a request will tell
 	}
 	return comparable && newer
 }
@@ -185,8 +193,7 @@ func (c *candidate) follow(own context.Context) error {
 // watches notes that a watch began or ended. What happened before it began has to be read.
 func (c *candidate) watches(on bool) {
 	c.mu.Lock()
-	c.watching = on
-	c.heard = 0
+	c.watching, c.stale = on, true
 	c.mu.Unlock()
 	c.wake()
 }

@@ -53,21 +53,20 @@ func (c *candidate) drained() <-chan struct{} {
 
 // hold goes on renewing until a channel is closed, and tells whether that was in time.
 func (c *candidate) hold(own context.Context, until <-chan struct{}, limit time.Duration) bool {
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	for {
+	for began := time.Now(); ; {
 		select {
 		case <-until:
 			return true
-		case <-timeout.C:
-			return false
 		case <-own.Done():
 			return false
 		default:
 		}
+		left := limit - time.Since(began)
+		if left <= 0 {
+			return false
+		}
 		c.alive(true)
-		left := c.keep(own)
-		c.wait(own, min(left, c.e.config.RetryPeriod/4), until)
+		c.wait(own, min(left, c.keep(own)), until)
 	}
 }
 
