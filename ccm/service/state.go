@@ -64,6 +64,7 @@ type document struct {
 // would go with a Service that is copied.
 type state struct {
 	client      typedcorev1.ConfigMapInterface // nil for nowhere
+	namespace   string
 	name        string
 	clock       clock.WithTicker
 	environment string
@@ -106,7 +107,7 @@ func newState(config Config) *state {
 	case !given:
 		namespace, name = metav1.NamespaceSystem, "transplant-service-state-"+strings.Trim(notInNames.ReplaceAllString(strings.ToLower(provider), "-"), "-.")
 	}
-	s.client, s.name = config.Client.CoreV1().ConfigMaps(namespace), name
+	s.client, s.namespace, s.name = config.Client.CoreV1().ConfigMaps(namespace), namespace, name
 	return s
 }
 
@@ -318,7 +319,7 @@ func (s *state) turnOff() {
 func (s *state) giveUp(ctx context.Context, err error) {
 	stateKept.Set(0)
 	klog.FromContext(ctx).Info("The next leader cannot be told which load balancers are in line, and will ensure them all. "+
-		"It needs get, create and update on this ConfigMap", "configMap", s.name, "err", err.Error())
+		"It needs get, create and update on this ConfigMap", "configMap", s.namespace+"/"+s.name, "err", err.Error())
 }
 
 // errSuperseded is that a later leader has written.
@@ -332,6 +333,7 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 	}
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   s.namespace,
 			Name:        s.name,
 			Labels:      map[string]string{"app.kubernetes.io/managed-by": "transplant"},
 			Annotations: map[string]string{"kubernetes.io/description": "Which load balancers the cloud-controller-manager has in line. Without it, the next leader ensures them all."},

@@ -1,0 +1,634 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	cloudprovider "k8s.io/cloud-provider"
+	servicehelper "k8s.io/cloud-provider/service/helpers"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+func TestMain(m *testing.M) {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	goleak.VerifyTestMain(m)
+}
+
+var (
+	servicesResource   = corev1.SchemeGroupVersion.WithResource("services")
+	nodesResource      = corev1.SchemeGroupVersion.WithResource("nodes")
+	configMapsResource = corev1.SchemeGroupVersion.WithResource("configmaps")
+)
+
+// world is a cluster and a cloud in memory, within one bubble of fake time. The API honours resource versions, UIDs, finalizers, and that a patch
+// which changes nothing writes nothing.
+type world struct {
+	t      *testing.T
+	client *fake.Clientset
+	cloud  *fakeCloud
+	// options of the next controller
+	options     Options
+	workers     int
+	environment string
+	adoptedAt   time.Time
+	epoch       int64
+
+	mu       sync.Mutex
+	version  int
+	writes   []string                                 // "patch services default/a"
+	refuse   func(verb, resource, name string) error // nil for never
+	events   []string                                 // "Normal EnsuredLoadBalancer default/a"
+	messages []string                                 // of the events
+}
+
+// inWorld runs a test in a bubble.
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, client: fake.NewClientset(), cloud: newFakeCloud(), options: NewOptions(), workers: 10, adoptedAt: time.Now(), epoch: 1}
+		w.client.PrependReactor("*", "*", w.react)
+		test(w)
+	})
+}
+
+// running is a controller that runs.
+type running struct {
+	w          *world
+	controller *Controller
+	fence      *election.Fence
+	stop       func()
+}
+
+// start runs a controller. It is stopped, at the latest, when the test ends.
+func (w *world) start() *running {
+	w.t.Helper()
+	fence := election.NewFence("cloud-controller-manager", bubbleClock{})
+	fence.Extend(bubbleClock{}.Now()+1000*time.Hour, election.Tenure{Epoch: w.epoch, AdoptedAt: w.adoptedAt})
+	return w.startWith(fence)
+}
+
+func (w *world) startWith(fence *election.Fence) *running {
+	w.t.Helper()
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	c, err := New(Config{
+		Client: w.client, Cloud: w.cloud, Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		ClusterName: "kubernetes", Workers: w.workers, Environment: w.environment, Options: w.options, Recorder: recorder{w},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	informersCtx, stopInformers := context.WithCancel(w.t.Context())
+	factory.StartWithContext(informersCtx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(election.NewContext(ctx, fence))
+	}()
+	r := &running{w: w, controller: c, fence: fence}
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		stopInformers()
+		factory.Shutdown()
+		fence.Revoke("the test is over")
+	})
+	w.t.Cleanup(r.stop)
+	synctest.Wait()
+	return r
+}
+
+// bubbleClock is the time of the bubble.
+type bubbleClock struct{}
+
+func (bubbleClock) Now() time.Duration { return time.Duration(time.Now().UnixNano()) }
+
+// settle lets what is under way end, and this much time pass.
+func (w *world) settle(d time.Duration) {
+	pass(d)
+	synctest.Wait()
+}
+
+func pass(d time.Duration) { <-time.After(d) }
+
+func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	resource := action.GetResource()
+	if action.GetVerb() == "list" || action.GetVerb() == "watch" {
+		return false, nil, nil
+	}
+	name := nameOf(action)
+	if w.refuse != nil {
+		if err := w.refuse(action.GetVerb(), resource.Resource, name); err != nil {
+			return true, nil, err
+		}
+	}
+	switch a := action.(type) {
+	case clienttesting.PatchActionImpl:
+		object, err := w.patch(a)
+		return true, object, err
+	case clienttesting.CreateActionImpl:
+		object := a.GetObject().DeepCopyObject()
+		err := w.put(resource, object, "create "+resource.Resource+" "+name, true)
+		return true, object, err
+	case clienttesting.UpdateActionImpl:
+		object := a.GetObject().DeepCopyObject()
+		old, err := w.client.Tracker().Get(resource, a.GetNamespace(), name)
+		if err != nil {
+			return true, nil, err
+		}
+		if given, has := access(object).GetResourceVersion(), access(old).GetResourceVersion(); given != "" && given != has {
+			return true, nil, apierrors.NewConflict(resource.GroupResource(), name, errors.New("the object has been modified"))
+		}
+		err = w.put(resource, object, "update "+resource.Resource+" "+name, false)
+		return true, object, err
+	}
+	return false, nil, nil
+}
+
+func nameOf(action clienttesting.Action) string {
+	switch a := action.(type) {
+	case interface{ GetName() string }:
+		return action.GetNamespace() + "/" + a.GetName()
+	case interface{ GetObject() runtime.Object }:
+		return action.GetNamespace() + "/" + access(a.GetObject()).GetName()
+	}
+	return ""
+}
+
+func access(object runtime.Object) metav1.Object {
+	o, err := meta.Accessor(object)
+	if err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// put stores an object with the next resource version. The lock is held.
+func (w *world) put(resource schema.GroupVersionResource, object runtime.Object, write string, fresh bool) error {
+	w.version++
+	o := access(object)
+	o.SetResourceVersion(strconv.Itoa(w.version))
+	if o.GetUID() == "" {
+		o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.version)))
+	}
+	var err error
+	if fresh {
+		err = w.client.Tracker().Create(resource, object.DeepCopyObject(), o.GetNamespace())
+	} else {
+		err = w.client.Tracker().Update(resource, object.DeepCopyObject(), o.GetNamespace())
+	}
+	if err != nil {
+		return err
+	}
+	if write != "" {
+		w.writes = append(w.writes, write)
+	}
+	return nil
+}
+
+func (w *world) patch(a clienttesting.PatchActionImpl) (runtime.Object, error) {
+	name := a.GetNamespace() + "/" + a.GetName()
+	old, err := w.client.Tracker().Get(a.GetResource(), a.GetNamespace(), a.GetName())
+	if err != nil {
+		return nil, err
+	}
+	var head struct{ Metadata struct{ UID types.UID } }
+	if err := json.Unmarshal(a.GetPatch(), &head); err != nil {
+		return nil, err
+	}
+	if head.Metadata.UID == "" {
+		w.t.Errorf("a patch of %s has no UID: %s", name, a.GetPatch())
+	}
+	if head.Metadata.UID != access(old).GetUID() {
+		return nil, apierrors.NewConflict(a.GetResource().GroupResource(), name, errors.New("the UID in the precondition does not match"))
+	}
+	if a.GetSubresource() != "status" {
+		w.t.Errorf("a patch of %s goes to the subresource %q", name, a.GetSubresource())
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, a.GetPatch(), old)
+	if err != nil {
+		return nil, err
+	}
+	service := &corev1.Service{}
+	if err := json.Unmarshal(after, service); err != nil {
+		return nil, err
+	}
+	service.Status.LoadBalancer = *normal(&service.Status.LoadBalancer) // as the API server's defaults do
+	if equality.Semantic.DeepEqual(old, service) {
+		w.writes = append(w.writes, "patch of nothing "+name)
+		return service, nil
+	}
+	if service.DeletionTimestamp != nil && len(service.Finalizers) == 0 {
+		w.writes = append(w.writes, "patch services "+name)
+		return service, w.client.Tracker().Delete(a.GetResource(), a.GetNamespace(), a.GetName())
+	}
+	return service, w.put(a.GetResource(), service, "patch services "+name, false)
+}
+
+// recorder keeps events.
+type recorder struct{ w *world }
+
+func (r recorder) Event(object runtime.Object, kind, reason, message string) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.events = append(r.w.events, kind+" "+reason+" "+access(object).GetName())
+	r.w.messages = append(r.w.messages, message)
+}
+
+func (r recorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
+	r.Event(object, kind, reason, fmt.Sprintf(format, args...))
+}
+
+func (r recorder) AnnotatedEventf(object runtime.Object, _ map[string]string, kind, reason, format string, args ...any) {
+	r.Eventf(object, kind, reason, format, args...)
+}
+
+// add creates objects, past the controller's client.
+func (w *world) add(objects ...runtime.Object) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range objects {
+		if err := w.put(resourceOf(o), o.DeepCopyObject(), "", true); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func resourceOf(o runtime.Object) schema.GroupVersionResource {
+	switch o.(type) {
+	case *corev1.Service:
+		return servicesResource
+	case *corev1.Node:
+		return nodesResource
+	}
+	return configMapsResource
+}
+
+// changeService changes a Service as a user would.
+func (w *world) changeService(name string, change func(*corev1.Service)) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, err := w.client.Tracker().Get(servicesResource, "default", name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	service := old.(*corev1.Service).DeepCopy()
+	change(service)
+	if err := w.put(servicesResource, service, "", false); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) changeNode(name string, change func(*corev1.Node)) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, err := w.client.Tracker().Get(nodesResource, "", name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	node := old.(*corev1.Node).DeepCopy()
+	change(node)
+	if err := w.put(nodesResource, node, "", false); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// deleteService deletes a Service as a user would: it stays while it has finalizers.
+func (w *world) deleteService(name string) {
+	w.t.Helper()
+	if service := w.service(name); len(service.Finalizers) > 0 {
+		w.changeService(name, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+		return
+	}
+	if err := w.client.Tracker().Delete(servicesResource, "default", name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) deleteNode(name string) {
+	w.t.Helper()
+	if err := w.client.Tracker().Delete(nodesResource, "", name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// service returns a Service as it is in the API, or nil.
+func (w *world) service(name string) *corev1.Service {
+	w.t.Helper()
+	o, err := w.client.Tracker().Get(servicesResource, "default", name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return o.(*corev1.Service)
+}
+
+// took returns the calls, events and writes of Services since the last time, and forgets them.
+func (w *world) took() activity {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := activity{Events: w.events}
+	for _, write := range w.writes {
+		if !strings.Contains(write, "configmaps") {
+			a.Writes = append(a.Writes, write)
+		}
+	}
+	w.writes, w.events, w.messages = nil, nil, nil
+	a.Calls = w.cloud.took()
+	return a
+}
+
+type activity struct{ Calls, Events, Writes []string }
+
+func (w *world) want(want activity) {
+	w.t.Helper()
+	got := w.took()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("activity (-want +got):\n%s", diff)
+	}
+}
+
+// stateWrites counts the writes of the ConfigMap so far.
+func (w *world) stateWrites() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, write := range w.writes {
+		if strings.Contains(write, "configmaps") {
+			n++
+		}
+	}
+	return n
+}
+
+func service(name string, changes ...func(*corev1.Service)) *corev1.Service {
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}},
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func withType(kind corev1.ServiceType) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.Type = kind }
+}
+
+func withFinalizer(s *corev1.Service) { s.Finalizers = []string{servicehelper.LoadBalancerCleanupFinalizer} }
+
+func withAddress(address string) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Status.LoadBalancer = statusOf(address) }
+}
+
+func withUID(uid types.UID) func(*corev1.Service) { return func(s *corev1.Service) { s.UID = uid } }
+
+func beingDeleted(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+
+func withPort(port int32) func(*corev1.Service) {
+	return func(s *corev1.Service) { s.Spec.Ports[0].Port = port }
+}
+
+func statusOf(address string) corev1.LoadBalancerStatus {
+	vip := corev1.LoadBalancerIPModeVIP
+	return corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: address, IPMode: &vip}}}
+}
+
+func node(name string, changes ...func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+		Spec:       corev1.NodeSpec{ProviderID: "fake://" + name},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func withTaint(key string) func(*corev1.Node) {
+	return func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+func withoutTaints(n *corev1.Node) { n.Spec.Taints = nil }
+
+func withProviderID(id string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Spec.ProviderID = id }
+}
+
+func withLabel(key, value string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Labels[key] = value }
+}
+
+func withReady(status corev1.ConditionStatus) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
+}
+
+func nodeBeingDeleted(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+
+// created is when a node joined: now.
+func created(n *corev1.Node) { n.CreationTimestamp = metav1.Now() }
+
+// fakeCloud is a cloud with load balancers in it.
+type fakeCloud struct {
+	mu        sync.Mutex
+	balancers map[types.UID]fakeBalancer
+	calls     []string
+	delay     time.Duration
+	addresses int
+	// before is asked before a call; an error is its result. It may block. nil for nothing.
+	before func(ctx context.Context, call, service string) error
+	// answers replaces the status that ensuring returns; nil for the balancer's.
+	answers func(service *corev1.Service) *corev1.LoadBalancerStatus
+	none    bool // the cloud has no load balancers
+}
+
+type fakeBalancer struct {
+	address string
+	nodes   []string
+	port    int32
+}
+
+func newFakeCloud() *fakeCloud { return &fakeCloud{balancers: map[types.UID]fakeBalancer{}} }
+
+func (f *fakeCloud) call(ctx context.Context, call string, service *corev1.Service, nodes []*corev1.Node) error {
+	f.mu.Lock()
+	entry := call + " " + service.Name
+	if nodes != nil || call == "ensure" || call == "update" {
+		entry += " " + fmt.Sprint(names(nodes))
+	}
+	f.calls = append(f.calls, entry)
+	before, delay := f.before, f.delay
+	f.mu.Unlock()
+	service.Labels = map[string]string{"changed-by": "a provider without manners"}
+	if delay > 0 {
+		pass(delay)
+	}
+	if before != nil {
+		return before(ctx, call, service.Name)
+	}
+	return nil
+}
+
+func names(nodes []*corev1.Node) []string {
+	out := []string{}
+	for _, n := range nodes {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+func (f *fakeCloud) took() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := f.calls
+	f.calls = nil
+	return calls
+}
+
+// mutating counts the calls so far that change something.
+func (f *fakeCloud) count(prefix string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, call := range f.calls {
+		if strings.HasPrefix(call, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *fakeCloud) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fakeCloud) has() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var out []string
+	for uid, b := range f.balancers {
+		out = append(out, fmt.Sprintf("%s %s :%d %v", uid, b.address, b.port, b.nodes))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (f *fakeCloud) GetLoadBalancer(ctx context.Context, _ string, s *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
+	if err := f.call(ctx, "get", s, nil); err != nil {
+		return nil, false, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, ok := f.balancers[s.UID]
+	if !ok {
+		return nil, false, nil
+	}
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: b.address}}}, true, nil
+}
+
+func (f *fakeCloud) GetLoadBalancerName(_ context.Context, _ string, s *corev1.Service) string {
+	return cloudprovider.DefaultLoadBalancerName(s)
+}
+
+func (f *fakeCloud) EnsureLoadBalancer(ctx context.Context, _ string, s *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
+	if err := f.call(ctx, "ensure", s, nodes); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, ok := f.balancers[s.UID]
+	if !ok {
+		f.addresses++
+		b.address = fmt.Sprintf("192.0.2.%d", f.addresses)
+	}
+	b.nodes, b.port = names(nodes), s.Spec.Ports[0].Port
+	f.balancers[s.UID] = b
+	if f.answers != nil {
+		return f.answers(s), nil
+	}
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: b.address}}}, nil
+}
+
+func (f *fakeCloud) UpdateLoadBalancer(ctx context.Context, _ string, s *corev1.Service, nodes []*corev1.Node) error {
+	if err := f.call(ctx, "update", s, nodes); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b, ok := f.balancers[s.UID]
+	if !ok {
+		return errors.New("there is no such load balancer")
+	}
+	b.nodes = names(nodes)
+	f.balancers[s.UID] = b
+	return nil
+}
+
+func (f *fakeCloud) EnsureLoadBalancerDeleted(ctx context.Context, _ string, s *corev1.Service) error {
+	if err := f.call(ctx, "delete", s, nil); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.balancers, s.UID)
+	return nil
+}
+
+func (f *fakeCloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
+func (f *fakeCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return f, !f.none }
+func (f *fakeCloud) Instances() (cloudprovider.Instances, bool)                        { return nil, false }
+func (f *fakeCloud) InstancesV2() (cloudprovider.InstancesV2, bool)                    { return nil, false }
+func (f *fakeCloud) Zones() (cloudprovider.Zones, bool)                                { return nil, false }
+func (f *fakeCloud) Clusters() (cloudprovider.Clusters, bool)                          { return nil, false }
+func (f *fakeCloud) Routes() (cloudprovider.Routes, bool)                              { return nil, false }
+func (f *fakeCloud) ProviderName() string                                              { return "fake" }
+func (f *fakeCloud) HasClusterID() bool                                                { return true }
+
+// sorted is a set as a list.
+func sorted[V any](set map[string]V) []string { return slices.Sorted(maps.Keys(set)) }
