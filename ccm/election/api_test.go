@@ -29,12 +29,10 @@ type api struct {
 	version  uint64
 	leases   map[string]*coordinationv1.Lease
 	watchers map[*watcher]bool
-	calls    map[string]int // by process and verb
-	history  []string       // who holds which lease, whenever that changes
-	// intercept may answer in the API's place; done says that it did. It is called without the lock.
-	intercept func(process, verb string) (done bool, err error)
-	// lossy tells whether the answer to a write is lost although the write is done.
-	lossy func(process, verb string) bool
+	calls    map[string]int         // by process and verb
+	history  []string               // who holds which lease, whenever that changes
+	failure  error                  // what every request gets
+	lossy    func(verb string) bool // whether the answer to a write is lost although the write is done
 	// opaque makes versions that are no numbers.
 	opaque bool
 }
@@ -79,6 +77,18 @@ func (a *api) remove(name string) {
 	delete(a.leases, name)
 	a.stamp(l)
 	a.send(watch.Deleted, l)
+}
+
+func (a *api) fail(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failure = err
+}
+
+func (a *api) lose(answers func(verb string) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lossy = answers
 }
 
 func (a *api) count(process, verb string) int {
@@ -156,7 +166,7 @@ func (c *client) breakWatches() {
 func (c *client) arrive(ctx context.Context, verb string) error {
 	c.api.mu.Lock()
 	c.api.calls[c.process+" "+verb]++
-	cut, intercept := c.cut, c.api.intercept
+	cut, failure := c.cut, c.api.failure
 	c.api.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
@@ -165,16 +175,11 @@ func (c *client) arrive(ctx context.Context, verb string) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if intercept != nil {
-		if done, err := intercept(c.process, verb); done {
-			return err
-		}
-	}
-	return nil
+	return failure
 }
 
 func (c *client) leave(verb string) error {
-	if c.api.lossy != nil && c.api.lossy(c.process, verb) {
+	if c.api.lossy != nil && c.api.lossy(verb) {
 		return errors.New("unexpected EOF")
 	}
 	return nil

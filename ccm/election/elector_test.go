@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,7 +73,7 @@ func TestWithoutLeaveToWatchAReleasedLeaseIsTakenUpAfterOnePoll(t *testing.T) {
 			w.leads(b, mainLease, 4400*time.Millisecond)
 			worst = max(worst, time.Since(released))
 			a = b
-			w.writes = nil
+			w.forget()
 		}
 		a.terminate()
 		t.Logf("longest gap of 100: %s", worst)
@@ -174,6 +175,7 @@ func TestALeaderThatWasSuspendedMayNotWriteAnyMore(t *testing.T) {
 		if err := w.stops(a, 2*retryPeriod); !errors.Is(err, election.ErrLost) {
 			t.Errorf("it ended with: %v", err)
 		}
+		synctest.Wait()
 		if a.endedAt(mainLease).IsZero() || a.endedAt(migrationLease).IsZero() {
 			t.Errorf("its workers were not told")
 		}

@@ -143,9 +143,7 @@ func TestAmongContendersOfBothKindsOneLeadsAtATime(t *testing.T) {
 				w.leads(ours, mainLease, leaseDuration+retryPeriod)
 				ours.terminate()
 			}
-			w.mu.Lock()
-			w.writes = nil
-			w.mu.Unlock()
+			w.forget()
 		}
 	})
 }

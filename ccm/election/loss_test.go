@@ -131,10 +131,10 @@ func TestWhatOthersWriteBesideTheHolderCostsNoLeadershipAndStays(t *testing.T) {
 func TestAnAnswerThatIsLostCostsNoLeadership(t *testing.T) {
 	bubble(t, func(w *world) {
 		n := 0
-		w.lossy = func(_, verb string) bool {
+		w.lose(func(string) bool {
 			n++
 			return n%2 == 1 // the first create is among them
-		}
+		})
 		a := w.start("a", one())
 		w.leads(a, mainLease, 10*time.Second)
 		<-time.After(2 * time.Minute)
@@ -144,7 +144,7 @@ func TestAnAnswerThatIsLostCostsNoLeadership(t *testing.T) {
 		if l := w.lease(mainLease); *l.Spec.LeaseTransitions != 0 {
 			t.Errorf("%d changes of holder were counted", *l.Spec.LeaseTransitions)
 		}
-		w.lossy = nil
+		w.lose(nil)
 		a.terminate()
 		if w.holder(mainLease) != "" {
 			t.Errorf("it was not released")
@@ -154,7 +154,7 @@ func TestAnAnswerThatIsLostCostsNoLeadership(t *testing.T) {
 
 func TestALeaseThatMayHaveBeenWonIsReleasedAtTheEnd(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.lossy = func(_, verb string) bool { return verb == "create" }
+		w.lose(func(verb string) bool { return verb == "create" })
 		a := w.start("a", one(), func(p *process, _ *election.Config) { p.client.noWatch = true })
 		w.until("the lease is written", time.Second, func() bool { return w.holder(mainLease) == "a" })
 		a.terminate()
@@ -189,9 +189,7 @@ func TestAReleaseThatFailsIsBoundedAndReported(t *testing.T) {
 	bubble(t, func(w *world) {
 		a := w.start("a", both())
 		w.leads(a, migrationLease, time.Second)
-		w.intercept = func(_, verb string) (bool, error) {
-			return true, apierrors.NewInternalError(errors.New("etcd is away"))
-		}
+		w.fail(apierrors.NewInternalError(errors.New("etcd is away")))
 		a.stop()
 		err := w.stops(a, renewDeadline+time.Second)
 		if err == nil || !strings.Contains(err.Error(), `releasing lease "`+mainLease) || !strings.Contains(err.Error(), `releasing lease "`+migrationLease) {

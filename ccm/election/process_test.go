@@ -68,6 +68,13 @@ func (w *world) exclusive() {
 	}
 }
 
+// forget makes the names of processes usable again.
+func (w *world) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writes = nil
+}
+
 // process is one manager.
 type process struct {
 	name   string
