@@ -1,0 +1,161 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+func (c change) calls() []call {
+	var calls []call
+	for _, route := range c.deletes {
+		calls = append(calls, deleteOf(c.destination, route))
+	}
+	for _, creation := range c.creates {
+		calls = append(calls, createOf(c.destination, creation))
+	}
+	return calls
+}
+
+// choose returns the calls of a change that are due. A black hole stays until the route that takes its place is due: that one will most likely be a
+// black hole again.
+func (a attempts) choose(c change, now time.Time) change {
+	due := change{destination: c.destination}
+	relapsed := false
+	for _, creation := range c.creates {
+		if call := createOf(c.destination, creation); a.due(call, now) {
+			due.creates = append(due.creates, creation)
+		} else {
+			relapsed = relapsed || a[call].relapsed
+		}
+	}
+	for _, route := range c.deletes {
+		if a.due(deleteOf(c.destination, route), now) && !(route.Blackhole && relapsed) {
+			due.deletes = append(due.deletes, route)
+		}
+	}
+	return due
+}
+
+// carryOut makes the calls of a change, one after the other. A create is tried even if a delete before it failed: some clouds replace routes. It is not
+// ok if the fence closed or the manager stops: then nothing is known and nothing will be retried.
+func (c *Controller) carryOut(ctx, calls context.Context, change change) (changed, failed, ok bool) {
+	defer c.queue.AddAfter(retry, gather/4) // conditions, and what has become due
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		c.release(change.destination, false)
+		return false, false, false
+	}
+	defer c.tracker.Start("changing the route to " + string(change.destination))()
+	defer func() { c.release(change.destination, !failed) }()
+	for _, route := range change.deletes {
+		begun := c.clock.Now()
+		err := guard(func() error { return c.routes.DeleteRoute(calls, c.clusterName, route) })
+		if final(calls, err) {
+			return changed, failed, false
+		}
+		c.deleted(change.destination, route, begun, err)
+		changed, failed = changed || err == nil, failed || err != nil
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Deleting route, will be retried", "route", route.Name, "destination", route.DestinationCIDR, "node", route.TargetNode)
+		} else {
+			klog.FromContext(ctx).Info("Deleted route", "route", route.Name, "destination", route.DestinationCIDR, "node", route.TargetNode)
+		}
+	}
+	for _, creation := range change.creates {
+		route := &cloudprovider.Route{
+			TargetNode: types.NodeName(creation.node.Name), TargetNodeAddresses: creation.node.Status.Addresses, DestinationCIDR: creation.cidr,
+		}
+		hint, begun := string(creation.node.UID), c.clock.Now()
+		err := guard(func() error { return c.routes.CreateRoute(calls, c.clusterName, hint, route) })
+		if final(calls, err) {
+			return changed, failed, false
+		}
+		c.created(change.destination, creation, route, begun, err)
+		changed, failed = changed || err == nil, failed || err != nil
+		if err != nil {
+			c.eventFailed(creation, c.clock.Since(begun), err)
+		} else {
+			klog.FromContext(ctx).Info("Created route", "destination", creation.cidr, "node", creation.node.Name)
+		}
+	}
+	return changed, failed, true
+}
+
+// release ends a destination's being busy. For a while after calls that succeeded, lists say nothing about it: clouds show late what they have accepted.
+// After one that failed a list is what tells.
+func (c *Controller) release(d destination, succeeded bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, d)
+	c.settled[d] = c.clock.Now()
+	if succeeded {
+		c.settled[d] = c.clock.Now().Add(listServes)
+	}
+}
+
+func (c *Controller) deleted(d destination, route *cloudprovider.Route, begun time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.attempts.fail(deleteOf(d, route), begun, c.clock.Now())
+		return
+	}
+	c.attempts.succeed(deleteOf(d, route), begun, c.clock.Now())
+	var rest []seen
+	for _, other := range c.known[d] {
+		if other.Route != route {
+			rest = append(rest, other)
+		}
+	}
+	c.known[d] = rest
+}
+
+func (c *Controller) created(d destination, creation creation, route *cloudprovider.Route, begun time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.attempts.fail(createOf(d, creation), begun, c.clock.Now())
+		return
+	}
+	since := c.attempts.succeed(createOf(d, creation), begun, c.clock.Now())
+	createSeconds.Observe(c.clock.Since(since).Seconds())
+	if c.known == nil {
+		c.known = view{}
+	}
+	c.known[d] = append(c.known[d], seen{Route: route, made: true})
+}
+
+// eventFailed tells a node's user why it has no network, in upstream's words.
+func (c *Controller) eventFailed(creation creation, took time.Duration, err error) {
+	c.recorder.Eventf(
+		&corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: creation.node.Name, UID: creation.node.UID},
+		corev1.EventTypeWarning, "FailedToCreateRoute", "Could not create route %s %s for node %s after %v: %v",
+		creation.node.UID, creation.cidr, creation.node.Name, took, err,
+	)
+}
+
+// guard turns a provider's panic into an error of the one call.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the provider panicked: %v", p)
+		}
+	}()
+	return f()
+}
+
+// final tells whether an error, if it is one, says that this process may no longer act.
+func final(calls context.Context, err error) bool {
+	return err != nil && (errors.Is(err, election.ErrFenced) || calls.Err() != nil)
+}
