@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // failing makes calls of a kind fail.
@@ -28,3 +30,6 @@ func trying(tries *[]time.Duration, err error) func(context.Context, string, str
 		return err
 	}
 }
+
+// inAnyOrder compares calls of workers that run beside each other.
+var inAnyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })

@@ -41,7 +41,8 @@ func (c *Controller) scheduleAdopted(page *balancer) {
 		page.check = now.Add(from + time.Duration(rand.Float64()*float64(to-from)))
 	}
 	if period := c.config.Options.ResyncPeriod; period > 0 {
-		page.resync = now.Add(time.Duration(rand.Float64() * float64(period)))
+		// Not in the first twelfth: a planned restart changes nothing in the cloud. When it was ensured last is not known.
+		page.resync = now.Add(time.Duration((1 + 11*rand.Float64()) / 12 * float64(period)))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -108,16 +109,17 @@ func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
 	return equality.Semantic.DeepEqual(normal(a).Ingress, normal(b).Ingress)
 }
 
-// sameAddresses is whether two statuses name the same addresses in the same order, whatever else they say of them: providers fill ports and
-// modes in when they ensure, and not always when they are asked.
+// sameAddresses is whether two statuses name the same addresses, in any order and whatever else they say of them: providers fill ports and modes in
+// when they ensure, and not always when they are asked.
 func sameAddresses(a, b *corev1.LoadBalancerStatus) bool {
-	if len(a.Ingress) != len(b.Ingress) {
-		return false
+	return slices.Equal(addresses(a), addresses(b))
+}
+
+func addresses(status *corev1.LoadBalancerStatus) []string {
+	var out []string
+	for _, in := range status.Ingress {
+		out = append(out, in.IP+" "+in.Hostname)
 	}
-	for i := range a.Ingress {
-		if a.Ingress[i].IP != b.Ingress[i].IP || a.Ingress[i].Hostname != b.Ingress[i].Hostname {
-			return false
-		}
-	}
-	return true
+	slices.Sort(out)
+	return out
 }

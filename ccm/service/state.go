@@ -30,7 +30,7 @@ const (
 	stateNowhere = "none"
 	unled        = "none" // the lease of a fence without one
 	stateKey     = "state.json.gz"
-	// stateLimit bounds the document: an object may have 1 MiB. It has room for more than ten thousand Services. Those that do not fit are ensured on
+	// stateLimit bounds the document: an object may have 1 MiB. It has room for about thirty thousand Services. Those that do not fit are ensured on
 	// a takeover.
 	stateLimit = 700 << 10
 	// stateDelay gathers what becomes in line, so that many load balancers that are made together cost few writes.

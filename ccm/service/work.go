@@ -153,7 +153,7 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 		return nil
 	}
 	c.schedule(&page)
-	page.status, page.stored, page.seen = status, nil, nil
+	page.status, page.stored = status, nil
 	c.book.put(key, page)
 	if !quiet {
 		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsured, "Ensured load balancer")

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -37,8 +37,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m)
 }
 
@@ -63,10 +62,10 @@ type world struct {
 
 	mu       sync.Mutex
 	version  int
-	writes   []string                                 // "patch services default/a"
+	writes   []string                                // "patch services default/a"
 	refuse   func(verb, resource, name string) error // nil for never
-	events   []string                                 // "Normal EnsuredLoadBalancer default/a"
-	messages []string                                 // of the events
+	events   []string                                // "Normal EnsuredLoadBalancer default/a"
+	messages []string                                // of the events
 }
 
 // inWorld runs a test in a bubble.
@@ -162,7 +161,7 @@ func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error)
 		return true, object, err
 	case clienttesting.UpdateActionImpl:
 		object := a.GetObject().DeepCopyObject()
-		old, err := w.client.Tracker().Get(resource, a.GetNamespace(), name)
+		old, err := w.client.Tracker().Get(resource, a.GetNamespace(), access(object).GetName())
 		if err != nil {
 			return true, nil, err
 		}
@@ -416,7 +415,9 @@ func withType(kind corev1.ServiceType) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Spec.Type = kind }
 }
 
-func withFinalizer(s *corev1.Service) { s.Finalizers = []string{servicehelper.LoadBalancerCleanupFinalizer} }
+func withFinalizer(s *corev1.Service) {
+	s.Finalizers = []string{servicehelper.LoadBalancerCleanupFinalizer}
+}
 
 func withAddress(address string) func(*corev1.Service) {
 	return func(s *corev1.Service) { s.Status.LoadBalancer = statusOf(address) }
