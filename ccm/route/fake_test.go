@@ -251,6 +251,7 @@ func inWorld(t *testing.T, s *sky, nodes []*corev1.Node, test func(*world), chan
 		ctx, cancel := context.WithCancel(t.Context())
 		informers.Start(ctx.Done())
 		informers.WaitForCacheSync(ctx.Done())
+		synctest.Wait()
 		client.ClearActions()
 		w := &world{t: t, sky: s, client: client, c: c, stop: cancel, done: make(chan struct{})}
 		go func() {

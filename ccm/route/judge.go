@@ -49,60 +49,79 @@ type judgement struct {
 
 // judge compares the routes that nodes need with those that are known.
 func judge(nodes []*corev1.Node, known view, clusterCIDRs []*net.IPNet) judgement {
-	var result judgement
-	changes := map[destination]*change{}
-	at := func(d destination) *change {
-		if changes[d] == nil {
-			changes[d] = &change{destination: d}
-		}
-		return changes[d]
-	}
+	j := &judging{known: known, clusterCIDRs: clusterCIDRs, changes: map[destination]*change{}, wanted: map[destination]map[types.NodeName]*corev1.Node{}}
 	targeted := map[types.NodeName]bool{}
 	for _, routes := range known {
 		for _, route := range routes {
 			targeted[route.TargetNode] = true
 		}
 	}
-	wanted := map[destination]map[types.NodeName]*corev1.Node{}
 	for _, node := range nodes {
-		name, need := types.NodeName(node.Name), needs{node: node}
-		for _, cidr := range node.Spec.PodCIDRs {
-			d := destinationOf(cidr)
-			if wanted[d][name] != nil {
-				continue
-			}
-			if wanted[d] == nil {
-				wanted[d] = map[types.NodeName]*corev1.Node{}
-			}
-			wanted[d][name] = node
-			if !slices.ContainsFunc(known[d], func(s seen) bool { return leadsTo(s, node, clusterCIDRs) }) {
-				need.missing = append(need.missing, d)
-				at(d).creates = append(at(d).creates, creation{node, cidr})
-			}
-		}
-		if len(node.Spec.PodCIDRs) > 0 || targeted[name] {
-			result.nodes = append(result.nodes, need)
+		if need := j.need(node); len(node.Spec.PodCIDRs) > 0 || targeted[types.NodeName(node.Name)] {
+			j.result.nodes = append(j.result.nodes, need)
 		}
 	}
 	for d, routes := range known {
 		for _, route := range routes {
-			node := wanted[d][route.TargetNode]
-			switch {
-			case route.made:
-				if node == nil || !sameAddresses(node.Status.Addresses, route.TargetNodeAddresses) {
-					result.relist = append(result.relist, d)
-				}
-			case node != nil && leadsTo(route, node, clusterCIDRs), !responsible(clusterCIDRs, route.Route):
-			default:
-				at(d).deletes = append(at(d).deletes, route.Route)
-			}
+			j.route(d, route)
 		}
 	}
-	for _, d := range slices.Sorted(maps.Keys(changes)) {
-		changes[d].sort()
-		result.changes = append(result.changes, *changes[d])
+	for _, d := range slices.Sorted(maps.Keys(j.changes)) {
+		j.changes[d].sort()
+		j.result.changes = append(j.result.changes, *j.changes[d])
 	}
-	return result
+	return j.result
+}
+
+// judging is a judgement in the making.
+type judging struct {
+	known        view
+	clusterCIDRs []*net.IPNet
+	changes      map[destination]*change
+	wanted       map[destination]map[types.NodeName]*corev1.Node
+	result       judgement
+}
+
+// at is the change for a destination.
+func (j *judging) at(d destination) *change {
+	if j.changes[d] == nil {
+		j.changes[d] = &change{destination: d}
+	}
+	return j.changes[d]
+}
+
+// need finds the routes that a node lacks.
+func (j *judging) need(node *corev1.Node) needs {
+	name, need := types.NodeName(node.Name), needs{node: node}
+	for _, cidr := range node.Spec.PodCIDRs {
+		d := destinationOf(cidr)
+		if j.wanted[d][name] != nil {
+			continue // the same podCIDR twice
+		}
+		if j.wanted[d] == nil {
+			j.wanted[d] = map[types.NodeName]*corev1.Node{}
+		}
+		j.wanted[d][name] = node
+		if !slices.ContainsFunc(j.known[d], func(s seen) bool { return leadsTo(s, node, j.clusterCIDRs) }) {
+			need.missing = append(need.missing, d)
+			j.at(d).creates = append(j.at(d).creates, creation{node, cidr})
+		}
+	}
+	return need
+}
+
+// route finds out whether a route is too many.
+func (j *judging) route(d destination, route seen) {
+	node := j.wanted[d][route.TargetNode]
+	switch {
+	case route.made:
+		if node == nil || !sameAddresses(node.Status.Addresses, route.TargetNodeAddresses) {
+			j.result.relist = append(j.result.relist, d)
+		}
+	case node != nil && leadsTo(route, node, j.clusterCIDRs), !responsible(j.clusterCIDRs, route.Route):
+	default:
+		j.at(d).deletes = append(j.at(d).deletes, route.Route)
+	}
 }
 
 // leadsTo tells whether a route to a node's podCIDR serves the node. A black hole that is not ours to delete is left as it is.

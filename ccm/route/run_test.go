@@ -50,6 +50,7 @@ func TestNothingIsRetriedNorToldOnceTheFenceIsClosed(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		factory.Start(ctx.Done())
 		factory.WaitForCacheSync(ctx.Done())
+		synctest.Wait()
 		client.ClearActions()
 		fence := election.Unfenced(time.Now())
 		done := make(chan struct{})
