@@ -128,6 +128,26 @@ func TestWhatOthersWriteBesideTheHolderCostsNoLeadershipAndStays(t *testing.T) {
 	})
 }
 
+func TestARenewalThatConflictsReadsAndTriesAgain(t *testing.T) {
+	bubble(t, func(w *world) {
+		slow := "leader_election_slowpath_total " + mainLease
+		before := series(t)[slow]
+		a := w.start("a", one(), func(p *process, c *election.Config) {
+			p.client.noWatch, c.Drained = true, nil
+		})
+		w.leads(a, mainLease, time.Second)
+		for range 5 {
+			<-time.After(retryPeriod)
+			w.edit(mainLease, func(l *coordinationv1.Lease) { l.Labels = map[string]string{"at": time.Now().String()} })
+		}
+		<-time.After(retryPeriod)
+		if got := series(t)[slow] - before; got < 4 || got > 5 || !a.Leading(mainLease) {
+			t.Errorf("%v slow renewals after 5 labels; it leads: %v", got, a.Leading(mainLease))
+		}
+		a.terminate()
+	})
+}
+
 func TestAnAnswerThatIsLostCostsNoLeadership(t *testing.T) {
 	bubble(t, func(w *world) {
 		n := 0
