@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,23 +31,65 @@ func WithClass(ctx context.Context, class Class) context.Context {
 	return context.WithValue(ctx, classKey{}, class)
 }
 
+// classOf is the class that a context's calls count for, or the fallback.
+func classOf(ctx context.Context, fallback Class) Class {
+	if class, ok := ctx.Value(classKey{}).(Class); ok {
+		return class
+	}
+	return fallback
+}
+
 // Shell is what stands in front of one provider, for all leases of a process: metrics, call budget, cache of instances.
 type Shell struct {
 	provider cloudprovider.Interface
+	caller   *caller
+	reader   *reader
+
+	initialize, informers sync.Once
 }
 
-// Options are the settings of a shell. The zero value has the defaults.
-type Options struct{}
-
 // New returns the shell of a provider.
-func New(provider cloudprovider.Interface, _ Options) *Shell { return &Shell{provider: provider} }
+func New(provider cloudprovider.Interface, o Options) *Shell {
+	registerMetrics()
+	o = o.withDefaults()
+	caller := &caller{provider: provider.ProviderName(), options: o, budget: newBudget(o.MaxQPS), hung: newHung(provider.ProviderName())}
+	return &Shell{provider: provider, caller: caller, reader: newReader(provider, caller)}
+}
 
 // For returns the provider for the controllers that run under a lease: calls that mutate are refused once its fence is closed. It implements
-// cloudprovider.InformerUser if the provider does, and nothing that the provider does not.
-func (s *Shell) For(_ *election.Fence) cloudprovider.Interface { return s.provider }
+// cloudprovider.InformerUser and InstancesLister if the provider does, and nothing else that the provider does not.
+func (s *Shell) For(fence *election.Fence) cloudprovider.Interface {
+	all := &guarded{shell: s, fence: fence}
+	user, isUser := s.provider.(cloudprovider.InformerUser)
+	lister, isLister := s.provider.(InstancesLister)
+	switch {
+	case isUser && isLister:
+		return struct {
+			*guarded
+			informerUser
+			guardedLister
+		}{all, informerUser{s, user}, guardedLister{s.caller, lister}}
+	case isUser:
+		return struct {
+			*guarded
+			informerUser
+		}{all, informerUser{s, user}}
+	case isLister:
+		return struct {
+			*guarded
+			guardedLister
+		}{all, guardedLister{s.caller, lister}}
+	}
+	return all
+}
 
 // Unwrap returns the provider below a shell, or the cloud itself. Controllers that come with a provider assert its type.
-func Unwrap(c cloudprovider.Interface) cloudprovider.Interface { return c }
+func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
+	if shelled, ok := c.(interface{ shellOf() *Shell }); ok {
+		return shelled.shellOf().provider
+	}
+	return c
+}
 
 // Instances answers what controllers ask about instances, with as few calls as the provider allows.
 type Instances interface {
@@ -60,4 +103,27 @@ type Instances interface {
 
 // InstancesOf returns the reader of a cloud's instances: the shared one of the shell that it came from, or one of its own for a cloud without
 // a shell. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor Instances.
-func InstancesOf(_ cloudprovider.Interface) (Instances, bool) { return nil, false }
+func InstancesOf(c cloudprovider.Interface) (Instances, bool) {
+	var shell *Shell
+	if shelled, ok := c.(interface{ shellOf() *Shell }); ok {
+		shell = shelled.shellOf()
+	} else {
+		shell = New(c, Options{})
+	}
+	if !describes(shell.provider) {
+		return nil, false
+	}
+	return shell.reader, true
+}
+
+// describes is whether a provider can be asked about instances at all.
+func describes(provider cloudprovider.Interface) bool {
+	if _, ok := provider.(InstancesLister); ok {
+		return true
+	}
+	if instances, ok := provider.InstancesV2(); ok && instances != nil {
+		return true
+	}
+	instances, ok := provider.Instances()
+	return ok && instances != nil
+}

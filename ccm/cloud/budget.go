@@ -1,0 +1,223 @@
+package cloud
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// budget decides when a call may be made. While nothing is throttled, that is at once.
+//
+//	a call of class c --> queue of c --rate of c--> the queues' turns, by weight --rate of all--> the provider
+//	      the answer's outcome --> the rate of c, or of all
+//
+// The rates fall when the cloud throttles and grow while it does not. Clouds limit each of their services, or an account: as long as one class alone is
+// throttled only its rate falls, so that a load balancer API that is overrun does not slow down reads of instances. Once a second class is throttled,
+// too, the limit is taken for a shared one, and the classes share one rate by their weights. What a class leaves unused goes to the others.
+type budget struct {
+	mu     sync.Mutex
+	all    limiter
+	shared bool
+	queues []*queue // by priority
+	turn   float64  // the virtual time of the turns: no queue that was idle may claim what it did not use then
+	timer  *time.Timer
+}
+
+// weights are the shares of classes that want more than there is, most important first. A class that waits gets at least its weight's part.
+var weights = []struct {
+	class  Class
+	weight float64
+}{
+	{ClassNode, 4},
+	{ClassLifecycle, 2},
+	{ClassLoadBalancer, 2},
+	{ClassRoute, 1},
+	{ClassOther, 1},
+}
+
+// classAll is the label of the rate of all classes together.
+const classAll Class = "all"
+
+// queue are the calls of one class that wait, the first first.
+type queue struct {
+	class   Class
+	weight  float64
+	limiter limiter
+	pass    float64 // when its next turn is, in virtual time
+	waiting []*waiter
+}
+
+type waiter struct {
+	granted chan struct{}
+	ticket  *ticket
+}
+
+// ticket is the leave to make a call. The outcome of the call is reported with it.
+type ticket struct {
+	queue *queue
+	begun time.Time
+}
+
+// sharedWithin is how close to each other in time two classes are throttled when they have one limit.
+const sharedWithin = 10 * time.Second
+
+func newBudget(maxQPS float64) *budget {
+	ceiling := math.Inf(1)
+	if maxQPS > 0 {
+		ceiling = maxQPS
+	}
+	now := time.Now()
+	b := &budget{all: newLimiter(classAll, ceiling, now)}
+	for _, w := range weights {
+		b.queues = append(b.queues, &queue{class: w.class, weight: w.weight, limiter: newLimiter(w.class, math.Inf(1), now)})
+	}
+	return b
+}
+
+// queue returns the queue of a class. One that is not known has that of ClassOther.
+func (b *budget) queue(class Class) *queue {
+	for _, q := range b.queues {
+		if q.class == class {
+			return q
+		}
+	}
+	return b.queues[len(b.queues)-1]
+}
+
+// acquire waits for the leave to make a call. Its error is that of the context.
+func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
+	if ctx.Err() != nil {
+		return nil, ended(ctx)
+	}
+	begun := time.Now()
+	b.mu.Lock()
+	q := b.queue(class)
+	w := &waiter{granted: make(chan struct{}), ticket: &ticket{queue: q}}
+	if len(q.waiting) == 0 {
+		q.pass = max(q.pass, b.turn)
+	}
+	q.waiting = append(q.waiting, w)
+	b.dispatch(begun)
+	b.mu.Unlock()
+	select {
+	case <-w.granted:
+	default:
+		select {
+		case <-w.granted:
+		case <-ctx.Done():
+			if b.leave(w) {
+				return nil, ended(ctx)
+			}
+		}
+	}
+	budgetWait.WithLabelValues(string(q.class)).Observe(time.Since(begun).Seconds())
+	w.ticket.begun = time.Now()
+	return w.ticket, nil
+}
+
+// leave takes a waiter out of its queue. It is false if its call was granted meanwhile.
+func (b *budget) leave(w *waiter) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := w.ticket.queue
+	at := slices.Index(q.waiting, w)
+	if at < 0 {
+		return false
+	}
+	q.waiting = slices.Delete(q.waiting, at, at+1)
+	b.dispatch(time.Now())
+	return true
+}
+
+// dispatch grants what can be granted now, and sets the timer for the next.
+func (b *budget) dispatch(now time.Time) {
+	b.all.refill(now)
+	for _, q := range b.queues {
+		q.limiter.refill(now)
+	}
+	for b.all.ready() {
+		q := b.next()
+		if q == nil {
+			break
+		}
+		b.all.take()
+		q.limiter.take()
+		b.turn = q.pass
+		q.pass += 1 / q.weight
+		close(q.waiting[0].granted)
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
+	}
+	b.arm()
+}
+
+// next is the queue whose turn it is, of those with a call waiting that their own rate allows.
+func (b *budget) next() *queue {
+	var next *queue
+	for _, q := range b.queues {
+		if len(q.waiting) > 0 && q.limiter.ready() && (next == nil || q.pass < next.pass) {
+			next = q
+		}
+	}
+	return next
+}
+
+// arm sets the timer to when the next call can be granted, if one waits.
+func (b *budget) arm() {
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	wait := time.Duration(math.MaxInt64)
+	for _, q := range b.queues {
+		if len(q.waiting) > 0 {
+			wait = min(wait, max(q.limiter.wait(), b.all.wait()))
+		}
+	}
+	if wait == math.MaxInt64 {
+		return
+	}
+	b.timer = time.AfterFunc(wait, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.dispatch(time.Now())
+	})
+}
+
+// report tells the budget how a call went.
+func (b *budget) report(t *ticket, outcome Outcome) {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case outcome.reached() || outcome == OutcomeAuth:
+		t.queue.limiter.accepted(now)
+		b.all.accepted(now)
+	case outcome == OutcomeThrottled:
+		b.throttled(t, now)
+	default: // says nothing about the rate
+		return
+	}
+	b.dispatch(now)
+}
+
+// throttled lowers the rate that the cloud did not like.
+func (b *budget) throttled(t *ticket, now time.Time) {
+	t.queue.limiter.last = now
+	b.shared = b.shared && b.all.limited()
+	for _, q := range b.queues {
+		if q != t.queue && !q.limiter.last.IsZero() && now.Sub(q.limiter.last) < sharedWithin {
+			b.shared = true
+		}
+	}
+	if !b.shared {
+		t.queue.limiter.cut(t.begun, now)
+		return
+	}
+	b.all.cut(t.begun, now)
+	for _, q := range b.queues { // one rate is enough, and the cloud's limit is not theirs
+		q.limiter.lift(now)
+	}
+}

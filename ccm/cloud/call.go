@@ -1,0 +1,203 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// caller makes the calls to one provider.
+type caller struct {
+	provider string
+	options  Options
+	budget   *budget
+	hung     *hung
+}
+
+// call is one call to the provider, and what is done around it.
+type call struct {
+	operation string // the method's name
+	object    object
+	class     Class
+	timeout   time.Duration
+	fence     *election.Fence // for a context that carries none
+	mutates   bool
+	retries   bool    // it is made again when the cloud throttles it
+	ticket    *ticket // the budget's, if the caller has got it already
+}
+
+// object is what a call is about: "load balancer of service" and "default/web".
+type object struct{ kind, name string }
+
+// String names the object in errors.
+func (o object) String() string {
+	if o.name == "" {
+		return o.kind
+	}
+	return fmt.Sprintf("%s %q", o.kind, o.name)
+}
+
+const (
+	// grace is how long a provider has to return after its context has ended. What returns within it was not abandoned.
+	grace = time.Second
+	// retryFor is how long calls that the cloud throttles are made again by the shell. Controllers retry with a longer back-off than the shell's.
+	retryFor              = 2 * time.Minute
+	firstBackoff, longest = 100 * time.Millisecond, 5 * time.Second
+)
+
+// do makes a call: it waits for the budget, asks the fence if the call mutates, and returns the provider's answer, or an error if the provider panics
+// or does not answer in time.
+func do[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (T, error) {
+	begun, backoff := time.Now(), firstBackoff
+	for {
+		answer, outcome, err := once(ctx, c, call, f)
+		if !call.retries || outcome != OutcomeThrottled || time.Since(begun) > retryFor {
+			return answer, err
+		}
+		call.ticket = nil
+		retries.WithLabelValues(c.provider, call.operation).Inc()
+		if !sleep(ctx, backoff/2+rand.N(backoff)) {
+			return answer, err
+		}
+		backoff = min(2*backoff, longest)
+	}
+}
+
+// sleep waits, unless the context ends before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func once[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, outcome Outcome, err error) {
+	if call.mutates && election.FromContext(ctx) == nil && call.fence != nil {
+		caller := ctx
+		bound, cancel := call.fence.Bind(caller)
+		defer cancel()
+		defer context.AfterFunc(caller, cancel)() // whoever knows no fence means its context's end
+		ctx = bound
+	}
+	if call.ticket == nil {
+		if call.ticket, err = c.budget.acquire(ctx, call.class); err != nil {
+			err = fmt.Errorf("waiting for the budget of calls of class %s, to call %s for %s: %w", call.class, call.operation, call.object, err)
+			return answer, OutcomeCancelled, err
+		}
+	}
+	begun := time.Now()
+	answer, err = guardedCall(ctx, c, call, f)
+	outcome = Classify(err)
+	if !errors.Is(err, ErrStillRunning) {
+		c.observe(call.operation, outcome, time.Since(begun))
+	}
+	c.budget.report(call.ticket, outcome)
+	return answer, outcome, err
+}
+
+// reply is what a provider's method returned.
+type reply[T any] struct {
+	answer T
+	err    error
+}
+
+// guardedCall makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not take a worker with it.
+func guardedCall[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
+	if err := c.hung.allows(call); err != nil {
+		return answer, err
+	}
+	limited, cancel := context.WithTimeout(ctx, call.timeout)
+	defer cancel()
+	replies := make(chan reply[T], 1)
+	gauge := inFlight.WithLabelValues(c.provider, call.operation)
+	gauge.Inc()
+	go func() {
+		var r reply[T]
+		defer func() { replies <- r }()
+		defer gauge.Dec()
+		r.err = errExited
+		defer recovered(call, &r.err)
+		if call.mutates {
+			if r.err = election.Guard(limited, call.fence); r.err != nil {
+				return
+			}
+		}
+		r.answer, r.err = f(limited)
+	}()
+	r, ok := wait(limited, replies)
+	if !ok {
+		c.hung.abandon(call, errorOf(replies))
+		return answer, unanswered(ctx, call)
+	}
+	return r.answer, settle(ctx, r.err)
+}
+
+// wait returns the reply, or nothing if there is none shortly after the context has ended.
+func wait[T any](ctx context.Context, replies <-chan T) (r T, ok bool) {
+	select {
+	case r = <-replies:
+		return r, true
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case r = <-replies:
+		return r, true
+	case <-timer.C:
+		return r, false
+	}
+}
+
+// unanswered is the error of a call that is given up.
+func unanswered(ctx context.Context, call call) error {
+	if ctx.Err() == nil {
+		return fmt.Errorf("calling %s of the cloud provider for %s: no answer within %s: %w", call.operation, call.object, call.timeout, context.DeadlineExceeded)
+	}
+	return fmt.Errorf("calling %s of the cloud provider for %s: no answer: %w", call.operation, call.object, ended(ctx))
+}
+
+// ended is why a context ended: what errors.Is finds in it is the context's own error and its cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", cause, err)
+}
+
+// sentinels are the errors that controllers, upstream's at least, compare with ==.
+var sentinels = []error{
+	cloudprovider.ImplementedElsewhere, cloudprovider.InstanceNotFound, cloudprovider.NotImplemented, cloudprovider.DiskNotFound,
+}
+
+// settle makes of a provider's error what controllers understand: a sentinel that the provider wrapped is given bare, since upstream's controllers
+// compare with ==, and the end of a context says that it was the fence's.
+func settle(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			if err != sentinel { //nolint:errorlint // whether it is wrapped is the question
+				klog.FromContext(ctx).V(2).Info("The cloud provider wrapped an error that controllers compare with", "wrapped", err.Error())
+			}
+			return sentinel
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil && errors.Is(cause, election.ErrFenced) && !errors.Is(err, election.ErrFenced) {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
+}

@@ -1,0 +1,188 @@
+package cloud
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// reader is Instances.
+//
+//	Read --not in the cache--> lane --a batch, when the budget allows--> provider
+//	     <--state of each node-- item <------------------------------------'
+//
+// There is one item for a node that is asked for, whoever waits for it.
+type reader struct {
+	provider cloudprovider.Interface
+	caller   *caller
+
+	mu      sync.Mutex
+	lanes   map[laneKey]*lane
+	running map[nodeKey][]*item
+	cache   cache
+}
+
+// nodeKey is what a state is of. A node that is created again under its name, and one that got its providerID, have another.
+type nodeKey struct{ name, uid, providerID string }
+
+func keyOf(node *v1.Node) nodeKey { return nodeKey{node.Name, string(node.UID), node.Spec.ProviderID} }
+
+// item is a question about one node, waiting or being asked.
+type item struct {
+	key     nodeKey
+	node    *v1.Node
+	want    Want
+	class   Class
+	waiters int
+	begun   time.Time // of the call; zero while it waits
+	batch   *batch
+	done    chan struct{} // closed once state is there
+	state   InstanceState
+}
+
+func newReader(provider cloudprovider.Interface, caller *caller) *reader {
+	return &reader{
+		provider: provider, caller: caller, lanes: map[laneKey]*lane{}, running: map[nodeKey][]*item{}, cache: cache{states: map[nodeKey]remembered{}},
+	}
+}
+
+// BatchSize implements Instances.
+func (r *reader) BatchSize() int {
+	if lister, ok := r.provider.(InstancesLister); ok {
+		return max(lister.MaxInstances(), 1)
+	}
+	return 1
+}
+
+// Read implements Instances.
+func (r *reader) Read(ctx context.Context, nodes []*v1.Node, want Want, maxAge time.Duration) []InstanceState {
+	states := make([]InstanceState, len(nodes))
+	items := make([]*item, len(nodes))
+	class := classOf(ctx, ClassNode)
+	sources := map[string]int{}
+	r.mu.Lock()
+	now := time.Now()
+	r.cache.asked(maxAge)
+	used := map[*lane]bool{}
+	for i, node := range nodes {
+		state, ok := r.cache.get(keyOf(node), want, now, maxAge)
+		if ok {
+			states[i] = state
+			sources["cache"]++
+			continue
+		}
+		var source string
+		items[i], source = r.item(node, want, class, now, maxAge, used)
+		sources[source]++
+	}
+	for l := range used {
+		l.schedule(ctx)
+	}
+	r.mu.Unlock()
+	for source, n := range sources {
+		reads.WithLabelValues(source).Add(float64(n))
+	}
+	for i, item := range items {
+		if item != nil {
+			states[i] = r.wait(ctx, item)
+		}
+	}
+	return states
+}
+
+// item returns the item that will have a node's state: one that is there already if its answer is young enough, or a new one in a lane.
+func (r *reader) item(node *v1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*lane]bool) (*item, string) {
+	key := keyOf(node)
+	for _, item := range r.running[key] {
+		if item.want&want == want && now.Sub(item.begun) <= maxAge && item.waiters > 0 {
+			item.waiters++
+			return item, "shared"
+		}
+	}
+	rich := r.lane(class, true)
+	if item := rich.find(key); item != nil { // one call for both, if not for both wants: the provider is asked for more fields, not for more nodes
+		item.want |= want
+		item.waiters++
+		return item, "shared"
+	}
+	lane := r.lane(class, want&WantMetadata != 0)
+	used[lane] = true
+	if item := lane.find(key); item != nil {
+		item.want |= want
+		item.waiters++
+		return item, "shared"
+	}
+	made := &item{key: key, node: node, want: want, class: class, waiters: 1, done: make(chan struct{})}
+	lane.push(made, now)
+	return made, "cloud"
+}
+
+// wait returns an item's state once it is there, or why it is not waited for any more.
+func (r *reader) wait(ctx context.Context, item *item) InstanceState {
+	select {
+	case <-item.done:
+		return clone(item.state)
+	default:
+	}
+	select {
+	case <-item.done:
+		return clone(item.state)
+	case <-ctx.Done():
+		r.leave(item)
+		return InstanceState{Err: ended(ctx)}
+	}
+}
+
+// leave is for a waiter that does not wait any more. A question that nobody waits for is not asked, or its call is cancelled.
+func (r *reader) leave(item *item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	item.waiters--
+	if item.waiters == 0 && item.batch != nil {
+		item.batch.left()
+	}
+}
+
+// finish gives an item its state.
+func (r *reader) finish(i *item, want Want, state InstanceState) {
+	state = tidy(state, want)
+	r.mu.Lock()
+	r.running[i.key] = slices.DeleteFunc(r.running[i.key], func(other *item) bool { return other == i })
+	if len(r.running[i.key]) == 0 {
+		delete(r.running, i.key)
+	}
+	r.cache.put(i.key, state, want, i.begun)
+	r.mu.Unlock()
+	i.state = state
+	close(i.done)
+}
+
+// tidy takes out of a state what is not valid in it, as the provider may not have done.
+func tidy(state InstanceState, want Want) InstanceState {
+	switch {
+	case state.Err != nil:
+		return InstanceState{Err: state.Err}
+	case !state.Exists:
+		return InstanceState{}
+	case want&WantMetadata == 0:
+		state.Metadata = nil
+	}
+	return state
+}
+
+// clone copies what a caller could change.
+func clone(state InstanceState) InstanceState {
+	if state.Metadata == nil {
+		return state
+	}
+	m := *state.Metadata
+	m.NodeAddresses = slices.Clone(m.NodeAddresses)
+	m.AdditionalLabels = maps.Clone(m.AdditionalLabels)
+	state.Metadata = &m
+	return state
+}
