@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -48,48 +49,71 @@ func (c *Controller) scheduleAdopted(page *balancer) {
 
 // findDrift sends load balancers that are due to be looked at, no faster than allowed.
 func (c *Controller) findDrift(ctx context.Context) {
-	ticker := c.clock.NewTicker(time.Second)
-	defer ticker.Stop()
 	grants := map[string]time.Time{}
-	budget := 0.0
-	for {
+	budget, last := 0.0, c.clock.Now()
+	for wait := time.Second; ; {
+		timer := c.clock.NewTimer(wait)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
-		case <-ticker.C():
+		case <-timer.C():
 		}
 		now := c.clock.Now()
-		for key, at := range grants {
-			if now.Sub(at) >= grantFor {
-				delete(grants, key)
-			}
-		}
-		budget = min(budget+c.config.Options.DriftQPS, max(1, c.config.Options.DriftQPS))
-		for _, key := range c.book.due(now, grants) {
-			if budget < 1 {
-				break
-			}
+		maps.DeleteFunc(grants, func(_ string, at time.Time) bool { return now.Sub(at) >= grantFor })
+		budget = min(budget+c.config.Options.DriftQPS*now.Sub(last).Seconds(), max(1, c.config.Options.DriftQPS))
+		last = now
+		keys, next := c.book.due(now, grants)
+		for len(keys) > 0 && budget >= 1 {
 			budget--
-			grants[key] = now
-			c.queue.Add(key)
+			grants[keys[0]] = now
+			c.queue.Add(keys[0])
+			keys = keys[1:]
+		}
+		wait = max(time.Second, min(next.Sub(now), c.soonest()))
+		if len(keys) > 0 {
+			wait = time.Second
 		}
 	}
 }
 
-// due returns the keys of load balancers that are in line and due to be looked at or ensured, those first that have waited longest.
-func (k *book) due(now time.Time, except map[string]time.Time) []string {
+// soonest is after what time, at the least, a load balancer is due that has just been looked at or ensured.
+func (c *Controller) soonest() time.Duration {
+	wait := time.Minute
+	for _, period := range []time.Duration{c.config.Options.DriftPeriod, c.config.Options.ResyncPeriod} {
+		if period > 0 {
+			wait = min(wait, period/2)
+		}
+	}
+	return wait
+}
+
+// due returns the keys of load balancers that are in line and due to be looked at or ensured, those first that have waited longest, and when the
+// next will be.
+func (k *book) due(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var keys []string
+	next = now.Add(time.Hour)
 	for key, b := range k.pages {
-		if _, granted := except[key]; !granted && b.inLine() && !b.gone && !b.elsewhere && (isDue(b.check, now) || isDue(b.resync, now)) {
-			keys = append(keys, key)
+		if !b.inLine() || b.gone || b.elsewhere {
+			continue
+		}
+		if isDue(b.check, now) || isDue(b.resync, now) {
+			if _, granted := except[key]; !granted {
+				keys = append(keys, key)
+			}
+			continue
+		}
+		for _, at := range []time.Time{b.check, b.resync} {
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
 		}
 	}
 	slices.SortFunc(keys, func(a, b string) int {
 		return cmp.Or(k.pages[a].since(now).Compare(k.pages[b].since(now)), cmp.Compare(a, b))
 	})
-	return keys
+	return keys, next
 }
 
 func isDue(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }

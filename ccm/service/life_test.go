@@ -1,11 +1,15 @@
 package service
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 func TestServiceLivesAndGoes(t *testing.T) {
@@ -49,5 +53,226 @@ func TestServiceLivesAndGoes(t *testing.T) {
 		}
 		w.settle(time.Hour)
 		w.want(activity{})
+	})
+}
+
+func TestAServiceChangesItsType(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(node("n1"), service("web", withUID("uid")))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.changeService("web", withType(corev1.ServiceTypeClusterIP))
+		w.settle(time.Second)
+		w.want(activity{
+			Calls:  []string{"get web", "delete web"},
+			Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web"},
+			Writes: []string{"patch services default/web"},
+		})
+		if s := w.service("web"); len(s.Finalizers) != 0 || len(s.Status.LoadBalancer.Ingress) != 0 {
+			t.Errorf("left: finalizers %q, status %v", s.Finalizers, s.Status)
+		}
+		w.changeService("web", withType(corev1.ServiceTypeLoadBalancer))
+		w.settle(time.Second)
+		w.want(activity{
+			Calls:  []string{"ensure web [n1]"},
+			Events: []string{"Normal EnsuringLoadBalancer web", "Normal EnsuredLoadBalancer web"},
+			Writes: []string{"patch services default/web", "patch services default/web"},
+		})
+		w.changeService("web", withType(corev1.ServiceTypeExternalName))
+		w.changeService("web", withType(corev1.ServiceTypeLoadBalancer)) // before anything was done
+		w.settle(time.Minute)
+		if diff := cmp.Diff([]string{"uid 192.0.2.2 :80 [n1]"}, w.cloud.has()); diff != "" {
+			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAServiceGoesToSomebodyElsesClass(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(node("n1"), service("web"))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		// The API server lets the class change together with the type only, and both changes may come as one.
+		w.changeService("web", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") })
+		w.settle(time.Second)
+		w.want(activity{
+			Calls:  []string{"get web", "delete web"},
+			Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web"},
+			Writes: []string{"patch services default/web"},
+		})
+		w.changeService("web", withAddress("198.51.100.1"))
+		w.settle(time.Hour)
+		w.want(activity{})
+	})
+}
+
+func TestAServiceIsDeletedWhileItsLoadBalancerIsBeingMade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cloud.delay = 30 * time.Second
+		w.add(node("n1"), service("web"))
+		w.start()
+		w.settle(time.Second)
+		w.deleteService("web")
+		w.settle(5 * time.Minute)
+		if diff := cmp.Diff([]string{"ensure web [n1]", "get web", "delete web"}, w.took().Calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if w.service("web") != nil || len(w.cloud.has()) != 0 {
+			t.Errorf("left: %v, %v", w.service("web"), w.cloud.has())
+		}
+	})
+}
+
+func TestAServiceIsChangedWhileItsLoadBalancerIsBeingMade(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cloud.delay = 30 * time.Second
+		w.add(node("n1"), service("web", withUID("uid")))
+		w.start()
+		w.settle(time.Second)
+		w.changeService("web", withPort(81))
+		w.settle(time.Second)
+		w.changeService("web", withPort(82))
+		w.settle(5 * time.Minute)
+		if diff := cmp.Diff([]string{"ensure web [n1]", "ensure web [n1]"}, w.took().Calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"uid 192.0.2.1 :82 [n1]"}, w.cloud.has()); diff != "" {
+			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAChangeThatIsTakenBackCostsNoCall(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.workers = 1
+		w.add(node("n1"), service("s0"), service("s1"))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.cloud.delay = 30 * time.Second
+		w.changeService("s0", withPort(81))
+		w.settle(time.Second) // the worker is busy
+		w.changeService("s1", withPort(81))
+		w.changeService("s1", withPort(80))
+		w.settle(5 * time.Minute)
+		if diff := cmp.Diff([]string{"ensure s0 [n1]"}, w.took().Calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAServiceIsMadeAgainByTheSameName(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(node("n1"), service("web", withUID("old")))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.changeService("web", func(s *corev1.Service) { s.Finalizers = nil }) // or it could not go so quickly
+		w.deleteService("web")
+		w.add(service("web", withUID("new")))
+		w.settle(time.Second)
+		w.want(activity{
+			Calls: []string{"delete web", "ensure web [n1]"},
+			Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web",
+				"Normal EnsuringLoadBalancer web", "Normal EnsuredLoadBalancer web"},
+			Writes: []string{"patch services default/web", "patch services default/web"},
+		})
+		if diff := cmp.Diff([]string{"new 192.0.2.2 :80 [n1]"}, w.cloud.has()); diff != "" {
+			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestALoadBalancerThatSomebodyWantsToKeepIsKept(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(node("n1"), service("web", withUID("uid")))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.changeService("web", func(s *corev1.Service) { s.Finalizers = nil })
+		w.settle(time.Second)
+		w.deleteService("web")
+		w.settle(100 * time.Hour)
+		w.want(activity{})
+		if diff := cmp.Diff([]string{"uid 192.0.2.1 :80 [n1]"}, w.cloud.has()); diff != "" {
+			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatDoesNotConcernTheLoadBalancerDoesNotShortenItsBackOff(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var tries []time.Duration
+		w.cloud.before = trying(&tries, errors.New("something went wrong"))
+		w.add(node("n1"), service("web"))
+		w.start()
+		for i := range 14 {
+			w.settle(time.Second)
+			w.changeService("web", func(s *corev1.Service) { s.Labels = map[string]string{"i": fmt.Sprint(i)} })
+			w.add(node(fmt.Sprintf("m%d", i)))
+		}
+		if diff := cmp.Diff([]time.Duration{0, 5 * time.Second}, tries); diff != "" {
+			t.Errorf("tries (-want +got):\n%s", diff)
+		}
+		w.changeService("web", withPort(81)) // what does, does
+		w.settle(0)
+		if len(tries) != 3 {
+			t.Errorf("%d tries after the Service was corrected, want 3", len(tries))
+		}
+	})
+}
+
+func TestAnAPIServerThatDropsWhatItDoesNotKnowIsNotPatchedForEver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		proxy := corev1.LoadBalancerIPModeProxy
+		w.dropsModes = true
+		w.cloud.answers = func(*corev1.Service) *corev1.LoadBalancerStatus {
+			return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1", IPMode: &proxy}}}
+		}
+		w.add(node("n1"), service("web"))
+		w.start()
+		w.settle(24 * time.Hour)
+		if got := len(w.took().Writes); got > 5 { // finalizer, status, and at most one more for each time that it is ensured
+			t.Errorf("%d writes", got)
+		}
+	})
+}
+
+func TestAnOldPatchDoesNotReachAnotherServiceByTheSameName(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cloud.delay = 10 * time.Second
+		w.add(node("n1"), service("web", withUID("old")))
+		w.start()
+		w.settle(time.Second)
+		w.changeService("web", func(s *corev1.Service) { s.Finalizers = nil })
+		w.deleteService("web")
+		w.add(service("web", withUID("new"), func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("example.com/other") }))
+		w.settle(time.Hour)
+		if s := w.service("web"); len(s.Finalizers) != 0 || len(s.Status.LoadBalancer.Ingress) != 0 {
+			t.Errorf("somebody else's Service got finalizers %q and status %v", s.Finalizers, s.Status.LoadBalancer)
+		}
+	})
+}
+
+func TestTwoServicesDoNotWaitForEachOther(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cloud.before = func(_ context.Context, _, name string) error {
+			if name == "slow" {
+				pass(5 * time.Minute)
+			}
+			return nil
+		}
+		w.add(node("n1"), service("slow"), service("quick"))
+		w.start()
+		w.settle(time.Second)
+		if len(w.service("quick").Status.LoadBalancer.Ingress) == 0 {
+			t.Error("one Service waits for another")
+		}
+		w.settle(10 * time.Minute)
+		if len(w.service("slow").Status.LoadBalancer.Ingress) == 0 {
+			t.Error("the slow one was not served")
+		}
 	})
 }

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
-	ccmmetrics "k8s.io/component-base/metrics/legacyregistry"
+	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 )
 
 // Upstream's, by its names.
@@ -91,7 +91,7 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	ccmmetrics.MustRegister(
+	ccmmetrics.Register(
 		loadBalancerSyncCount, nodeSyncErrorCount, nodeSyncLatency, updateHostLatency,
 		callDuration, deleteDuration, pendingServices, nodeBatches, driftChecks, statusRepairs, adoptedServices, stateWrites, stateKept,
 	)

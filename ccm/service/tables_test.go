@@ -361,7 +361,7 @@ func TestAServiceThatIsForcedAwayWhileItsLoadBalancerIsBeingDeleted(t *testing.T
 		w.deleteService("web")
 		w.settle(time.Second)
 		w.want(activity{Calls: []string{"get web", "delete web"}, Events: []string{"Normal DeletingLoadBalancer web", "Warning SyncLoadBalancerFailed web"}})
-		if err := w.client.Tracker().Delete(servicesResource, "default", "web"); err != nil {
+		if err := w.tracker.Delete(servicesResource, "default", "web"); err != nil {
 			t.Fatal(err)
 		}
 		w.settle(6 * time.Second)

@@ -108,7 +108,7 @@ func TestWhatIsNotBelievedOnTakingOver(t *testing.T) {
 			w.changeState(func(cm *corev1.ConfigMap) { cm.BinaryData[stateKey] = []byte("?") })
 		}, ensureAll},
 		{"everything, when what was noted is gone", func(w *world) {
-			if err := w.client.Tracker().Delete(configMapsResource, "kube-system", stateName); err != nil {
+			if err := w.tracker.Delete(configMapsResource, "kube-system", stateName); err != nil {
 				w.t.Fatal(err)
 			}
 		}, ensureAll},
@@ -294,7 +294,7 @@ func (w *world) changeState(change func(*corev1.ConfigMap)) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o, err := w.client.Tracker().Get(configMapsResource, "kube-system", stateName)
+	o, err := w.tracker.Get(configMapsResource, "kube-system", stateName)
 	if err != nil {
 		w.t.Fatal(err)
 	}

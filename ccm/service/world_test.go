@@ -26,8 +26,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 	cloudprovider "k8s.io/cloud-provider"
 	servicehelper "k8s.io/cloud-provider/service/helpers"
@@ -50,15 +52,17 @@ var (
 // world is a cluster and a cloud in memory, within one bubble of fake time. The API honours resource versions, UIDs, finalizers, and that a patch
 // which changes nothing writes nothing.
 type world struct {
-	t      *testing.T
-	client *fake.Clientset
-	cloud  *fakeCloud
+	t       *testing.T
+	client  *fake.Clientset
+	tracker clienttesting.ObjectTracker
+	cloud   *fakeCloud
 	// options of the next controller
 	options     Options
 	workers     int
 	environment string
 	adoptedAt   time.Time
 	epoch       int64
+	dropsModes  bool // the API server is older than the modes of addresses
 
 	mu       sync.Mutex
 	version  int
@@ -72,7 +76,14 @@ type world struct {
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), cloud: newFakeCloud(), options: NewOptions(), workers: 10, adoptedAt: time.Now(), epoch: 1}
+		// Not fake.NewClientset: it manages fields, which takes most of a test's time with hundreds of Services.
+		client, tracker := &fake.Clientset{}, clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+		client.AddReactor("*", "*", clienttesting.ObjectReaction(tracker))
+		client.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+			stream, err := tracker.Watch(action.GetResource(), action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions)
+			return true, stream, err
+		})
+		w := &world{t: t, client: client, tracker: tracker, cloud: newFakeCloud(), options: NewOptions(), workers: 10, adoptedAt: time.Now(), epoch: 1}
 		w.client.PrependReactor("*", "*", w.react)
 		test(w)
 	})
@@ -161,7 +172,7 @@ func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error)
 		return true, object, err
 	case clienttesting.UpdateActionImpl:
 		object := a.GetObject().DeepCopyObject()
-		old, err := w.client.Tracker().Get(resource, a.GetNamespace(), access(object).GetName())
+		old, err := w.tracker.Get(resource, a.GetNamespace(), access(object).GetName())
 		if err != nil {
 			return true, nil, err
 		}
@@ -202,9 +213,9 @@ func (w *world) put(resource schema.GroupVersionResource, object runtime.Object,
 	}
 	var err error
 	if fresh {
-		err = w.client.Tracker().Create(resource, object.DeepCopyObject(), o.GetNamespace())
+		err = w.tracker.Create(resource, object.DeepCopyObject(), o.GetNamespace())
 	} else {
-		err = w.client.Tracker().Update(resource, object.DeepCopyObject(), o.GetNamespace())
+		err = w.tracker.Update(resource, object.DeepCopyObject(), o.GetNamespace())
 	}
 	if err != nil {
 		return err
@@ -217,7 +228,7 @@ func (w *world) put(resource schema.GroupVersionResource, object runtime.Object,
 
 func (w *world) patch(a clienttesting.PatchActionImpl) (runtime.Object, error) {
 	name := a.GetNamespace() + "/" + a.GetName()
-	old, err := w.client.Tracker().Get(a.GetResource(), a.GetNamespace(), a.GetName())
+	old, err := w.tracker.Get(a.GetResource(), a.GetNamespace(), a.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -246,14 +257,20 @@ func (w *world) patch(a clienttesting.PatchActionImpl) (runtime.Object, error) {
 	if err := json.Unmarshal(after, service); err != nil {
 		return nil, err
 	}
-	service.Status.LoadBalancer = *normal(&service.Status.LoadBalancer) // as the API server's defaults do
+	if w.dropsModes {
+		for i := range service.Status.LoadBalancer.Ingress {
+			service.Status.LoadBalancer.Ingress[i].IPMode = nil
+		}
+	} else {
+		service.Status.LoadBalancer = *normal(&service.Status.LoadBalancer) // as the API server's defaults do
+	}
 	if equality.Semantic.DeepEqual(old, service) {
 		w.writes = append(w.writes, "patch of nothing "+name)
 		return service, nil
 	}
 	if service.DeletionTimestamp != nil && len(service.Finalizers) == 0 {
 		w.writes = append(w.writes, "patch services "+name)
-		return service, w.client.Tracker().Delete(a.GetResource(), a.GetNamespace(), a.GetName())
+		return service, w.tracker.Delete(a.GetResource(), a.GetNamespace(), a.GetName())
 	}
 	return service, w.put(a.GetResource(), service, "patch services "+name, false)
 }
@@ -303,7 +320,7 @@ func (w *world) changeService(name string, change func(*corev1.Service)) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, err := w.client.Tracker().Get(servicesResource, "default", name)
+	old, err := w.tracker.Get(servicesResource, "default", name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -318,7 +335,7 @@ func (w *world) changeNode(name string, change func(*corev1.Node)) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, err := w.client.Tracker().Get(nodesResource, "", name)
+	old, err := w.tracker.Get(nodesResource, "", name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -336,14 +353,14 @@ func (w *world) deleteService(name string) {
 		w.changeService(name, func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
 		return
 	}
-	if err := w.client.Tracker().Delete(servicesResource, "default", name); err != nil {
+	if err := w.tracker.Delete(servicesResource, "default", name); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 func (w *world) deleteNode(name string) {
 	w.t.Helper()
-	if err := w.client.Tracker().Delete(nodesResource, "", name); err != nil {
+	if err := w.tracker.Delete(nodesResource, "", name); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -351,7 +368,7 @@ func (w *world) deleteNode(name string) {
 // service returns a Service as it is in the API, or nil.
 func (w *world) service(name string) *corev1.Service {
 	w.t.Helper()
-	o, err := w.client.Tracker().Get(servicesResource, "default", name)
+	o, err := w.tracker.Get(servicesResource, "default", name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
