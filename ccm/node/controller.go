@@ -1,0 +1,286 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	cloudprovider "k8s.io/cloud-provider"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/controller-manager/pkg/healthz"
+	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/progress"
+	"github.com/transplant-dev/transplant/ccm/node/reading"
+)
+
+const (
+	// firstRetry is the time between the first two attempts for a node; it doubles up to Options.RetryLimit.
+	firstRetry = 200 * time.Millisecond
+	// readTimeout bounds a call for a group of nodes; it is there for clouds whose calls nothing else bounds.
+	readTimeout = 4 * time.Minute
+	// stuckAfter is when health says that a piece of work is stuck.
+	stuckAfter = 5 * time.Minute
+)
+
+// ErrUnsupported is that the provider knows nothing of instances. The controller is then not started.
+var ErrUnsupported = errors.New("the provider does not support instances")
+
+// Config is what a controller needs.
+type Config struct {
+	Client kubernetes.Interface
+	Cloud  cloudprovider.Interface
+	Nodes  coreinformers.NodeInformer
+	// StatusUpdateFrequency is the value of --node-status-update-frequency.
+	StatusUpdateFrequency time.Duration
+	// Workers is the value of --concurrent-node-syncs: how many nodes are written at the same time.
+	Workers int
+	// StatusWorkers is the value of --concurrent-node-status-updates; 0: as Workers.
+	StatusWorkers int
+	Metrics       *controllersmetrics.ControllerManagerMetrics // nil: none
+	Options       Options
+	Clock         clock.WithTicker // nil: the real one
+	// Instances is how nodes are read; nil: cloud.InstancesOf(Cloud).
+	Instances cloud.Instances
+}
+
+func (config *Config) complete() error {
+	errs := config.Options.Validate()
+	if config.StatusUpdateFrequency <= 0 {
+		errs = append(errs, fmt.Errorf("--node-status-update-frequency is %s, but must be longer than 0", config.StatusUpdateFrequency))
+	}
+	if config.Workers < 1 {
+		errs = append(errs, fmt.Errorf("--concurrent-node-syncs is %d, but must be at least 1", config.Workers))
+	}
+	if config.StatusWorkers < 0 {
+		errs = append(errs, fmt.Errorf("--concurrent-node-status-updates is %d, but must not be negative", config.StatusWorkers))
+	}
+	if config.StatusWorkers == 0 {
+		config.StatusWorkers = config.Workers
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	if config.Instances == nil && config.Cloud == nil {
+		return errors.Join(append(errs, errors.New("there is no cloud provider"))...)
+	}
+	if config.Instances == nil {
+		var ok bool
+		if config.Instances, ok = cloud.InstancesOf(config.Cloud); !ok {
+			errs = append(errs, ErrUnsupported)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// item is what the queue says: look at the node, or with addresses at the addresses of an initialised one, which could not be written when they were due.
+type item struct {
+	name      string
+	addresses bool
+}
+
+// Controller initialises nodes and keeps their labels and addresses.
+type Controller struct {
+	client        kubernetes.Interface
+	nodes         corelisters.NodeLister
+	synced        cache.InformerSynced
+	registration  cache.ResourceEventHandlerRegistration
+	reader        reading.Reader
+	idsOptional   bool
+	frequency     time.Duration
+	workers       int
+	statusWorkers int
+	window        time.Duration
+	metrics       *controllersmetrics.ControllerManagerMetrics
+	clock         clock.WithTicker
+	recorder      record.EventRecorder // set by Run
+	queue         workqueue.TypedRateLimitingInterface[item]
+	pace          *rate.Limiter // of calls for groups that are not full
+	jobs          chan *job
+	teller        *teller
+	tracker       *progress.Tracker
+
+	mu     sync.Mutex
+	wrote  map[string]version // what this controller has made of nodes, by name: the cache may still show what was before
+	passed time.Time          // when the last pass over all addresses ended, or Run began
+}
+
+type version struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+// New returns a controller, or ErrUnsupported if the provider knows nothing of instances.
+func New(config Config) (*Controller, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	registerMetrics()
+	tracker := progress.New(stuckAfter)
+	c := &Controller{
+		client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced,
+		reader:      reading.Reader{Instances: config.Instances, Class: cloud.ClassNode, Timeout: readTimeout, Tracker: tracker},
+		idsOptional: idsOptional(config.Cloud), frequency: config.StatusUpdateFrequency,
+		workers: config.Workers, statusWorkers: config.StatusWorkers, window: config.Options.GatherWindow,
+		metrics: config.Metrics, clock: config.Clock, pace: rate.NewLimiter(1, 5), jobs: make(chan *job), teller: newTeller(), tracker: tracker,
+		wrote: map[string]version{},
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[item](firstRetry, config.Options.RetryLimit),
+			workqueue.TypedRateLimitingQueueConfig[item]{Name: "Nodes", Clock: config.Clock},
+		),
+	}
+	var err error
+	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: c.added, UpdateFunc: c.updated, DeleteFunc: c.deleted,
+	})
+	if err != nil {
+		c.queue.ShutDown()
+		return nil, fmt.Errorf("watching nodes: %w", err)
+	}
+	return c, nil
+}
+
+// idsOptional tells whether a node may be initialised without a provider ID: providers of the first generation need not have any.
+func idsOptional(provider cloudprovider.Interface) bool {
+	if provider == nil {
+		return false
+	}
+	if _, lists := cloud.Unwrap(provider).(cloud.InstancesLister); lists {
+		return false
+	}
+	_, second := provider.InstancesV2()
+	return !second
+}
+
+// Name is the controller's name in the gauge of running controllers.
+func (c *Controller) Name() string { return "cloud-node" }
+
+// HealthChecker fails while a call for nodes or a patch is stuck, and when no pass over all addresses has ended for several periods.
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return healthCheck{c} }
+
+type healthCheck struct{ c *Controller }
+
+func (h healthCheck) Check(request *http.Request) error {
+	if err := h.c.tracker.Check(request); err != nil {
+		return err
+	}
+	h.c.mu.Lock()
+	defer h.c.mu.Unlock()
+	if age := h.c.clock.Since(h.c.passed); !h.c.passed.IsZero() && age > 3*h.c.frequency+stuckAfter {
+		return fmt.Errorf("the addresses of nodes were last compared %s ago, though every %s is due", age.Round(time.Second), h.c.frequency)
+	}
+	return nil
+}
+
+func (c *Controller) added(object any) {
+	if node, ok := object.(*corev1.Node); ok && needsWork(node) {
+		c.queue.Add(item{name: node.Name})
+	}
+}
+
+func (c *Controller) updated(old, updated any) {
+	before, ok1 := old.(*corev1.Node)
+	after, ok2 := updated.(*corev1.Node)
+	if !ok1 || !ok2 || !needsWork(after) {
+		return
+	}
+	if changed(before, after) || before.ResourceVersion == after.ResourceVersion { // or the informer's resync
+		c.queue.Add(item{name: after.Name})
+	}
+}
+
+func (c *Controller) deleted(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	if node, ok := object.(*corev1.Node); ok {
+		c.teller.forget(node.Name)
+		c.mu.Lock()
+		delete(c.wrote, node.Name)
+		c.mu.Unlock()
+	}
+}
+
+func (c *Controller) remember(node *corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrote[node.Name] = version{node.UID, node.ResourceVersion}
+}
+
+// outdated tells whether the cache shows a node as it was before this controller initialised it.
+func (c *Controller) outdated(node *corev1.Node) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wrote, ok := c.wrote[node.Name]
+	if !ok || wrote.uid != node.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, wrote.resourceVersion)
+	return err == nil && order < 0
+}
+
+// Run works until ctx is done, and returns when the nodes have been finished that were being written then.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.queue.ShutDown()
+	fence := election.FromContext(ctx)
+	if fence == nil {
+		fence = election.Unfenced(c.clock.Now())
+	}
+	calls, cancel := fence.Bind(ctx)
+	defer cancel()
+
+	broadcaster := record.NewBroadcaster(record.WithContext(calls))
+	defer broadcaster.Shutdown()
+	broadcaster.StartStructuredLogging(0)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
+	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cloud-node-controller"})
+	c.teller.recorder = c.recorder
+
+	if c.metrics != nil {
+		c.metrics.ControllerStarted(c.Name())
+		defer c.metrics.ControllerStopped(c.Name())
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {
+		return
+	}
+	stop := context.AfterFunc(ctx, c.queue.ShutDown)
+	defer stop()
+	c.finishPass()
+
+	// Reads change nothing: they end with ctx, so that a planned stop waits only for what is being written.
+	reads, cancelReads := context.WithCancel(calls)
+	defer cancelReads()
+	defer context.AfterFunc(ctx, cancelReads)()
+
+	var group sync.WaitGroup
+	group.Go(func() { c.refreshAll(ctx, reads, calls) })
+	for range c.workers {
+		group.Go(func() { c.work(ctx, calls) })
+	}
+	c.gather(ctx, reads)
+	close(c.jobs)
+	group.Wait()
+}
+
+func (c *Controller) finishPass() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed = c.clock.Now()
+}

@@ -1,0 +1,199 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+const (
+	// groupsInFlight is how many groups of nodes are read at the same time.
+	groupsInFlight = 8
+	// isolateAfter is how many attempts for a node have failed when it is time to find out whether one node makes the calls for all fail.
+	isolateAfter = 2
+	// remembered is how old what is known of an instance may be when addresses are written that could not be written at first.
+	remembered = time.Minute
+)
+
+// job is a node on its way to a worker.
+type job struct {
+	item  item
+	node  *corev1.Node
+	read  bool // it needs to be read from the cloud
+	state cloud.InstanceState
+}
+
+// gather takes nodes from the queue, has them read in groups and gives them to the workers. It returns when the queue is shut down and all reads have ended.
+//
+// A group is read when it is full, or when its first node has waited for the window and the pace allows a call: five at once, then one per second. So a lone
+// node waits for the window only, and however many join one after the other, there is a call per second.
+func (c *Controller) gather(ctx, reads context.Context) {
+	items := make(chan item)
+	go func() {
+		defer close(items)
+		for {
+			next, shutdown := c.queue.Get()
+			if shutdown {
+				return
+			}
+			items <- next
+		}
+	}()
+	flights := groupsInFlight
+	if c.reader.Size() == 1 {
+		flights = c.workers
+	}
+	slots := make(chan struct{}, flights)
+	var flying sync.WaitGroup
+	defer flying.Wait()
+	for {
+		group, open := c.next(ctx, items)
+		if len(group) > 0 {
+			slots <- struct{}{} // reads end with ctx
+			flying.Go(func() {
+				defer func() { <-slots }()
+				c.read(ctx, reads, group)
+			})
+		}
+		if !open {
+			return
+		}
+	}
+}
+
+// next returns a group that is to be read; not open is that there will be none after it.
+func (c *Controller) next(ctx context.Context, items <-chan item) (group []*job, open bool) {
+	size := c.reader.Size()
+	var due <-chan time.Time
+	for len(group) < size {
+		select {
+		case <-due:
+			return group, true
+		case next, ok := <-items:
+			if !ok {
+				return group, false
+			}
+			j := c.pick(next)
+			switch {
+			case j == nil:
+				continue
+			case !j.read:
+				c.hand(ctx, j)
+				continue
+			}
+			group = append(group, j)
+			if len(group) == 1 && size > 1 {
+				now := c.clock.Now()
+				reservation := c.pace.ReserveN(now, 1)
+				timer := c.clock.NewTimer(max(c.window, reservation.DelayFrom(now)))
+				defer timer.Stop()
+				defer func() {
+					if len(group) == size {
+						reservation.CancelAt(c.clock.Now()) // a full group costs nothing: there is no better one
+					}
+				}()
+				due = timer.C()
+			}
+		}
+	}
+	return group, true
+}
+
+// pick returns what is to be done for an item, or nil if it is nothing.
+func (c *Controller) pick(next item) *job {
+	node, err := c.nodes.Get(next.name)
+	switch {
+	case err != nil: // there is no such node
+	case next.addresses && !waits(node):
+		return &job{item: next, node: node, read: true}
+	case next.addresses:
+	case waits(node) && !c.outdated(node):
+		return &job{item: next, node: node, read: true}
+	case !waits(node) && len(unequalLabels(node.Labels)) > 0:
+		return &job{item: next, node: node}
+	}
+	c.queue.Forget(next)
+	c.queue.Done(next)
+	return nil
+}
+
+// read asks the cloud about a group.
+func (c *Controller) read(ctx, reads context.Context, group []*job) {
+	nodes, isolate, age := make([]*corev1.Node, len(group)), false, remembered
+	for i, j := range group {
+		nodes[i] = j.node
+		isolate = isolate || c.queue.NumRequeues(j.item) >= isolateAfter
+		if !j.item.addresses {
+			age = 0
+		}
+	}
+	batchNodes.Observe(float64(len(group)))
+	for i, state := range c.reader.Group(reads, nodes, cloud.WantMetadata, age, isolate) {
+		group[i].state = state
+		c.hand(ctx, group[i])
+	}
+}
+
+// hand gives a job to a worker, unless the manager stops.
+func (c *Controller) hand(ctx context.Context, j *job) {
+	select {
+	case c.jobs <- j:
+	case <-ctx.Done():
+		c.queue.Done(j.item)
+	}
+}
+
+func (c *Controller) work(ctx, calls context.Context) {
+	for j := range c.jobs {
+		if ctx.Err() == nil && calls.Err() == nil {
+			c.settle(ctx, calls, j, c.do(calls, j))
+		}
+		c.queue.Done(j.item)
+	}
+}
+
+// do does what is to be done for a node. Whatever it stumbles over, the worker goes on with the next.
+func (c *Controller) do(calls context.Context, j *job) (err error) {
+	defer c.tracker.Start(fmt.Sprintf("writing node %q", j.node.Name))()
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("syncing node %q: panic: %v", j.node.Name, p)
+		}
+	}()
+	switch {
+	case j.item.addresses:
+		return c.keepAddresses(calls, j.node, j.state)
+	case j.read:
+		return c.initialise(calls, j.node, j.state)
+	default:
+		return c.keepLabels(calls, j.node)
+	}
+}
+
+func (c *Controller) settle(ctx, calls context.Context, j *job, err error) {
+	switch {
+	case err == nil:
+		c.queue.Forget(j.item)
+		c.teller.forget(j.node.Name)
+	case final(calls, err) || ctx.Err() != nil:
+	case elsewhere(j.state.Err):
+		c.queue.Forget(j.item) // somebody else looks after it
+	default:
+		klog.FromContext(ctx).Error(err, "Syncing node, will be retried", "node", j.node.Name)
+		c.teller.failed(j.node, err)
+		c.queue.AddRateLimited(j.item)
+	}
+}
+
+// final tells whether an error says that this process may no longer act: the next leader will see to it.
+func final(calls context.Context, err error) bool {
+	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
+}

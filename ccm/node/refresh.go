@@ -1,0 +1,114 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+)
+
+// jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the same moment.
+const jitter = 0.1
+
+// refreshAll compares the addresses of all initialised nodes with those of their instances, at once and then once per period until ctx is done.
+func (c *Controller) refreshAll(ctx, reads, calls context.Context) {
+	for spread := time.Duration(0); ; spread = c.frequency / 2 {
+		begun := c.clock.Now()
+		c.refresh(ctx, reads, calls, spread)
+		if ctx.Err() != nil {
+			return
+		}
+		c.finishPass()
+		if !c.wait(ctx, begun.Add(wait.Jitter(c.frequency, jitter))) {
+			return
+		}
+	}
+}
+
+func (c *Controller) wait(ctx context.Context, until time.Time) bool {
+	timer := c.clock.NewTimer(max(until.Sub(c.clock.Now()), 0))
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refresh compares the addresses of all initialised nodes once, one call for each group, spread over a time.
+func (c *Controller) refresh(ctx, reads, calls context.Context, spread time.Duration) {
+	groups := slices.Collect(slices.Chunk(c.initialisedNodes(), c.reader.Size()))
+	begun := c.clock.Now()
+	slots := make(chan struct{}, c.statusWorkers)
+	var flying sync.WaitGroup
+	defer flying.Wait()
+	for i, group := range groups {
+		if !c.wait(ctx, begun.Add(spread*time.Duration(i)/time.Duration(len(groups)))) {
+			return
+		}
+		slots <- struct{}{}
+		flying.Go(func() {
+			defer func() { <-slots }()
+			c.refreshGroup(ctx, reads, calls, group)
+		})
+	}
+}
+
+func (c *Controller) initialisedNodes() []*corev1.Node {
+	all, err := c.nodes.List(labels.Everything())
+	if err != nil {
+		return nil // the cache always answers
+	}
+	nodes := slices.DeleteFunc(slices.Clone(all), waits)
+	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes
+}
+
+// refreshGroup is one call, and a patch for each node whose addresses have changed. What fails and may pass is done again soon, past the period.
+func (c *Controller) refreshGroup(ctx, reads, calls context.Context, group []*corev1.Node) {
+	states := c.reader.Group(reads, group, cloud.WantMetadata, 0, false)
+	slots := make(chan struct{}, c.statusWorkers)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	for i, node := range group {
+		if ctx.Err() != nil || calls.Err() != nil {
+			return
+		}
+		slots <- struct{}{}
+		writing.Go(func() {
+			defer func() { <-slots }()
+			j := &job{item: item{node.Name, true}, node: node, read: true, state: states[i]}
+			c.judgeRefresh(ctx, calls, j, c.do(calls, j))
+		})
+	}
+}
+
+func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error) {
+	var f *failure
+	switch {
+	case err == nil, final(calls, err), elsewhere(j.state.Err), ctx.Err() != nil:
+	case errors.As(err, &f) && f.lasting:
+		c.teller.failed(j.node, err) // the next period is soon enough
+	case errors.As(err, &f) && f.reason == InstanceMissing:
+	case j.state.Err != nil && c.reader.Size() == 1:
+		// Without batches a cloud that fails would be asked for each node again. The next period is soon enough, as upstream has it.
+		klog.FromContext(ctx).Error(err, "Comparing addresses of node, will be done in the next period", "node", j.node.Name)
+	default:
+		klog.FromContext(ctx).Error(err, "Comparing addresses of node, will be retried", "node", j.node.Name)
+		c.queue.AddRateLimited(j.item)
+	}
+}
+
+// elsewhere tells whether a provider has said that a node is not its to look after.
+func elsewhere(err error) bool { return errors.Is(err, cloudprovider.ImplementedElsewhere) }

@@ -1,0 +1,204 @@
+package nodelifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// The reasons of events on nodes.
+const (
+	// DeletingNode is upstream's: the node is deleted because its instance is gone.
+	DeletingNode = "DeletingNode"
+	// DeletingNodeFailed is upstream's: the API server has refused the deletion, which will be repeated.
+	DeletingNodeFailed = "DeletingNodeFailed"
+	// NodeDeletionDelayed is that the node would be deleted if it had not been without an instance before the takeover. It says when it will be.
+	NodeDeletionDelayed = "NodeDeletionDelayed"
+	// ReadingInstanceFailed is that the provider returned errors or panicked when it was asked for the node several times.
+	ReadingInstanceFailed = "ReadingInstanceFailed"
+)
+
+const (
+	// conflicts is how often a node is read again in one attempt because somebody else has written it.
+	conflicts = 5
+	// warnAfter is after how many failed answers in a row the user is told.
+	warnAfter = 3
+)
+
+// settle does what follows from an answer about a node that was not Ready when it was asked for, at a time.
+func (c *Controller) settle(calls context.Context, node *corev1.Node, state cloud.InstanceState, asked time.Time) error {
+	answer := answerOf(state)
+	c.mu.Lock()
+	w := c.watched[node.Name]
+	w.answered(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
+	c.mu.Unlock() // the node is busy: nobody else changes it
+	switch answer {
+	case gone:
+		return c.gone(calls, node, w)
+	case shutdown:
+		return c.setTaint(calls, node, true)
+	case unknown:
+		if final(calls, state.Err) {
+			return nil
+		}
+		c.warn(node, w, state.Err)
+		return fmt.Errorf("reading the instance of node %q: %w", node.Name, state.Err)
+	case running, foreign:
+	}
+	return nil
+}
+
+func (c *Controller) warn(node *corev1.Node, w *watched, err error) {
+	if !w.warned && w.times >= warnAfter && c.warnings.Allow() {
+		w.warned = true
+		c.recorder.Eventf(reference(node), corev1.EventTypeWarning, ReadingInstanceFailed,
+			"Cannot find out whether the instance of node %s exists: %v", node.Name, err)
+	}
+}
+
+func (c *Controller) gone(calls context.Context, node *corev1.Node, w *watched) error {
+	now, adoptedAt := c.clock.Now(), c.fence.Tenure().AdoptedAt
+	verdict, until := judgeGone(node, w.times, now, adoptedAt, c.options.TakeoverGrace)
+	switch verdict {
+	case keep:
+		c.mu.Lock()
+		w.due = now.Add(max(c.options.BackoffLimit, c.period))
+		if until.Before(w.due) {
+			w.due = until
+		}
+		told := w.delayed
+		w.delayed = true
+		c.mu.Unlock()
+		if !told {
+			klog.FromContext(calls).Info("Keeping node without instance until the grace after the takeover is over", "node", node.Name, "until", until)
+			c.recorder.Eventf(reference(node), corev1.EventTypeWarning, NodeDeletionDelayed,
+				"The cloud provider has no instance for node %s, which was not Ready before this manager took over at %s. It will be deleted after %s, unless "+
+					"it is Ready or has an instance by then (--node-deletion-grace-after-takeover)",
+				node.Name, adoptedAt.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
+		}
+		return nil
+	case confirm:
+		klog.FromContext(calls).Info("The cloud has no instance for a young node, asking again before it is deleted", "node", node.Name)
+		return nil
+	case remove:
+	}
+	return c.remove(calls, node, w)
+}
+
+// remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and still not Ready.
+func (c *Controller) remove(calls context.Context, node *corev1.Node, w *watched) error {
+	if !w.announced {
+		w.announced = true
+		c.recorder.Eventf(reference(node), corev1.EventTypeNormal, DeletingNode, "Deleting node %s because it does not exist in the cloud provider", node.Name)
+	}
+	err := c.delete(calls, node)
+	if apierrors.IsConflict(err) {
+		current, failed := c.client.CoreV1().Nodes().Get(calls, node.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(failed) || failed == nil && (current.UID != node.UID || ready(current)):
+			deletions.WithLabelValues("other").Inc()
+			return nil
+		case failed != nil:
+			err = fmt.Errorf("reading node %q: %w", node.Name, failed)
+		default:
+			err = c.delete(calls, current)
+		}
+	}
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		deletions.WithLabelValues("success").Inc()
+		c.mu.Lock()
+		w.removed = true
+		c.mu.Unlock()
+		klog.FromContext(calls).Info("Deleted node whose instance is gone", "node", node.Name, "providerID", node.Spec.ProviderID)
+		return nil
+	case final(calls, err):
+		return err
+	}
+	deletions.WithLabelValues("error").Inc()
+	if w.refused != err.Error() {
+		w.refused = err.Error()
+		c.recorder.Eventf(reference(node), corev1.EventTypeWarning, DeletingNodeFailed, "Failed deleting node %s: %v", node.Name, err)
+	}
+	return err
+}
+
+func (c *Controller) delete(calls context.Context, node *corev1.Node) error {
+	err := c.client.CoreV1().Nodes().Delete(calls, node.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion},
+	})
+	if err != nil {
+		return fmt.Errorf("deleting node %q: %w", node.Name, err)
+	}
+	return nil
+}
+
+func (c *Controller) untaint(calls context.Context, node *corev1.Node) error {
+	return c.setTaint(calls, node, false)
+}
+
+// setTaint adds the shutdown taint to a node or takes it away. Taints are written as a whole and have other owners: only with the resource version they
+// were read with. A node that was read again and whose readiness has changed by then is judged anew at the next tick.
+func (c *Controller) setTaint(calls context.Context, node *corev1.Node, want bool) error {
+	var err error
+	for range conflicts {
+		if tainted(node) == want || ready(node) == want {
+			return nil
+		}
+		if err = c.patchTaints(calls, node, taintsWith(node, want)); err == nil {
+			klog.FromContext(calls).Info("Wrote the shutdown taint of node", "node", node.Name, "tainted", want)
+			return nil
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) { // a wrong UID may be refused as invalid: the field cannot be changed
+			return err
+		}
+		current, failed := c.client.CoreV1().Nodes().Get(calls, node.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(failed) || failed == nil && current.UID != node.UID {
+			return nil
+		}
+		if failed != nil {
+			return fmt.Errorf("reading node %q: %w", node.Name, failed)
+		}
+		node = current
+	}
+	return err
+}
+
+func (c *Controller) patchTaints(calls context.Context, node *corev1.Node, taints []corev1.Taint) error {
+	spec := map[string]any{"taints": taints}
+	if len(taints) == 0 {
+		spec["taints"] = nil
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}, "spec": spec})
+	if err != nil {
+		return fmt.Errorf("encoding patch of node %q: %w", node.Name, err)
+	}
+	if _, err := c.client.CoreV1().Nodes().Patch(calls, node.Name, types.MergePatchType, body, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patching node %q: %w", node.Name, err)
+	}
+	return nil
+}
+
+// reference names a node in an event; it may be gone when the event is written.
+func reference(node *corev1.Node) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+}
+
+// final tells whether an error says that this process may no longer act: the next leader will see to it.
+func final(calls context.Context, err error) bool {
+	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
+}

@@ -1,0 +1,21 @@
+// Package nodelifecycle decides which Nodes have lost their instance and are deleted, and which have the shutdown taint. It behaves as upstream's
+// cloud-node-lifecycle-controller where a user or another component can see it:
+//
+//	Ready                                -> the shutdown taint goes, the cloud is not asked
+//	not Ready, instance is gone          -> event DeletingNode, DELETE
+//	not Ready, instance is shut down     -> shutdown taint
+//	not Ready, instance runs, or unknown -> nothing
+//
+// What differs, and why:
+//   - All nodes that are not Ready are asked for in one call per tick, where the provider lists instances; two if there are more than one call serves, and
+//     the rest at the next tick. Upstream makes two calls for each of them.
+//   - A node that stays shut down is asked for less and less often, up to Options.BackoffLimit, and at once when it changes. Without a list, where each
+//     question is a call, so is a node whose instance runs.
+//   - A deletion carries the UID and the resource version that were judged: a node that has become Ready, or another that has taken the name,
+//     is not deleted. EC2 gives instances, and so nodes, the names of former ones (k/k#39893).
+//   - A node younger than 2 minutes is deleted only when the cloud has said twice that there is no such instance: right after an instance is made, the
+//     answers of some clouds (EC2's, by its documentation) come from where it is not known yet, and a joining node is not Ready. Older nodes are
+//     deleted at once, as upstream does: what waits for their deletion are volumes and pods.
+//   - A node that was not Ready before managers of this kind took over is not deleted in the first minutes after that: the in-tree manager kept nodes
+//     whose instance is unknown to EC2 (its error was no answer), and whoever migrates must get the time to look. See Options.TakeoverGrace.
+package nodelifecycle

@@ -1,0 +1,75 @@
+package nodelifecycle
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/component-base/metrics"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
+)
+
+const subsystem = "cloud_node_lifecycle_controller"
+
+// The values of the label "operation". Upstream has instance_metadata too, for nodes without a provider ID; here that is part of asking whether the instance exists.
+const (
+	instanceExists   = "instance_exists"
+	instanceShutdown = "instance_shutdown"
+)
+
+var (
+	monitorDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem:      subsystem,
+		Name:           "monitor_nodes_duration_seconds",
+		Help:           "A metric measuring the duration in seconds of a single MonitorNodes loop execution.",
+		Buckets:        metrics.ExponentialBuckets(0.001, 2, 15),
+		StabilityLevel: metrics.ALPHA,
+	})
+	providerCalls = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem: subsystem,
+		Name:      "cloud_provider_calls_total",
+		Help: "The total number of answers of the cloud provider about a node, labeled by operation and result. One call may answer for many nodes; " +
+			"transplant_ccm_cloud_calls_total counts calls.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"operation", "result"})
+	kept = metrics.NewGauge(&metrics.GaugeOpts{
+		Name:           "transplant_ccm_node_deletions_delayed",
+		Help:           "Number of nodes without an instance that are kept because of --node-deletion-grace-after-takeover.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	deletions = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name:           "transplant_ccm_node_deletions_total",
+		Help:           "Number of attempts to delete a node whose instance is gone, labeled by result (success, error, or other if the node had changed or was another).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"result"})
+)
+
+var registration sync.Once
+
+func registerMetrics() {
+	registration.Do(func() { ccmmetrics.Register(monitorDuration, providerCalls, kept, deletions) })
+}
+
+// observe counts an answer as upstream counts its calls: whether the instance exists, and if it does and that was asked, whether it is shut down.
+func observe(state cloud.InstanceState, want cloud.Want) {
+	result := "success"
+	switch {
+	case errors.Is(state.Err, cloudprovider.NotImplemented):
+		result = "not_implemented"
+	case errors.Is(state.Err, cloudprovider.InstanceNotFound) || state.Err == nil && want&cloud.WantExists != 0 && !state.Exists:
+		result = "instance_not_found"
+	case errors.Is(state.Err, context.Canceled):
+		result = "canceled"
+	case state.Err != nil:
+		result = "error"
+	}
+	if want&cloud.WantExists != 0 {
+		providerCalls.WithLabelValues(instanceExists, result).Inc()
+	}
+	if want&cloud.WantShutdown != 0 && (want&cloud.WantExists == 0 || result == "success") {
+		providerCalls.WithLabelValues(instanceShutdown, result).Inc()
+	}
+}

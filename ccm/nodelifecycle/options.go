@@ -1,0 +1,41 @@
+package nodelifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Options are the settings of the controller that upstream does not have.
+type Options struct {
+	// TakeoverGrace is for how long after the first takeover a node that was not Ready before it is not deleted. 0: it is deleted at once. It counts from
+	// when the lease was adopted, which a restart or another replica does not change, so it has an end.
+	TakeoverGrace time.Duration
+	// BackoffLimit is how seldom a node is asked for at least whose state does not change. How long an instance that is shut down can be gone
+	// before its node is deleted is up to this.
+	BackoffLimit time.Duration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() Options { return Options{TakeoverGrace: 5 * time.Minute, BackoffLimit: time.Minute} }
+
+// AddFlags adds the flags of the options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.TakeoverGrace, "node-deletion-grace-after-takeover", o.TakeoverGrace, "For how long after this kind of manager has taken over from another "+
+		"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. 0 deletes such nodes at once.")
+	fs.DurationVar(&o.BackoffLimit, "node-monitor-backoff-limit", o.BackoffLimit, "The longest time between two questions to the cloud about a node that is not "+
+		"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.")
+}
+
+// Validate returns what is wrong with the options.
+func (o *Options) Validate() []error {
+	var errs []error
+	if o.TakeoverGrace < 0 {
+		errs = append(errs, fmt.Errorf("--node-deletion-grace-after-takeover is %s, but must not be negative", o.TakeoverGrace))
+	}
+	if o.BackoffLimit < 0 {
+		errs = append(errs, fmt.Errorf("--node-monitor-backoff-limit is %s, but must not be negative", o.BackoffLimit))
+	}
+	return errs
+}
