@@ -71,34 +71,46 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // validate says everything that is wrong: a fault that never applies would make a test pass.
 func (s Settings) validate() error {
 	var errs []error
-	known := func(what string, operation api.Operation) {
-		if !operation.Known() {
-			errs = append(errs, fmt.Errorf("%s: %q is not an operation", what, operation))
-		}
-	}
 	if s.Latency < 0 {
 		errs = append(errs, fmt.Errorf("latency %s is negative", time.Duration(s.Latency)))
 	}
 	for i, t := range s.Throttles {
-		for _, operation := range t.Operations {
-			known(fmt.Sprintf("throttles[%d]", i), operation)
-		}
-		if t.Rate <= 0 || t.Burst <= 0 {
-			errs = append(errs, fmt.Errorf("throttles[%d]: rate %v and burst %d let nothing pass", i, t.Rate, t.Burst))
+		if err := t.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("throttles[%d]: %w", i, err))
 		}
 	}
 	for i, f := range s.Faults {
-		if f.Operation != "" {
-			known(fmt.Sprintf("faults[%d]", i), f.Operation)
-		}
-		if f.Code == 0 && !f.Hang && f.Latency <= 0 {
-			errs = append(errs, fmt.Errorf("faults[%d] does nothing", i))
-		}
-		if f.Rate < 0 || f.Rate > 1 || f.Times < 0 || f.Code != 0 && (f.Code < 400 || f.Code > 599) {
-			errs = append(errs, fmt.Errorf("faults[%d]: rate %v, times %d or code %d is out of range", i, f.Rate, f.Times, f.Code))
+		if err := f.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("faults[%d]: %w", i, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (t Throttle) validate() error {
+	for _, operation := range t.Operations {
+		if !operation.Known() {
+			return fmt.Errorf("%q is not an operation", operation)
+		}
+	}
+	if t.Rate <= 0 || t.Burst <= 0 {
+		return fmt.Errorf("rate %v and burst %d let nothing pass", t.Rate, t.Burst)
+	}
+	return nil
+}
+
+func (f Fault) validate() error {
+	switch {
+	case f.Operation != "" && !f.Operation.Known():
+		return fmt.Errorf("%q is not an operation", f.Operation)
+	case f.Rate < 0 || f.Rate > 1 || f.Times < 0 || f.Latency < 0:
+		return fmt.Errorf("rate %v, times %d or latency %s is out of range", f.Rate, f.Times, time.Duration(f.Latency))
+	case f.Code != 0 && (f.Code < 400 || f.Code > 599):
+		return fmt.Errorf("code %d is no failure", f.Code)
+	case f.Code == 0 && !f.Hang && f.Latency == 0:
+		return errors.New("it does nothing")
+	}
+	return nil
 }
 
 // behaviour applies settings to calls.

@@ -1,0 +1,271 @@
+package bench
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func seconds(of ...int) []time.Duration {
+	var out []time.Duration
+	for _, n := range of {
+		out = append(out, time.Duration(n)*time.Second)
+	}
+	return out
+}
+
+func TestPercentilesAreExact(t *testing.T) {
+	hundred := make([]time.Duration, 100)
+	for i := range hundred {
+		hundred[i] = time.Duration(i+1) * time.Second
+	}
+	for _, c := range []struct {
+		name   string
+		sorted []time.Duration
+		p      int
+		want   time.Duration
+	}{
+		{"of nothing", nil, 99, 0},
+		{"of one", seconds(7), 50, 7 * time.Second},
+		{"the middle of an odd number", seconds(1, 2, 3), 50, 2 * time.Second},
+		{"the lower middle of an even number", seconds(1, 2, 3, 4), 50, 2 * time.Second},
+		{"99 of a hundred", hundred, 99, 99 * time.Second},
+		{"99 of a few is the largest", seconds(1, 2, 3), 99, 3 * time.Second},
+	} {
+		if got := percentile(c.sorted, c.p); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWhatWasNotDoneInTimeCountsWithTheLimit(t *testing.T) {
+	var r Result
+	samples{of: 4, times: seconds(1, 2), total: 2 * time.Second}.into(&r, time.Minute)
+	want := Result{Seconds: 60, P50Seconds: 2, P99Seconds: 60, Done: 2, Of: 4}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+}
+
+// figuresOfABench are results as a bench has them.
+var figuresOfABench = []Result{
+	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, P50Seconds: 251.2, P99Seconds: 300, CloudCalls: 2100, APIWrites: 6150,
+		CPUSeconds: 31.2, MaxRSSBytes: 190 << 20, Done: 2010, Of: 5000, EventWrites: 2000},
+	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, P50Seconds: 7.01, P99Seconds: 12, CloudCalls: 21, APIWrites: 10000,
+		CPUSeconds: 12.3, MaxRSSBytes: 150 << 20, Complete: true, Done: 5000, Of: 5000},
+	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, P50Seconds: 0.4, P99Seconds: 0.61, CloudCalls: 201, APIWrites: 0,
+		CPUSeconds: 0.05, MaxRSSBytes: 80 << 20, Complete: true, Done: 200, Of: 200, MutatingCalls: 200, MostPerObject: 1},
+}
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := writeFile(path, got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestTheTableShowsFiguresWithTheirRatios(t *testing.T) {
+	var out strings.Builder
+	if err := WriteTable(&out, figuresOfABench); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "table.txt", []byte(out.String()))
+	if err := WriteTable(broken{}, figuresOfABench); err == nil {
+		t.Error("a table that could not be written was")
+	}
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+func TestTheChartIsAPicture(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "bench.svg")
+	if err := WriteChart(path, figuresOfABench); err != nil {
+		t.Fatal(err)
+	}
+	picture, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "chart.svg", picture)
+	decoder := xml.NewDecoder(strings.NewReader(string(picture)))
+	for {
+		if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("it is no XML: %v", err)
+		}
+	}
+}
+
+func TestResultsAreKeptUntilTheyAreMeasuredAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "results.json")
+	if err := WriteJSON(path, figuresOfABench); err != nil {
+		t.Fatal(err)
+	}
+	earlier, err := ReadJSON(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(figuresOfABench, earlier); diff != "" {
+		t.Errorf("results (-want +got):\n%s", diff)
+	}
+	again := figuresOfABench[1]
+	again.CloudCalls = 20
+	other := Result{Scenario: "join", Implementation: "upstream", Nodes: 1000}
+	got := Merge(earlier, []Result{again, other})
+	if diff := cmp.Diff([]Result{other, figuresOfABench[0], again, figuresOfABench[2]}, got); diff != "" {
+		t.Errorf("merged results (-want +got):\n%s", diff)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{path, path + "x"} {
+		if _, err := ReadJSON(bad); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+	if err := WriteJSON(filepath.Join(path, "below-a-file"), nil); err == nil {
+		t.Error("a file was made below a file")
+	}
+}
+
+func TestThePlanPutsSideBySideWhatIsCompared(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		want []string
+	}{
+		{"one scenario with its own sizes", Options{Scenarios: []string{"join"}, Throttle: ThrottleOn, Implementations: []string{"upstream", "ours"}}, []string{
+			"join, upstream, 1000 nodes, throttled", "join, ours, 1000 nodes, throttled",
+			"join, upstream, 5000 nodes, throttled", "join, ours, 5000 nodes, throttled",
+		}},
+		{"sizes of one's own", Options{Scenarios: []string{"services"}, Nodes: 3, Services: 2, Throttle: ThrottleBoth}, []string{
+			"services, upstream, 3 nodes, 2 services", "services, upstream-tuned, 3 nodes, 2 services", "services, ours, 3 nodes, 2 services",
+			"services, upstream, 3 nodes, 2 services, throttled", "services, upstream-tuned, 3 nodes, 2 services, throttled",
+			"services, ours, 3 nodes, 2 services, throttled",
+		}},
+		{"what has to do with the lease alone", Options{Scenarios: []string{"handover-planned"}, Throttle: ThrottleBoth}, []string{
+			"handover-planned, upstream, 10 nodes", "handover-planned, ours, 10 nodes",
+		}},
+		{"what is never throttled", Options{Scenarios: []string{"steady"}, Throttle: ThrottleOn}, nil},
+	} {
+		var got []string
+		for _, s := range plan(c.o) {
+			got = append(got, s.String())
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	_, err := Run(t.Context(), Options{Scenarios: []string{"jion"}, Implementations: []string{"theirs"}, Throttle: "some", Nodes: -1}, nil)
+	for _, part := range []string{"path of sim-cloud-controller-manager", `scenario "jion" is none of join,`, `implementation "theirs"`, `throttle "some"`, "negative"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error is %v, want %q in it", err, part)
+		}
+	}
+}
+
+// TestEveryScenarioCountsTheWork runs every scenario with a few nodes and looks at what was done and how often, never at how long it took.
+func TestEveryScenarioCountsTheWork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs etcd and a kube-apiserver")
+	}
+	manager := filepath.Join(t.TempDir(), "sim-cloud-controller-manager")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", manager, "../cmd/sim-cloud-controller-manager")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the manager: %v\n%s", err, out)
+	}
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.name)
+		for _, implementation := range []string{upstreamName, oursName} {
+			if implementation == upstreamName && s.untuned {
+				continue // it would only show how long upstream's lease takes to expire
+			}
+			t.Run(s.name+" "+implementation, func(t *testing.T) {
+				t.Parallel()
+				smoke(t, s, Options{Manager: manager, Scenarios: []string{s.name}, Implementations: []string{implementation}})
+			})
+		}
+	}
+	if len(names) != len(slices.Compact(slices.Sorted(slices.Values(names)))) {
+		t.Errorf("two scenarios have one name: %q", names)
+	}
+}
+
+func smoke(t *testing.T, s scenario, o Options) {
+	o.Nodes, o.Services, o.Throttle, o.Rounds, o.Dir = 4, 2, ThrottleOff, 1, t.TempDir()
+	o.Limit, o.Window = 2*time.Minute, 6*time.Second
+	o.flags = []string{"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	results, err := Run(ctx, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := s.parts
+	if parts == nil {
+		parts = []string{s.name}
+	}
+	if len(results) != len(parts) {
+		t.Fatalf("results are %+v, want one for each of %q", results, parts)
+	}
+	for i, r := range results {
+		if r.Scenario != parts[i] || !r.Complete || r.Done != r.Of || r.CPUSeconds <= 0 || r.MaxRSSBytes <= 0 {
+			t.Errorf("result is %+v", r)
+		}
+		if want := minimalWork[r.Scenario]; r.Done < want.done || r.CloudCalls < want.calls || r.APIWrites < want.writes {
+			t.Errorf("%d done, %d calls, %d writes; want at least %+v", r.Done, r.CloudCalls, r.APIWrites, want)
+		}
+	}
+}
+
+// work is what has to be counted in a run, whoever does it.
+type work struct{ done, calls, writes int }
+
+// minimalWork is the least with which four nodes and two load balancers can be served.
+var minimalWork = map[string]work{
+	"join":                     {done: 4, calls: 1, writes: 4},
+	oneNode:                    {done: 2, calls: 3, writes: 1},
+	twentyNodes:                {done: 2, calls: 3, writes: 20},
+	takeover:                   {},
+	"routes":                   {done: 4, calls: 5, writes: 4},
+	"routes-failing":           {done: 4, calls: 5, writes: 4},
+	"vanished":                 {done: 1, calls: 1, writes: 1},
+	"parked":                   {done: 4},
+	"steady":                   {calls: 1},
+	"handover-planned":         {done: 1, calls: 1, writes: 1},
+	"handover-crash":           {done: 1, calls: 1, writes: 1},
+	"handover-crash-migration": {done: 1, calls: 1, writes: 1},
+}

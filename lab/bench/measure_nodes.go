@@ -1,0 +1,248 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/lab/simcloud"
+	"github.com/transplant-dev/transplant/lab/simcloud/api"
+)
+
+// join measures how nodes become usable that all come at once.
+func join(ctx context.Context, w *world) ([]Result, error) {
+	m, err := w.startQuick(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watch, err := w.watchNodes(ctx, untainted)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.close()
+	begin, err := w.from(m)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.slow(); err != nil {
+		return nil, err
+	}
+	created, err := w.addNodes(ctx, 0, w.nodes, fresh)
+	if err != nil {
+		return nil, err
+	}
+	s, err := watch.wait(ctx, created, m, w.options.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return w.results(ctx, begin, s)
+}
+
+// startQuick starts a manager and waits until it works and is quiet, with a cloud that answers at once.
+func (w *world) startQuick(ctx context.Context) (*manager, error) {
+	if err := w.quick(); err != nil {
+		return nil, err
+	}
+	m, err := w.start()
+	if err != nil {
+		return nil, err
+	}
+	return m, w.working(ctx, m)
+}
+
+// results are the result of one interval. What follows late, as events do that wait for their turn, counts too.
+func (w *world) results(ctx context.Context, begin *interval, s samples) ([]Result, error) {
+	r := w.result(w.scenario.name)
+	s.into(&r, w.options.Limit)
+	if r.Complete {
+		if _, _, err := begin.quiet(ctx, 3*time.Second, time.Minute); err != nil {
+			return nil, err
+		}
+	}
+	if err := begin.into(&r); err != nil {
+		return nil, err
+	}
+	return []Result{r}, nil
+}
+
+// places are the names of the nodes at the places from first on.
+func places(first, count int) []string {
+	var out []string
+	for place := first; place < first+count; place++ {
+		out = append(out, nodeName(place))
+	}
+	return out
+}
+
+// vanished measures how the nodes are found whose instances are gone, among many that are NotReady for other reasons. The manager leads before
+// they are: nodes that nobody has deleted yet when a manager first takes over may deserve a grace.
+func vanished(ctx context.Context, w *world) ([]Result, error) {
+	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
+		return nil, err
+	}
+	m, err := w.startQuick(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watch, err := w.watchNodes(ctx, deleted)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.close()
+	begin, err := w.from(m)
+	if err != nil {
+		return nil, err
+	}
+	gone := places(0, max(w.nodes/10, 1))
+	if err := w.cloud.Apply(simcloud.Change{RemoveInstances: gone}); err != nil {
+		return nil, err
+	}
+	if err := w.slow(); err != nil {
+		return nil, err
+	}
+	lost, err := w.lose(ctx, places(0, w.nodes))
+	if err != nil {
+		return nil, err
+	}
+	since := map[string]time.Time{}
+	for _, name := range gone {
+		since[name] = lost[name]
+	}
+	s, err := watch.wait(ctx, since, m, w.options.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return w.results(ctx, begin, s)
+}
+
+// parked measures what nodes cost whose instances are stopped and stay so.
+func parked(ctx context.Context, w *world) ([]Result, error) {
+	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
+		return nil, err
+	}
+	m, err := w.startQuick(ctx)
+	if err != nil {
+		return nil, err
+	}
+	watch, err := w.watchNodes(ctx, shutDown)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.close()
+	var change simcloud.Change
+	for place := range w.nodes {
+		stopped := instance(place)
+		stopped.Shutdown = true
+		change.PutInstances = append(change.PutInstances, stopped)
+	}
+	if err := w.cloud.Apply(change); err != nil {
+		return nil, err
+	}
+	lost, err := w.lose(ctx, places(0, w.nodes))
+	if err != nil {
+		return nil, err
+	}
+	s, err := watch.wait(ctx, lost, m, preparing)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.slow(); err != nil {
+		return nil, err
+	}
+	begin, err := w.from(m)
+	if err != nil {
+		return nil, err
+	}
+	return w.observe(ctx, begin, len(s.times), s.of)
+}
+
+// steady measures what a cluster costs in which nothing happens.
+func steady(ctx context.Context, w *world) ([]Result, error) {
+	if _, err := w.addNodes(ctx, 0, w.nodes, settled); err != nil {
+		return nil, err
+	}
+	if err := w.slow(); err != nil {
+		return nil, err
+	}
+	m, err := w.start()
+	if err != nil {
+		return nil, err
+	}
+	begin, err := w.from(m)
+	if err != nil {
+		return nil, err
+	}
+	begin.cpu = 0 // its start counts
+	g, ctx := errgroup.WithContext(ctx)
+	beating, stop := context.WithCancel(ctx)
+	g.Go(func() error { return w.heartbeat(beating, w.nodes) })
+	results, err := w.observe(ctx, begin, 0, 0)
+	stop()
+	if beats := g.Wait(); err == nil {
+		err = beats
+	}
+	return results, err
+}
+
+// observe watches a manager for the window.
+func (w *world) observe(ctx context.Context, begin *interval, done, of int) ([]Result, error) {
+	never := func() (bool, error) { return false, nil }
+	start := time.Now()
+	if _, err := poll(ctx, begin.manager, 100*time.Millisecond, w.options.Window, never); err != nil {
+		return nil, err
+	}
+	r := w.result(w.scenario.name)
+	r.Seconds, r.Done, r.Of, r.Complete = time.Since(start).Seconds(), done, of, done == of
+	if err := begin.into(&r); err != nil {
+		return nil, err
+	}
+	return []Result{r}, nil
+}
+
+// routes measures how nodes get their routes that have none when the manager starts.
+func routes(ctx context.Context, w *world) ([]Result, error) { return w.measureRoutes(ctx) }
+
+// routesFailing does so while a twentieth of the calls that create a route fail.
+func routesFailing(ctx context.Context, w *world) ([]Result, error) {
+	return w.measureRoutes(ctx, simcloud.Fault{Operation: api.CreateRoute, Rate: 0.05, Code: 503})
+}
+
+func (w *world) measureRoutes(ctx context.Context, faults ...simcloud.Fault) ([]Result, error) {
+	w.flags = []string{"--configure-cloud-routes=true", "--allocate-node-cidrs=true", "--cluster-cidr=10.0.0.0/8"}
+	unconnected := func(place int) *corev1.Node {
+		n := settled(place)
+		n.Status.Conditions = append(n.Status.Conditions, condition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated"))
+		return n
+	}
+	if _, err := w.addNodes(ctx, 0, w.nodes, unconnected); err != nil {
+		return nil, err
+	}
+	if err := w.slow(faults...); err != nil {
+		return nil, err
+	}
+	watch, err := w.watchNodes(ctx, connected)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.close()
+	m, err := w.start()
+	if err != nil {
+		return nil, err
+	}
+	begin, err := w.from(m)
+	if err != nil {
+		return nil, err
+	}
+	begin.cpu = 0 // its start counts
+	since := map[string]time.Time{}
+	for _, name := range places(0, w.nodes) {
+		since[name] = m.started
+	}
+	s, err := watch.wait(ctx, since, m, w.options.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return w.results(ctx, begin, s)
+}

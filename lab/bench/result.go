@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Result is what one measurement found.
+type Result struct {
+	Scenario       string `json:"scenario"`
+	Implementation string `json:"implementation"`
+	Nodes          int    `json:"nodes"`
+	Services       int    `json:"services"`
+	Throttled      bool   `json:"throttled"`
+	// Seconds is until everything was done, or the limit if it was not; of a watched state how long it was watched.
+	Seconds float64 `json:"seconds"`
+	// P50Seconds and P99Seconds are of the times until a single object was done: of Done samples, with the largest for those that were not.
+	P50Seconds float64 `json:"p50Seconds"`
+	P99Seconds float64 `json:"p99Seconds"`
+	CloudCalls int     `json:"cloudCalls"`
+	// APIWrites are the requests that changed, or tried to change, something in the API: events count, renewals of leases do not.
+	APIWrites   int     `json:"apiWrites"`
+	CPUSeconds  float64 `json:"cpuSeconds"`  // of the manager
+	MaxRSSBytes int64   `json:"maxRSSBytes"` // of the manager, since its start
+
+	Complete       bool `json:"complete"`               // everything was done within the limit
+	Done           int  `json:"done"`                   // objects that were done
+	Of             int  `json:"of"`                     // objects there were
+	MutatingCalls  int  `json:"mutatingCalls"`          // of CloudCalls
+	ThrottledCalls int  `json:"throttledCalls"`         // of CloudCalls, refused with 429
+	EventWrites    int  `json:"eventWrites"`            // of APIWrites
+	MostPerObject  int  `json:"mostPerObject,omitzero"` // the most mutating calls for a single load balancer
+	// BusySeconds is from becoming the leader to the last call or write, of a process that takes over.
+	BusySeconds float64 `json:"busySeconds,omitzero"`
+}
+
+// samples are the times of single objects.
+type samples struct {
+	of    int // objects there are
+	times []time.Duration
+	total time.Duration // until the last one
+}
+
+// into writes what the samples say into a result. The objects that were not done in time count with the limit.
+func (s samples) into(r *Result, limit time.Duration) {
+	r.Done, r.Of, r.Complete = len(s.times), s.of, len(s.times) >= s.of
+	r.Seconds = s.total.Seconds()
+	all := slices.Clone(s.times)
+	if !r.Complete {
+		r.Seconds = limit.Seconds()
+		for range s.of - len(s.times) {
+			all = append(all, limit)
+		}
+	}
+	slices.Sort(all)
+	r.P50Seconds, r.P99Seconds = percentile(all, 50).Seconds(), percentile(all, 99).Seconds()
+}
+
+// percentile returns the smallest time that at least p of 100 samples do not exceed, exactly; 0 of none.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(float64(p) * float64(len(sorted)) / 100))
+	return sorted[max(rank, 1)-1]
+}
+
+// WriteJSON writes results to a file, and replaces those that were there.
+func WriteJSON(path string, results []Result) error {
+	data, err := json.MarshalIndent(results, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding results: %w", err)
+	}
+	return writeFile(path, append(data, '\n'))
+}
+
+// ReadJSON reads what WriteJSON wrote.
+func ReadJSON(path string) ([]Result, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading results: %w", err)
+	}
+	var out []Result
+	if err := json.Unmarshal(data, &out); err != nil {
+		return nil, fmt.Errorf("reading results from %q: %w", path, err)
+	}
+	return out, nil
+}
+
+func writeFile(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("creating directory of %q: %w", path, err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return fmt.Errorf("writing %q: %w", path, err)
+	}
+	return nil
+}
+
+// Merge replaces the results among the earlier ones that have been measured again, and adds the others.
+func Merge(earlier, results []Result) []Result {
+	out := slices.Clone(earlier)
+	for _, r := range results {
+		same := func(old Result) bool { return old.group() == r.group() && old.Implementation == r.Implementation }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i] = r
+		} else {
+			out = append(out, r)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Result) int { return slices.Compare(a.place(), b.place()) })
+	return out
+}
+
+// place orders results as the scenarios are, then by size and cloud, and the implementations of a group side by side.
+func (r Result) place() []int {
+	scenario := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == r.Scenario || slices.Contains(s.parts, r.Scenario) })
+	part, throttled := 0, 0
+	if scenario >= 0 {
+		part = slices.Index(scenarios[scenario].parts, r.Scenario)
+	}
+	if r.Throttled {
+		throttled = 1
+	}
+	return []int{scenario, part, r.Nodes, r.Services, throttled, slices.IndexFunc(implementations, func(i implementation) bool { return i.name == r.Implementation })}
+}

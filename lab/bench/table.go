@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// group is what a result is compared within.
+type group struct {
+	scenario        string
+	nodes, services int
+	throttled       bool
+}
+
+func (r Result) group() group { return group{r.Scenario, r.Nodes, r.Services, r.Throttled} }
+
+// String tells people which group it is.
+func (g group) String() string {
+	text := fmt.Sprintf("%s: %d nodes", g.scenario, g.nodes)
+	if g.services > 0 {
+		text += fmt.Sprintf(", %d services", g.services)
+	}
+	if g.throttled {
+		text += ", throttled"
+	}
+	return text
+}
+
+// groups sorts results into groups, in the order of their first results.
+func groups(results []Result) (order []group, members map[group][]Result) {
+	members = map[group][]Result{}
+	for _, r := range results {
+		g := r.group()
+		if _, ok := members[g]; !ok {
+			order = append(order, g)
+		}
+		members[g] = append(members[g], r)
+	}
+	return order, members
+}
+
+// figure is a column of the table, and a panel of the chart.
+type figure struct {
+	title  string
+	value  func(Result) float64
+	format func(Result) string
+}
+
+var figures = []figure{
+	{"seconds", func(r Result) float64 { return r.Seconds }, func(r Result) string { return bound(r, r.Complete, r.Seconds) }},
+	{"p50 s", func(r Result) float64 { return r.P50Seconds }, func(r Result) string { return bound(r, r.P50Seconds < r.Seconds, r.P50Seconds) }},
+	{"p99 s", func(r Result) float64 { return r.P99Seconds }, func(r Result) string { return bound(r, r.Complete, r.P99Seconds) }},
+	{"cloud calls", func(r Result) float64 { return float64(r.CloudCalls) }, func(r Result) string { return strconv.Itoa(r.CloudCalls) }},
+	{"API writes", func(r Result) float64 { return float64(r.APIWrites) }, func(r Result) string { return strconv.Itoa(r.APIWrites) }},
+	{"CPU s", func(r Result) float64 { return r.CPUSeconds }, func(r Result) string { return decimal(r.CPUSeconds) }},
+	{"RSS MiB", func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) }, func(r Result) string { return strconv.FormatInt(r.MaxRSSBytes>>20, 10) }},
+}
+
+// bound writes a time, and that it was longer if the limit ended it.
+func bound(r Result, exact bool, seconds float64) string {
+	if !exact && !r.Complete {
+		return "> " + decimal(seconds)
+	}
+	return decimal(seconds)
+}
+
+// decimal writes three digits, or all before the point.
+func decimal(x float64) string {
+	switch {
+	case x >= 100:
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case x >= 10:
+		return strconv.FormatFloat(x, 'f', 1, 64)
+	default:
+		return strconv.FormatFloat(x, 'f', 2, 64)
+	}
+}
+
+// WriteTable writes results as people read them: a block for each group, with the ratio to upstream behind each figure.
+func WriteTable(w io.Writer, results []Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	header := []string{""}
+	for _, f := range figures {
+		header = append(header, f.title, "")
+	}
+	header = append(header, "done", "mutating", "429", "events", "most per LB")
+	order, members := groups(results)
+	for _, g := range order {
+		fmt.Fprintf(t, "%s\n", g)
+		fmt.Fprintln(t, strings.Join(header, "\t"))
+		base := baseline(members[g])
+		for _, r := range members[g] {
+			cells := []string{"  " + r.Implementation}
+			for _, f := range figures {
+				cells = append(cells, f.format(r), ratio(f, r, base))
+			}
+			cells = append(cells, fmt.Sprintf("%d of %d", r.Done, r.Of), strconv.Itoa(r.MutatingCalls), strconv.Itoa(r.ThrottledCalls),
+				strconv.Itoa(r.EventWrites), strconv.Itoa(r.MostPerObject))
+			fmt.Fprintln(t, strings.Join(cells, "\t"))
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing table: %w", err)
+	}
+	return nil
+}
+
+// baseline is upstream's result in a group, if it is there.
+func baseline(results []Result) *Result {
+	for i := range results {
+		if results[i].Implementation == upstreamName {
+			return &results[i]
+		}
+	}
+	return nil
+}
+
+// ratio writes how a figure compares with upstream's; nothing where that cannot be said.
+func ratio(f figure, r Result, base *Result) string {
+	if base == nil || base.Implementation == r.Implementation || f.value(*base) == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(f.value(r)/f.value(*base), 'g', 2, 64) + "x"
+}
