@@ -227,7 +227,7 @@ func (c *candidate) started(ctx context.Context) {
 	}
 }
 
-// ended is what follows when a lease is no longer held: it was lost, or it is about to be released. It cancels the context of the workers.
+// ended is what follows when a lease is no longer held: it was lost for a cause, or it is about to be released. It ends the workers' context.
 func (c *candidate) ended(cause error) {
 	c.mu.Lock()
 	held, end := c.held, c.end
@@ -239,7 +239,7 @@ func (c *candidate) ended(cause error) {
 	if end != nil {
 		end(cause)
 	}
-	if held {
+	if held && cause == nil { // who has lost a lease writes nothing any more, not even an event
 		c.announce("stopped leading")
 	}
 }
