@@ -1,0 +1,70 @@
+package ccm
+
+import (
+	"context"
+	"testing"
+)
+
+// closed tells whether a channel is closed now.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestALeaseWaitsForItsWorkers(t *testing.T) {
+	w := &workers{}
+	ctx := withWorkers(t.Context(), w)
+	first, second := make(chan struct{}), make(chan struct{})
+	Go(ctx, func(context.Context) { <-first })
+	Go(ctx, func(context.Context) { <-second })
+	drained := w.drained()
+	close(first)
+	if closed(drained) {
+		t.Fatal("the workers count as drained while one runs")
+	}
+	close(second)
+	<-drained
+	if !closed(w.drained()) {
+		t.Error("asked again, the workers are not drained")
+	}
+}
+
+func TestNothingBeginsUnderALeaseThatIsReleased(t *testing.T) {
+	w := &workers{}
+	if !closed(w.drained()) {
+		t.Fatal("a lease without workers has to be waited for")
+	}
+	Go(withWorkers(t.Context(), w), func(context.Context) { t.Error("it ran") })
+	if w.begin() {
+		t.Error("a worker began")
+	}
+}
+
+func TestAWorkerMayStartAnotherWhileItIsWaitedFor(t *testing.T) {
+	w := &workers{}
+	ctx := withWorkers(t.Context(), w)
+	asked, ended := make(chan struct{}), make(chan struct{})
+	Go(ctx, func(ctx context.Context) {
+		<-asked
+		Go(ctx, func(context.Context) { <-ended })
+	})
+	drained := w.drained()
+	close(asked)
+	if closed(drained) {
+		t.Fatal("the workers count as drained while one runs")
+	}
+	close(ended)
+	<-drained
+}
+
+func TestWithoutALeaseItIsAPlainGoroutine(t *testing.T) {
+	ran := make(chan context.Context)
+	Go(t.Context(), func(ctx context.Context) { ran <- ctx })
+	if ctx := <-ran; ctx != t.Context() {
+		t.Error("the work got another context")
+	}
+}
