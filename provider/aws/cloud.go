@@ -104,7 +104,7 @@ func Open(ctx context.Context, cloudConfig []byte, o Options) (*Cloud, error) {
 	}
 	gate := &client.Gate{}
 	services, err := client.New(ctx, client.Options{
-		Config: cfg, Gate: gate, HTTPClient: o.HTTPClient, Outcome: outcome,
+		Config: cfg, Gate: gate, HTTPClient: o.HTTPClient,
 		STSEndpoint: func(region string) string { return stsEndpoint(cfg, region) },
 	})
 	if err != nil {
@@ -194,11 +194,3 @@ func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 
 // Probe asks AWS a cheap question, for readiness: it returns nil if the answer came and the credentials are good for it.
 func (c *Cloud) Probe(ctx context.Context) error { return c.zones.refresh(ctx) }
-
-// outcome names how a request ended, for the metrics.
-func outcome(err error) string {
-	if err == nil {
-		return "ok"
-	}
-	return "error"
-}

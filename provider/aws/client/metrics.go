@@ -15,6 +15,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
 // The provider's own metrics, which only its own clients count: dashboards read them. Names, labels, buckets and help must be the provider's, or
@@ -40,7 +42,7 @@ var (
 	requests = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_aws_requests_total",
 		Help: "Requests to AWS, every attempt counted, by service, operation and outcome. An outcome that is no answer of AWS tells how the connection failed " +
-			"(dns, refused, tls, timeout). Requests that the fence refused are not sent and not counted.",
+			"(dns, connection_refused, tls, timeout). Requests that the fence refused are not sent and not counted.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"service", "operation", "outcome"})
 	duration = metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -111,14 +113,14 @@ func countTerminal(stack *middleware.Stack) error {
 
 // countAttempt counts and measures every request that is sent. It logs no parameters and no headers: those of the first may be somebody's business,
 // and those of the second are secrets.
-func (s *Services) countAttempt() middleware.FinalizeMiddleware {
+func countAttempt() middleware.FinalizeMiddleware {
 	return middleware.FinalizeMiddlewareFunc("transplant/attempt", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 		middleware.FinalizeOutput, middleware.Metadata, error,
 	) {
 		service, operation := awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)
 		start := time.Now()
 		out, metadata, err := next.HandleFinalize(ctx, in)
-		took, outcome := time.Since(start), s.options.Outcome(err)
+		took, outcome := time.Since(start), string(cloud.Classify(err))
 		requests.WithLabelValues(service, operation, outcome).Inc()
 		duration.WithLabelValues(service, operation).Observe(took.Seconds())
 		if log := klog.V(4); log.Enabled() {

@@ -47,8 +47,6 @@ type Options struct {
 	Gate *Gate
 	// HTTPClient sends the requests; nil for the SDK's with a timeout.
 	HTTPClient aws.HTTPClient
-	// Outcome names how a request ended, for the metrics.
-	Outcome func(error) string
 }
 
 // Services makes the clients of one provider.
@@ -173,5 +171,5 @@ func (s *Services) perAttempt(stack *middleware.Stack) error {
 	if err := stack.Finalize.Insert(s.options.Gate.middleware(), "Signing", middleware.After); err != nil {
 		return err
 	}
-	return stack.Finalize.Insert(s.countAttempt(), gateID, middleware.After)
+	return stack.Finalize.Insert(countAttempt(), gateID, middleware.After)
 }
