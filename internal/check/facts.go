@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -16,9 +17,6 @@ const (
 	kcm = "kube-controller-manager"
 	ccm = "cloud-controller-manager"
 )
-
-// ownImage is what the path of this project's images contains.
-const ownImage = "/transplant-dev/"
 
 // stage is how far a cluster has come, as its manifests say.
 type stage int
@@ -177,7 +175,7 @@ func (f facts) ccmMinor(image string) (int, bool) {
 }
 
 // own tells whether an image is this project's, which understands the names of both dialects and migrates all loops by default.
-func own(image string) bool { return image == "" || strings.Contains(image, ownImage) }
+func own(image string) bool { return proven.Ours(image) }
 
 func imageMinor(image string) (int, bool) {
 	image, _, _ = strings.Cut(image, "@")

@@ -59,9 +59,9 @@ var ownershipRules = []rule{
 }
 
 var versionRules = []rule{
-	{name: "within our range", code: "VER-001", want: pass_, says: []string{"provisional"}},
-	{name: "before our range", code: "VER-001", want: fails, says: []string{"v1.25.4", "1.26 to 1.37"}, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
-	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.38.0" }},
+	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.26 to 1.36", "tests"}},
+	{name: "before our range", code: "VER-001", want: fails, says: []string{"v1.25.4", "1.26 to 1.36"}, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
+	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.0" }},
 	{name: "another image of the same minor", code: "VER-001", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}},
 	{name: "another image that is newer", code: "VER-001", want: fails, opts: Options{Image: upstreamCCM}, says: []string{"1.25 or 1.26"}},
 	{name: "another image without a version", code: "VER-001", want: unknwn, opts: Options{Image: "example.com/ccm:latest"}},

@@ -6,14 +6,11 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 )
 
-// The API servers that this project's cloud-controller-manager is meant for. The range is provisional until the tests that run it against each
-// of them carry it.
-const (
-	firstClusterMinor = 26
-	lastClusterMinor  = 37
-)
+// The minors of the API servers that the tests ran this project's cloud-controller-manager against, and all between them.
+var firstClusterMinor, lastClusterMinor = proven.Minors()
 
 // strictSkew is how many minors a cloud-controller-manager of somebody else may be older than the API server, by the version skew policy.
 // A newer one is outside the policy.
@@ -29,8 +26,8 @@ var ccmRange = Check{
 	Code: "VER-001", Reason: "ClusterOutOfRange", Category: categoryVersions, Level: LevelError, Impact: ImpactNoLoops, DependsOn: []string{"API-001"},
 	Title: "the API server's version is one that the cloud-controller-manager is meant for",
 	Explain: []string{
-		fmt.Sprintf("Transplant's own cloud-controller-manager is meant for API servers from 1.%d to 1.%d. The range is provisional: it rests on trials by hand against some of these versions, "+
-			"not yet on tests against each of them.", firstClusterMinor, lastClusterMinor),
+		fmt.Sprintf("Transplant's own cloud-controller-manager is run against real API servers by its tests: %s. It is meant for these and all between them, "+
+			"which is more than the version skew policy of Kubernetes promises for a manager that nobody has tried.", strings.Join(proven.Versions(), ", ")),
 		"For another image the version skew policy of Kubernetes holds: it is not newer than the API server and at most one minor version older.",
 	},
 	judge: func(f facts) v1.Finding {
@@ -39,11 +36,11 @@ var ccmRange = Check{
 			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
 		}
 		if own(f.opts.Image) {
-			if cluster < firstClusterMinor || cluster > lastClusterMinor {
-				return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d (provisional)", firstClusterMinor, lastClusterMinor), "/version",
+			if !proven.Covers(cluster) {
+				return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
 					"transplant plan --image=<cloud-controller-manager of your version>")
 			}
-			return pass("the API server (%s) is within 1.%d to 1.%d, the provisional range of our cloud-controller-manager", f.Cluster.Version, firstClusterMinor, lastClusterMinor)
+			return pass("the API server (%s) is within 1.%d to 1.%d, the range that the tests prove for our cloud-controller-manager", f.Cluster.Version, firstClusterMinor, lastClusterMinor)
 		}
 		image, ok := f.ccmMinor(f.opts.Image)
 		switch {

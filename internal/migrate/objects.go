@@ -18,6 +18,7 @@ import (
 
 // resources of the kinds that a plan makes or deletes.
 var resources = map[string]schema.GroupVersionResource{
+	"ConfigMap":          {Version: "v1", Resource: "configmaps"},
 	"ServiceAccount":     {Version: "v1", Resource: "serviceaccounts"},
 	"Secret":             {Version: "v1", Resource: "secrets"},
 	"Role":               {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},

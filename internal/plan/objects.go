@@ -14,6 +14,7 @@ const (
 	MigrationRB = "transplant-leader-migration"
 	CCMAccount  = "cloud-controller-manager"
 	CCMRole     = "transplant-cloud-controller-manager"
+	CCMState    = "transplant-service-state-" + ProviderAWS // where our manager notes which load balancers are in line
 	TokenSecret = "cloud-controller-manager-token"
 	kcmUser     = "system:kube-controller-manager"
 )
@@ -74,7 +75,8 @@ func migrationObjects(lease string) []object {
 	return []object{
 		rbac("Role", MigrationRB, Namespace, object{"rules": []object{
 			rule(group, leases, []string{"create"}), // resourceNames never match a create
-			rule(group, leases, []string{"get", "list", "update"}, lease),
+			// Our manager watches its lease, so that a release is taken up at once.
+			rule(group, leases, []string{"get", "list", "update", "watch"}, lease),
 		}}),
 		rbac("RoleBinding", MigrationRB, Namespace, object{"roleRef": ref("Role", MigrationRB), "subjects": []object{user(kcmUser), account(CCMAccount)}}),
 	}
@@ -97,7 +99,10 @@ func ccmObjects() []object {
 		rbac("ClusterRoleBinding", CCMRole, "", object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []object{account(CCMAccount)}}),
 		rbac("Role", CCMRole, Namespace, object{"rules": []object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
-			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "update"}, CCM),
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, CCM),
+			// Which load balancers are in line: without it, each new leader ensures them all.
+			rule(core, []string{"configmaps"}, []string{"create"}),
+			rule(core, []string{"configmaps"}, []string{"get", "update"}, CCMState),
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
 		}}),
 		rbac("RoleBinding", CCMRole, Namespace, object{"roleRef": ref("Role", CCMRole), "subjects": []object{account(CCMAccount)}}),

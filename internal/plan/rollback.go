@@ -171,6 +171,9 @@ func (r *rollback) cleanup() {
 	for _, lease := range []string{r.opts.LeaseName, CCM} {
 		r.deleteObject(PhaseCleanup, "undo/lease/", "Lease/"+Namespace+"/"+lease, "it was not there before")
 	}
+	if len(made) > 0 {
+		r.deleteObject(PhaseCleanup, "undo/state/", "ConfigMap/"+Namespace+"/"+CCMState, "it was not there before; nobody else reads it")
+	}
 	for _, s := range made {
 		if s.Kind == v1.StepWriteFile {
 			r.add(v1.Step{

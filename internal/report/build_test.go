@@ -176,6 +176,7 @@ func TestAssistedHandoversAndGapsAreSummedUp(t *testing.T) {
 
 func TestEveryOwnerThatEndedHasItsUnpromisedWindow(t *testing.T) {
 	in := migration()
+	in.Journal.Plan.Options.Image = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"
 	r := Build(in)
 	if len(r.Unpromised) != 4 {
 		t.Fatalf("unpromised are %q, want one for each of the four owners that ended", r.Unpromised)
@@ -199,6 +200,18 @@ func TestEveryOwnerThatEndedHasItsUnpromisedWindow(t *testing.T) {
 	}
 	in.Journal.Plan.Options.RenewDeadline = ""
 	mustMention(t, Build(in).Unpromised, "kube-controller-manager@cp-3", "its process was not seen to end", "for 10s")
+}
+
+func TestOurOwnManagerIsFenced(t *testing.T) {
+	in := migration()
+	in.Journal.Plan.Options.Image = "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"
+	r := Build(in)
+	mustMention(t, r.Unpromised, "kube-controller-manager@cp-3 (pid 4003) was not fenced")
+	for _, sentence := range r.Unpromised {
+		if strings.Contains(sentence, "cloud-controller-manager@") {
+			t.Errorf("a fenced manager is named: %s", sentence)
+		}
+	}
 }
 
 func TestTheJournalKnowsEndsThatTheLogDoesNot(t *testing.T) {

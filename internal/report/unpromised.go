@@ -6,15 +6,17 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
 // clock is how sentences write a time.
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// unpromised names, for each owner that ended, the window in which nothing but its own election kept it from writing. No election fences a cloud API:
-// a manager that is paused and resumed goes on writing until it has failed to renew its lease for its renew deadline. The window of a
-// handover is from the old owner's last renewal to the end of its process.
+// unpromised names, for each owner that ended, the window in which nothing but its own election kept it from writing. No election of upstream's fences
+// a cloud API: a manager that is paused and resumed goes on writing until it has failed to renew its lease for its renew deadline. The window of a
+// handover is from the old owner's last renewal to the end of its process. Our own manager has no such window: it asks its fence before each request.
 func unpromised(in Input, j ownership.Judgement) []string {
 	renewed := lastRenewals(in)
 	seen := map[string]bool{}
@@ -24,7 +26,8 @@ func unpromised(in Input, j ownership.Judgement) []string {
 		if t.PID == 0 {
 			who = t.Component + "@" + t.Host
 		}
-		if t.To == nil || t.Loop == "cloud-node" || seen[who] {
+		fenced := t.Component == string(controllernames.CloudControllerManager) && proven.Ours(in.Journal.Plan.Options.Image)
+		if t.To == nil || t.Loop == "cloud-node" || fenced || seen[who] {
 			continue
 		}
 		seen[who] = true

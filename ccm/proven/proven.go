@@ -1,0 +1,41 @@
+// Package proven decides which kube-apiservers a cloud-controller-manager that is built on package ccm may be run against: those between the ends
+// of what the tests of skew ran it against.
+//
+// The version skew policy of Kubernetes wants a manager of the API server's own minor version. That policy is about managers that were tested with
+// one; the binary carries this list, prints it with --version -o json, and `transplant check` goes by it.
+package proven
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// versions of kube-apiserver, oldest first. The tests in lab/skew run against each one of them, and against no other.
+var versions = []string{"v1.26.0", "v1.30.14", "v1.36.3"}
+
+// Versions are the versions of kube-apiserver that the tests ran against, oldest first.
+func Versions() []string { return slices.Clone(versions) }
+
+// Minors are the first and the last minor version of the range, such as 26 and 36 for 1.26 to 1.36.
+func Minors() (first, last int) {
+	return minor(versions[0]), minor(versions[len(versions)-1])
+}
+
+// Covers tells whether a minor version of Kubernetes 1 is within the range.
+func Covers(minor int) bool {
+	first, last := Minors()
+	return first <= minor && minor <= last
+}
+
+// Ours tells whether an image holds a cloud-controller-manager that is built on package ccm; the empty one stands for the default, which does.
+// Mirrors keep the repository's path and change the registry's name, so that only the path counts.
+func Ours(image string) bool {
+	return image == "" || strings.Contains(image, "/transplant-dev/")
+}
+
+// minor reads 26 from v1.26.0. A test holds every entry to that form.
+func minor(version string) int {
+	number, _ := strconv.Atoi(strings.Split(version, ".")[1])
+	return number
+}
