@@ -21,12 +21,12 @@ func TestAProviderThatPanicsIsToldAndDoesNotStopOthers(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.options.DriftPeriod = time.Minute
 				w.add(node("n1"), service("bad"), service("good"))
-				w.cloud.before = func(_ context.Context, c, name string) error {
+				w.cloud.on(func(_ context.Context, c, name string) error {
 					if c == call && name == "bad" {
 						panic("out of luck")
 					}
 					return nil
-				}
+				})
 				w.start()
 				w.settle(time.Second)
 				w.add(node("n2"))
@@ -70,7 +70,7 @@ func TestAStatusOfNilIsAnErrorAndTakesNoAddressAway(t *testing.T) {
 func TestWhatSomebodyElseImplementsIsLeftToThem(t *testing.T) {
 	elsewhere := fmt.Errorf("class external: %w", cloudprovider.ImplementedElsewhere)
 	inWorld(t, func(w *world) {
-		w.cloud.before = func(context.Context, string, string) error { return elsewhere }
+		w.cloud.on(func(context.Context, string, string) error { return elsewhere })
 		w.add(node("n1"), service("web"))
 		w.start()
 		w.settle(time.Second)
@@ -93,7 +93,7 @@ func TestAnUpdateThatSomebodyElseImplementsIsNone(t *testing.T) {
 		w.start()
 		w.settle(time.Second)
 		w.took()
-		w.cloud.before = failing("update", fmt.Errorf("wrapped: %w", cloudprovider.ImplementedElsewhere))
+		w.cloud.on(failing("update", fmt.Errorf("wrapped: %w", cloudprovider.ImplementedElsewhere)))
 		w.add(node("n2"))
 		w.settle(20 * time.Second)
 		w.want(activity{Calls: []string{"update web [n1 n2]"}})
@@ -116,7 +116,7 @@ func TestWhatIsFencedIsNeitherToldNorTriedAgain(t *testing.T) {
 					w.changeService("web", withPort(81))
 				}
 				w.took()
-				w.cloud.before = failing(call, fmt.Errorf("calling: %w", election.ErrFenced))
+				w.cloud.on(failing(call, fmt.Errorf("calling: %w", election.ErrFenced)))
 				switch call {
 				case "ensure":
 					w.changeService("web", withPort(82))
@@ -143,13 +143,13 @@ func TestWhatIsFencedIsNeitherToldNorTriedAgain(t *testing.T) {
 func TestLoadBalancersThatHangDoNotKeepOthersWaiting(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.workers = 2
-		w.cloud.before = func(ctx context.Context, _, name string) error {
+		w.cloud.on(func(ctx context.Context, _, name string) error {
 			if !strings.HasPrefix(name, "stuck") {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}
+		})
 		w.add(node("n1"))
 		for i := range 6 {
 			w.add(service(fmt.Sprintf("stuck%d", i)))
@@ -184,13 +184,13 @@ func TestOneWorkerIsObeyed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.workers = 1
 		running, most := 0, 0
-		w.cloud.before = func(context.Context, string, string) error {
+		w.cloud.on(func(context.Context, string, string) error {
 			running++
 			most = max(most, running)
 			pass(time.Minute)
 			running--
 			return nil
-		}
+		})
 		w.add(node("n1"), service("s0"), service("s1"), service("s2"))
 		w.start()
 		w.settle(10 * time.Minute)
@@ -203,7 +203,7 @@ func TestOneWorkerIsObeyed(t *testing.T) {
 func TestDrainingFinishesWhatHasBegunAndBeginsNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.workers = 1
-		w.cloud.delay = 20 * time.Second
+		w.cloud.slow(20 * time.Second)
 		w.add(node("n1"), service("s0"), service("s1"))
 		r := w.start()
 		w.settle(time.Second)
@@ -229,11 +229,11 @@ func TestACleanupThatCannotLookIsToldAndTriedAgain(t *testing.T) {
 		w.start()
 		w.settle(time.Second)
 		w.took()
-		w.cloud.before = failing("get", errors.New("the cloud is down"))
+		w.cloud.on(failing("get", errors.New("the cloud is down")))
 		w.deleteService("web")
 		w.settle(time.Second)
 		w.want(activity{Calls: []string{"get web"}, Events: []string{"Warning SyncLoadBalancerFailed web"}})
-		w.cloud.set(func() { w.cloud.before = nil })
+		w.cloud.on(nil)
 		w.settle(5 * time.Second)
 		w.want(activity{
 			Calls:  []string{"get web", "delete web"},

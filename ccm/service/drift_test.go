@@ -86,7 +86,7 @@ func TestAResyncThatFailsIsToldAndTriedAgain(t *testing.T) {
 		w.settle(time.Second)
 		w.took()
 		var tries []time.Duration
-		w.cloud.before = trying(&tries, errors.New("something went wrong"))
+		w.cloud.on(trying(&tries, errors.New("something went wrong")))
 		w.settle(76 * time.Minute)
 		if len(tries) < 2 || tries[1] != 5*time.Second {
 			t.Errorf("tries %v, want the second after 5s", tries)
@@ -161,7 +161,7 @@ func TestALookThatFailsSaysNothingOfTheLoadBalancer(t *testing.T) {
 		w.start()
 		w.settle(time.Second)
 		w.took()
-		w.cloud.before = failing("get", errors.New("the cloud is down"))
+		w.cloud.on(failing("get", errors.New("the cloud is down")))
 		w.settle(38 * time.Minute)
 		w.want(activity{Calls: []string{"get web"}})
 	})

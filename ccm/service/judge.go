@@ -36,27 +36,39 @@ type facts struct {
 // A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load balancer. So does upstream.
 // One that is being deleted and has no finalizer of ours is left alone for the same reason.
 func judge(f facts) operation {
-	service, page := f.service, f.page
 	switch {
-	case service == nil && !f.known, service == nil && page.gone:
-		return opNone
-	case service == nil && page.cleaning:
-		return opDelete
-	case service == nil:
-		return opBury
-	case f.known && page.uid != service.UID:
+	case f.service == nil:
+		return judgeGone(f)
+	case f.known && f.page.uid != f.service.UID:
 		return opReplace
-	case needsCleanup(service), !wantsLoadBalancer(service) && f.known:
+	case needsCleanup(f.service), !wantsLoadBalancer(f.service) && f.known:
 		return opCleanup
-	case !wantsLoadBalancer(service), service.DeletionTimestamp != nil:
+	case !wantsLoadBalancer(f.service), f.service.DeletionTimestamp != nil:
 		return opNone
-	case !f.known || page.spec == "" || page.cleaning || page.gone || page.spec != specPrint(service):
+	}
+	return judgeWanted(f)
+}
+
+func judgeGone(f facts) operation {
+	switch {
+	case !f.known, f.page.gone:
+		return opNone
+	case f.page.cleaning:
+		return opDelete
+	}
+	return opBury
+}
+
+func judgeWanted(f facts) operation {
+	page := f.page
+	switch {
+	case page.spec != specPrint(f.service) || page.cleaning || page.gone: // a page that is not known has no fingerprint
 		return opEnsure
 	case page.elsewhere:
 		return opNone
 	case f.view.lacks(page.members):
 		return opUpdate
-	case page.stored == nil || deviates(service, page):
+	case page.stored == nil, deviates(f.service, page):
 		return opStatus
 	case isDue(page.resync, f.now):
 		return opResync

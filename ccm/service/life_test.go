@@ -82,8 +82,8 @@ func TestAServiceChangesItsType(t *testing.T) {
 		w.changeService("web", withType(corev1.ServiceTypeExternalName))
 		w.changeService("web", withType(corev1.ServiceTypeLoadBalancer)) // before anything was done
 		w.settle(time.Minute)
-		if diff := cmp.Diff([]string{"uid 192.0.2.2 :80 [n1]"}, w.cloud.has()); diff != "" {
-			t.Errorf("cloud (-want +got):\n%s", diff)
+		if ingress := w.service("web").Status.LoadBalancer.Ingress; len(ingress) != 1 || ingress[0].IP != w.cloud.balancers["uid"].address {
+			t.Errorf("status %v, want the address of the load balancer in %v", ingress, w.cloud.has())
 		}
 	})
 }
@@ -110,7 +110,7 @@ func TestAServiceGoesToSomebodyElsesClass(t *testing.T) {
 
 func TestAServiceIsDeletedWhileItsLoadBalancerIsBeingMade(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cloud.delay = 30 * time.Second
+		w.cloud.slow(30 * time.Second)
 		w.add(node("n1"), service("web"))
 		w.start()
 		w.settle(time.Second)
@@ -127,7 +127,7 @@ func TestAServiceIsDeletedWhileItsLoadBalancerIsBeingMade(t *testing.T) {
 
 func TestAServiceIsChangedWhileItsLoadBalancerIsBeingMade(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cloud.delay = 30 * time.Second
+		w.cloud.slow(30 * time.Second)
 		w.add(node("n1"), service("web", withUID("uid")))
 		w.start()
 		w.settle(time.Second)
@@ -151,7 +151,7 @@ func TestAChangeThatIsTakenBackCostsNoCall(t *testing.T) {
 		w.start()
 		w.settle(time.Second)
 		w.took()
-		w.cloud.delay = 30 * time.Second
+		w.cloud.slow(30 * time.Second)
 		w.changeService("s0", withPort(81))
 		w.settle(time.Second) // the worker is busy
 		w.changeService("s1", withPort(81))
@@ -205,7 +205,7 @@ func TestALoadBalancerThatSomebodyWantsToKeepIsKept(t *testing.T) {
 func TestWhatDoesNotConcernTheLoadBalancerDoesNotShortenItsBackOff(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var tries []time.Duration
-		w.cloud.before = trying(&tries, errors.New("something went wrong"))
+		w.cloud.on(trying(&tries, errors.New("something went wrong")))
 		w.add(node("n1"), service("web"))
 		w.start()
 		for i := range 14 {
@@ -242,7 +242,7 @@ func TestAnAPIServerThatDropsWhatItDoesNotKnowIsNotPatchedForEver(t *testing.T) 
 
 func TestAnOldPatchDoesNotReachAnotherServiceByTheSameName(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cloud.delay = 10 * time.Second
+		w.cloud.slow(10 * time.Second)
 		w.add(node("n1"), service("web", withUID("old")))
 		w.start()
 		w.settle(time.Second)
@@ -258,12 +258,12 @@ func TestAnOldPatchDoesNotReachAnotherServiceByTheSameName(t *testing.T) {
 
 func TestTwoServicesDoNotWaitForEachOther(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cloud.before = func(_ context.Context, _, name string) error {
+		w.cloud.on(func(_ context.Context, _, name string) error {
 			if name == "slow" {
 				pass(5 * time.Minute)
 			}
 			return nil
-		}
+		})
 		w.add(node("n1"), service("slow"), service("quick"))
 		w.start()
 		w.settle(time.Second)

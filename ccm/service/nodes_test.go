@@ -21,7 +21,7 @@ func (w *world) join(name string) {
 }
 
 func manyServices(w *world, count int) {
-	w.cloud.delay = 50 * time.Millisecond
+	w.cloud.slow(50 * time.Millisecond)
 	w.add(node("n00"))
 	for i := range count {
 		w.add(service(fmt.Sprintf("s%03d", i)))
@@ -135,14 +135,14 @@ func TestAnUpdateTakesTheNodesOfWhenItIsMade(t *testing.T) {
 		w.settle(time.Second)
 		w.took()
 		joined := false
-		w.cloud.before = func(context.Context, string, string) error {
+		w.cloud.on(func(context.Context, string, string) error {
 			if !joined {
 				joined = true
 				w.add(node("n3")) // while the first load balancer is given the second node
 				pass(100 * time.Millisecond)
 			}
 			return nil
-		}
+		})
 		w.add(node("n2"))
 		w.settle(2 * time.Second)
 		got := w.took().Calls
@@ -159,7 +159,7 @@ func TestAnUpdateTakesTheNodesOfWhenItIsMade(t *testing.T) {
 func TestALoadBalancerThatIsBeingMadeWhileNodesAreGivenCatchesUp(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.add(node("n1"), service("web"))
-		w.cloud.delay = 30 * time.Second
+		w.cloud.slow(30 * time.Second)
 		w.start()
 		w.settle(time.Second)
 		w.add(node("n2"))

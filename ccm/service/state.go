@@ -396,7 +396,7 @@ func encode(d document, entries map[string]entry) ([]byte, map[string]bool, erro
 			}
 			return data, kept, nil
 		}
-		keys = keys[:len(keys)*9/10]
+		keys = keys[:len(keys)*stateLimit/len(data)*19/20]
 	}
 }
 

@@ -208,7 +208,7 @@ func TestAnUpdateThatFailsIsEnsuredAfterABackOff(t *testing.T) {
 		w.start()
 		w.settle(time.Second)
 		w.took()
-		w.cloud.before = failing("update", errors.New("error please"))
+		w.cloud.on(failing("update", errors.New("error please")))
 		w.add(node("n2"))
 		w.settle(4 * time.Second)
 		w.want(activity{Calls: []string{"update s0 [n1 n2]", "get s0"}, Events: []string{"Warning UpdateLoadBalancerFailed s0"}})
@@ -325,7 +325,7 @@ func TestWhenAServiceIsTriedAgain(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				var tries []time.Duration
-				w.cloud.before = trying(&tries, tc.err)
+				w.cloud.on(trying(&tries, tc.err))
 				w.add(node("n1"), service("web"))
 				w.start()
 				w.settle(100 * time.Second)
@@ -340,7 +340,7 @@ func TestWhenAServiceIsTriedAgain(t *testing.T) {
 func TestTheBackOffEndsAtFiveMinutes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var tries []time.Duration
-		w.cloud.before = trying(&tries, errors.New("never"))
+		w.cloud.on(trying(&tries, errors.New("never")))
 		w.add(node("n1"), service("web"))
 		w.start()
 		w.settle(time.Hour)
@@ -357,7 +357,7 @@ func TestAServiceThatIsForcedAwayWhileItsLoadBalancerIsBeingDeleted(t *testing.T
 		w.start()
 		w.settle(time.Second)
 		w.took()
-		w.cloud.before = failing("delete", errors.New("error Deleting the Loadbalancer"))
+		w.cloud.on(failing("delete", errors.New("error Deleting the Loadbalancer")))
 		w.deleteService("web")
 		w.settle(time.Second)
 		w.want(activity{Calls: []string{"get web", "delete web"}, Events: []string{"Normal DeletingLoadBalancer web", "Warning SyncLoadBalancerFailed web"}})
@@ -366,7 +366,7 @@ func TestAServiceThatIsForcedAwayWhileItsLoadBalancerIsBeingDeleted(t *testing.T
 		}
 		w.settle(6 * time.Second)
 		w.want(activity{Calls: []string{"delete web"}, Events: []string{"Normal DeletingLoadBalancer web", "Warning DeleteLoadBalancerFailed web"}})
-		w.cloud.set(func() { w.cloud.before = nil })
+		w.cloud.on(nil)
 		w.settle(15 * time.Second)
 		w.want(activity{Calls: []string{"delete web"}, Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web"}})
 		if diff := cmp.Diff([]string(nil), w.cloud.has()); diff != "" {

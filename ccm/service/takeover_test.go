@@ -57,7 +57,7 @@ func TestTakingOverUnchangedServicesCallsNothing(t *testing.T) {
 	for name, end := range map[string]func(*running){"from one that left": (*running).leave, "from one that crashed": (*running).crash} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				w.cloud.delay = 50 * time.Millisecond
+				w.cloud.slow(50 * time.Millisecond)
 				w.add(node("n1"), node("n2"))
 				for i := range services {
 					w.add(service(fmt.Sprintf("s%03d", i)))
@@ -148,15 +148,15 @@ func TestAChangeTakenBackAfterACrashInTheMiddleOfACallIsNotBelieved(t *testing.T
 	inWorld(t, func(w *world) {
 		r := led(w)
 		reached := make(chan struct{})
-		w.cloud.before = func(ctx context.Context, _, _ string) error {
+		w.cloud.on(func(ctx context.Context, _, _ string) error {
 			close(reached)
 			<-ctx.Done()
 			return ctx.Err()
-		}
+		})
 		w.changeService("s1", withPort(81))
 		<-reached
 		r.crash()
-		w.cloud.before = nil
+		w.cloud.on(nil)
 		w.changeService("s1", withPort(80)) // as it was noted
 		w.took()
 		w.start()
@@ -171,7 +171,7 @@ func TestAnEntryIsWithdrawnBeforeTheCallThatMakesItUntrue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := led(w)
 		var believed []string
-		w.cloud.before = func(_ context.Context, call, name string) error {
+		w.cloud.on(func(_ context.Context, call, name string) error {
 			d, err := r.controller.state.read(context.Background())
 			if err != nil || d == nil {
 				return errors.New("there is no document")
@@ -180,7 +180,7 @@ func TestAnEntryIsWithdrawnBeforeTheCallThatMakesItUntrue(t *testing.T) {
 				believed = append(believed, call+" "+name)
 			}
 			return nil
-		}
+		})
 		w.changeService("s1", withPort(81))
 		w.settle(5 * time.Second)
 		w.add(node("n3"))
@@ -199,7 +199,7 @@ func TestAnEntryIsWithdrawnBeforeTheCallThatMakesItUntrue(t *testing.T) {
 
 func TestABatchOfNodesCostsFewWritesOfTheState(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.cloud.delay = 50 * time.Millisecond
+		w.cloud.slow(50 * time.Millisecond)
 		w.add(node("n1"))
 		for i := range 200 {
 			w.add(service(fmt.Sprintf("s%03d", i)))
@@ -277,7 +277,7 @@ func TestALeaderThatWasSucceededDoesNotOverwriteWhatItsSuccessorNoted(t *testing
 
 func TestADocumentIsBounded(t *testing.T) {
 	entries := map[string]entry{}
-	for i := range 60_000 {
+	for i := range 40_000 {
 		entries[fmt.Sprintf("namespace-%d/service-%d", i%100, i)] = entry{Print: digest(i), members: digest(i % 3)}
 	}
 	data, kept, err := encode(document{}, entries)

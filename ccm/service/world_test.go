@@ -471,8 +471,6 @@ func withTaint(key string) func(*corev1.Node) {
 	}
 }
 
-func withoutTaints(n *corev1.Node) { n.Spec.Taints = nil }
-
 func withProviderID(id string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Spec.ProviderID = id }
 }
@@ -547,7 +545,7 @@ func (f *fakeCloud) took() []string {
 	return calls
 }
 
-// mutating counts the calls so far that change something.
+// count counts the calls so far that begin so.
 func (f *fakeCloud) count(prefix string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -564,6 +562,16 @@ func (f *fakeCloud) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
+}
+
+// on asks something before each call from now on; nil for nothing.
+func (f *fakeCloud) on(before func(ctx context.Context, call, service string) error) {
+	f.set(func() { f.before = before })
+}
+
+// slow makes each call from now on take this long.
+func (f *fakeCloud) slow(delay time.Duration) {
+	f.set(func() { f.delay = delay })
 }
 
 func (f *fakeCloud) has() []string {
