@@ -45,12 +45,8 @@ func (b *batch) ask(ctx context.Context, items []*item) {
 	var want Want
 	for n, i := range items {
 		nodes[n] = i.node
+		want |= i.want // which changes only as long as the item waits
 	}
-	b.reader.mu.Lock()
-	for _, i := range items {
-		want |= i.want
-	}
-	b.reader.mu.Unlock()
 	states, err := b.call(ctx, nodes, want)
 	if err == nil {
 		for n, i := range items {

@@ -103,13 +103,9 @@ func (b *budget) acquire(ctx context.Context, class Class) (*ticket, error) {
 	b.mu.Unlock()
 	select {
 	case <-w.granted:
-	default:
-		select {
-		case <-w.granted:
-		case <-ctx.Done():
-			if b.leave(w) {
-				return nil, ended(ctx)
-			}
+	case <-ctx.Done():
+		if b.leave(w) {
+			return nil, ended(ctx)
 		}
 	}
 	budgetWait.WithLabelValues(string(q.class)).Observe(time.Since(begun).Seconds())
@@ -134,6 +130,7 @@ func (b *budget) leave(w *waiter) bool {
 // dispatch grants what can be granted now, and sets the timer for the next.
 func (b *budget) dispatch(now time.Time) {
 	b.all.refill(now)
+	b.shared = b.shared && b.all.rate < b.all.ceiling
 	for _, q := range b.queues {
 		q.limiter.refill(now)
 	}
@@ -186,8 +183,11 @@ func (b *budget) arm() {
 	})
 }
 
-// report tells the budget how a call went.
+// report tells the budget how a call went. There is no ticket for a call that was not admitted.
 func (b *budget) report(t *ticket, outcome Outcome) {
+	if t == nil {
+		return
+	}
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -206,7 +206,6 @@ func (b *budget) report(t *ticket, outcome Outcome) {
 // throttled lowers the rate that the cloud did not like.
 func (b *budget) throttled(t *ticket, now time.Time) {
 	t.queue.limiter.last = now
-	b.shared = b.shared && b.all.limited()
 	for _, q := range b.queues {
 		if q != t.queue && !q.limiter.last.IsZero() && now.Sub(q.limiter.last) < sharedWithin {
 			b.shared = true

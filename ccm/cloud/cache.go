@@ -33,7 +33,7 @@ func (c *cache) get(key nodeKey, want Want, now time.Time, maxAge time.Duration)
 	}
 	for _, r := range c.states[key] {
 		if r.have != 0 && r.have&want == want && now.Sub(r.begun) <= maxAge {
-			return clone(r.state), true
+			return given(r.state, want), true
 		}
 	}
 	return InstanceState{}, false

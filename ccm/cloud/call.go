@@ -62,7 +62,7 @@ func do[T any](ctx context.Context, c *caller, call call, f func(context.Context
 			return answer, err
 		}
 		call.ticket = nil
-		retries.WithLabelValues(c.provider, call.operation).Inc()
+		retriesTotal.WithLabelValues(c.provider, call.operation).Inc()
 		if !sleep(ctx, backoff/2+rand.N(backoff)) {
 			return answer, err
 		}
@@ -90,20 +90,34 @@ func once[T any](ctx context.Context, c *caller, call call, f func(context.Conte
 		defer context.AfterFunc(caller, cancel)() // whoever knows no fence means its context's end
 		ctx = bound
 	}
-	if call.ticket == nil {
-		if call.ticket, err = c.budget.acquire(ctx, call.class); err != nil {
-			err = fmt.Errorf("waiting for the budget of calls of class %s, to call %s for %s: %w", call.class, call.operation, call.object, err)
-			return answer, OutcomeCancelled, err
-		}
-	}
 	begun := time.Now()
-	answer, err = guardedCall(ctx, c, call, f)
+	if call.ticket, err = c.admit(ctx, call); err == nil {
+		begun = time.Now()
+		answer, err = alone(ctx, c, call, f)
+	}
 	outcome = Classify(err)
-	if !errors.Is(err, ErrStillRunning) {
+	if call.ticket != nil && !errors.Is(err, ErrStillRunning) || outcome == OutcomeFenced {
 		c.observe(call.operation, outcome, time.Since(begun))
 	}
 	c.budget.report(call.ticket, outcome)
 	return answer, outcome, err
+}
+
+// admit waits for the budget. A call that the fence will refuse does not wait.
+func (c *caller) admit(ctx context.Context, call call) (*ticket, error) {
+	if call.mutates {
+		if err := election.Guard(ctx, call.fence); err != nil {
+			return nil, err
+		}
+	}
+	if call.ticket != nil {
+		return call.ticket, nil
+	}
+	admitted, err := c.budget.acquire(ctx, call.class)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the budget of calls of class %s, to call %s for %s: %w", call.class, call.operation, call.object, err)
+	}
+	return admitted, nil
 }
 
 // reply is what a provider's method returned.
@@ -112,8 +126,8 @@ type reply[T any] struct {
 	err    error
 }
 
-// guardedCall makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not take a worker with it.
-func guardedCall[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
+// alone makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not take a worker with it.
+func alone[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
 	if err := c.hung.allows(call); err != nil {
 		return answer, err
 	}
@@ -133,12 +147,17 @@ func guardedCall[T any](ctx context.Context, c *caller, call call, f func(contex
 				return
 			}
 		}
-		r.answer, r.err = f(limited)
+		if r.answer, r.err = f(limited); r.err != nil {
+			_ = r.err.Error() // a nil pointer in an error panics here, and not where somebody prints it
+		}
 	}()
 	r, ok := wait(limited, replies)
 	if !ok {
 		c.hung.abandon(call, errorOf(replies))
 		return answer, unanswered(ctx, call)
+	}
+	if r.err != nil && limited.Err() != nil && ctx.Err() == nil && interrupted(r.err) != "" {
+		r.err = fmt.Errorf("calling %s of the cloud provider for %s: no answer within %s: %w", call.operation, call.object, call.timeout, r.err)
 	}
 	return r.answer, settle(ctx, r.err)
 }

@@ -9,7 +9,6 @@ import (
 // lane is where questions wait that can be asked in one call. For a provider without a lister, one call is one node's.
 type lane struct {
 	reader  *reader
-	class   Class // for one node per call; a batch has that of its most important node
 	pending []*item
 	byKey   map[nodeKey]*item
 	first   time.Time // when the oldest item that waits came
@@ -50,7 +49,7 @@ func (r *reader) lane(class Class, rich bool) *lane {
 	}
 	l, ok := r.lanes[key]
 	if !ok {
-		l = &lane{reader: r, class: key.class, byKey: map[nodeKey]*item{}}
+		l = &lane{reader: r, byKey: map[nodeKey]*item{}}
 		r.lanes[key] = l
 	}
 	return l
@@ -143,7 +142,10 @@ func (l *lane) run(ctx context.Context) {
 	r := l.reader
 	var pass *ticket
 	if _, ok := r.provider.(InstancesLister); ok {
-		pass, _ = r.caller.budget.acquire(ctx, l.mostImportant()) // the context has no end
+		r.mu.Lock()
+		class := mostImportant(l.pending)
+		r.mu.Unlock()
+		pass, _ = r.caller.budget.acquire(ctx, class) // there is no error: the context has no end
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +161,7 @@ func (l *lane) run(ctx context.Context) {
 	l.schedule(ctx)
 	r.mu.Unlock()
 	if len(items) > 0 {
-		b.ask(WithClass(ctx, important(items)), items)
+		b.ask(WithClass(ctx, mostImportant(items)), items)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,17 +169,19 @@ func (l *lane) run(ctx context.Context) {
 	l.schedule(ctx)
 }
 
-// mostImportant is the class that the next batch is asked for.
-func (l *lane) mostImportant() Class {
-	l.reader.mu.Lock()
-	defer l.reader.mu.Unlock()
-	return important(l.pending)
+// mostImportant is the class of a batch: that of its most important item.
+func mostImportant(items []*item) Class {
+	classes := make([]Class, len(items))
+	for n, i := range items {
+		classes[n] = i.class
+	}
+	return important(classes...)
 }
 
-// important is the class of a batch: that of its most important item.
-func important(items []*item) Class {
+// important is the class that goes before the others.
+func important(classes ...Class) Class {
 	for _, w := range weights {
-		if slices.ContainsFunc(items, func(i *item) bool { return i.class == w.class }) {
+		if slices.Contains(classes, w.class) {
 			return w.class
 		}
 	}

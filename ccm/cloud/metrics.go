@@ -5,7 +5,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+
+	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 )
 
 // What is known of how calls went. The operation is the method's name in package cloudprovider, the outcome one of Outcomes.
@@ -16,7 +17,7 @@ var (
 			"dns, connection_refused, tls and timeout are connections that failed.",
 		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200},
 	}, []string{"provider", "operation", "outcome"})
-	calls = metrics.NewCounterVec(&metrics.CounterOpts{
+	callsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_cloud_calls_total", StabilityLevel: metrics.ALPHA,
 		Help: "Calls to the cloud provider that ended, by provider, operation and outcome.",
 	}, []string{"provider", "operation", "outcome"})
@@ -32,7 +33,7 @@ var (
 		Name: "transplant_ccm_cloud_last_success_timestamp_seconds", StabilityLevel: metrics.ALPHA,
 		Help: "When the cloud last answered a call (outcome ok or not_found), in seconds since 1970, by provider and operation.",
 	}, []string{"provider", "operation"})
-	retries = metrics.NewCounterVec(&metrics.CounterOpts{
+	retriesTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_cloud_retries_total", StabilityLevel: metrics.ALPHA,
 		Help: "Calls to the cloud provider that were made again because the cloud throttled them, by provider and operation.",
 	}, []string{"provider", "operation"})
@@ -50,22 +51,20 @@ var (
 		Help:    "Nodes whose instances one call to the cloud provider described.",
 		Buckets: []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000},
 	})
-	reads = metrics.NewCounterVec(&metrics.CounterOpts{
+	readsTotal = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_cloud_instance_reads_total", StabilityLevel: metrics.ALPHA,
 		Help: "Instances that controllers asked for, by where the answer came from: cache, shared (a call for another caller), cloud.",
 	}, []string{"source"})
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	for _, c := range []metrics.Registerable{callDuration, calls, inFlight, callsAbandoned, lastSuccess, retries, budgetWait, budgetRate, batchSize, reads} {
-		legacyregistry.MustRegister(c)
-	}
+	ccmmetrics.Register(callDuration, callsTotal, inFlight, callsAbandoned, lastSuccess, retriesTotal, budgetWait, budgetRate, batchSize, readsTotal)
 })
 
 // observe notes how a call went.
 func (c *caller) observe(operation string, outcome Outcome, took time.Duration) {
 	callDuration.WithLabelValues(c.provider, operation, string(outcome)).Observe(took.Seconds())
-	calls.WithLabelValues(c.provider, operation, string(outcome)).Inc()
+	callsTotal.WithLabelValues(c.provider, operation, string(outcome)).Inc()
 	if outcome == OutcomeOK || outcome == OutcomeNotFound {
 		lastSuccess.WithLabelValues(c.provider, operation).SetToCurrentTime()
 	}

@@ -56,10 +56,15 @@ func (o Outcome) reached() bool {
 
 // Classify judges the error of a call to a cloud. What it knows best goes first: what the shell itself says, what the cloud answered, how the connection
 // failed, how the context ended, and, for providers that lose all of that with a %v, the text.
-func Classify(err error) Outcome {
+func Classify(err error) (outcome Outcome) {
 	if err == nil {
 		return OutcomeOK
 	}
+	defer func() {
+		if recover() != nil { // an error whose methods panic, as those of a nil pointer do
+			outcome = OutcomeOther
+		}
+	}()
 	for _, judge := range []func(error) Outcome{own, protocol, answered, connection, interrupted, text} {
 		if outcome := judge(err); outcome != "" {
 			return outcome

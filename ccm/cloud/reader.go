@@ -85,11 +85,11 @@ func (r *reader) Read(ctx context.Context, nodes []*v1.Node, want Want, maxAge t
 	}
 	r.mu.Unlock()
 	for source, n := range sources {
-		reads.WithLabelValues(source).Add(float64(n))
+		readsTotal.WithLabelValues(source).Add(float64(n))
 	}
 	for i, item := range items {
 		if item != nil {
-			states[i] = r.wait(ctx, item)
+			states[i] = r.wait(ctx, item, want)
 		}
 	}
 	return states
@@ -104,34 +104,31 @@ func (r *reader) item(node *v1.Node, want Want, class Class, now time.Time, maxA
 			return item, "shared"
 		}
 	}
-	rich := r.lane(class, true)
-	if item := rich.find(key); item != nil { // one call for both, if not for both wants: the provider is asked for more fields, not for more nodes
-		item.want |= want
-		item.waiters++
-		return item, "shared"
+	own := r.lane(class, want&WantMetadata != 0)
+	for _, l := range []*lane{r.lane(class, true), own} { // who wants metadata gets the rest along with it
+		if item := l.find(key); item != nil {
+			item.want |= want
+			item.class = important(item.class, class)
+			item.waiters++
+			return item, "shared"
+		}
 	}
-	lane := r.lane(class, want&WantMetadata != 0)
-	used[lane] = true
-	if item := lane.find(key); item != nil {
-		item.want |= want
-		item.waiters++
-		return item, "shared"
-	}
+	used[own] = true
 	made := &item{key: key, node: node, want: want, class: class, waiters: 1, done: make(chan struct{})}
-	lane.push(made, now)
+	own.push(made, now)
 	return made, "cloud"
 }
 
 // wait returns an item's state once it is there, or why it is not waited for any more.
-func (r *reader) wait(ctx context.Context, item *item) InstanceState {
+func (r *reader) wait(ctx context.Context, item *item, want Want) InstanceState {
 	select {
 	case <-item.done:
-		return clone(item.state)
-	default:
+		return given(item.state, want)
+	default: // a state that is there is given also to a caller whose time is over
 	}
 	select {
 	case <-item.done:
-		return clone(item.state)
+		return given(item.state, want)
 	case <-ctx.Done():
 		r.leave(item)
 		return InstanceState{Err: ended(ctx)}
@@ -175,9 +172,10 @@ func tidy(state InstanceState, want Want) InstanceState {
 	return state
 }
 
-// clone copies what a caller could change.
-func clone(state InstanceState) InstanceState {
-	if state.Metadata == nil {
+// given is a state as one caller gets it: with nothing that it did not want, and nothing that it could change for others.
+func given(state InstanceState, want Want) InstanceState {
+	if state.Metadata == nil || want&WantMetadata == 0 {
+		state.Metadata = nil
 		return state
 	}
 	m := *state.Metadata

@@ -25,6 +25,7 @@ var codes = map[string]Outcome{
 
 	"internalerror": OutcomeServerError, "internalfailure": OutcomeServerError, "serviceunavailable": OutcomeServerError, "unavailable": OutcomeServerError,
 	"internalservererror": OutcomeServerError, "serviceunavailableexception": OutcomeServerError, "servererror": OutcomeServerError,
+	"serviceerror": OutcomeServerError,
 
 	"requesttimeout": OutcomeTimeout, "requesttimeoutexception": OutcomeTimeout, "deadlineexceeded": OutcomeTimeout,
 }
@@ -49,7 +50,7 @@ var said = []struct {
 	words   []string
 	outcome Outcome
 }{
-	{[]string{"no such host", "server misbehaving", "name resolution", "lookup "}, OutcomeDNS},
+	{[]string{"no such host", "server misbehaving", "name resolution"}, OutcomeDNS},
 	{[]string{"x509:", "tls:", "certificate signed by", "certificate is not valid", "handshake failure", "server gave http response to https"}, OutcomeTLS},
 	{[]string{
 		"connection refused", "connection reset", "broken pipe", "no route to host", "network is unreachable", "unexpected eof", "server closed idle connection",
@@ -58,9 +59,10 @@ var said = []struct {
 		"unauthorizedoperation", "authfailure", "accessdenied", "access denied", "expiredtoken", "invalidclienttokenid", "unauthenticated", "permissiondenied",
 		"authentication failed", "authenticationrequired", "unauthorized", "not authorized", "forbidden",
 	}, OutcomeAuth},
+	{[]string{"instance not found", "code = notfound"}, OutcomeNotFound}, // cloudprovider.InstanceNotFound, and gRPC
 	{[]string{"context canceled", "request canceled by"}, OutcomeCancelled},
-	{[]string{"deadline exceeded", "i/o timeout", "timed out", "timeout awaiting", "handshake timeout", "gateway timeout", "client.timeout"}, OutcomeTimeout},
-	{[]string{"service unavailable", "internal server error", "bad gateway", "internalerror", "internalfailure"}, OutcomeServerError},
+	{[]string{"deadline exceeded", "deadlineexceeded", "i/o timeout", "timed out", "timeout awaiting", "handshake timeout", "gateway timeout", "client.timeout"}, OutcomeTimeout},
+	{[]string{"service unavailable", "internal server error", "bad gateway", "internalerror", "internalfailure", "code = unavailable"}, OutcomeServerError},
 }
 
 var throttledWords = []string{
@@ -79,8 +81,12 @@ func containsAny(text string, words []string) bool {
 	return false
 }
 
-// statusInText finds an HTTP status where SDKs write one: "StatusCode: 429", "status code 503", "error 403", "got 404 instead", "HTTP 500", "(429 Too ...)".
-var statusInText = regexp.MustCompile(`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\()([45][0-9]{2})\b`)
+// statusInText finds an HTTP status where SDKs write one: "StatusCode: 429", "status code 503", "error 403", "got 404 instead", "HTTP 500", "[404] ...",
+// "(429 Too ...)".
+var statusInText = regexp.MustCompile(`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\(|\[)([45][0-9]{2})\b`)
+
+// lookup finds that a name was not resolved, for whatever reason: "dial tcp: lookup ec2.example.com on 10.0.0.2:53: i/o timeout".
+var lookup = regexp.MustCompile(`\blookup [^ :]+(?: on [^ ]+)?: `)
 
 // ofText judges a text in lower case.
 func ofText(text string) Outcome {
@@ -92,6 +98,9 @@ func ofText(text string) Outcome {
 		if outcome := ofStatus(100*int(digits[0]-'0') + 10*int(digits[1]-'0') + int(digits[2]-'0')); outcome != "" {
 			return outcome
 		}
+	}
+	if lookup.MatchString(text) {
+		return OutcomeDNS
 	}
 	for _, s := range said {
 		if containsAny(text, s.words) {
