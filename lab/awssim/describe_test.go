@@ -114,3 +114,12 @@ func TestAPageSkipsNothingWhenAnInstanceVanishesBetween(t *testing.T) {
 		t.Errorf("the second page has %s instances and the token %q, want 3 and none", n, lookup(out, "NextToken"))
 	}
 }
+
+func TestARefusalNamesAllUnknownInstances(t *testing.T) {
+	sim := start(t, oneInstance())
+	const ghost = "i-0000000000000beef"
+	got := sim.post(t, testKey, versions["ec2"], "DescribeInstances", map[string]string{"InstanceId.1": nobody, "InstanceId.2": first, "InstanceId.3": ghost, "InstanceId.4": nobody})
+	if want := "The instance IDs &#39;" + nobody + ", " + ghost + "&#39; do not exist"; got.code != "InvalidInstanceID.NotFound" || !strings.Contains(got.body, want) {
+		t.Errorf("got %s:\n%s\nwant %s in it", got.code, got.body, want)
+	}
+}

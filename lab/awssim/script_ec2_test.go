@@ -1,8 +1,19 @@
 package awssim_test
 
 import (
+	"fmt"
+
 	"github.com/transplant-dev/transplant/lab/awssim"
 )
+
+// listed is a list parameter with one value n times.
+func listed(name, value string, n int) map[string]string {
+	params := map[string]string{}
+	for i := range n {
+		params[fmt.Sprintf("%s.%d", name, i+1)] = value
+	}
+	return params
+}
 
 func ec2Script() []step {
 	return []step{
@@ -21,6 +32,9 @@ func ec2Script() []step {
 		}},
 		{action: "DescribeInstances", in: `{"InstanceIds":["${nobody}"]}`, code: "InvalidInstanceID.NotFound"},
 		{action: "DescribeInstances", in: `{"InstanceIds":["i-KWOK"]}`, code: "InvalidInstanceID.Malformed"},
+		{action: "DescribeInstances", in: `{"InstanceIds":[` + repeated(`"${first}"`, 1001) + `]}`, code: "InvalidParameterValue"},
+		{action: "DescribeInstances", in: `{"Filters":[{"Name":"instance-id","Values":[` + repeated(`"i-@"`, 201) + `]}]}`, code: "FilterLimitExceeded"},
+		{action: "DescribeInstances", in: `{"Filters":[{"Name":"instance-id","Values":["${first}",` + repeated(`"i-@"`, 199) + `]}]}`, want: map[string]string{"Reservations.#": "1"}},
 		{action: "DescribeInstances", in: `{"InstanceIds":["${first}"],"MaxResults":5}`, code: "InvalidParameterCombination"},
 		{action: "DescribeInstances", in: `{"MaxResults":4}`, code: "InvalidParameterValue"},
 		{action: "DescribeInstances", in: `{"MaxResults":5,"NextToken":"stale"}`, code: "InvalidNextToken"},
@@ -28,6 +42,9 @@ func ec2Script() []step {
 			want: map[string]string{"Reservations.#": "3"}},
 		{action: "DescribeInstances", in: `{"Filters":[{"Name":"tag-key","Values":["kubernetes.io/cluster/other"]}]}`, want: map[string]string{"Reservations.#": "0"}},
 		{action: "DescribeInstanceTopology", in: `{"InstanceIds":["${first}"]}`, raw: map[string]string{"InstanceId.1": first}, want: map[string]string{"Instances.#": "0"}},
+		{action: "DescribeInstanceTopology", in: `{"InstanceIds":["${nobody}"]}`, raw: listed("InstanceId", nobody, 1), code: "InvalidInstanceID.NotFound"},
+		{action: "DescribeInstanceTopology", in: `{"InstanceIds":["i-KWOK"]}`, raw: listed("InstanceId", "i-KWOK", 1), code: "InvalidInstanceID.Malformed"},
+		{action: "DescribeInstanceTopology", in: `{"InstanceIds":[` + repeated(`"${first}"`, 101) + `]}`, raw: listed("InstanceId", first, 101), code: "InvalidParameterValue"},
 		{action: "ModifyInstanceAttribute", in: `{"InstanceId":"${first}","SourceDestCheck":{"Value":false}}`},
 		{action: "DescribeInstances", in: `{"InstanceIds":["${first}"]}`, want: map[string]string{"Reservations.0.Instances.0.SourceDestCheck": "false"}},
 		{action: "ModifyInstanceAttribute", in: `{"InstanceId":"${nobody}","SourceDestCheck":{"Value":false}}`, code: "InvalidInstanceID.NotFound"},

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
 )
@@ -20,15 +21,22 @@ func (r *Region) instanceActions() []wire.Action {
 		Params: []string{"InstanceId.N", "Filter.N.Name", "Filter.N.Value.N", "MaxResults", "NextToken"},
 		Filters: []string{"instance-id", "instance-state-name", "private-dns-name", "private-ip-address", "vpc-id", "subnet-id", "availability-zone",
 			"instance-type", "tag-key", "tag:<key>"},
-		Errors: []string{"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidParameterCombination", "InvalidParameterValue", "InvalidNextToken"},
-		Note: "One reservation per instance, sorted by id. Without MaxResults everything comes at once. A terminated instance keeps its id, zone and " +
-			"tags and loses address, name, groups and interface.",
+		Errors: []string{"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidParameterCombination", "InvalidParameterValue", "InvalidNextToken",
+			"FilterLimitExceeded"},
+		Note: "One reservation per instance, sorted by id. Without MaxResults everything comes at once. At most 1,000 ids, and 200 values per filter. Unknown ids " +
+			"are all named in the refusal, malformed ones by the first. A terminated instance keeps its id, zone and tags and loses address, name, groups and interface.",
 		Do: r.describeInstances,
 	}, {
 		Name:   "DescribeInstanceTopology",
 		Params: []string{"InstanceId.N", "MaxResults", "NextToken"},
-		Note:   "Always an empty set, which is what AWS answers for types without topology.",
-		Do:     func(*wire.Call) ([]wire.Node, error) { return []wire.Node{wire.El("instanceSet")}, nil },
+		Errors: []string{"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed", "InvalidParameterValue"},
+		Note:   "Always an empty set, which is what AWS answers for types without topology. At most 100 ids.",
+		Do: func(c *wire.Call) ([]wire.Node, error) {
+			if err := r.askable(c, topologiesPerCall); err != nil {
+				return nil, err
+			}
+			return []wire.Node{wire.El("instanceSet")}, nil
+		},
 	}, {
 		Name: "ModifyInstanceAttribute", Mutating: true,
 		Params: []string{"InstanceId", "SourceDestCheck.Value"},
@@ -38,7 +46,49 @@ func (r *Region) instanceActions() []wire.Action {
 	}}
 }
 
+// Limits of one call: "you should not specify more than 1,000 IDs", "up to 200 values per filter" (EC2 developer guide), and "Maximum 100 explicitly
+// specified instance IDs" (DescribeInstanceTopology).
+const (
+	idsPerCall        = 1000
+	valuesPerFilter   = 200
+	topologiesPerCall = 100
+)
+
+// askable refuses a call for too much, and one that names instances which are not there: EC2 then names all of them, so that a caller can ask again
+// for the others.
+func (r *Region) askable(c *wire.Call, limit int) error {
+	asked := c.List("InstanceId")
+	if len(asked) > limit {
+		return wire.Fail("InvalidParameterValue", "%d ids are more than the %d of one call.", len(asked), limit)
+	}
+	for _, f := range c.Structs("Filter") {
+		if n := len(f.List("Value")); n > valuesPerFilter {
+			return wire.Fail("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d; the filter %s has %d.", valuesPerFilter, f["Name"], n)
+		}
+	}
+	var unknown []string
+	for _, id := range asked {
+		if !instanceID.MatchString(id) {
+			return unknownInstance(id)
+		}
+		if r.Instances[id] == nil && !slices.Contains(unknown, id) {
+			unknown = append(unknown, id)
+		}
+	}
+	switch len(unknown) {
+	case 0:
+		return nil
+	case 1:
+		return unknownInstance(unknown[0])
+	default:
+		return wire.Fail("InvalidInstanceID.NotFound", "The instance IDs '%s' do not exist", strings.Join(unknown, ", "))
+	}
+}
+
 func (r *Region) describeInstances(c *wire.Call) ([]wire.Node, error) {
+	if err := r.askable(c, idsPerCall); err != nil {
+		return nil, err
+	}
 	list, named, err := ids(c, "InstanceId", r.Instances, unknownInstance)
 	if err != nil {
 		return nil, err
