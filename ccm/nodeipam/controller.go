@@ -1,0 +1,229 @@
+package nodeipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/controller-manager/pkg/healthz"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/progress"
+)
+
+const (
+	// workers assign podCIDRs at the same time, as many as upstream's.
+	workers = 30
+	// sweepPeriod is how often holders are looked for that are gone without an event having said so, and nodes that wait are told of again.
+	sweepPeriod = 10 * time.Minute
+	// stuckAfter is when health says that an assignment is stuck.
+	stuckAfter = 2 * time.Minute
+)
+
+// Config is what a controller needs.
+type Config struct {
+	Client kubernetes.Interface
+	Nodes  coreinformers.NodeInformer
+	// ClusterCIDR is the value of --cluster-cidr, AllocatorType that of --cidr-allocator-type.
+	ClusterCIDR, AllocatorType string
+	Metrics                    *controllersmetrics.ControllerManagerMetrics // nil: none
+	Options                    Options
+	Clock                      clock.WithTicker // nil: the real one
+}
+
+// Controller gives podCIDRs to nodes.
+type Controller struct {
+	client       kubernetes.Interface
+	nodes        corelisters.NodeLister
+	synced       cache.InformerSynced
+	registration cache.ResourceEventHandlerRegistration
+	metrics      *controllersmetrics.ControllerManagerMetrics
+	clock        clock.WithTicker
+	recorder     record.EventRecorder // set by Run
+	queue        workqueue.TypedRateLimitingInterface[string]
+	tracker      *progress.Tracker
+	ledger       *ledger
+
+	mu      sync.Mutex
+	ready   bool                 // the ledger is complete; before, events are for what Run will list
+	waiting map[string]time.Time // nodes for which there is no block, and when they were last told
+	missing map[types.UID]string // holders that the cache did not have at the last sweep
+}
+
+// New returns a controller.
+func New(config Config) (*Controller, error) {
+	if config.AllocatorType != "" && config.AllocatorType != "RangeAllocator" {
+		return nil, fmt.Errorf("--cidr-allocator-type is %q, but there is only RangeAllocator", config.AllocatorType)
+	}
+	if errs := config.Options.Validate(); len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	registerMetrics()
+	pools, err := config.Options.pools(config.ClusterCIDR)
+	if err != nil {
+		return nil, err
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	c := &Controller{
+		client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced, metrics: config.Metrics, clock: config.Clock,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, time.Minute),
+			workqueue.TypedRateLimitingQueueConfig[string]{Name: "cidrallocator_node", Clock: config.Clock},
+		),
+		tracker: progress.New(stuckAfter), ledger: newLedger(pools), waiting: map[string]time.Time{}, missing: map[types.UID]string{},
+	}
+	c.registration, err = config.Nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.seen,
+		UpdateFunc: func(_, node any) { c.seen(node) },
+		DeleteFunc: c.gone,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching nodes: %w", err)
+	}
+	return c, nil
+}
+
+// Name is the controller's name in the gauge of running controllers.
+func (c *Controller) Name() string { return "nodeipam" }
+
+// HealthChecker fails while an assignment, or the look at the nodes at the start, is stuck.
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return c.tracker }
+
+// seen takes notice of a node. Nodes are updated several times a minute, so it does no more than a look at a map for those that have podCIDRs.
+func (c *Controller) seen(object any) {
+	node, ok := object.(*corev1.Node)
+	if !ok || !c.isReady() {
+		return
+	}
+	if len(node.Spec.PodCIDRs) == 0 {
+		if node.DeletionTimestamp.IsZero() {
+			c.queue.Add(node.Name)
+		}
+		return
+	}
+	c.hold(node)
+}
+
+func (c *Controller) hold(node *corev1.Node) {
+	complaints, freed := c.ledger.hold(node.UID, node.Name, node.Spec.PodCIDRs)
+	for _, complaint := range complaints {
+		c.recorder.Event(reference(node), corev1.EventTypeWarning, complaint.reason, complaint.message)
+	}
+	if freed {
+		c.serveWaiting()
+	}
+}
+
+// gone frees the blocks of a node that was deleted.
+func (c *Controller) gone(object any) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	node, ok := object.(*corev1.Node)
+	if !ok || !c.isReady() {
+		return
+	}
+	c.served(node.Name)
+	if c.ledger.release(node.UID) {
+		c.serveWaiting()
+	}
+}
+
+func (c *Controller) isReady() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ready
+}
+
+// serveWaiting lets the nodes try again for which there was no block.
+func (c *Controller) serveWaiting() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.waiting {
+		c.queue.Add(name)
+	}
+}
+
+// Run works until ctx is done, and returns when the assignments have ended that were being made then.
+func (c *Controller) Run(ctx context.Context) {
+	defer c.queue.ShutDown()
+	fence := election.FromContext(ctx)
+	if fence == nil {
+		fence = election.Unfenced(c.clock.Now())
+	}
+	calls, cancel := fence.Bind(ctx)
+	defer cancel()
+
+	broadcaster := record.NewBroadcaster(record.WithContext(calls))
+	defer broadcaster.Shutdown()
+	broadcaster.StartStructuredLogging(3)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
+	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cidrAllocator"})
+
+	if c.metrics != nil {
+		c.metrics.ControllerStarted(c.Name())
+		defer c.metrics.ControllerStopped(c.Name())
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) || !c.takeOver(ctx, calls) {
+		return
+	}
+	var work sync.WaitGroup
+	for range workers {
+		work.Go(func() {
+			for c.next(ctx, calls) {
+			}
+		})
+	}
+	work.Go(func() { c.sweepUntil(ctx, calls) })
+	<-ctx.Done()
+	c.queue.ShutDown()
+	work.Wait()
+}
+
+func (c *Controller) next(ctx, calls context.Context) bool {
+	name, shutdown := c.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer c.queue.Done(name)
+	if ctx.Err() != nil || calls.Err() != nil {
+		return false
+	}
+	defer c.tracker.Start("giving podCIDRs to node " + name)()
+	switch err := c.sync(calls, name); {
+	case err == nil:
+		c.queue.Forget(name)
+	case final(calls, err):
+		return false
+	default:
+		klog.FromContext(ctx).Error(err, "Giving podCIDRs to a node, will be retried", "node", name)
+		c.queue.AddRateLimited(name)
+	}
+	return true
+}
+
+// final tells whether an error says that this process may no longer act.
+func final(calls context.Context, err error) bool {
+	return errors.Is(err, election.ErrFenced) || calls.Err() != nil
+}
+
+func reference(node *corev1.Node) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}
+}
