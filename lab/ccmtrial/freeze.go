@@ -1,0 +1,72 @@
+package ccmtrial
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// frozen is what came of a leader that was stopped for a while and continued.
+type frozen struct {
+	takeover
+	resumed time.Time
+	ended   time.Duration // from then to the end of its process
+	code    int           // that it ended with
+}
+
+func (f frozen) String() string {
+	return fmt.Sprintf("after SIGCONT: %d acts (%d in the cloud), the last after %s; it ended with %d after %s", len(f.late), len(onlyCloud(f.late)),
+		max(0, f.last.at.Sub(f.resumed)).Round(time.Millisecond), f.code, f.ended.Round(time.Millisecond))
+}
+
+// freeze stops a leader that is at work with SIGSTOP, lets the standby take over, and continues the leader once it has been stopped for a time.
+func (w *world) freeze(ctx context.Context, leader, standby *manager, stopped time.Duration) (frozen, error) {
+	var f frozen
+	before, err := w.term(ctx, mainLease)
+	if err != nil {
+		return f, err
+	}
+	if err := w.busy(ctx, leader, time.Now(), 2*ensureRequests, patience); err != nil {
+		return f, err
+	}
+	began := time.Now()
+	if err := leader.Signal(syscall.SIGSTOP); err != nil {
+		return f, err
+	}
+	thaw := time.After(stopped)
+	if _, err := w.passes(ctx, mainLease, before, patience); err != nil {
+		return f, err
+	}
+	if err := w.busy(ctx, standby, began, 2*ensureRequests, patience); err != nil {
+		return f, err
+	}
+	select {
+	case <-thaw:
+	case <-ctx.Done():
+		return f, ctx.Err()
+	}
+	f.resumed = time.Now()
+	if err := leader.Signal(syscall.SIGCONT); err != nil {
+		return f, err
+	}
+	select {
+	case <-leader.Done():
+	case <-time.After(patience):
+		return f, fmt.Errorf("%s goes on after another one has taken over", leader.name)
+	}
+	f.ended, f.code = time.Since(f.resumed), leader.ExitCode()
+	// What it had sent arrives before this does.
+	if err := w.busy(ctx, standby, time.Now(), ensureRequests, patience); err != nil {
+		return f, err
+	}
+	all, err := w.acts(began)
+	if err != nil {
+		return f, err
+	}
+	var found bool
+	if f.takeover, found = takeOver(all, leader.name, standby.name); !found {
+		return f, fmt.Errorf("%s has not acted", standby.name)
+	}
+	return f, nil
+}

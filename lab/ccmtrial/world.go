@@ -1,0 +1,205 @@
+package ccmtrial
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/apiserver/process"
+	"github.com/transplant-dev/transplant/lab/simcloud"
+	"github.com/transplant-dev/transplant/lab/simcloud/provider"
+)
+
+const (
+	mainLease      = "cloud-controller-manager"
+	migrationLease = "cloud-provider-extraction-migration"
+
+	ours     = "ours"
+	upstream = "upstream"
+
+	// ensureRequests is of how many requests an EnsureLoadBalancer consists, so that a manager is in the middle of one when it is frozen.
+	ensureRequests = 10
+	// firstPort is where the first manager of a world serves its health, at the API server's own address.
+	firstPort = 11000
+)
+
+// world is a cluster without machines, a cloud, and the managers that are tried.
+type world struct {
+	dir     string
+	program string // sim-cloud-controller-manager
+	api     *apiserver.Server
+	admin   kubernetes.Interface
+	cloud   *simcloud.Cloud
+	flags   []string // of every manager
+	started int
+}
+
+// manager is a running manager.
+type manager struct {
+	*process.Process
+	name string // its user in the API, and its name in the cloud
+	at   string // host:port of its health
+}
+
+// start starts a manager of an implementation. It returns before it serves.
+func (w *world) start(implementation string) (*manager, error) {
+	w.started++
+	name := fmt.Sprintf("%s-%d", implementation, w.started)
+	kubeconfig, err := w.api.Kubeconfig(name)
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(w.dir, name+"-cloud.yaml")
+	if err := (provider.Config{Endpoint: w.cloud.URL(), Caller: name, EnsureRequests: ensureRequests}).WriteFile(config); err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(w.api.Address())
+	if err != nil {
+		return nil, fmt.Errorf("reading the server's address: %w", err)
+	}
+	port := fmt.Sprint(firstPort + w.started)
+	p, err := process.Start(process.Options{
+		Name: name, Path: w.program, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"),
+		Args: append([]string{
+			"--implementation=" + implementation, "--v=2",
+			"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+			"--cloud-provider=" + provider.Name, "--cloud-config=" + config,
+			"--bind-address=" + host, "--secure-port=" + port, "--cert-dir=" + filepath.Join(w.dir, name+"-certificates"),
+			"--leader-elect=true", "--configure-cloud-routes=false",
+		}, w.flags...),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &manager{Process: p, name: name, at: net.JoinHostPort(host, port)}, nil
+}
+
+// patience is how long anything may take that is not measured: much longer than it does, even on a busy machine.
+const patience = 90 * time.Second
+
+var (
+	errNotYet = errors.New("not yet")      // what is waited for is not there
+	errEnded  = errors.New("it has ended") // it will never be
+)
+
+// eventually looks until look returns nil. Its error says what was missing last.
+func eventually(ctx context.Context, what string, limit time.Duration, look func(context.Context) error) error {
+	var missing error
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, limit, true, func(ctx context.Context) (bool, error) {
+		missing = look(ctx)
+		if errors.Is(missing, errEnded) {
+			return false, errEnded
+		}
+		return missing == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, cmp.Or(missing, err))
+	}
+	return nil
+}
+
+// alive returns an error once a manager has ended that should be running.
+func (m *manager) alive() error {
+	select {
+	case <-m.Done():
+		return fmt.Errorf("%s: %w with exit code %d", m.name, errEnded, m.ExitCode())
+	default:
+		return nil
+	}
+}
+
+// serves waits until a manager answers.
+func (m *manager) serves(ctx context.Context) error {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} // its certificate is its own
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: time.Second}
+	return eventually(ctx, m.name+" to serve", patience, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+m.at+"/healthz", nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return errors.Join(err, m.alive())
+		}
+		return response.Body.Close()
+	})
+}
+
+// term is one holding of a lease.
+type term struct {
+	holder      string
+	transitions int32
+}
+
+// term is who holds a lease, or an error while nobody does.
+func (w *world) term(ctx context.Context, lease string) (term, error) {
+	l, err := w.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil {
+		return term{}, err
+	}
+	t := term{ptr.Deref(l.Spec.HolderIdentity, ""), ptr.Deref(l.Spec.LeaseTransitions, 0)}
+	if t.holder == "" {
+		return t, fmt.Errorf("nobody holds lease %s", lease)
+	}
+	return t, nil
+}
+
+// passes waits until a lease has another holder than before, and returns who.
+func (w *world) passes(ctx context.Context, lease string, before term, limit time.Duration) (term, error) {
+	var now term
+	err := eventually(ctx, "lease "+lease+" to pass from "+before.holder, limit, func(ctx context.Context) error {
+		var err error
+		if now, err = w.term(ctx, lease); err == nil && now.holder == before.holder {
+			err = fmt.Errorf("%s still holds it", now.holder)
+		}
+		return err
+	})
+	return now, err
+}
+
+// acts are what has been done in this world since a moment.
+func (w *world) acts(since time.Time) ([]act, error) {
+	writes, err := w.api.Audit()
+	if err != nil {
+		return nil, err
+	}
+	all := acts(w.cloud.Calls(simcloud.Filter{Mutating: true}), writes)
+	for i, a := range all {
+		if !a.at.Before(since) {
+			return all[i:], nil
+		}
+	}
+	return nil, nil
+}
+
+// busy waits until a manager has made a number of changes in the cloud since a moment.
+func (w *world) busy(ctx context.Context, m *manager, since time.Time, changes int, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err := w.cloud.Wait(ctx, simcloud.Filter{Mutating: true, Callers: []string{m.name}}, func(calls []simcloud.Call) bool {
+		n := 0
+		for _, c := range calls {
+			if c.Arrived.After(since) {
+				n++
+			}
+		}
+		return n >= changes
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s to make %d changes: %w", m.name, changes, errors.Join(err, m.alive()))
+	}
+	return nil
+}
