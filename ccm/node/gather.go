@@ -17,8 +17,6 @@ import (
 const (
 	// groupsInFlight is how many groups of nodes are read at the same time.
 	groupsInFlight = 8
-	// isolateAfter is how many attempts for a node have failed when it is time to find out whether one node makes the calls for all fail.
-	isolateAfter = 2
 	// remembered is how old what is known of an instance may be when addresses are written that could not be written at first.
 	remembered = time.Minute
 )
@@ -127,16 +125,15 @@ func (c *Controller) pick(next item) *job {
 
 // read asks the cloud about a group.
 func (c *Controller) read(ctx, reads context.Context, group []*job) {
-	nodes, isolate, age := make([]*corev1.Node, len(group)), false, remembered
+	nodes, age := make([]*corev1.Node, len(group)), remembered
 	for i, j := range group {
 		nodes[i] = j.node
-		isolate = isolate || c.queue.NumRequeues(j.item) >= isolateAfter
 		if !j.item.addresses {
 			age = 0
 		}
 	}
 	batchNodes.Observe(float64(len(group)))
-	for i, state := range c.reader.Group(reads, nodes, cloud.WantMetadata, age, isolate) {
+	for i, state := range c.reader.Group(reads, nodes, cloud.WantMetadata, age) {
 		group[i].state = state
 		c.hand(ctx, group[i])
 	}

@@ -20,8 +20,6 @@ const (
 	groupsPerTick = 2
 	// groupsInFlight bounds the calls that are made at the same time: one that hangs takes up the place of none of the next tick's.
 	groupsInFlight = 4
-	// isolateAfter is how many answers about a node have failed when it is time to find out whether one node makes the calls for all fail.
-	isolateAfter = 2
 )
 
 // tick looks at all nodes once. It does not wait for the cloud's answers: a call that hangs must not keep other nodes from being looked at. ticking ends
@@ -124,14 +122,7 @@ func (c *Controller) release(groups [][]*corev1.Node) {
 
 // ask asks the cloud about a group and does what follows from the answers.
 func (c *Controller) ask(reads, calls context.Context, group []*corev1.Node, begun time.Time) {
-	isolate := false
-	c.mu.Lock()
-	for _, node := range group {
-		w := c.watched[node.Name]
-		isolate = isolate || w.answer == unknown && w.times >= isolateAfter
-	}
-	c.mu.Unlock()
-	states := c.read(reads, group, isolate)
+	states := c.read(reads, group)
 	<-c.reads
 	if reads.Err() != nil { // the manager stops: this is no answer of the cloud
 		c.release([][]*corev1.Node{group})
@@ -148,12 +139,12 @@ func (c *Controller) ask(reads, calls context.Context, group []*corev1.Node, beg
 
 // read asks whether instances exist and are shut down. Where each question is a call, the second is asked only if its answer can change something: whoever
 // has the taint keeps it until it is Ready.
-func (c *Controller) read(ctx context.Context, group []*corev1.Node, isolate bool) []cloud.InstanceState {
+func (c *Controller) read(ctx context.Context, group []*corev1.Node) []cloud.InstanceState {
 	want := cloud.WantExists | cloud.WantShutdown
 	if len(group) == 1 && c.reader.Size() == 1 && tainted(group[0]) {
 		want = cloud.WantExists
 	}
-	states := c.reader.Group(ctx, group, want, 0, isolate)
+	states := c.reader.Group(ctx, group, want, 0)
 	for i := range states {
 		observe(states[i], want)
 		if want == cloud.WantExists && states[i].Err == nil && states[i].Exists {
