@@ -138,18 +138,24 @@ func alone[T any](ctx context.Context, c *caller, call call, f func(context.Cont
 	gauge.Inc()
 	go func() {
 		var r reply[T]
-		defer func() { replies <- r }()
-		defer gauge.Dec()
-		r.err = errExited
-		defer recovered(call, &r.err)
-		if call.mutates {
-			if r.err = election.Guard(limited, call.fence); r.err != nil {
-				return
+		returned := false
+		defer func() {
+			if p := recover(); !returned {
+				r = reply[T]{err: broken(call, p)}
 			}
+			gauge.Dec()
+			replies <- r
+		}()
+		if call.mutates {
+			r.err = election.Guard(limited, call.fence)
 		}
-		if r.answer, r.err = f(limited); r.err != nil {
+		if r.err == nil {
+			r.answer, r.err = f(limited)
+		}
+		if r.err != nil {
 			_ = r.err.Error() // a nil pointer in an error panics here, and not where somebody prints it
 		}
+		returned = true
 	}()
 	r, ok := wait(limited, replies)
 	if !ok {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -15,12 +14,6 @@ import (
 // ErrStillRunning is what a call gets whose object is still being worked on by an earlier call, that was given up for not answering. Had both been
 // made, a load balancer could be created by the earlier one after the later one had deleted it, and nobody would know of it.
 var ErrStillRunning = errors.New("a call that was given up has not returned yet")
-
-// ErrPanic is what a call gets in which the provider panicked.
-var ErrPanic = errors.New("the cloud provider panicked")
-
-// errExited is what a call gets whose goroutine the provider ended.
-var errExited = fmt.Errorf("%w: it ended the goroutine that it was called in", ErrPanic)
 
 // The bounds of reads that hang. Reads do no harm when made twice, but each that hangs holds memory, and perhaps a connection.
 const (
@@ -112,22 +105,4 @@ func (s *Shell) Check(*http.Request) error { return s.caller.hung.check() }
 // errorOf returns what waits for the reply of an abandoned call and returns its error.
 func errorOf[T any](replies <-chan reply[T]) func() error {
 	return func() error { return (<-replies).err }
-}
-
-// recovered makes a panic the error of the one call.
-func recovered(c call, err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("calling %s of the cloud provider for %s: %w: %v", c.operation, c.object, ErrPanic, p)
-		logPanic(c.operation, p)
-	}
-}
-
-// panics are those that were logged. There are few places in a provider that panic, but a controller comes to one again with every retry.
-var panics sync.Map
-
-func logPanic(operation string, value any) {
-	if _, logged := panics.LoadOrStore(operation, true); !logged {
-		klog.ErrorS(nil, "The cloud provider panicked; further panics of this operation are logged without their stack",
-			"operation", operation, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-	}
 }
