@@ -22,6 +22,7 @@ type balancer struct {
 	version string                     // resource version of the Service with that status
 	seen    *corev1.LoadBalancerStatus // the provider's last answer to a check
 
+	tried    bool // ensuring it has begun in this process
 	cleaning bool // deleting has begun
 	gone     bool // the Service is gone and its load balancer was left alone, see judge
 

@@ -270,8 +270,7 @@ func (n *nodeViews) view() *view {
 		return n.current
 	}
 	n.dirty = err != nil
-	v, _ := look(nodes, now)
-	n.set(v)
+	n.current, _ = look(nodes, now, n.last())
 	return n.current
 }
 
@@ -283,18 +282,16 @@ func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	v, members := look(nodes, n.clock.Now())
-	n.dirty = false
-	n.set(v)
-	return members, n.current, nil
+	v, members := look(nodes, n.clock.Now(), n.last())
+	n.current, n.dirty = v, false
+	return members, v, nil
 }
 
-// set replaces the view. Load balancers with the same members share one set, so that thousands of nodes are kept once.
-func (n *nodeViews) set(v *view) {
-	if n.current != nil && n.current.set.hash == v.set.hash {
-		v.set = n.current.set
+func (n *nodeViews) last() *memberSet {
+	if n.current == nil {
+		return nil
 	}
-	n.current = v
+	return n.current.set
 }
 
 func keyOf(service *corev1.Service) string { return service.Namespace + "/" + service.Name }

@@ -127,6 +127,7 @@ func TestADayInWhichNothingHappens(t *testing.T) {
 func TestDriftIsLookedForNoFasterThanAllowed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.options.DriftPeriod, w.options.DriftQPS, w.options.ResyncPeriod = time.Minute, 0.5, 0
+		w.cloud.slow(50 * time.Millisecond)
 		w.add(node("n1"))
 		for i := range 200 {
 			w.add(service(fmt.Sprintf("s%03d", i)))

@@ -12,7 +12,7 @@ type operation int
 const (
 	opNone    operation = iota
 	opBury              // its Service is gone, and it stays; see judge
-	opDelete            // its Service is gone, and deleting it had begun
+	opDelete            // its Service is gone, and it was being made or deleted
 	opReplace           // its Service was deleted and made again by the same name: it goes, and another comes
 	opCleanup           // its Service wants it no more
 	opEnsure            // it must follow its Service
@@ -33,8 +33,8 @@ type facts struct {
 
 // judge decides what the load balancer of one Service needs.
 //
-// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load balancer. So does upstream.
-// One that is being deleted and has no finalizer of ours is left alone for the same reason.
+// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load balancer, and upstream does. One
+// that is being deleted and has no finalizer of ours is left alone for the same reason. What is half made goes, as it does upstream.
 func judge(f facts) operation {
 	switch {
 	case f.service == nil:
@@ -53,7 +53,7 @@ func judgeGone(f facts) operation {
 	switch {
 	case !f.known, f.page.gone:
 		return opNone
-	case f.page.cleaning:
+	case f.page.cleaning, f.page.tried && !f.page.inLine(): // what it has in the cloud is not what anybody wants to keep
 		return opDelete
 	}
 	return opBury

@@ -276,3 +276,26 @@ func TestTwoServicesDoNotWaitForEachOther(t *testing.T) {
 		}
 	})
 }
+
+func TestAServiceThatIsForcedAwayBeforeItWasServedLeavesNothing(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.cloud.on(func(_ context.Context, call, _ string) error {
+			if call == "ensure" {
+				w.cloud.set(func() { w.cloud.balancers["uid"] = fakeBalancer{address: "192.0.2.1", port: 80} })
+				return errors.New("half-way")
+			}
+			return nil
+		})
+		w.add(node("n1"), service("web", withUID("uid")))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.changeService("web", func(s *corev1.Service) { s.Finalizers = nil })
+		w.deleteService("web")
+		w.settle(10 * time.Second)
+		w.want(activity{Calls: []string{"delete web"}, Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web"}})
+		if diff := cmp.Diff([]string(nil), w.cloud.has()); diff != "" {
+			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}

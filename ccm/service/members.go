@@ -95,8 +95,9 @@ type view struct {
 	due     time.Time         // when the first of the nodes that are held back will count; zero without one
 }
 
-// look judges nodes. The second result is the members, by name.
-func look(nodes []*corev1.Node, now time.Time) (*view, []*corev1.Node) {
+// look judges nodes. The second result is the members, by name. A set that is the last one still is that one: load balancers with the same members
+// share it, and thousands of nodes are hashed and kept once.
+func look(nodes []*corev1.Node, now time.Time, last *memberSet) (*view, []*corev1.Node) {
 	v := &view{leaving: map[string]string{}}
 	ids := make(map[string]string, len(nodes))
 	var members []*corev1.Node
@@ -113,7 +114,9 @@ func look(nodes []*corev1.Node, now time.Time) (*view, []*corev1.Node) {
 		}
 	}
 	slices.SortFunc(members, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
-	v.set = newMemberSet(ids)
+	if v.set = last; last == nil || !maps.Equal(ids, last.ids) {
+		v.set = newMemberSet(ids)
+	}
 	return v, members
 }
 

@@ -144,7 +144,7 @@ func TestMembersOfACallAreSortedAndLeaveOutWhatLeaves(t *testing.T) {
 	v, members := look([]*corev1.Node{
 		node("c"), node("a"), node("b", withTaint(taintToBeDeleted)), node("x", withLabel(corev1.LabelNodeExcludeBalancers, "")),
 		node("y", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider)), node("z", joinedAt(noon.Add(time.Minute)), withTaint(cloudapi.TaintExternalCloudProvider)),
-	}, noon)
+	}, noon, nil)
 	if diff := cmp.Diff([]string{"a", "c"}, names(members)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
@@ -183,8 +183,8 @@ func TestWhichLoadBalancersNeedAnUpdate(t *testing.T) {
 		{"one is excluded while it leaves", []*corev1.Node{a, b}, []*corev1.Node{a, node("b", doomed, withLabel(corev1.LabelNodeExcludeBalancers, ""))}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before, _ := look(tc.has, noon)
-			now, _ := look(tc.now, noon)
+			before, _ := look(tc.has, noon, nil)
+			now, _ := look(tc.now, noon, before.set)
 			if got := now.lacks(before.set); got != tc.want {
 				t.Errorf("needs an update: %t, want %t", got, tc.want)
 			}

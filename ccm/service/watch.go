@@ -65,8 +65,8 @@ func (c *Controller) serviceDeleted(last any) {
 	if err != nil || !c.running.Load() {
 		return
 	}
-	// One whose deletion failed and was then forced must not wait: its load balancer is deleted in the back-off that it is in.
-	if page, known := c.book.get(key); known && !page.cleaning {
+	// One that fails is in its back-off, and is looked at when that is over.
+	if page, known := c.book.get(key); known && (page.inLine() || !page.tried) {
 		c.queue.Add(key)
 	}
 }

@@ -122,7 +122,7 @@ func (c *Controller) tell(ctx context.Context, service *corev1.Service, err erro
 
 // ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way is ensured again.
 func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page balancer) error {
-	page.uid, page.service, page.spec, page.elsewhere, page.cleaning, page.gone = service.UID, service, "", false, false, false
+	page.uid, page.service, page.spec, page.elsewhere, page.tried, page.cleaning, page.gone = service.UID, service, "", false, true, false, false
 	c.book.put(key, page)
 	c.state.withdraw(ctx, key)
 	if err := c.addFinalizer(ctx, service); err != nil {
@@ -236,6 +236,10 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 
 // removeGone deletes the load balancer of a Service that is no longer there.
 func (c *Controller) removeGone(ctx context.Context, key string, page balancer) error {
+	if !page.tried && page.spec == "" { // nothing is known of it but that it was asked for
+		c.book.drop(key)
+		return nil
+	}
 	c.state.withdraw(ctx, key)
 	c.recorder.Event(page.service, corev1.EventTypeNormal, reasonDeleting, "Deleting load balancer")
 	if err := c.cloud.remove(ctx, page.service); err != nil {

@@ -569,7 +569,8 @@ func (f *fakeCloud) on(before func(ctx context.Context, call, service string) er
 	f.set(func() { f.before = before })
 }
 
-// slow makes each call from now on take this long.
+// slow makes each call from now on take this long. A test with hundreds of Services needs it: a watch of client-go's fake holds a hundred events, and
+// time stands still until they are read.
 func (f *fakeCloud) slow(delay time.Duration) {
 	f.set(func() { f.delay = delay })
 }
