@@ -35,7 +35,7 @@ func (w *world) freeze(ctx context.Context, leader, standby *manager, stopped ti
 		return f, err
 	}
 	thaw := time.After(stopped)
-	if _, err := w.passes(ctx, mainLease, before, patience); err != nil {
+	if err := w.passes(ctx, mainLease, before, patience); err != nil {
 		return f, err
 	}
 	if err := w.busy(ctx, standby, began, 2*ensureRequests, patience); err != nil {

@@ -88,8 +88,8 @@ func (w *world) crash(ctx context.Context, leader, standby *manager, limit time.
 		took *time.Duration
 		wait func() error
 	}{
-		{&c.main, func() error { _, err := w.passes(ctx, mainLease, terms[mainLease], limit); return err }},
-		{&c.migration, func() error { _, err := w.passes(ctx, migrationLease, terms[migrationLease], limit); return err }},
+		{&c.main, func() error { return w.passes(ctx, mainLease, terms[mainLease], limit) }},
+		{&c.migration, func() error { return w.passes(ctx, migrationLease, terms[migrationLease], limit) }},
 		{&c.services, func() error { return w.busy(ctx, standby, began, 1, limit) }},
 		{&c.nodes, func() error {
 			return eventually(ctx, "a node to be initialised", limit, func(ctx context.Context) error { return w.initialised(ctx, "node-of-the-crash") })

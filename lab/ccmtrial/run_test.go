@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/build"
@@ -75,18 +73,7 @@ func newWorld(t *testing.T, flags ...string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.cloud.Close)
-	config, err := w.api.Config("admin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	web, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(web.CloseIdleConnections)
-	if w.admin, err = kubernetes.NewForConfigAndClient(config, web); err != nil {
-		t.Fatal(err)
-	}
+	w.admin = client(t, w.api, "admin")
 	if err := w.furnish(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -157,17 +157,15 @@ func (w *world) term(ctx context.Context, lease string) (term, error) {
 	return t, nil
 }
 
-// passes waits until a lease has another holder than before, and returns who.
-func (w *world) passes(ctx context.Context, lease string, before term, limit time.Duration) (term, error) {
-	var now term
-	err := eventually(ctx, "lease "+lease+" to pass from "+before.holder, limit, func(ctx context.Context) error {
-		var err error
-		if now, err = w.term(ctx, lease); err == nil && now.holder == before.holder {
+// passes waits until a lease has another holder than before.
+func (w *world) passes(ctx context.Context, lease string, before term, limit time.Duration) error {
+	return eventually(ctx, "lease "+lease+" to pass from "+before.holder, limit, func(ctx context.Context) error {
+		now, err := w.term(ctx, lease)
+		if err == nil && now.holder == before.holder {
 			err = fmt.Errorf("%s still holds it", now.holder)
 		}
 		return err
 	})
-	return now, err
 }
 
 // acts are what has been done in this world since a moment.
