@@ -72,7 +72,8 @@ func newTeller() *teller {
 	return &teller{limiter: rate.NewLimiter(5, 100), known: map[string]*told{}}
 }
 
-func (t *teller) failed(node *corev1.Node, err error) {
+// failed notes a failure; first is that the last one of the node had another reason, or was so long ago that the node has been well since.
+func (t *teller) failed(node *corev1.Node, err error) (first bool) {
 	f := &failure{reason: UpdatingNodeFailed, err: err}
 	_ = errors.As(err, &f)
 	failures.WithLabelValues(f.reason).Inc()
@@ -88,6 +89,7 @@ func (t *teller) failed(node *corev1.Node, err error) {
 		entry.done = true
 		t.recorder.Event(node, corev1.EventTypeWarning, f.reason, f.Error())
 	}
+	return entry.times == 1
 }
 
 // forget ends what is known of a node's failures.

@@ -184,9 +184,17 @@ func (c *Controller) settle(ctx, calls context.Context, j *job, err error) {
 	case elsewhere(j.state.Err):
 		c.queue.Forget(j.item) // somebody else looks after it
 	default:
-		klog.FromContext(ctx).Error(err, "Syncing node, will be retried", "node", j.node.Name)
-		c.teller.failed(j.node, err)
+		c.fail(ctx, j, err)
 		c.queue.AddRateLimited(j.item)
+	}
+}
+
+func (c *Controller) fail(ctx context.Context, j *job, err error) {
+	logger := klog.FromContext(ctx).WithValues("node", j.node.Name)
+	if c.teller.failed(j.node, err) {
+		logger.Error(err, "Syncing node, will be retried")
+	} else {
+		logger.V(2).Info("Syncing node failed again, will be retried", "err", err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	cloudprovider "k8s.io/cloud-provider"
-	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
@@ -97,15 +96,17 @@ func (c *Controller) refreshGroup(ctx, reads, calls context.Context, group []*co
 func (c *Controller) judgeRefresh(ctx, calls context.Context, j *job, err error) {
 	var f *failure
 	switch {
-	case err == nil, final(calls, err), elsewhere(j.state.Err), ctx.Err() != nil:
+	case err == nil:
+		c.teller.forget(j.node.Name)
+	case final(calls, err), elsewhere(j.state.Err), ctx.Err() != nil:
 	case errors.As(err, &f) && f.lasting:
-		c.teller.failed(j.node, err) // the next period is soon enough
+		c.fail(ctx, j, err) // the next period is soon enough
 	case errors.As(err, &f) && f.reason == InstanceMissing:
 	case j.state.Err != nil && c.reader.Size() == 1:
 		// Without batches a cloud that fails would be asked for each node again. The next period is soon enough, as upstream has it.
-		klog.FromContext(ctx).Error(err, "Comparing addresses of node, will be done in the next period", "node", j.node.Name)
+		c.fail(ctx, j, err)
 	default:
-		klog.FromContext(ctx).Error(err, "Comparing addresses of node, will be retried", "node", j.node.Name)
+		c.fail(ctx, j, err)
 		c.queue.AddRateLimited(j.item)
 	}
 }

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -25,8 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(klog.Logger{}) // which discards
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 	os.Exit(0)
 }
@@ -167,7 +165,7 @@ func sameNode(t *testing.T, want, got *corev1.Node) {
 
 func equal[T any](t *testing.T, what string, want, got T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(seenEvent{})); diff != "" {
 		t.Errorf("%s: (-want +got):\n%s", what, diff)
 	}
 }

@@ -325,8 +325,12 @@ func (a *API) event(r *http.Request, body []byte) (any, error) {
 	if err := json.Unmarshal(body, &e); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	a.events[e.Name] = e
-	a.order = append(a.order, e.Name)
+	key := e.Name // which is made of the time, that does not pass in a bubble
+	for n := 2; a.events[key].Name != ""; n++ {
+		key = fmt.Sprintf("%s-%d", e.Name, n)
+	}
+	a.events[key] = e
+	a.order = append(a.order, key)
 	return e, nil
 }
 
