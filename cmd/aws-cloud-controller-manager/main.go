@@ -1,5 +1,5 @@
-// Command aws-cloud-controller-manager runs the cloud loops of a cluster on AWS: the upstream library and the upstream AWS provider, with a
-// leader migration config that does what it says.
+// Command aws-cloud-controller-manager runs the cloud loops of a cluster on AWS: this project's library with the upstream AWS provider on fenced
+// clients.
 package main
 
 import (
@@ -15,9 +15,12 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/workqueue" // workqueue_*
 	"k8s.io/klog/v2"
 
-	"github.com/transplant-dev/transplant/internal/migrationconfig/upstream"
+	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/provider/aws"
 )
+
+// version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's version.
+var version string
 
 func main() {
 	command, err := newCommand()
@@ -34,10 +37,10 @@ func newCommand() (*cobra.Command, error) {
 		return nil, err
 	}
 	controllers := aws.NewControllers()
-	command := upstream.NewCommand(opts, aws.NewCloud, controllers.Constructors, controllers.Aliases, controllers.Flags, wait.NeverStop)
-	command.Use = name
+	command := ccm.NewCloudControllerManagerCommand(opts, aws.NewCloud, controllers.Constructors, controllers.Aliases, controllers.Flags, wait.NeverStop)
+	command.Use = "aws-cloud-controller-manager"
+	command.Annotations = map[string]string{ccm.VersionAnnotation: version}
 	command.Long = "Runs the cloud loops of a cluster on AWS: new nodes get their addresses and labels, nodes whose instance is gone are deleted, " +
 		"Services of type LoadBalancer get their load balancers, and pod networks their routes."
-	reportOwnVersion(command)
 	return command, nil
 }

@@ -2,17 +2,21 @@ package main
 
 import (
 	"bytes"
-	"runtime"
-	"runtime/debug"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/transplant-dev/transplant/ccm"
+	"github.com/transplant-dev/transplant/ccm/proven"
 )
 
 func TestVersionIsOurs(t *testing.T) {
@@ -33,26 +37,27 @@ func TestVersionIsOurs(t *testing.T) {
 	}
 }
 
-func TestDescribe(t *testing.T) {
-	built := "(" + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")"
-	installed := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}, Deps: []*debug.Module{
-		{Path: "k8s.io/api", Version: "v0.37.2"}, {Path: "k8s.io/cloud-provider", Version: "v0.37.2"}, {Path: "k8s.io/cloud-provider-aws", Version: "v1.37.0"}}}
-	for _, c := range []struct {
-		name    string
-		version string
-		info    *debug.BuildInfo
-		want    string
-	}{
-		{"a build that sets the version", "v2.0.0", nil, "aws-cloud-controller-manager v2.0.0 " + built},
-		{"go install", "", installed, "aws-cloud-controller-manager v1.2.3 (k8s.io/cloud-provider v0.37.2, k8s.io/cloud-provider-aws v1.37.0, " + built[1:]},
-		{"go run", "", &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "aws-cloud-controller-manager devel " + built},
-		{"a build that knows nothing", "", nil, "aws-cloud-controller-manager devel " + built},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := describe(c.version, c.info); got != c.want {
-				t.Errorf("describe = %q, want %q", got, c.want)
-			}
-		})
+func TestVersionSaysWhichAPIServersItIsTestedAgainst(t *testing.T) {
+	version = "v1.2.3"
+	defer func() { version = "" }()
+	command, err := newCommand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetArgs([]string{"--version", "-o", "json"})
+	if err := command.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	var got ccm.Version
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	first, last := proven.Minors()
+	want := ccm.Kubernetes{Min: fmt.Sprintf("1.%d", first), Max: fmt.Sprintf("1.%d", last), Tested: proven.Versions()}
+	if diff := cmp.Diff(want, got.Kubernetes); diff != "" || got.Name != "aws-cloud-controller-manager" || got.Version != "v1.2.3" {
+		t.Errorf("--version -o json prints %s", out.String())
 	}
 }
 
@@ -66,9 +71,18 @@ func TestEveryFlagOfTheLibraryIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var differ []string
 	library.Flags().VisitAll(func(flag *pflag.Flag) {
-		if got := ours.Flags().Lookup(flag.Name); got == nil || got.DefValue != flag.DefValue {
-			t.Errorf("--%s: we have %v, the library's default is %q", flag.Name, got, flag.DefValue)
+		got := ours.Flags().Lookup(flag.Name)
+		switch {
+		case got == nil:
+			t.Errorf("--%s is missing", flag.Name)
+		case got.DefValue != flag.DefValue:
+			differ = append(differ, flag.Name)
 		}
 	})
+	documented := []string{"concurrent-node-lifecycle-syncs", "concurrent-node-syncs", "concurrent-service-syncs", "kube-api-burst", "kube-api-qps"}
+	if diff := cmp.Diff(documented, differ); diff != "" {
+		t.Errorf("flags whose default is not the library's (-documented +ours):\n%s", diff)
+	}
 }

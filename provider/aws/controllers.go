@@ -1,36 +1,51 @@
-// Package aws decides what the AWS cloud-controller-manager is made of: the upstream AWS provider, the upstream controllers and the tagging
-// controller, put together as upstream's own main does, and warnings about cloud configs that would send calls somewhere else than intended.
 package aws
 
 import (
 	"maps"
 
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider-aws/pkg/controllers/tagging"
-	"k8s.io/cloud-provider/app"
+	awsv1 "k8s.io/cloud-provider-aws/pkg/providers/v1"
+	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/transplant-dev/transplant/ccm"
+	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
 // Controllers are the controllers of the AWS cloud-controller-manager.
 type Controllers struct {
 	// Constructors make the controllers, by canonical name.
-	Constructors map[string]app.ControllerInitFuncConstructor
+	Constructors map[string]ccm.ControllerInitFuncConstructor
 	// Aliases are the names that --controllers takes beside the canonical ones.
 	Aliases map[string]string
 	// Flags are the flags of controllers that the library does not know.
 	Flags cliflag.NamedFlagSets
 }
 
-// NewControllers returns the library's controllers and the tagging controller. It takes tagging off the library's list of controllers that run
-// by default, as upstream's main does: tagging every instance is asked for with --controllers=*,tagging.
+// NewControllers returns the library's controllers, node IPAM and the tagging controller. The last two are on the library's list of controllers that do
+// not run by default: both are asked for, with --controllers=*,tagging for example. Upstream's main does the same with tagging, and has no node IPAM.
 func NewControllers() Controllers {
 	tags := &tagging.ControllerWrapper{}
-	c := Controllers{Constructors: maps.Clone(app.DefaultInitFuncConstructors), Aliases: names.CCMControllerAliases()}
+	c := Controllers{Constructors: maps.Clone(ccm.DefaultInitFuncConstructors), Aliases: names.CCMControllerAliases()}
+	c.Constructors[ccm.NodeIPAMController] = ccm.NodeIPAMConstructor()
+	c.Aliases[ccm.NodeIPAMAlias] = ccm.NodeIPAMController
 	tags.Options.AddFlags(c.Flags.FlagSet("tagging controller"))
-	c.Constructors[tagging.TaggingControllerKey] = app.ControllerInitFuncConstructor{
-		InitContext: app.ControllerInitContext{ClientName: tagging.TaggingControllerClientName},
-		Constructor: tags.StartTaggingControllerWrapper,
+	c.Constructors[tagging.TaggingControllerKey] = ccm.ControllerInitFuncConstructor{
+		InitContext: ccm.ControllerInitContext{ClientName: tagging.TaggingControllerClientName},
+		Constructor: func(initContext ccm.ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) ccm.InitFunc {
+			return tags.StartTaggingControllerWrapper(initContext, completed, upstreamProvider(provider))
+		},
 	}
-	app.ControllersDisabledByDefault.Insert(tagging.TaggingControllerKey)
+	ccm.ControllersDisabledByDefault.Insert(tagging.TaggingControllerKey)
 	return c
+}
+
+// upstreamProvider is what the tagging controller asserts the type of. Its requests go through clients that ask the fences.
+func upstreamProvider(provider cloudprovider.Interface) cloudprovider.Interface {
+	if ours, ok := cloud.Unwrap(provider).(interface{ AWS() *awsv1.Cloud }); ok {
+		return ours.AWS()
+	}
+	return provider
 }

@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"k8s.io/cloud-provider-aws/pkg/controllers/tagging"
-	"k8s.io/cloud-provider/app"
+
+	"github.com/transplant-dev/transplant/ccm"
 )
 
-func TestControllersAreTheLibrarysAndTaggingOnRequest(t *testing.T) {
+func TestControllersAreTheLibrarysAndTheOthersOnRequest(t *testing.T) {
 	c := NewControllers()
-	for name := range app.DefaultInitFuncConstructors {
+	for name := range ccm.DefaultInitFuncConstructors {
 		if c.Constructors[name].Constructor == nil {
 			t.Errorf("the library's %s is missing", name)
 		}
@@ -17,11 +18,16 @@ func TestControllersAreTheLibrarysAndTaggingOnRequest(t *testing.T) {
 	if c.Constructors[tagging.TaggingControllerKey].Constructor == nil {
 		t.Error("the tagging controller is missing")
 	}
-	if _, leaked := app.DefaultInitFuncConstructors[tagging.TaggingControllerKey]; leaked {
+	if c.Constructors[ccm.NodeIPAMController].Constructor == nil {
+		t.Error("the node IPAM controller is missing")
+	}
+	if _, leaked := ccm.DefaultInitFuncConstructors[tagging.TaggingControllerKey]; leaked {
 		t.Error("the tagging controller got into the library's own table")
 	}
-	if !app.ControllersDisabledByDefault.Has(tagging.TaggingControllerKey) {
-		t.Error("the tagging controller runs without being asked for")
+	for _, name := range []string{tagging.TaggingControllerKey, ccm.NodeIPAMController} {
+		if !ccm.ControllersDisabledByDefault.Has(name) {
+			t.Errorf("%s runs without being asked for", name)
+		}
 	}
 	for alias, name := range c.Aliases {
 		if c.Constructors[name].Constructor == nil {

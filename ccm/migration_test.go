@@ -1,4 +1,4 @@
-package upstream
+package ccm
 
 import (
 	"errors"
@@ -27,13 +27,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
 
-// builder is what app.NewCloudControllerManagerCommand and NewCommand have in common.
-type builder func(*options.CloudControllerManagerOptions, app.InitCloudFunc, map[string]app.ControllerInitFuncConstructor, map[string]string,
+// build is upstream's function, or ours.
+type build func(*options.CloudControllerManagerOptions, app.InitCloudFunc, map[string]app.ControllerInitFuncConstructor, map[string]string,
 	cliflag.NamedFlagSets, <-chan struct{}) *cobra.Command
 
 // leads runs a command up to the moment at which the library would start to use its configuration, and returns which controllers the library
 // would then run under which lease.
-func leads(t *testing.T, build builder, args ...string) (map[string]string, error) {
+func leads(t *testing.T, command build, args ...string) (map[string]string, error) {
 	t.Helper()
 	if err := logsapi.ResetForTest(utilfeature.DefaultFeatureGate); err != nil {
 		t.Fatal(err)
@@ -45,14 +45,15 @@ func leads(t *testing.T, build builder, args ...string) (map[string]string, erro
 	captured := make(chan config.GenericControllerManagerConfiguration, 1)
 	failed := make(chan error, 1)
 	go func() {
-		command := build(opts, func(completed *appconfig.CompletedConfig) cloudprovider.Interface {
+		built := command(opts, func(completed *appconfig.CompletedConfig) cloudprovider.Interface {
+			completed.EventBroadcaster.Shutdown()
 			captured <- completed.ComponentConfig.Generic
 			runtime.Goexit() // before the library runs anything
 			return nil
 		}, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, nil)
-		command.SetArgs(append([]string{"--cloud-provider=aws", "--master=http://127.0.0.1:1", "--secure-port=0", "--webhook-secure-port=0"}, args...))
-		command.SilenceUsage, command.SilenceErrors = true, true
-		failed <- command.Execute()
+		built.SetArgs(append([]string{"--cloud-provider=aws", "--master=http://127.0.0.1:1", "--secure-port=0", "--webhook-secure-port=0"}, args...))
+		built.SilenceUsage, built.SilenceErrors = true, true
+		failed <- built.Execute()
 	}()
 	var generic config.GenericControllerManagerConfiguration
 	select {
@@ -70,7 +71,7 @@ func leads(t *testing.T, build builder, args ...string) (map[string]string, erro
 		case leadermigration.ControllerMigrated:
 			under[name] = "migration lease " + generic.LeaderMigration.LeaderName
 		case leadermigration.ControllerNonMigrated:
-			under[name] = "main lease"
+			under[name] = mainLease
 		case leadermigration.ControllerUnowned:
 			under[name] = "not run"
 		}
@@ -82,13 +83,13 @@ func leads(t *testing.T, build builder, args ...string) (map[string]string, erro
 func under(service, route, lifecycle string) map[string]string {
 	return map[string]string{
 		names.ServiceLBController: service, names.NodeRouteController: route, names.CloudNodeLifecycleController: lifecycle,
-		names.CloudNodeController: "main lease",
+		names.CloudNodeController: mainLease,
 	}
 }
 
 const (
 	migrating = "migration lease cloud-provider-extraction-migration"
-	main      = "main lease"
+	mainLease = "main lease"
 	notRun    = "not run"
 )
 
@@ -102,7 +103,7 @@ func file(component string, names ...string) string {
 	return b.String()
 }
 
-// The first column of results is the reason for this package: it is what the library does by itself. Should it change, the tests say so.
+// The first column of results is the reason for our own reading: it is what the library does by itself. Should it change, the tests say so.
 func TestTheLoopsRunUnderTheMigrationLease(t *testing.T) {
 	all := under(migrating, migrating, migrating)
 	for _, c := range []struct {
@@ -112,21 +113,21 @@ func TestTheLoopsRunUnderTheMigrationLease(t *testing.T) {
 		refusal string // the library's, instead of a result
 		ours    map[string]string
 	}{
-		{name: "without a file", library: under(main, main, migrating), ours: all},
-		{name: "with the documented short names", file: file("*", "route", "service", "cloud-node-lifecycle"), library: under(main, main, main), ours: all},
+		{name: "without a file", library: under(mainLease, mainLease, migrating), ours: all},
+		{name: "with the documented short names", file: file("*", "route", "service", "cloud-node-lifecycle"), library: under(mainLease, mainLease, mainLease), ours: all},
 		{name: "with the documented names for version N+1", file: file("cloud-controller-manager", "route", "service", "cloud-node-lifecycle"),
-			library: under(main, main, main), ours: all},
+			library: under(mainLease, mainLease, mainLease), ours: all},
 		{name: "with canonical names", file: file("*", "node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller"), library: all, ours: all},
 		{name: "with the names of the library's default", file: file("*", "route-controller", "service-controller", "cloud-node-lifecycle-controller"),
-			library: under(main, main, migrating), ours: all},
+			library: under(mainLease, mainLease, migrating), ours: all},
 		{name: "with the names of both dialects", file: file("*", "route", "service", "cloud-node-lifecycle",
 			"node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller"), library: all, ours: all},
 		{name: "with a resourceLock in a v1 file", file: file("*", "route", "service", "cloud-node-lifecycle") + "resourceLock: leases\n",
 			refusal: `strict decoding error: unknown field "resourceLock"`, ours: all},
 		{name: "with a loop left to kube-controller-manager", file: file("*", "service", "cloud-node-lifecycle") + "- {name: route, component: kube-controller-manager}\n",
-			library: under(main, main, main), ours: under(migrating, notRun, migrating)},
+			library: under(mainLease, mainLease, mainLease), ours: under(migrating, notRun, migrating)},
 		{name: "with a loop left out", file: file("*", "service-lb-controller", "cloud-node-lifecycle-controller"),
-			library: under(migrating, main, migrating), ours: under(migrating, main, migrating)},
+			library: under(migrating, mainLease, migrating), ours: under(migrating, mainLease, migrating)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			args := []string{"--enable-leader-migration"}
@@ -143,7 +144,7 @@ func TestTheLoopsRunUnderTheMigrationLease(t *testing.T) {
 			if diff := cmp.Diff(c.library, library); diff != "" {
 				t.Errorf("the library by itself (-want +got):\n%s", diff)
 			}
-			ours, err := leads(t, NewCommand, args...)
+			ours, err := leads(t, NewCloudControllerManagerCommand, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +158,7 @@ func TestTheLoopsRunUnderTheMigrationLease(t *testing.T) {
 func TestLeaderMigrationStaysOffUnlessEnabled(t *testing.T) {
 	path := write(t, "not even YAML: [")
 	for _, args := range [][]string{nil, {"--leader-migration-config=" + path}, {"--enable-leader-migration", "--leader-elect=false"}} {
-		got, err := leads(t, NewCommand, args...)
+		got, err := leads(t, NewCloudControllerManagerCommand, args...)
 		if err != nil || got != nil {
 			t.Errorf("with %q the loops run under %v (error %v), want no leader migration", args, got, err)
 		}
@@ -171,9 +172,9 @@ func TestAFileThatCannotBeUsedStopsTheManagerWithTheReason(t *testing.T) {
 		{"an unquoted wildcard", strings.ReplaceAll(file("*", "service"), `"`, ""),
 			`line 6: component: * is not valid YAML: an asterisk without quotes starts an alias; write component: "*"`},
 		{"kube-controller-manager's file", file("kube-controller-manager", "service", "route", "cloud-node-lifecycle"),
-			"cloud-controller-manager would hold the lease cloud-provider-extraction-migration with nothing to run under it"},
-		{"an empty list", file("*"), "with nothing to run under it"},
-		{"only a controller that this manager does not have", file("*", "nodeipam"), "with nothing to run under it"},
+			"cloud-controller-manager would have nothing to run under the lease cloud-provider-extraction-migration"},
+		{"an empty list", file("*"), "would have nothing to run under the lease"},
+		{"only a controller that this manager does not have", file("*", "nodeipam"), "would have nothing to run under the lease"},
 		{"a component that does not exist", file("*", "service") + "- {name: route, component: ccm}\n",
 			`controllerLeaders[1].component: there is no component "ccm": this manager never runs the route loop; write component: "*"`},
 		{"two answers for one loop", file("*", "service") + "- {name: service-lb-controller, component: kube-controller-manager}\n",
@@ -183,20 +184,20 @@ func TestAFileThatCannotBeUsedStopsTheManagerWithTheReason(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := write(t, c.file)
-			_, err := leads(t, NewCommand, "--enable-leader-migration", "--leader-migration-config="+path)
+			_, err := leads(t, NewCloudControllerManagerCommand, "--enable-leader-migration", "--leader-migration-config="+path)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("error = %v\nwant it to name the file and say: %s", err, c.want)
 			}
 		})
 	}
-	if _, err := leads(t, NewCommand, "--enable-leader-migration", "--leader-migration-config="+filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := leads(t, NewCloudControllerManagerCommand, "--enable-leader-migration", "--leader-migration-config="+filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error for a file that does not exist = %v", err)
 	}
 }
 
 func TestNotesSayWhatWasChangedAndWhatLooksWrong(t *testing.T) {
 	path := write(t, file("*", "service", "node-route-controller", "nodeipam")+"resourceLock: leases\n")
-	m, err := manager{app.DefaultInitFuncConstructors, names.CCMControllerAliases()}.migration(
+	m, err := roster{app.DefaultInitFuncConstructors, names.CCMControllerAliases()}.migration(
 		migrationoptions.LeaderMigrationOptions{Enabled: true, ControllerMigrationConfig: path})
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +216,7 @@ func TestNotesSayWhatWasChangedAndWhatLooksWrong(t *testing.T) {
 
 func TestTheLinkedLibraryRegistersTheNamesOfItsMinor(t *testing.T) {
 	for _, loop := range controllernames.CloudLoops {
-		if name := controllernames.Name(ccm, linkedMinor, loop); app.DefaultInitFuncConstructors[name].Constructor == nil {
+		if name := controllernames.Name(component, linkedMinor, loop); app.DefaultInitFuncConstructors[name].Constructor == nil {
 			t.Errorf("the library registers no %s", name)
 		}
 	}

@@ -1,0 +1,142 @@
+package ccm
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/klog/v2"
+)
+
+// endpoint answers one path, such as /healthz, and a path for each of its checks below it. Checks are added as controllers start.
+//
+// A failing answer says why. Upstream withholds the reason, since the paths are open to everybody by default: here a reason names objects and
+// kinds of errors, and nothing that the cloud or the API server answered.
+type endpoint struct {
+	path string
+
+	mu     sync.Mutex
+	checks []healthz.HealthChecker
+	told   map[string]string // the last reason of each failing check, to log each one once
+}
+
+func newEndpoint(path string, checks ...healthz.HealthChecker) *endpoint {
+	return &endpoint{path: path, checks: checks, told: map[string]string{}}
+}
+
+func (e *endpoint) install(m *mux.PathRecorderMux) {
+	m.Handle(e.path, e)
+	m.HandlePrefix(e.path+"/", e)
+}
+
+func (e *endpoint) add(checks ...healthz.HealthChecker) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.checks = append(e.checks, checks...)
+}
+
+// asked returns the checks that a request is about, and whether there are any: all but those that ?exclude= names, or the one of the path.
+func (e *endpoint) asked(r *http.Request) ([]healthz.HealthChecker, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if name, one := strings.CutPrefix(r.URL.Path, e.path+"/"); one && name != "" {
+		for _, c := range e.checks {
+			if c.Name() == name {
+				return []healthz.HealthChecker{c}, true
+			}
+		}
+		return nil, false
+	}
+	excluded := map[string]bool{}
+	for _, name := range r.URL.Query()["exclude"] {
+		excluded[name] = true
+	}
+	var asked []healthz.HealthChecker
+	for _, c := range e.checks {
+		if !excluded[c.Name()] {
+			asked = append(asked, c)
+		}
+	}
+	return asked, true
+}
+
+// ServeHTTP answers 200 and ok, or 500 and the checks with the reasons of those that fail. With ?verbose the checks are there in any case.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	checks, known := e.asked(r)
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	var details strings.Builder
+	failed := false
+	for _, c := range checks {
+		err := c.Check(r)
+		e.log(c.Name(), err)
+		if err != nil {
+			failed = true
+			fmt.Fprintf(&details, "[-]%s failed: %v\n", c.Name(), err)
+			continue
+		}
+		fmt.Fprintf(&details, "[+]%s ok\n", c.Name())
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	name := strings.TrimPrefix(e.path, "/")
+	_, verbose := r.URL.Query()["verbose"]
+	switch {
+	case failed:
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintf(w, "%s%s check failed\n", details.String(), name)
+	case verbose:
+		fmt.Fprintf(w, "%s%s check passed\n", details.String(), name)
+	default:
+		fmt.Fprint(w, "ok")
+	}
+}
+
+// log says in the log when a check begins to fail, fails for another reason, or passes again.
+func (e *endpoint) log(name string, err error) {
+	e.mu.Lock()
+	before, failing := e.told[name]
+	switch {
+	case err == nil:
+		delete(e.told, name)
+	default:
+		e.told[name] = err.Error()
+	}
+	e.mu.Unlock()
+	switch {
+	case err != nil && (!failing || before != err.Error()):
+		klog.InfoS("A health check fails", "path", e.path, "check", name, "reason", err.Error())
+	case err == nil && failing:
+		klog.InfoS("A health check passes again", "path", e.path, "check", name)
+	}
+}
+
+// state is one thing that has to be so before the process is ready: nil once it is.
+type state struct {
+	mu  sync.Mutex
+	err error
+}
+
+func newState(reason string) *state { return &state{err: errors.New(reason)} }
+
+func (s *state) set(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+func (s *state) get() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *state) check(name string) healthz.HealthChecker {
+	return healthz.NamedCheck(name, func(*http.Request) error { return s.get() })
+}

@@ -1,0 +1,109 @@
+package ccm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/server/healthz"
+	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/restmapper"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+	"k8s.io/controller-manager/controller"
+	"k8s.io/controller-manager/pkg/clientbuilder"
+	controllerhealthz "k8s.io/controller-manager/pkg/healthz"
+	"k8s.io/controller-manager/pkg/informerfactory"
+	"k8s.io/klog/v2"
+)
+
+// lead starts the controllers of a group. ctx carries the fence of its lease and ends when the work under it has to.
+func (p *process) lead(ctx context.Context, g *group) {
+	if !g.workers.begin() {
+		return // the process was told to end before it came to this
+	}
+	defer g.workers.end()
+	ctx = withSettings(withWorkers(ctx, &g.workers), p.settings)
+	controllerContext, err := p.controllerContext(ctx, g)
+	if err != nil {
+		p.fail(fmt.Errorf("preparing the controllers of lease %q: %w", g.lease, err))
+		return
+	}
+	for _, name := range g.controllers {
+		if ctx.Err() != nil {
+			return
+		}
+		if err := p.startController(ctx, name, g.inits[name], controllerContext); err != nil {
+			p.fail(fmt.Errorf("starting controller %q: %w", name, err))
+			return
+		}
+		if interval := p.config.ComponentConfig.Generic.ControllerStartInterval.Duration; interval > 0 {
+			pause(ctx, wait.Jitter(interval, ControllerStartJitter))
+		}
+	}
+	p.config.SharedInformers.Start(p.ended) // those that a controller of the author has asked for
+	controllerContext.ObjectOrMetadataInformerFactory.Start(p.ended)
+	close(controllerContext.InformersStarted)
+}
+
+// startController calls an InitFunc and takes the controller's health check in.
+func (p *process) startController(ctx context.Context, name string, init InitFunc, controllerContext genericcontrollermanager.ControllerContext) error {
+	klog.V(1).InfoS("Starting the controller", "controller", name)
+	made, started, err := init(ctx, controllerContext)
+	switch {
+	case err != nil:
+		return err
+	case !started:
+		klog.InfoS("The controller has not started", "controller", name)
+		return nil
+	}
+	check := controllerhealthz.NamedPingChecker(name)
+	if checkable, ok := made.(controller.HealthCheckable); ok {
+		if real := checkable.HealthChecker(); real != nil {
+			check = controllerhealthz.NamedHealthChecker(name, real)
+		}
+	}
+	p.checkHealth(check)
+	klog.InfoS("Started the controller", "controller", name)
+	return nil
+}
+
+// checkHealth adds a check to /healthz and /livez.
+func (p *process) checkHealth(check healthz.HealthChecker) {
+	for _, e := range p.health {
+		e.add(check)
+	}
+}
+
+// controllerContext is what InitFuncs are given beside what their constructors got. Upstream's has caches of its own; these are the warm ones.
+func (p *process) controllerContext(ctx context.Context, g *group) (genericcontrollermanager.ControllerContext, error) {
+	clients := builder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: p.config.Kubeconfig}, fencedBy(g.fence)}
+	metadataConfig, err := clients.Config("metadata-informers")
+	if err != nil {
+		return genericcontrollermanager.ControllerContext{}, err
+	}
+	metadataClient, err := metadata.NewForConfig(metadataConfig)
+	if err != nil {
+		return genericcontrollermanager.ControllerContext{}, fmt.Errorf("making the client of metadata: %w", err)
+	}
+	discovery, err := clients.Client("controller-discovery")
+	if err != nil {
+		return genericcontrollermanager.ControllerContext{}, fmt.Errorf("making the client of discovery: %w", err)
+	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cacheddiscovery.NewMemCacheClient(discovery.Discovery()))
+	go wait.UntilWithContext(ctx, func(context.Context) { mapper.Reset() }, 30*time.Second)
+	resync := ResyncPeriod(p.config)
+	return genericcontrollermanager.ControllerContext{
+		ClientBuilder:                   clients,
+		InformerFactory:                 p.config.SharedInformers,
+		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(p.config.SharedInformers, metadatainformer.NewSharedInformerFactory(metadataClient, resync())),
+		RESTMapper:                      mapper,
+		Stop:                            ctx.Done(),
+		InformersStarted:                make(chan struct{}),
+		ResyncPeriod:                    resync,
+		ControllerManagerMetrics:        controllersmetrics.NewControllerManagerMetrics(string(component)),
+	}, nil
+}

@@ -1,0 +1,33 @@
+package ccm
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+
+	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
+)
+
+// controllerLease tells which manager would run what after a handover, without waiting for one.
+var controllerLease = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Name: "transplant_ccm_controller_lease", StabilityLevel: metrics.ALPHA,
+	Help: "1 for each controller that this process runs while it holds the lease, standby included. The lease is none without leader election.",
+}, []string{"controller", "lease"})
+
+var registration sync.Once
+
+func registerMetrics() {
+	registration.Do(func() { ccmmetrics.Register(controllerLease) })
+	controllersmetrics.Register()
+}
+
+// showGroups sets the gauge.
+func showGroups(groups []*group) {
+	controllerLease.Reset()
+	for _, g := range groups {
+		for _, name := range g.controllers {
+			controllerLease.WithLabelValues(name, g.lease).Set(1)
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apiserver/pkg/server/healthz"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/component-base/configz"
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// process is one run of the manager.
+//
+//	serve --> provider --> groups --> caches, provider's own loops --> leases --won--> controllers
+//	  |                                  |
+//	/healthz from here on             /readyz once caches are full and the cloud has answered; standby or not
+type process struct {
+	config       *config.CompletedConfig
+	settings     Settings
+	constructors map[string]ControllerInitFuncConstructor
+	initCloud    InitCloudFunc
+	webhooks     map[string]WebhookConfig
+
+	health                   []*endpoint // /healthz and /livez
+	ready                    *endpoint
+	started, caches, answers *state
+
+	configShown bool
+
+	groups []*group
+	ended  chan struct{}           // closed when the process has ended: for what lives as long, such as caches
+	fail   context.CancelCauseFunc // ends the process because something cannot be started
+}
+
+// run runs until ctx ends, and then returns nil once work has ended and leases are released. It returns an error at once when a lease is lost, and
+// when something cannot be started.
+func (p *process) run(ctx context.Context) error {
+	ctx, p.fail = context.WithCancelCause(ctx)
+	defer p.fail(nil)
+	p.ended = make(chan struct{})
+	registerMetrics()
+	stopEvents := p.recordEvents()
+	defer stopEvents()
+	served, err := p.serve()
+	if err == nil {
+		err = p.manage(ctx)
+	}
+	close(p.ended)
+	if p.configShown {
+		configz.Delete(ConfigzName)
+	}
+	if errors.Is(err, election.ErrLost) {
+		return err // at once: whatever is still running is cut off by the end of the process
+	}
+	for _, stopped := range served {
+		<-stopped
+	}
+	p.config.SharedInformers.Shutdown()
+	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errTold) {
+		return cause
+	}
+	return err
+}
+
+// manage does what run does once health is served.
+func (p *process) manage(ctx context.Context) error {
+	provider, err := p.provider(ctx)
+	if err != nil || provider == nil {
+		return err
+	}
+	shell := cloud.New(provider, p.settings.Cloud)
+	p.groups = divide(p.constructors, p.config, shell.For(election.NewFence("undecided", election.Boottime())))
+	showGroups(p.groups)
+	elector, err := p.elect()
+	if err != nil {
+		return err
+	}
+	if err := p.equip(shell, provider); err != nil {
+		return err
+	}
+	if err := p.serveWebhooks(); err != nil {
+		return err
+	}
+	if !p.warmUp(ctx, provider) {
+		return nil
+	}
+	p.watchReadiness(ctx)
+	if elector == nil {
+		return p.runAlone(ctx)
+	}
+	return elector.Run(ctx)
+}
+
+// provider makes the provider. It is not waited for once ctx ends: a provider that hangs in its constructor must not keep the process from ending.
+func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error) {
+	made := make(chan cloudprovider.Interface, 1)
+	go func() {
+		defer close(made)
+		made <- p.initCloud(p.config)
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, nil
+	case provider := <-made:
+		if provider == nil {
+			return nil, errors.New("the program has made no cloud provider: --cloud-provider names one that it does not have, or one that is external to it")
+		}
+		return provider, nil
+	}
+}
+
+// elect returns the elector of the groups' leases and gives the groups their fences. It is nil without leader election.
+func (p *process) elect() (*election.Elector, error) {
+	generic := p.config.ComponentConfig.Generic.LeaderElection
+	if !generic.LeaderElect {
+		p.groups[0].fence = election.Unfenced(time.Now())
+		return nil, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("reading the name of this host for the holder of leases: %w", err)
+	}
+	client, err := leaseClient(p.config.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	elector, err := election.New(election.Config{
+		Identity: host + "_" + string(uuid.NewUUID()), // two processes of one host must not take each other for themselves
+		Client:   client, Recorder: p.config.EventRecorder, Leases: leases(p.groups, generic.ResourceNamespace),
+		LeaseDuration: generic.LeaseDuration.Duration, RenewDeadline: generic.RenewDeadline.Duration, RetryPeriod: generic.RetryPeriod.Duration,
+		DrainTimeout: p.settings.DrainTimeout,
+		OnStarted:    func(ctx context.Context, lease string) { p.lead(ctx, p.group(lease)) },
+		Drained:      func(lease string) <-chan struct{} { return p.group(lease).workers.drained() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the election: %w", err)
+	}
+	for _, g := range p.groups {
+		g.fence = elector.Fence(g.lease)
+		p.checkHealth(healthz.NamedCheck("lease-"+g.lease, func(*http.Request) error { return elector.Check(g.lease) }))
+	}
+	return elector, nil
+}
+
+// group is the group of a lease.
+func (p *process) group(lease string) *group {
+	for _, g := range p.groups {
+		if g.lease == lease {
+			return g
+		}
+	}
+	return nil
+}
+
+// equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them.
+func (p *process) equip(shell *cloud.Shell, provider cloudprovider.Interface) error {
+	var fences []*election.Fence
+	for _, g := range p.groups {
+		fences = append(fences, g.fence)
+		var err error
+		if g.config, err = fenced(p.config, g.fence); err != nil {
+			return err
+		}
+		g.cloud, g.inits = shell.For(g.fence), map[string]InitFunc{}
+		for _, name := range g.controllers {
+			c := p.constructors[name]
+			g.inits[name] = c.Constructor(c.InitContext, g.config, g.cloud)
+		}
+	}
+	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
+		fenced.UseFences(fences...)
+	}
+	return nil
+}
+
+// warmUp starts what leader and standby have in common: the caches and the provider's own loops. It is false when ctx ended before the provider was
+// ready.
+func (p *process) warmUp(ctx context.Context, provider cloudprovider.Interface) bool {
+	p.config.SharedInformers.Core().V1().Nodes().Informer()
+	for _, g := range p.groups {
+		if _, ok := g.inits[names.ServiceLBController]; ok {
+			p.config.SharedInformers.Core().V1().Services().Informer()
+		}
+	}
+	first := p.groups[0].cloud // initialising one initialises the provider, and no second one does it again
+	initialised := make(chan struct{})
+	go func() {
+		defer close(initialised)
+		first.Initialize(builder{p.config.ClientBuilder, fencedByAny(p.fences())}, p.ended)
+		if user, ok := first.(cloudprovider.InformerUser); ok {
+			user.SetInformers(p.config.SharedInformers)
+		}
+	}()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-initialised:
+	}
+	p.config.SharedInformers.Start(p.ended)
+	p.started.set(nil)
+	go untilAnswered(ctx, question(first, p.config.SharedInformers.Core().V1().Nodes().Lister()), p.answers)
+	return true
+}
+
+func (p *process) fences() []*election.Fence {
+	var fences []*election.Fence
+	for _, g := range p.groups {
+		fences = append(fences, g.fence)
+	}
+	return fences
+}
+
+// watchReadiness notes when the caches are full, and that a process that was told to end is not ready any more.
+func (p *process) watchReadiness(ctx context.Context) {
+	go func() {
+		for kind, synced := range p.config.SharedInformers.WaitForCacheSync(ctx.Done()) {
+			if !synced {
+				p.caches.set(fmt.Errorf("the cache of %s is not complete", kind))
+				return
+			}
+		}
+		p.caches.set(nil)
+	}()
+	context.AfterFunc(ctx, func() { p.started.set(errors.New("the process is ending")) })
+}
+
+// runAlone runs all controllers without a lease.
+func (p *process) runAlone(ctx context.Context) error {
+	g := p.groups[0]
+	p.lead(election.NewContext(ctx, g.fence), g)
+	<-ctx.Done()
+	select {
+	case <-g.workers.drained():
+	case <-time.After(p.settings.DrainTimeout):
+		klog.InfoS("Some work has not ended in time and is cut off", "limit", p.settings.DrainTimeout)
+	}
+	g.fence.Revoke("the process is ending")
+	return nil
+}
+
+// recordEvents sends the events of the process itself, those of elections, until the returned function is called.
+func (p *process) recordEvents() (stop func()) {
+	p.config.EventBroadcaster.StartStructuredLogging(0)
+	p.config.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events("")})
+	return func() {
+		p.config.EventBroadcaster.Shutdown()
+		for _, g := range p.groups {
+			if g.config != nil {
+				g.config.EventBroadcaster.Shutdown()
+			}
+		}
+	}
+}
