@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +95,8 @@ func (w *world) initialised(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if n.Spec.ProviderID == "" || len(n.Spec.Taints) > 0 {
+	waits := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+	if n.Spec.ProviderID == "" || waits {
 		return errNotYet
 	}
 	return nil
