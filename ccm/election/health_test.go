@@ -155,6 +155,7 @@ func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
 	good := func() election.Config {
 		return election.Config{Identity: "a", Leases: both(), LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod}
 	}
+	leases := func(l ...election.Lease) func(*election.Config) { return func(c *election.Config) { c.Leases = l } }
 	if _, err := election.New(good()); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +165,8 @@ func TestConfigsThatCannotWorkAreRefused(t *testing.T) {
 		"the renew deadline is 2s and has to be more than 2.4s, 1.2 retry periods":        func(c *election.Config) { c.RenewDeadline = 2 * time.Second },
 		"the lease duration is 10s and has to be more than the renew deadline, 10s":       func(c *election.Config) { c.LeaseDuration = renewDeadline },
 		`lease "cloud-controller-manager" is listed twice`:                                func(c *election.Config) { c.Leases[1] = c.Leases[0] },
-		`lease "x" follows lease "y", which is not contended for before it`:               func(c *election.Config) { c.Leases = []election.Lease{{Name: "x", After: "y"}} },
-		`lease "b" follows lease "a", which is not contended for before it`:               func(c *election.Config) { c.Leases = []election.Lease{{Name: "a"}, {Name: "b", After: "a"}} },
+		`lease "x" follows lease "y", which is not contended for before it`:               leases(election.Lease{Name: "x", After: "y"}),
+		`lease "b" follows lease "a", which is not contended for before it`:               leases(election.Lease{Name: "a"}, election.Lease{Name: "b", After: "a"}),
 		"the identity is empty: every process needs one of its own\nthe retry period is ": func(c *election.Config) { c.Identity, c.RetryPeriod = "", -1 },
 	} {
 		c := good()
