@@ -86,7 +86,7 @@ func vanished(ctx context.Context, w *world) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	watch, err := w.watchNodes(ctx, deleted)
+	watch, err := w.watchNodes(ctx, gone)
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func vanished(ctx context.Context, w *world) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	gone := places(0, max(w.nodes/10, 1))
-	if err := w.cloud.Apply(simcloud.Change{RemoveInstances: gone}); err != nil {
+	ended := places(0, max(w.nodes/10, 1))
+	if err := w.cloud.Apply(simcloud.Change{RemoveInstances: ended}); err != nil {
 		return nil, err
 	}
 	if err := w.slow(); err != nil {
@@ -107,7 +107,7 @@ func vanished(ctx context.Context, w *world) ([]Result, error) {
 		return nil, err
 	}
 	since := map[string]time.Time{}
-	for _, name := range gone {
+	for _, name := range ended {
 		since[name] = lost[name]
 	}
 	s, err := watch.wait(ctx, since, m, w.options.Limit)

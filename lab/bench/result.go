@@ -31,10 +31,10 @@ type Result struct {
 	Complete       bool `json:"complete"`               // everything was done within the limit
 	Done           int  `json:"done"`                   // objects that were done
 	Of             int  `json:"of"`                     // objects there were
-	MutatingCalls  int  `json:"mutatingCalls"`          // of CloudCalls
+	MutatingCalls  int  `json:"mutatingCalls"`          // of CloudCalls, without those that were throttled
 	ThrottledCalls int  `json:"throttledCalls"`         // of CloudCalls, refused with 429
 	EventWrites    int  `json:"eventWrites"`            // of APIWrites
-	MostPerObject  int  `json:"mostPerObject,omitzero"` // the most mutating calls for a single load balancer
+	MostPerObject  int  `json:"mostPerObject,omitzero"` // the most mutating calls for a single load balancer or route, without those that were throttled
 	// BusySeconds is from becoming the leader to the last call or write, of a process that takes over.
 	BusySeconds float64 `json:"busySeconds,omitzero"`
 }

@@ -8,14 +8,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 )
 
-// nodeWatch remembers when each Node came into a state, as a client that watches sees it.
+// nodeWatch remembers when each Node came into a state, as a client that watches sees it. The server ends a watch whose client does not keep up
+// with a burst; it is then resumed at once, and not after a pause as informers do, which would be measured too.
 type nodeWatch struct {
-	reached func(event watch.EventType, n *corev1.Node) bool
+	nodes   corev1client.NodeInterface
+	reached func(n *corev1.Node, deleted bool) bool
 	stop    context.CancelFunc
 	done    chan struct{}
 
@@ -25,47 +29,57 @@ type nodeWatch struct {
 	err     error
 }
 
-// watchNodes begins to watch. Nodes that are in the state now already do not count.
-func (w *world) watchNodes(ctx context.Context, reached func(event watch.EventType, n *corev1.Node) bool) (*nodeWatch, error) {
+// watchNodes begins to watch. What a Node is in now already does not count.
+func (w *world) watchNodes(ctx context.Context, reached func(n *corev1.Node, deleted bool) bool) (*nodeWatch, error) {
 	ctx, stop := context.WithCancel(ctx)
-	list, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
+	nw := &nodeWatch{
+		nodes: w.client.CoreV1().Nodes(), reached: reached, stop: stop, done: make(chan struct{}),
+		at: map[string]time.Time{}, changed: make(chan struct{}, 1),
+	}
+	list, err := nw.nodes.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	events, err := w.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("watching nodes: %w", err)
-	}
-	nw := &nodeWatch{reached: reached, stop: stop, done: make(chan struct{}), at: map[string]time.Time{}, changed: make(chan struct{}, 1)}
 	go func() {
 		defer close(nw.done)
-		defer events.Stop()
-		for event := range events.ResultChan() {
-			nw.see(event)
-		}
-		if ctx.Err() == nil {
-			nw.fail(fmt.Errorf("watching nodes: the watch ended"))
+		version := list.ResourceVersion
+		for ctx.Err() == nil {
+			if version, err = nw.follow(ctx, version); err != nil && ctx.Err() == nil {
+				nw.fail(fmt.Errorf("watching nodes: %w", err))
+				return
+			}
 		}
 	}()
 	return nw, nil
 }
 
-func (nw *nodeWatch) see(event watch.Event) {
-	now := time.Now()
-	n, ok := event.Object.(*corev1.Node)
-	if !ok {
-		nw.fail(fmt.Errorf("watching nodes: %s %v", event.Type, event.Object))
-		return
+// follow watches from a version on until the watch ends, and returns the last version that it saw.
+func (nw *nodeWatch) follow(ctx context.Context, version string) (string, error) {
+	events, err := nw.nodes.Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	if err != nil {
+		return version, err
 	}
-	if !nw.reached(event.Type, n) {
-		return
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		now := time.Now()
+		n, ok := event.Object.(*corev1.Node)
+		if !ok {
+			return version, apierrors.FromObject(event.Object)
+		}
+		version = n.ResourceVersion
+		if event.Type != watch.Bookmark && nw.reached(n, event.Type == watch.Deleted) {
+			nw.see(n.Name, now)
+		}
 	}
+	return version, nil
+}
+
+func (nw *nodeWatch) see(name string, now time.Time) {
 	nw.mu.Lock()
 	defer nw.mu.Unlock()
-	if _, before := nw.at[n.Name]; !before {
-		nw.at[n.Name] = now
+	if _, before := nw.at[name]; !before {
+		nw.at[name] = now
 		nw.tell()
 	}
 }
@@ -150,21 +164,23 @@ func (nw *nodeWatch) close() {
 }
 
 // untainted is the state of a Node that may take pods.
-func untainted(event watch.EventType, n *corev1.Node) bool {
-	return event != watch.Deleted && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintExternalCloudProvider })
+func untainted(n *corev1.Node, deleted bool) bool {
+	return !deleted && !tainted(n, cloudproviderapi.TaintExternalCloudProvider)
 }
 
 // shutDown is the state of a Node that is marked as one whose instance is stopped.
-func shutDown(_ watch.EventType, n *corev1.Node) bool {
-	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cloudproviderapi.TaintNodeShutdown })
-}
+func shutDown(n *corev1.Node, _ bool) bool { return tainted(n, cloudproviderapi.TaintNodeShutdown) }
 
-// deleted is the state of a Node that is gone.
-func deleted(event watch.EventType, _ *corev1.Node) bool { return event == watch.Deleted }
+// gone is the state of a Node that was deleted.
+func gone(_ *corev1.Node, deleted bool) bool { return deleted }
 
 // connected is the state of a Node whose network is available.
-func connected(event watch.EventType, n *corev1.Node) bool {
-	return event != watch.Deleted && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+func connected(n *corev1.Node, deleted bool) bool {
+	return !deleted && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeNetworkUnavailable && c.Status == corev1.ConditionFalse
 	})
+}
+
+func tainted(n *corev1.Node, key string) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }

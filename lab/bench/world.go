@@ -103,6 +103,9 @@ func (w *world) slow(faults ...simcloud.Fault) error {
 	return w.cloud.Set(settings)
 }
 
+// firstPort is where the first manager serves, away from the default ports of upstream, of which no two may be the same.
+const firstPort = 12000
+
 // manager is a process that is measured.
 type manager struct {
 	*process.Process
@@ -113,13 +116,13 @@ type manager struct {
 
 // start starts a manager.
 func (w *world) start() (*manager, error) {
-	name, port := fmt.Sprintf("%s-%d", w.implementation.name, len(w.managers)+1), 10258+len(w.managers)
+	name, port := fmt.Sprintf("%s-%d", w.implementation.name, len(w.managers)+1), firstPort+len(w.managers)
 	kubeconfig, err := w.server.Kubeconfig(name)
 	if err != nil {
 		return nil, err
 	}
-	config := filepath.Join(w.dir, name+"-cloud.yaml")
-	if err := (provider.Config{Endpoint: w.cloud.URL(), Caller: name}).WriteFile(config); err != nil {
+	config := filepath.Join(w.dir, "cloud.yaml") // the same for every process: one that takes over finds nothing changed
+	if err := (provider.Config{Endpoint: w.cloud.URL()}).WriteFile(config); err != nil {
 		return nil, err
 	}
 	host, _, err := net.SplitHostPort(w.server.Address())
@@ -136,6 +139,7 @@ func (w *world) start() (*manager, error) {
 	flags = slices.Concat(flags, w.implementation.flags, w.flags, w.options.flags)
 	p, err := process.Start(process.Options{
 		Name: name, Path: w.options.Manager, Args: flags, Dir: w.dir, Output: filepath.Join(w.dir, name+".log"),
+		Env: []string{provider.CallerVariable + "=" + name},
 	})
 	if err != nil {
 		return nil, err
@@ -217,12 +221,12 @@ func (i *interval) into(r *Result) error {
 		r.CloudCalls++
 		if call.Outcome == simcloud.Throttled {
 			r.ThrottledCalls++
+			continue // it has cost the cloud nothing
 		}
 		if call.Mutating {
 			r.MutatingCalls++
-			if perObject[call.Object]++; call.Outcome != simcloud.Throttled {
-				r.MostPerObject = max(r.MostPerObject, perObject[call.Object])
-			}
+			perObject[call.Object]++
+			r.MostPerObject = max(r.MostPerObject, perObject[call.Object])
 		}
 	}
 	writes, err := i.apiWrites()

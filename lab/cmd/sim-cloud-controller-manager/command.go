@@ -16,6 +16,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
+	"github.com/transplant-dev/transplant/ccm"
 	"github.com/transplant-dev/transplant/lab/simcloud/provider"
 )
 
@@ -23,7 +24,7 @@ import (
 // register every metric twice.
 var implementations = map[string]func(*options.CloudControllerManagerOptions) *cobra.Command{
 	"upstream": upstream,
-	"ours":     upstream,
+	"ours":     ours,
 }
 
 const implementationFlag = "implementation"
@@ -61,6 +62,11 @@ func implementation(args []string) string {
 func upstream(opts *options.CloudControllerManagerOptions) *cobra.Command {
 	return app.NewCloudControllerManagerCommand(
 		opts, newCloud, app.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+}
+
+func ours(opts *options.CloudControllerManagerOptions) *cobra.Command {
+	return ccm.NewCloudControllerManagerCommand(
+		opts, newCloud, ccm.DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
 }
 
 // newCloud makes the provider that --cloud-config describes, or ends the process: the library leaves no other way.

@@ -18,12 +18,16 @@ import (
 // Name is the provider's name, for --cloud-provider and for provider ids.
 const Name = "sim"
 
+// CallerVariable is the environment variable that names the caller.
+const CallerVariable = "SIM_CLOUD_CALLER"
+
 // Config is the cloud config file.
 type Config struct {
 	// Endpoint is the URL of the cloud.
 	Endpoint string `json:"endpoint"`
-	// Caller is who calls, in the cloud's audit log: a name for each process.
-	Caller string `json:"caller"`
+	// Caller is who calls, in the cloud's audit log: a name for each process. Default: the environment variable CallerVariable, so that processes can
+	// share a file: a manager may take a change of its cloud config for a reason to look at everything again.
+	Caller string `json:"caller,omitempty"`
 	// EnsureRequests is of how many requests one EnsureLoadBalancer consists; each but the last leaves the load balancer without members. Real
 	// providers need ten to twenty. Default: 1.
 	EnsureRequests int `json:"ensureRequests,omitempty"`
@@ -40,6 +44,9 @@ func ReadConfig(r io.Reader) (Config, error) {
 	}
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return c, fmt.Errorf("reading cloud config: %w", err)
+	}
+	if c.Caller == "" {
+		c.Caller = os.Getenv(CallerVariable)
 	}
 	return c, c.validate()
 }

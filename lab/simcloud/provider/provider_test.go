@@ -262,6 +262,11 @@ func TestTheConfigFileIsReadStrictly(t *testing.T) {
 	} else if _, ok := p.(cloud.InstancesLister); ok {
 		t.Error("it lists instances although it was told not to")
 	}
+	t.Setenv(CallerVariable, "b")
+	if got, err := ReadConfig(strings.NewReader("endpoint: http://127.0.0.1:1")); err != nil || got.Caller != "b" {
+		t.Errorf("with a caller in the environment: %+v, %v", got, err)
+	}
+	t.Setenv(CallerVariable, "")
 	for text, says := range map[string]string{
 		"":                                       "is not a URL",
 		"endpoint: http://127.0.0.1:1":           "caller of the cloud config is empty",
