@@ -81,6 +81,7 @@ func (p *process) manage(ctx context.Context) error {
 		return err
 	}
 	shell := cloud.New(provider, p.settings.Cloud)
+	p.checkHealth(healthz.NamedCheck("cloud-calls", shell.Check))
 	p.groups = divide(p.constructors, p.config, shell.For(election.NewFence("undecided", election.Boottime())))
 	showGroups(p.groups)
 	elector, err := p.elect()
@@ -96,7 +97,7 @@ func (p *process) manage(ctx context.Context) error {
 	if !p.warmUp(ctx, provider) {
 		return nil
 	}
-	p.watchReadiness(ctx)
+	p.watchReadiness(ctx, shell)
 	if elector == nil {
 		return p.runAlone(ctx)
 	}
@@ -210,7 +211,6 @@ func (p *process) warmUp(ctx context.Context, provider cloudprovider.Interface) 
 	}
 	p.config.SharedInformers.Start(p.ended)
 	p.started.set(nil)
-	go untilAnswered(ctx, question(first, p.config.SharedInformers.Core().V1().Nodes().Lister()), p.answers)
 	return true
 }
 
@@ -222,8 +222,8 @@ func (p *process) fences() []*election.Fence {
 	return fences
 }
 
-// watchReadiness notes when the caches are full, and that a process that was told to end is not ready any more.
-func (p *process) watchReadiness(ctx context.Context) {
+// watchReadiness notes when the caches are full and the cloud has answered, and that a process that was told to end is not ready any more.
+func (p *process) watchReadiness(ctx context.Context, shell *cloud.Shell) {
 	go func() {
 		for kind, synced := range p.config.SharedInformers.WaitForCacheSync(ctx.Done()) {
 			if !synced {
@@ -232,6 +232,8 @@ func (p *process) watchReadiness(ctx context.Context) {
 			}
 		}
 		p.caches.set(nil)
+		nodes := p.config.SharedInformers.Core().V1().Nodes().Lister()
+		untilAnswered(ctx, func(ctx context.Context) error { return probe(ctx, shell, nodes) }, p.answers)
 	}()
 	context.AfterFunc(ctx, func() { p.started.set(errors.New("the process is ending")) })
 }

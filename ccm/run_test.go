@@ -1,0 +1,206 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/cloud-provider/names"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/apitest"
+)
+
+func TestAPlannedHandover(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	first, second := newWorker("work"), newWorker("work")
+	first.finish = make(chan struct{})
+	a := run(t, server, &provider{}, map[string]*worker{"work": first})
+	leading := first.leads(t)
+	b := run(t, server, &provider{}, map[string]*worker{"work": second})
+	a.until("/readyz", http.StatusOK, "ok")
+	b.until("/readyz", http.StatusOK, "ok") // on standby
+	holderA := holder(t, kube, mainLeaseName)
+
+	a.stop()
+	<-leading.Done()
+	if fence := election.FromContext(leading); fence.Check() != nil {
+		t.Error("the fence is closed while the worker brings its work to an end")
+	}
+	a.until("/readyz?verbose", http.StatusInternalServerError, "[-]process failed: the process is ending")
+	if h := holder(t, kube, mainLeaseName); h != holderA {
+		t.Errorf("while the worker works, the lease is held by %q", h)
+	}
+	close(first.finish)
+	if err := a.wait(); err != nil {
+		t.Errorf("told to end, the manager returns %v", err)
+	}
+	if fence := election.FromContext(leading); !errors.Is(fence.Check(), election.ErrFenced) {
+		t.Error("the fence is open after the end")
+	}
+	second.leads(t)
+	if err := b.end(); err != nil {
+		t.Error(err)
+	}
+	if h := holder(t, kube, mainLeaseName); h != "" {
+		t.Errorf("after the end of both, the lease is held by %q", h)
+	}
+}
+
+func TestWorkThatDoesNotEndInTimeIsCutOffAndItsLeaseIsLeftToExpire(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	w := newWorker("work")
+	w.finish = make(chan struct{})
+	m := run(t, server, &provider{}, map[string]*worker{"work": w}, "--drain-timeout=100ms")
+	leading := w.leads(t)
+	err := m.end()
+	if err == nil || !strings.Contains(err.Error(), "left to expire") {
+		t.Errorf("the manager returns %v", err)
+	}
+	if fence := election.FromContext(leading); !errors.Is(fence.Check(), election.ErrFenced) {
+		t.Error("the worker may still write")
+	}
+	if h := holder(t, kube, mainLeaseName); h == "" || h == "none" {
+		t.Errorf("the lease is held by %q", h)
+	}
+	close(w.finish)
+}
+
+func TestALostLeaseEndsTheProcessWithAnError(t *testing.T) {
+	server := apitest.New(t)
+	w := newWorker("work")
+	m := run(t, server, &provider{}, map[string]*worker{"work": w})
+	leading := w.leads(t)
+	server.Put(t, held(mainLeaseName, "somebody else"))
+	if err := m.wait(); !errors.Is(err, election.ErrLost) {
+		t.Errorf("the manager returns %v, want that leadership is lost", err)
+	}
+	if leading.Err() == nil || !errors.Is(election.FromContext(leading).Check(), election.ErrFenced) {
+		t.Error("the worker may go on")
+	}
+}
+
+func TestLeaderMigrationDividesTheLoopsBetweenTwoLeases(t *testing.T) {
+	server := apitest.New(t)
+	server.Put(t, held(migrationLeaseName, "kube-controller-manager"))
+	node, service := newWorker("node"), newWorker("service")
+	cloud := &provider{}
+	m := run(t, server, cloud, map[string]*worker{names.CloudNodeController: node, names.ServiceLBController: service}, "--enable-leader-migration")
+	if fence := election.FromContext(node.leads(t)); fence.Lease() != mainLeaseName {
+		t.Errorf("the node loop runs under %s", fence.Lease())
+	}
+	m.until("/readyz", http.StatusOK, "ok")
+	select {
+	case <-service.started:
+		t.Error("the service loop runs beside kube-controller-manager's")
+	default:
+	}
+	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrationLeaseName)
+	if fence := election.FromContext(service.leads(t)); fence.Lease() != migrationLeaseName {
+		t.Errorf("the service loop runs under %s", fence.Lease())
+	}
+	m.until("/metrics", http.StatusOK, `transplant_ccm_controller_lease{controller="service-lb-controller",lease="cloud-provider-extraction-migration"} 1`)
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+	if cloud.initialised != 1 {
+		t.Errorf("the provider was initialised %d times", cloud.initialised)
+	}
+}
+
+func TestALeaseWithNothingToRunUnderItIsNotContendedFor(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	node, service := newWorker("node"), newWorker("service")
+	m := run(t, server, &provider{}, map[string]*worker{names.CloudNodeController: node, names.ServiceLBController: service},
+		"--enable-leader-migration", "--controllers=-service,*")
+	node.leads(t)
+	m.until("/readyz", http.StatusOK, "ok")
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+	if h := holder(t, kube, migrationLeaseName); h != "none" {
+		t.Errorf("the migration lease is held by %q", h)
+	}
+}
+
+func TestAProviderWithoutAnythingLeavesTheLeasesAlone(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	m := run(t, server, &provider{}, nil)
+	m.until("/readyz", http.StatusOK, "ok")
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+	if h := holder(t, kube, mainLeaseName); h != "none" {
+		t.Errorf("the lease is held by %q", h)
+	}
+}
+
+func TestWithoutLeaderElectionEverythingRunsAtOnce(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	w := newWorker("work")
+	m := run(t, server, &provider{}, map[string]*worker{names.ServiceLBController: w}, "--leader-elect=false", "--enable-leader-migration")
+	leading := w.leads(t)
+	if err := election.FromContext(leading).Check(); err != nil {
+		t.Errorf("without a lease writes are refused: %v", err)
+	}
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+	if !errors.Is(election.FromContext(leading).Check(), election.ErrFenced) || holder(t, kube, mainLeaseName) != "none" {
+		t.Error("after the end writes pass, or a lease was taken")
+	}
+}
+
+func TestAControllerThatCannotStartEndsTheProcess(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	w := newWorker("work")
+	w.fails = errors.New("no luck")
+	m := run(t, server, &provider{}, map[string]*worker{"work": w})
+	if err := m.wait(); !errors.Is(err, w.fails) || !strings.Contains(err.Error(), `"work"`) {
+		t.Errorf("the manager returns %v", err)
+	}
+	if h := holder(t, kube, mainLeaseName); h != "" {
+		t.Errorf("the lease is held by %q, want it released", h)
+	}
+}
+
+func TestReadyOnlyOnceTheCloudAnswers(t *testing.T) {
+	server := apitest.New(t)
+	let := make(chan struct{})
+	cloud := &provider{probe: func(context.Context) error { <-let; return nil }} // it does not listen to its context
+	w := newWorker("work")
+	m := run(t, server, cloud, map[string]*worker{"work": w})
+	w.leads(t)
+	m.until("/readyz", http.StatusInternalServerError, "[-]cloud failed: the cloud has not answered yet")
+	m.until("/readyz?exclude=cloud", http.StatusOK, "ok")
+	m.until("/healthz?verbose", http.StatusOK, "[+]lease-cloud-controller-manager ok\n[+]work ok\nhealthz check passed")
+	close(let)
+	m.until("/readyz", http.StatusOK, "ok")
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStuckControllerIsNamed(t *testing.T) {
+	server := apitest.New(t)
+	w := newWorker("work")
+	w.stuck = errors.New("service default/web has been going on for 1h")
+	m := run(t, server, &provider{}, map[string]*worker{"work": w})
+	w.leads(t)
+	for _, path := range []string{"/healthz", "/livez", "/healthz/work"} {
+		m.until(path, http.StatusInternalServerError, "[-]work failed: service default/web has been going on for 1h")
+	}
+	m.until("/healthz/lease-cloud-controller-manager", http.StatusOK, "ok")
+	m.until("/healthz/other", http.StatusNotFound, "")
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+}
