@@ -69,7 +69,8 @@ func specPrint(service *corev1.Service) string {
 		}
 	}
 	for _, p := range service.Spec.Ports {
-		d.Ports = append(d.Ports, determiningPort{p.Name, p.Protocol, p.Port, p.NodePort, fmt.Sprintf("%d %s", p.TargetPort.Type, p.TargetPort.String()), p.AppProtocol})
+		target := fmt.Sprintf("%d %s", p.TargetPort.Type, p.TargetPort.String())
+		d.Ports = append(d.Ports, determiningPort{p.Name, p.Protocol, p.Port, p.NodePort, target, p.AppProtocol})
 	}
 	return digest(d)
 }

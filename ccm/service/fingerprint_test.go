@@ -100,7 +100,8 @@ func TestFinalizerIsWhatNeedsCleanup(t *testing.T) {
 		want    bool
 	}{
 		"a Service without the finalizer": {corev1.Service{}, false},
-		"one with it, of another type":    {corev1.Service{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}}, true},
+		"one with it, of another type": {corev1.Service{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers},
+			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort}}, true},
 		"one with it, that wants its load balancer": {corev1.Service{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers},
 			Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, false},
 		"one with it, that is being deleted": {corev1.Service{ObjectMeta: metav1.ObjectMeta{Finalizers: finalizers, DeletionTimestamp: deleted}}, true},

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 )
 
@@ -296,6 +299,65 @@ func TestAServiceThatIsForcedAwayBeforeItWasServedLeavesNothing(t *testing.T) {
 		w.want(activity{Calls: []string{"delete web"}, Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web"}})
 		if diff := cmp.Diff([]string(nil), w.cloud.has()); diff != "" {
 			t.Errorf("cloud (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestEventsComeFromWhereUpstreamsDo(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.realEvents = true
+		w.cloud.slow(time.Second) // events are named by their times
+		w.add(node("n1"), service("web"))
+		r := w.start()
+		w.settle(3 * time.Second)
+		events, err := w.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]string{}
+		for _, e := range events.Items {
+			got[e.Reason] = e.Source.Component + ": " + e.Message
+		}
+		want := map[string]string{
+			"EnsuringLoadBalancer": "service-controller: Ensuring load balancer",
+			"EnsuredLoadBalancer":  "service-controller: Ensured load balancer",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		r.stop()
+	})
+}
+
+func TestTheMetricsSayWhatIsPending(t *testing.T) {
+	inWorld(t, func(w *world) {
+		pending := func() float64 {
+			synctest.Wait()
+			v, err := testutil.GetGaugeMetricValue(pendingServices)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+		w.cloud.slow(30 * time.Second)
+		w.add(node("n1"), service("s0"), service("s1"))
+		w.start()
+		w.settle(time.Second)
+		if got := pending(); got != 2 {
+			t.Errorf("%v Services are pending while two are made", got)
+		}
+		w.settle(time.Minute)
+		if got := pending(); got != 0 {
+			t.Errorf("%v Services are pending when all is done", got)
+		}
+		w.deleteService("s0")
+		w.settle(time.Second)
+		if got := pending(); got != 1 {
+			t.Errorf("%v Services are pending while one is deleted", got)
+		}
+		w.settle(2 * time.Minute)
+		if got := pending(); got != 0 {
+			t.Errorf("%v Services are pending after it was", got)
 		}
 	})
 }

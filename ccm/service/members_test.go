@@ -20,6 +20,7 @@ func TestWhichNodesAreMembers(t *testing.T) {
 	exclude := func(value string) func(*corev1.Node) {
 		return withLabel(corev1.LabelNodeExcludeBalancers, value)
 	}
+	uninitialised := withTaint(cloudapi.TaintExternalCloudProvider)
 	for _, tc := range []struct {
 		name string
 		node *corev1.Node
@@ -38,9 +39,9 @@ func TestWhichNodesAreMembers(t *testing.T) {
 		{"one with the label set to what is no boolean", node("n", exclude("foo")), false},
 		{"one that the autoscaler is about to delete", node("n", withTaint(taintToBeDeleted)), false},
 		{"one that is being deleted", node("n", nodeBeingDeleted), false},
-		{"one that is not initialised and joined just now", node("n", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider)), false},
-		{"the same, with a provider ID of its kubelet's", node("n", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider), withProviderID("x")), false},
-		{"one that has not been initialised for longer than anybody waits", node("n", joinedAt(noon.Add(-holdBack)), withTaint(cloudapi.TaintExternalCloudProvider)), true},
+		{"one that is not initialised and joined just now", node("n", joinedAt(noon), uninitialised), false},
+		{"the same, with a provider ID of its kubelet's", node("n", joinedAt(noon), uninitialised, withProviderID("x")), false},
+		{"one that has not been initialised for longer than anybody waits", node("n", joinedAt(noon.Add(-holdBack)), uninitialised), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := standingOf(tc.node, noon).member(); got != tc.want {
@@ -143,7 +144,8 @@ func TestNodeUpdatesThatAreLookedAt(t *testing.T) {
 func TestMembersOfACallAreSortedAndLeaveOutWhatLeaves(t *testing.T) {
 	v, members := look([]*corev1.Node{
 		node("c"), node("a"), node("b", withTaint(taintToBeDeleted)), node("x", withLabel(corev1.LabelNodeExcludeBalancers, "")),
-		node("y", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider)), node("z", joinedAt(noon.Add(time.Minute)), withTaint(cloudapi.TaintExternalCloudProvider)),
+		node("y", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider)),
+		node("z", joinedAt(noon.Add(time.Minute)), withTaint(cloudapi.TaintExternalCloudProvider)),
 	}, noon, nil)
 	if diff := cmp.Diff([]string{"a", "c"}, names(members)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)

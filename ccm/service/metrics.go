@@ -74,8 +74,8 @@ var (
 	})
 	adoptedServices = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_service_adopted_total",
-		Help: "Number of load balancers that were found on taking over, by what the last leader had noted: in_line (no call is needed), members (nodes have changed since), " +
-			"changed (the Service, the program or its configuration has), unknown (nothing, or it cannot be believed).",
+		Help: "Number of load balancers that were found on taking over, by what the last leader had noted: in_line (no call is needed), " +
+			"members (nodes have changed since), changed (the Service, the program or its configuration has), unknown (nothing, or it cannot be believed).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"noted"})
 	stateWrites = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -84,8 +84,9 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"outcome"})
 	stateKept = metrics.NewGauge(&metrics.GaugeOpts{
-		Name:           "transplant_ccm_service_state_kept",
-		Help:           "1 while the next leader can be told which load balancers are in line; 0 when the ConfigMap may not be read or written, and it will ensure them all.",
+		Name: "transplant_ccm_service_state_kept",
+		Help: "1 while the next leader can be told which load balancers are in line; 0 when the ConfigMap may not be read or written, " +
+			"and it will ensure them all.",
 		StabilityLevel: metrics.ALPHA,
 	})
 )

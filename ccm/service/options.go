@@ -51,9 +51,11 @@ func NewOptions() Options {
 // AddFlags binds the settings to flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.DriftPeriod, flagDriftPeriod, o.DriftPeriod,
-		"How often each load balancer is looked at, with one reading call, for whether it is still there and at its address. One that is gone is made again. 0 turns it off.")
+		"How often each load balancer is looked at, with one reading call, for whether it is still there and at its address. "+
+			"One that is gone is made again. 0 turns it off.")
 	fs.DurationVar(&o.ResyncPeriod, flagResyncPeriod, o.ResyncPeriod,
-		"How often each load balancer is ensured though nothing is known to have changed. This finds members and listeners that somebody changed in the cloud. 0 turns it off.")
+		"How often each load balancer is ensured though nothing is known to have changed. "+
+			"This finds members and listeners that somebody changed in the cloud. 0 turns it off.")
 	fs.Float64Var(&o.DriftQPS, flagDriftQPS, o.DriftQPS,
 		"How many load balancers per second are looked at or ensured for drift, at most.")
 	fs.DurationVar(&o.NodeBatchWindow, flagNodeBatchWindow, o.NodeBatchWindow,
@@ -70,20 +72,29 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Validate returns what is wrong with the settings.
 func (o *Options) Validate() []error {
 	var errs []error
-	for flag, period := range map[string]time.Duration{flagDriftPeriod: o.DriftPeriod, flagResyncPeriod: o.ResyncPeriod, flagNodeBatchInterval: o.NodeBatchInterval} {
-		if period < 0 {
-			errs = append(errs, fmt.Errorf("--%s must not be negative, it is %s", flag, period))
-		}
-	}
-	for flag, period := range map[string]time.Duration{flagNodeBatchWindow: o.NodeBatchWindow, flagStuckAfter: o.StuckAfter} {
-		if period <= 0 {
-			errs = append(errs, fmt.Errorf("--%s must be more than zero, it is %s", flag, period))
+	for _, p := range []struct {
+		flag   string
+		period time.Duration
+		off    bool // zero turns it off
+	}{
+		{flagDriftPeriod, o.DriftPeriod, true},
+		{flagResyncPeriod, o.ResyncPeriod, true},
+		{flagNodeBatchInterval, o.NodeBatchInterval, true},
+		{flagNodeBatchWindow, o.NodeBatchWindow, false},
+		{flagStuckAfter, o.StuckAfter, false},
+	} {
+		switch {
+		case p.period < 0:
+			errs = append(errs, fmt.Errorf("--%s must not be negative, it is %s", p.flag, p.period))
+		case p.period == 0 && !p.off:
+			errs = append(errs, fmt.Errorf("--%s must be more than zero", p.flag))
 		}
 	}
 	if o.DriftQPS <= 0 {
 		errs = append(errs, fmt.Errorf("--%s must be more than zero, it is %v", flagDriftQPS, o.DriftQPS))
 	}
-	if namespace, name, ok := strings.Cut(o.StateConfigMap, "/"); o.StateConfigMap != "" && o.StateConfigMap != stateNowhere && (!ok || namespace == "" || name == "") {
+	namespace, name, _ := strings.Cut(o.StateConfigMap, "/")
+	if o.StateConfigMap != "" && o.StateConfigMap != stateNowhere && (namespace == "" || name == "") {
 		errs = append(errs, fmt.Errorf("--%s must be namespace/name, empty or %q, it is %q", flagStateConfigMap, stateNowhere, o.StateConfigMap))
 	}
 	return errs

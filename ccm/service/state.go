@@ -1,17 +1,12 @@
 package service
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,31 +25,15 @@ const (
 	stateNowhere = "none"
 	unled        = "none" // the lease of a fence without one
 	stateKey     = "state.json.gz"
-	// stateLimit bounds the document: an object may have 1 MiB. It has room for about thirty thousand Services. Those that do not fit are ensured on
-	// a takeover.
-	stateLimit = 700 << 10
 	// stateDelay gathers what becomes in line, so that many load balancers that are made together cost few writes.
 	stateDelay = 3 * time.Second
 	// stateRetry is for how long the ConfigMap is left alone after a write has failed.
 	stateRetry = 10 * time.Second
 	// stateTimeout bounds for how long a load balancer waits for its entry to be withdrawn.
 	stateTimeout = 5 * time.Second
+
+	stateDescription = "Which load balancers the cloud-controller-manager has in line. Without it, the next leader ensures them all."
 )
-
-// entry says that a load balancer is in line, and with what.
-type entry struct {
-	Print   string `json:"p"` // of everything but the members
-	Members int    `json:"m"` // index into the document's sets
-	members string
-}
-
-// document is what is kept.
-type document struct {
-	AdoptedAt time.Time        `json:"adoptedAt"`
-	Epoch     int64            `json:"epoch"`
-	Sets      []string         `json:"sets"`
-	Services  map[string]entry `json:"services"`
-}
 
 // state keeps, in a ConfigMap, which load balancers are in line. An entry is withdrawn before the call that makes it untrue, so it holds whenever
 // and however this process ends; what is noted later than it becomes true only costs the next leader a call. Without the permission for the
@@ -143,12 +122,9 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 	case d != nil && s.believes(d):
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for key, e := range d.Services {
-			if e.Members >= 0 && e.Members < len(d.Sets) {
-				e.members = d.Sets[e.Members]
-				s.entries[key] = e
-				s.persisted[key] = true
-			}
+		s.entries = d.entries()
+		for key := range s.entries {
+			s.persisted[key] = true
 		}
 		return maps.Clone(s.entries)
 	}
@@ -176,16 +152,7 @@ func (s *state) read(ctx context.Context) (*document, error) {
 		return nil, fmt.Errorf("getting ConfigMap %q: %w", s.name, err)
 	}
 	s.version = cm.ResourceVersion
-	unzip, err := gzip.NewReader(bytes.NewReader(cm.BinaryData[stateKey]))
-	if err != nil {
-		return nil, nil
-	}
-	var d document
-	data, err := io.ReadAll(io.LimitReader(unzip, 64<<20))
-	if err != nil || json.Unmarshal(data, &d) != nil {
-		return nil, nil
-	}
-	return &d, nil
+	return decode(cm.BinaryData[stateKey]), nil
 }
 
 // note keeps that a load balancer is in line.
@@ -336,7 +303,7 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 			Namespace:   s.namespace,
 			Name:        s.name,
 			Labels:      map[string]string{"app.kubernetes.io/managed-by": "transplant"},
-			Annotations: map[string]string{"kubernetes.io/description": "Which load balancers the cloud-controller-manager has in line. Without it, the next leader ensures them all."},
+			Annotations: map[string]string{"kubernetes.io/description": stateDescription},
 		},
 		BinaryData: map[string][]byte{stateKey: data},
 	}
@@ -366,50 +333,6 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 		}
 	}
 	return nil, fmt.Errorf("writing ConfigMap %q: %w", s.name, err)
-}
-
-// encode packs entries, in the order of their keys, as far as they fit.
-func encode(d document, entries map[string]entry) ([]byte, map[string]bool, error) {
-	keys := slices.Sorted(maps.Keys(entries))
-	for {
-		d.Sets, d.Services = nil, make(map[string]entry, len(keys))
-		sets := map[string]int{}
-		for _, key := range keys {
-			e := entries[key]
-			index, ok := sets[e.members]
-			if !ok {
-				index = len(d.Sets)
-				sets[e.members] = index
-				d.Sets = append(d.Sets, e.members)
-			}
-			e.Members = index
-			d.Services[key] = e
-		}
-		data, err := pack(d)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(data) <= stateLimit {
-			kept := make(map[string]bool, len(keys))
-			for _, key := range keys {
-				kept[key] = true
-			}
-			return data, kept, nil
-		}
-		keys = keys[:len(keys)*stateLimit/len(data)*19/20]
-	}
-}
-
-func pack(d document) ([]byte, error) {
-	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
-	if err := json.NewEncoder(zip).Encode(d); err != nil {
-		return nil, fmt.Errorf("encoding which load balancers are in line: %w", err)
-	}
-	if err := zip.Close(); err != nil {
-		return nil, fmt.Errorf("packing which load balancers are in line: %w", err)
-	}
-	return out.Bytes(), nil
 }
 
 // prune forgets what was noted of load balancers that the book does not have in line.

@@ -73,6 +73,7 @@ func TestWhatEachKindOfServiceGets(t *testing.T) {
 }
 
 func TestWhichLoadBalancersGetNewNodes(t *testing.T) {
+	clusterIP, nodePort := withType(corev1.ServiceTypeClusterIP), withType(corev1.ServiceTypeNodePort)
 	for _, tc := range []struct {
 		name     string
 		workers  int
@@ -80,11 +81,11 @@ func TestWhichLoadBalancersGetNewNodes(t *testing.T) {
 		want     []string
 	}{
 		{"there are no Services", 1, nil, nil},
-		{"none has a load balancer", 2, []*corev1.Service{service("s0", withType(corev1.ServiceTypeClusterIP)), service("s1", withType(corev1.ServiceTypeNodePort))}, nil},
+		{"none has a load balancer", 2, []*corev1.Service{service("s0", clusterIP), service("s1", nodePort)}, nil},
 		{"one has", 3, []*corev1.Service{service("s0")}, []string{"update s0 [n1 n2 n3]"}},
 		{"three have", 4, []*corev1.Service{service("s0"), service("s1"), service("s2")},
 			[]string{"update s0 [n1 n2 n3]", "update s1 [n1 n2 n3]", "update s2 [n1 n2 n3]"}},
-		{"two of four have", 5, []*corev1.Service{service("s0", withType(corev1.ServiceTypeNodePort)), service("s1"), service("s3"), service("s4", withType(corev1.ServiceTypeClusterIP))},
+		{"two of four have", 5, []*corev1.Service{service("s0", nodePort), service("s1"), service("s3"), service("s4", clusterIP)},
 			[]string{"update s1 [n1 n2 n3]", "update s3 [n1 n2 n3]"}},
 		{"one has, one is somebody else's", 6, []*corev1.Service{service("s0"), service("s1", func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("x") })},
 			[]string{"update s0 [n1 n2 n3]"}},
@@ -128,7 +129,8 @@ func TestWhichChangesOfNodesReachLoadBalancers(t *testing.T) {
 		{"none", []*corev1.Node{node("n1"), node("n2"), node("n3")}, func(*world) {}, ""},
 		{"one joins", []*corev1.Node{node("n1"), node("n2")}, func(w *world) { w.add(node("n3")) }, "[n1 n2 n3]"},
 		{"one becomes not ready", []*corev1.Node{node("n1"), node("n2"), node("n3")}, change("n2", withReady(corev1.ConditionFalse)), ""},
-		{"one becomes ready", []*corev1.Node{node("n1"), node("n2", withReady(corev1.ConditionFalse)), node("n3")}, change("n2", withReady(corev1.ConditionTrue)), ""},
+		{"one becomes ready", []*corev1.Node{node("n1"), node("n2", withReady(corev1.ConditionFalse)), node("n3")},
+			change("n2", withReady(corev1.ConditionTrue)), ""},
 		// Upstream does not look at this either; its table calls what looks at all nodes. Then the node is left out, as it is here.
 		{"one is about to be deleted by the autoscaler", []*corev1.Node{node("n1"), node("n2"), node("n3")}, change("n2", withTaint(taintToBeDeleted)), ""},
 		{"one is about to be deleted by the autoscaler, and another joins", []*corev1.Node{node("n1"), node("n2"), node("n3")}, func(w *world) {
@@ -289,7 +291,8 @@ func TestStatusIsWrittenWhenItDiffers(t *testing.T) {
 		writes   int
 	}{
 		{"not when it is there already", withAddress("192.0.2.8"), ptr.To(statusOf("192.0.2.8")), 0},
-		{"not when only the default mode is missing", withAddress("192.0.2.8"), &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.8"}}}, 0},
+		{"not when only the default mode is missing", withAddress("192.0.2.8"),
+			&corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.8"}}}, 0},
 		{"when there is none", func(*corev1.Service) {}, ptr.To(statusOf("192.0.2.8")), 1},
 		{"not when there is none to write", func(*corev1.Service) {}, &corev1.LoadBalancerStatus{}, 0},
 		{"when it is to be cleared", withAddress("192.0.2.8"), &corev1.LoadBalancerStatus{}, 1},
@@ -320,7 +323,8 @@ func TestWhenAServiceIsTriedAgain(t *testing.T) {
 		{"not when it succeeded", nil, []time.Duration{0}},
 		{"with a growing back-off", errors.New("something went wrong"), []time.Duration{0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second}},
 		{"when the provider says", api.NewRetryError("LB create in progress", 42*time.Second), []time.Duration{0, 42 * time.Second, 84 * time.Second}},
-		{"when the provider says, wrapped", fmt.Errorf("creating: %w", api.NewRetryError("in progress", 42*time.Second)), []time.Duration{0, 42 * time.Second, 84 * time.Second}},
+		{"when the provider says, wrapped", fmt.Errorf("creating: %w", api.NewRetryError("in progress", 42*time.Second)),
+			[]time.Duration{0, 42 * time.Second, 84 * time.Second}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inWorld(t, func(w *world) {

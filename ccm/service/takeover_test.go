@@ -119,7 +119,8 @@ func TestWhatIsNotBelievedOnTakingOver(t *testing.T) {
 		}, []string{"ensure s1 [n1 n2]"}},
 		{"the Service that is new", func(w *world) { w.add(service("s3")) }, []string{"ensure s3 [n1 n2]"}},
 		{"the Service that was deleted", func(w *world) { w.deleteService("s1") }, []string{"get s1", "delete s1"}},
-		{"the Service that wants no load balancer any more", func(w *world) { w.changeService("s1", withType(corev1.ServiceTypeClusterIP)) }, []string{"get s1", "delete s1"}},
+		{"the Service that wants no load balancer any more", func(w *world) { w.changeService("s1", withType(corev1.ServiceTypeClusterIP)) },
+			[]string{"get s1", "delete s1"}},
 		{"the members, when a node joined", func(w *world) { w.add(node("n3")) },
 			[]string{"update s0 [n1 n2 n3]", "update s1 [n1 n2 n3]", "update s2 [n1 n2 n3]"}},
 		{"nothing, when a node is only leaving", func(w *world) { w.changeNode("n2", withTaint(taintToBeDeleted)) }, nil},
@@ -303,4 +304,25 @@ func (w *world) changeState(change func(*corev1.ConfigMap)) {
 	if err := w.put(configMapsResource, cm, "", false); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+func FuzzADocumentThatSomebodyWrote(f *testing.F) {
+	good, _, err := encode(document{Epoch: 1}, map[string]entry{"default/web": {Print: "p", members: "m"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte("?"))
+	f.Add(good[:len(good)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := decode(data)
+		if d == nil {
+			return
+		}
+		for key, e := range d.entries() {
+			if _, ok := d.Services[key]; !ok || e.members == "" && e.Members >= len(d.Sets) {
+				t.Errorf("entry %q has members that the document does not have", key)
+			}
+		}
+	})
 }

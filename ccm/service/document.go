@@ -1,0 +1,104 @@
+package service
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// stateLimit bounds the document: an object may have 1 MiB. It has room for about thirty thousand Services. Those that do not fit are ensured on a
+// takeover.
+const stateLimit = 700 << 10
+
+// entry says that a load balancer is in line, and with what.
+type entry struct {
+	Print   string `json:"p"` // of everything but the members
+	Members int    `json:"m"` // index into the document's sets
+	members string
+}
+
+// document is what is kept.
+type document struct {
+	AdoptedAt time.Time        `json:"adoptedAt"`
+	Epoch     int64            `json:"epoch"`
+	Sets      []string         `json:"sets"`
+	Services  map[string]entry `json:"services"`
+}
+
+// decode returns nil for what is no document: a next leader then ensures everything, and writes one.
+func decode(packed []byte) *document {
+	unzip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(unzip, 64<<20))
+	if err != nil {
+		return nil
+	}
+	var d document
+	if json.Unmarshal(data, &d) != nil {
+		return nil
+	}
+	return &d
+}
+
+// entries are those whose members the document has.
+func (d *document) entries() map[string]entry {
+	out := make(map[string]entry, len(d.Services))
+	for key, e := range d.Services {
+		if e.Members >= 0 && e.Members < len(d.Sets) {
+			e.members = d.Sets[e.Members]
+			out[key] = e
+		}
+	}
+	return out
+}
+
+// encode packs entries, in the order of their keys, as far as they fit.
+func encode(d document, entries map[string]entry) ([]byte, map[string]bool, error) {
+	keys := slices.Sorted(maps.Keys(entries))
+	for {
+		d.Sets, d.Services = nil, make(map[string]entry, len(keys))
+		sets := map[string]int{}
+		for _, key := range keys {
+			e := entries[key]
+			index, ok := sets[e.members]
+			if !ok {
+				index = len(d.Sets)
+				sets[e.members] = index
+				d.Sets = append(d.Sets, e.members)
+			}
+			e.Members = index
+			d.Services[key] = e
+		}
+		data, err := pack(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(data) <= stateLimit {
+			kept := make(map[string]bool, len(keys))
+			for _, key := range keys {
+				kept[key] = true
+			}
+			return data, kept, nil
+		}
+		keys = keys[:len(keys)*stateLimit/len(data)*19/20]
+	}
+}
+
+func pack(d document) ([]byte, error) {
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	if err := json.NewEncoder(zip).Encode(d); err != nil {
+		return nil, fmt.Errorf("encoding which load balancers are in line: %w", err)
+	}
+	if err := zip.Close(); err != nil {
+		return nil, fmt.Errorf("packing which load balancers are in line: %w", err)
+	}
+	return out.Bytes(), nil
+}
