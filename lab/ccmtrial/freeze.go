@@ -7,6 +7,45 @@ import (
 	"time"
 )
 
+// cutOff is what came of a leader that lost its connection to kube-apiserver.
+type cutOff struct {
+	takeover
+	ended time.Duration // from the cut to the end of its process
+	begun time.Duration // from the cut to the successor's first act
+	code  int
+}
+
+// cut cuts a leader that is at work off kube-apiserver, but not off the cloud, and lets the standby take over.
+func (w *world) cut(ctx context.Context, leader, standby *manager, sever func() error) (cutOff, error) {
+	var c cutOff
+	if err := w.busy(ctx, leader, time.Now(), 2*ensureRequests, patience); err != nil {
+		return c, err
+	}
+	began := time.Now()
+	if err := sever(); err != nil {
+		return c, err
+	}
+	select {
+	case <-leader.Done():
+	case <-time.After(patience):
+		return c, fmt.Errorf("%s goes on without an API", leader.name)
+	}
+	c.ended, c.code = time.Since(began), leader.ExitCode()
+	if err := w.busy(ctx, standby, began, 2*ensureRequests, patience); err != nil {
+		return c, err
+	}
+	all, err := w.acts(began)
+	if err != nil {
+		return c, err
+	}
+	var found bool
+	if c.takeover, found = takeOver(all, leader.name, standby.name); !found {
+		return c, fmt.Errorf("%s has not acted", standby.name)
+	}
+	c.begun = c.first.at.Sub(began)
+	return c, nil
+}
+
 // frozen is what came of a leader that was stopped for a while and continued.
 type frozen struct {
 	takeover

@@ -15,6 +15,7 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/simcloud"
 )
 
@@ -101,7 +102,13 @@ func newWorld(t *testing.T, flags ...string) *world {
 // run starts a manager and waits until it serves. It ends with the test at the latest.
 func (w *world) run(t *testing.T, implementation string) *manager {
 	t.Helper()
-	m, err := w.start(implementation)
+	return w.runAt(t, implementation, w.api.Address())
+}
+
+// runAt is run for a manager that reaches the API at a host:port.
+func (w *world) runAt(t *testing.T, implementation, api string) *manager {
+	t.Helper()
+	m, err := w.start(implementation, api)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +131,16 @@ func (w *world) run(t *testing.T, implementation string) *manager {
 func (w *world) leader(t *testing.T, implementation string) *manager {
 	t.Helper()
 	m := w.run(t, implementation)
+	w.works(t, m)
+	return m
+}
+
+// works waits until a manager is at work.
+func (w *world) works(t *testing.T, m *manager) {
+	t.Helper()
 	if err := w.busy(t.Context(), m, time.Time{}, ensureRequests, patience); err != nil {
 		t.Fatal(err)
 	}
-	return m
 }
 
 // standby starts a manager and waits until it has seen who leads. A look at a lease comes at most 4.4 s after the one before.
@@ -186,6 +199,30 @@ func TestUpstreamsLeaderThatWasFrozenWritesForAnotherRenewDeadline(t *testing.T)
 	t.Log(f)
 	if wrote := f.last.at.Sub(f.resumed); len(onlyCloud(f.late)) == 0 || wrote < 8*time.Second || wrote > 12*time.Second {
 		t.Errorf("it made %d changes in the cloud, the last one after %s; want about 10 s of them", len(onlyCloud(f.late)), wrote)
+	}
+}
+
+func TestALeaderThatIsCutOffTheAPIEndsBeforeItsSuccessorBegins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	proxy, err := edge.Start(edge.Options{Name: "leader->kube-apiserver", Listen: "127.0.0.1:0", Target: w.api.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	leader := w.runAt(t, ours, proxy.Addr())
+	w.works(t, leader)
+	c, err := w.cut(t.Context(), leader, w.standby(t, ours), proxy.Blackhole) // no answer is worse than a refusal
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("it ended with %d %s after the cut; its last act came %s before its successor's first",
+		c.code, c.ended.Round(time.Millisecond), c.gap().Round(time.Millisecond))
+	for _, a := range c.late {
+		t.Errorf("after %s: %s", c.first, a)
+	}
+	if c.code != 1 || c.ended >= c.begun {
+		t.Errorf("it ended with %d after %s, its successor began after %s", c.code, c.ended, c.begun)
 	}
 }
 

@@ -53,11 +53,11 @@ type manager struct {
 	at   string // host:port of its health
 }
 
-// start starts a manager of an implementation. It returns before it serves.
-func (w *world) start(implementation string) (*manager, error) {
+// start starts a manager of an implementation, which reaches the API at a host:port. It returns before the manager serves.
+func (w *world) start(implementation, api string) (*manager, error) {
 	w.started++
 	name := fmt.Sprintf("%s-%d", implementation, w.started)
-	kubeconfig, err := w.api.Kubeconfig(name)
+	kubeconfig, err := w.api.KubeconfigVia(api, name)
 	if err != nil {
 		return nil, err
 	}
