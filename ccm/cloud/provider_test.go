@@ -144,7 +144,9 @@ func newBucket(rate, burst float64, latency time.Duration) *bucket {
 // statusError is the answer of a cloud that is no success, as SDKs have it.
 type statusError int
 
-func (e statusError) Error() string       { return fmt.Sprintf("the cloud answered %d", int(e)) }
+func (e statusError) Error() string {
+	return fmt.Sprintf("no success (%d %s)", int(e), http.StatusText(int(e)))
+}
 func (e statusError) HTTPStatusCode() int { return int(e) }
 
 // call is one call to the cloud.

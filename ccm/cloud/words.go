@@ -85,6 +85,9 @@ func containsAny(text string, words []string) bool {
 // "(429 Too ...)".
 var statusInText = regexp.MustCompile(`(?:status ?code[:=]? ?"?|status[:=]? ?|error[:=]? ?|http(?:/[0-9.]+)? |got |code[:=]? ?|\(|\[)([45][0-9]{2})\b`)
 
+// codeInText finds the code in the text of AWS: "api error InvalidInstanceID.NotFound: ...".
+var codeInText = regexp.MustCompile(`\bapi error ([a-z0-9._]+):`)
+
 // lookup finds that a name was not resolved, for whatever reason: "dial tcp: lookup ec2.example.com on 10.0.0.2:53: i/o timeout".
 var lookup = regexp.MustCompile(`\blookup [^ :]+(?: on [^ ]+)?: `)
 
@@ -92,6 +95,11 @@ var lookup = regexp.MustCompile(`\blookup [^ :]+(?: on [^ ]+)?: `)
 func ofText(text string) Outcome {
 	if containsAny(text, throttledWords) { // before the status: a throttled request has any of four
 		return OutcomeThrottled
+	}
+	if found := codeInText.FindStringSubmatch(text); found != nil {
+		if outcome := ofCode(found[1]); outcome != "" {
+			return outcome
+		}
 	}
 	if found := statusInText.FindStringSubmatch(text); found != nil {
 		digits := found[1]
@@ -106,6 +114,9 @@ func ofText(text string) Outcome {
 		if containsAny(text, s.words) {
 			return s.outcome
 		}
+	}
+	if text == "eof" || strings.HasSuffix(text, ": eof") {
+		return OutcomeRefused
 	}
 	return ""
 }

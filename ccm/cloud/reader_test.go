@@ -1,0 +1,406 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+)
+
+// readerOf returns the reader of a provider behind a shell.
+func readerOf(t *testing.T, p cloudprovider.Interface) Instances {
+	t.Helper()
+	reader, ok := InstancesOf(New(p, Options{}).For(nil))
+	if !ok {
+		t.Fatal("the provider is not taken for one that describes instances")
+	}
+	return reader
+}
+
+// taking makes a list that takes some time.
+func taking(d time.Duration) func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+	return func(ctx context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+		if !sleep(ctx, d) {
+			return nil, ctx.Err()
+		}
+		return running(nodes), nil
+	}
+}
+
+const everyWant = WantExists | WantShutdown | WantMetadata
+
+func TestManyCallersShareFewCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &withLister{provider: &provider{}, max: 1000, list: taking(50 * time.Millisecond)}
+		reader := readerOf(t, p)
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for i, one := range nodes(5000) { // they join at 500 a second
+			wg.Go(func() {
+				sleep(t.Context(), time.Duration(i)*2*time.Millisecond)
+				got := reader.Read(t.Context(), []*v1.Node{one}, WantMetadata, 0)
+				if diff := cmp.Diff(running([]*v1.Node{one}), got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", one.Name, diff)
+				}
+			})
+		}
+		wg.Wait()
+		if calls, took := len(p.sizes()), time.Since(begun); calls > 50 || took > 11500*time.Millisecond {
+			t.Errorf("%d calls in %s: %v", calls, took, p.sizes())
+		}
+	})
+}
+
+func TestWorkersThatEachWaitForOneNodeAreNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &withLister{provider: &provider{}, max: 1000, list: taking(50 * time.Millisecond)}
+		reader := readerOf(t, p)
+		begun := time.Now()
+		work := make(chan *v1.Node)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				for one := range work {
+					reader.Read(t.Context(), []*v1.Node{one}, WantMetadata, 0)
+				}
+			})
+		}
+		for _, one := range nodes(5000) {
+			work <- one
+		}
+		close(work)
+		wg.Wait()
+		if took := time.Since(begun); took > 12*time.Second || len(p.sizes()) > 110 {
+			t.Errorf("%d calls in %s", len(p.sizes()), took)
+		}
+	})
+}
+
+func TestManyNodesOfOneCallerAreAskedForAtOnceInPartsThatTheProviderTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &withLister{provider: &provider{}, max: 1000, list: taking(50 * time.Millisecond)}
+		begun := time.Now()
+		got := readerOf(t, p).Read(t.Context(), nodes(2500), everyWant, 0)
+		if diff := cmp.Diff(running(nodes(2500)), got); diff != "" {
+			t.Errorf("states (-want +got):\n%s", diff)
+		}
+		sizes := p.sizes()
+		slices.Sort(sizes)
+		if diff := cmp.Diff([]int{500, 1000, 1000}, sizes); diff != "" || time.Since(begun) != 50*time.Millisecond {
+			t.Errorf("after %s, sizes (-want +got):\n%s", time.Since(begun), diff)
+		}
+	})
+}
+
+func TestAStateIsGivenAgainWhileItIsYoungEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &withLister{provider: &provider{}, max: 10}
+		reader := readerOf(t, p)
+		var got []int // calls after each step
+		read := func(one *v1.Node, want Want, maxAge time.Duration) {
+			reader.Read(t.Context(), []*v1.Node{one}, want, maxAge)
+			got = append(got, len(p.sizes()))
+		}
+		again := node("a")
+		again.UID = "another"
+		unnamed := node("a")
+		unnamed.Spec.ProviderID = ""
+		read(node("a"), everyWant, time.Minute)    // 1: asked
+		read(node("a"), everyWant, time.Minute)    // 1: known
+		read(node("a"), WantExists, time.Minute)   // 1: a part of what is known
+		read(node("a"), WantExists, 0)             // 2: the truth is wanted
+		read(node("a"), WantMetadata, time.Minute) // 2: a younger answer without metadata does not end the older one with it
+		read(again, WantExists, time.Minute)       // 3: another node of the same name
+		read(unnamed, WantExists, time.Minute)     // 4: before it had a provider ID
+		read(node("b"), WantExists, time.Minute)   // 5: another node
+		read(node("b"), WantMetadata, time.Minute) // 6: more than is known
+		sleep(t.Context(), 30*time.Second)
+		read(node("a"), WantExists, 20*time.Second) // 7: too old for this caller
+		sleep(t.Context(), 31*time.Second)
+		read(node("b"), WantMetadata, time.Minute) // 8: too old for all
+		if diff := cmp.Diff([]int{1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8}, got); diff != "" {
+			t.Errorf("calls after each step (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestWhatNobodyWouldAcceptIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := New(&withLister{provider: &provider{}, max: 1000}, Options{}).reader
+		size := func() int {
+			reader.mu.Lock()
+			defer reader.mu.Unlock()
+			return len(reader.cache.states)
+		}
+		reader.Read(t.Context(), nodes(500), WantExists, 0)
+		got := []int{size()} // nobody ever took an old state
+		reader.Read(t.Context(), nodes(500), WantExists, time.Minute)
+		got = append(got, size())
+		sleep(t.Context(), time.Minute+time.Second)
+		reader.Read(t.Context(), nodes(1), WantExists, time.Minute)
+		got = append(got, size())
+		if diff := cmp.Diff([]int{0, 500, 1}, got); diff != "" {
+			t.Errorf("states kept (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestACallUnderWayServesThoseWhoAcceptItsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &withLister{provider: &provider{}, max: 10, list: taking(time.Second)}
+		reader := readerOf(t, p)
+		var wg sync.WaitGroup
+		read := func(after, maxAge time.Duration) {
+			wg.Go(func() {
+				sleep(t.Context(), after)
+				reader.Read(t.Context(), []*v1.Node{node("a"), node("a")}, WantExists, maxAge)
+			})
+		}
+		read(0, 0)
+		read(0, 0)
+		read(500*time.Millisecond, time.Second) // the call began half a second ago: young enough
+		read(500*time.Millisecond, 0)           // an answer that may be half a second old is not wanted: a second call
+		read(600*time.Millisecond, 0)           // shares the second
+		wg.Wait()
+		if diff := cmp.Diff([]listed{{[]string{"a"}, WantExists}, {[]string{"a"}, WantExists}}, p.calls); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestNobodysAnswerCanBeChangedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+			return []InstanceState{{Exists: true, Metadata: &cloudprovider.InstanceMetadata{
+				NodeAddresses: []v1.NodeAddress{{Address: "10.0.0.1"}}, AdditionalLabels: map[string]string{"rack": "7"},
+			}}}, nil
+		}})
+		read := func() *cloudprovider.InstanceMetadata {
+			return reader.Read(t.Context(), nodes(1), WantMetadata, time.Minute)[0].Metadata
+		}
+		want, first := read(), read()
+		first.ProviderID, first.NodeAddresses[0].Address, first.AdditionalLabels["rack"] = "x", "y", "z"
+		if diff := cmp.Diff(want, read()); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+	})
+}
+
+func TestANodeThatTheCloudDoesNotLikeDoesNotHideTheOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail  func() error // for a call with the node in it
+		calls int          // at most
+		hides bool         // all nodes have the error
+	}{
+		"a refusal":              {func() error { return statusError(400) }, 22, false},
+		"a panic":                {func() error { panic("malformed ID") }, 22, false},
+		"an error of no kind":    {func() error { return errors.New("parsing the ID") }, 22, false},
+		"a cloud that is broken": {func() error { return statusError(500) }, 1, true},
+		"missing credentials":    {func() error { return statusError(401) }, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := nodes(1000)
+				odd := all[617]
+				p := &withLister{provider: &provider{}, max: 1000, list: func(_ context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+					if slices.Contains(nodes, odd) {
+						if err := c.fail(); err != nil {
+							return nil, err
+						}
+					}
+					return running(nodes), nil
+				}}
+				states := readerOf(t, p).Read(t.Context(), all, WantExists, 0)
+				var failed []string
+				for i, state := range states {
+					if state.Err != nil {
+						failed = append(failed, all[i].Name)
+					}
+				}
+				want := []string{odd.Name}
+				if c.hides {
+					want = names(all)
+				}
+				if diff := cmp.Diff(want, failed); diff != "" || len(p.sizes()) > c.calls {
+					t.Errorf("%d calls, want at most %d; nodes without a state (-want +got):\n%s", len(p.sizes()), c.calls, diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAListerThatFailsForEveryNodeIsNotAskedForEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &withLister{provider: &provider{}, max: 1000, list: func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+			return make([]InstanceState, 1001), nil
+		}}
+		states := readerOf(t, p).Read(t.Context(), nodes(1000), WantExists, time.Minute)
+		if len(p.sizes()) > spareCalls+1 {
+			t.Errorf("%d calls", len(p.sizes()))
+		}
+		want := "listing instances: the cloud provider returned 1001 states for "
+		for _, state := range states {
+			if state.Err == nil || state.Err.Error()[:len(want)] != want {
+				t.Fatalf("got %+v", state)
+			}
+		}
+		p.list = nil
+		for _, state := range readerOf(t, p).Read(t.Context(), nodes(10), WantExists, time.Minute) {
+			if state.Err != nil {
+				t.Errorf("an error was kept: %v", state.Err)
+			}
+		}
+	})
+}
+
+func TestOnlyWhatIsValidInAStateIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metadata := &cloudprovider.InstanceMetadata{InstanceType: "m"}
+		failed := errors.New("no")
+		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+			return []InstanceState{{true, true, metadata, nil}, {false, true, metadata, nil}, {true, true, metadata, failed}, {true, false, nil, nil}}, nil
+		}})
+		want := []InstanceState{{true, true, metadata, nil}, {}, {Err: failed}, {Exists: true}}
+		equal := cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) })
+		if diff := cmp.Diff(want, reader.Read(t.Context(), nodes(4), everyWant, 0), equal); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		want[0].Metadata = nil
+		if diff := cmp.Diff(want, reader.Read(t.Context(), nodes(4), WantExists, 0), equal); diff != "" {
+			t.Errorf("without metadata (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cancelled := 0
+		p := &withLister{provider: &provider{}, max: 10, list: func(ctx context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+			if !sleep(ctx, 10*time.Second) {
+				cancelled++
+				return nil, ctx.Err()
+			}
+			return running(nodes), nil
+		}}
+		reader := readerOf(t, p)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() { // the first caller leaves, and the call goes on for the second
+			got := reader.Read(short, []*v1.Node{node("a")}, WantExists, 0)
+			if !errors.Is(got[0].Err, context.DeadlineExceeded) {
+				t.Errorf("got %+v", got)
+			}
+		})
+		wg.Go(func() {
+			got := reader.Read(t.Context(), []*v1.Node{node("a")}, WantExists, 0)
+			if diff := cmp.Diff([]InstanceState{{Exists: true}}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+		wg.Wait()
+		if cancelled != 0 {
+			t.Error("the call ended with its first caller")
+		}
+		short, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reader.Read(short, []*v1.Node{node("b")}, WantExists, 0)
+		synctest.Wait()
+		if cancelled != 1 {
+			t.Error("a call that nobody waits for goes on")
+		}
+	})
+}
+
+func TestOneListThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		p := &withLister{provider: &provider{}, max: 10, list: func(_ context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+			if slices.Contains(names(nodes), "bad") {
+				<-hang
+			}
+			return running(nodes), nil
+		}}
+		reader := readerOf(t, p)
+		var wg sync.WaitGroup
+		begun := time.Now()
+		wg.Go(func() {
+			got := reader.Read(t.Context(), []*v1.Node{node("bad")}, WantExists, 0)
+			if took := time.Since(begun); Classify(got[0].Err) != OutcomeTimeout || took > DefaultCallTimeout+2*time.Second {
+				t.Errorf("after %s: %+v", took, got)
+			}
+		})
+		sleep(t.Context(), time.Second)
+		got := reader.Read(t.Context(), []*v1.Node{node("good")}, WantExists, 0)
+		if took := time.Since(begun); got[0].Err != nil || took > 3*time.Second {
+			t.Errorf("after %s: %+v", took, got)
+		}
+		wg.Wait()
+		close(hang)
+	})
+}
+
+// A join of 5,000 nodes against a cloud that takes 20 calls a second, which load balancers use up.
+func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
+	for name, busy := range map[string]bool{"alone": false, "beside load balancers that are throttled": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cloud := newBucket(20, 100, 50*time.Millisecond)
+				made := 0
+				p := &withLister{
+					provider: &provider{balancer: balancers{update: cloud.call}}, max: 1000,
+					list: func(ctx context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+						made++
+						return running(nodes), cloud.call(ctx)
+					},
+				}
+				shell := New(p, Options{})
+				ctx, cancel := context.WithCancel(t.Context())
+				var others, wg sync.WaitGroup
+				if busy {
+					balancer, _ := shell.For(openFor(time.Hour)).LoadBalancer()
+					for i := range 200 {
+						others.Go(func() {
+							for ctx.Err() == nil {
+								_ = balancer.UpdateLoadBalancer(ctx, "c", service(fmt.Sprint("web-", i)), nil)
+							}
+						})
+					}
+					sleep(ctx, 30*time.Second)
+				}
+				begun := time.Now()
+				var mu sync.Mutex
+				var took []time.Duration
+				for i, one := range nodes(5000) {
+					wg.Go(func() {
+						sleep(ctx, time.Duration(i)*2*time.Millisecond)
+						begun := time.Now()
+						if got := shell.reader.Read(ctx, []*v1.Node{one}, WantMetadata, 0); got[0].Err != nil {
+							t.Errorf("%s: %v", one.Name, got[0].Err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						took = append(took, time.Since(begun))
+					})
+				}
+				wg.Wait()
+				total := time.Since(begun)
+				cancel()
+				others.Wait()
+				slices.Sort(took)
+				t.Logf("%d nodes in %s with %d calls, p99 %s", len(took), total, made, took[len(took)*99/100])
+				if p99 := took[len(took)*99/100]; len(took) != 5000 || p99 > 10*time.Second || made > 60 {
+					t.Errorf("%d nodes in %s with %d calls, p99 %s", len(took), total, made, p99)
+				}
+			})
+		})
+	}
+}
