@@ -6,12 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
 // Between two attempts of the same call.
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
+	// refusedBackoff comes first after an answer that will be the same in a second: there is no such instance, or no leave to do that.
+	refusedBackoff = 8 * time.Second
 )
 
 // call is one call to the cloud that may have to be made again.
@@ -38,6 +42,7 @@ type attempt struct {
 	next     time.Time
 	made     bool // the last create succeeded; no list has shown the route yet
 	relapsed bool // it succeeded, but a list showed a black hole
+	undone   bool // the cloud has answered that it did nothing: no list is needed to know that
 }
 
 // attempts remembers the calls that failed, and the creates that succeeded until a list shows the route.
@@ -56,15 +61,25 @@ func (a attempts) failed(c call) bool {
 }
 
 // fail notes a failure of a call that was begun at some time.
-func (a attempts) fail(c call, begun, now time.Time) {
+func (a attempts) fail(c call, err error, begun, now time.Time) {
 	known := a[c]
 	if known == nil {
 		known = &attempt{begun: begun}
 		a[c] = known
 	}
 	known.failures++
-	known.ended, known.next = now, now.Add(backoff(known.failures))
-	known.made, known.relapsed = false, false
+	known.ended, known.made, known.relapsed = now, false, false
+	pause := backoff(known.failures)
+	switch outcome := cloud.Classify(err); {
+	case c.verb != "create":
+	case outcome == cloud.OutcomeNotFound, outcome == cloud.OutcomeAuth:
+		known.undone, pause = true, max(pause, wait.Jitter(refusedBackoff, 0.2))
+	case outcome == cloud.OutcomeThrottled, outcome == cloud.OutcomeRefused, outcome == cloud.OutcomeDNS:
+		known.undone = true
+	default:
+		known.undone = false
+	}
+	known.next = now.Add(pause)
 }
 
 // succeed notes a success and returns since when it has been tried.

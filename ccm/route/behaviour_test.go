@@ -274,6 +274,27 @@ func TestAFailingCreateBacksOffAloneAndIsTold(t *testing.T) {
 	})
 }
 
+func TestARefusalIsRepeatedSeldomAndWithoutLists(t *testing.T) {
+	s := newSky()
+	s.fail = func(call string) error {
+		if strings.HasPrefix(call, "create") {
+			return cloudprovider.InstanceNotFound
+		}
+		return nil
+	}
+	inWorld(t, s, []*corev1.Node{node("node-1", "", "10.120.0.0/24")}, func(w *world) {
+		w.pass(35 * time.Second)
+		want := []string{"list", "create 10.120.0.0/24 for node-1", "create 10.120.0.0/24 for node-1"}
+		if diff := cmp.Diff(want, s.take()[:3]); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		w.pass(8 * time.Minute)
+		if calls := s.take(); count(calls, "list") != 0 || len(calls) < 7 || len(calls) > 10 {
+			t.Errorf("calls in 8 minutes: %q", calls)
+		}
+	})
+}
+
 func TestACreateThatFailedButWasCarriedOutIsNotMadeAgain(t *testing.T) {
 	s := newSky()
 	s.after = func(call string) error {
@@ -377,7 +398,7 @@ func TestALateListDoesNotUndoWhatWasJustDone(t *testing.T) {
 	s := newSky(to("gone", "10.120.7.0/24"))
 	s.fail = func(call string) error {
 		if call == "create 10.120.1.0/24 for node-2" {
-			return errors.New("throttled")
+			return errors.New("internal error")
 		}
 		return nil
 	}

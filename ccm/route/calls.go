@@ -108,7 +108,7 @@ func (c *Controller) deleted(d destination, route *cloudprovider.Route, begun ti
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.attempts.fail(deleteOf(d, route), begun, c.clock.Now())
+		c.attempts.fail(deleteOf(d, route), err, begun, c.clock.Now())
 		return
 	}
 	c.attempts.succeed(deleteOf(d, route), begun, c.clock.Now())
@@ -125,7 +125,7 @@ func (c *Controller) created(d destination, creation creation, route *cloudprovi
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.attempts.fail(createOf(d, creation), begun, c.clock.Now())
+		c.attempts.fail(createOf(d, creation), err, begun, c.clock.Now())
 		return
 	}
 	since := c.attempts.succeed(createOf(d, creation), begun, c.clock.Now())

@@ -12,8 +12,8 @@
 //     something is to be done. A list serves for 10 s, so a burst of nodes costs one. It also tells nothing new until then: only this controller
 //     changes these routes.
 //   - Upstream's event-driven mode (KEP-5237) never retries a failed CreateRoute: one throttled call leaves a node without network until some other
-//     node changes, or for half a day. Here every call has its own back-off, 1 s to 60 s, and a list between two attempts, since a call that failed
-//     may have been carried out.
+//     node changes, or for half a day. Here every call has its own back-off, 1 s to 60 s, and a list between two attempts unless the cloud has said that it did nothing:
+//     a call that failed may have been carried out.
 //   - Nothing waits for anything else than the calls for its own destination. A route that cannot be deleted backs off alone, and so does one that
 //     hangs. Deletes come before creates for a destination: most clouds refuse a second route to it, and some delete by destination.
 //   - A route whose instance has gone is a black hole as soon as it has been made. Making it again backs off as a failure does, instead of a delete

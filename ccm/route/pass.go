@@ -72,11 +72,12 @@ func (c *Controller) wantsList(nodes []*corev1.Node, trigger string) bool {
 		c.queue.AddAfter(retry, wait)
 	}
 	for _, due := range c.due(found, now) {
-		if now.Sub(c.listedAt) > listServes {
-			return true
-		}
 		for _, call := range due.calls() {
-			if known := c.attempts[call]; known != nil && !known.ended.Before(c.listedAt) {
+			switch known := c.attempts[call]; {
+			case known != nil && known.undone: // nobody else makes it
+			case now.Sub(c.listedAt) > listServes:
+				return true
+			case known != nil && !known.ended.Before(c.listedAt):
 				return true // it failed since: perhaps it was carried out
 			}
 		}
