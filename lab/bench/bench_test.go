@@ -61,6 +61,11 @@ func TestWhatWasNotDoneInTimeCountsWithTheLimit(t *testing.T) {
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}
+	samples{of: 4, times: seconds(1, 2), pending: seconds(62, 58), total: 2 * time.Second}.into(&r, time.Minute)
+	want.P99Seconds = 62
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
 }
 
 // figuresOfABench are results as a bench has them.

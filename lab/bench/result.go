@@ -19,7 +19,8 @@ type Result struct {
 	Throttled      bool   `json:"throttled"`
 	// Seconds is until everything was done, or the limit if it was not; of a watched state how long it was watched.
 	Seconds float64 `json:"seconds"`
-	// P50Seconds and P99Seconds are of the times until a single object was done: of Done samples, with the largest for those that were not.
+	// P50Seconds and P99Seconds are of the times until a single object was done: of Done samples, and of how long the
+	// others had been waiting when the limit came.
 	P50Seconds float64 `json:"p50Seconds"`
 	P99Seconds float64 `json:"p99Seconds"`
 	CloudCalls int     `json:"cloudCalls"`
@@ -41,19 +42,20 @@ type Result struct {
 
 // samples are the times of single objects.
 type samples struct {
-	of    int // objects there are
-	times []time.Duration
-	total time.Duration // until the last one
+	of      int // objects there are
+	times   []time.Duration
+	pending []time.Duration // how long those have been waiting that are not done; missing ones count with the limit
+	total   time.Duration   // until the last one
 }
 
-// into writes what the samples say into a result. The objects that were not done in time count with the limit.
+// into writes what the samples say into a result.
 func (s samples) into(r *Result, limit time.Duration) {
 	r.Done, r.Of, r.Complete = len(s.times), s.of, len(s.times) >= s.of
 	r.Seconds = s.total.Seconds()
-	all := slices.Clone(s.times)
+	all := slices.Concat(s.times, s.pending)
 	if !r.Complete {
 		r.Seconds = limit.Seconds()
-		for range s.of - len(s.times) {
+		for len(all) < s.of {
 			all = append(all, limit)
 		}
 	}

@@ -131,6 +131,7 @@ func (nw *nodeWatch) wait(ctx context.Context, since map[string]time.Time, m *ma
 		}
 		at, ok := nw.at[name]
 		if !ok {
+			s.pending = append(s.pending, time.Since(begin))
 			continue
 		}
 		s.times = append(s.times, at.Sub(begin))
