@@ -1,0 +1,441 @@
+package skew
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/ccm"
+	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/lab/apiserver"
+	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/cluster"
+)
+
+var (
+	all     = flag.Bool("skew.all", false, "try every version of the range, not only its ends")
+	program string // aws-cloud-controller-manager, built once
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "skew")
+	if err == nil && !testing.Short() {
+		program, err = buildProgram(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}))
+}
+
+func buildProgram(dir string) (string, error) {
+	root, err := build.FindRoot()
+	if err != nil {
+		return "", err
+	}
+	product, err := build.BuildProduct(context.Background(), root, dir)
+	return product.CCM, err
+}
+
+// TestTheManagerServesEveryAPIServerOfItsRange runs one binary against real API servers. Without -skew.all it takes the two ends of the range.
+func TestTheManagerServesEveryAPIServerOfItsRange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts API servers")
+	}
+	versions := proven.Versions()
+	if !*all {
+		versions = []string{versions[0], versions[len(versions)-1]}
+	}
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, version)
+			a := w.run(t, "manager-a")
+			w.leads(t, a)
+			b := w.run(t, "manager-b")
+
+			node := w.nodeLives(t, "10.0.0.21", "10.244.1.0/24")
+			w.loadBalancerLives(t, "first", node)
+			w.leaseMoves(t, a, b)
+			second := w.nodeLives(t, "10.0.0.22", "10.244.2.0/24")
+			w.loadBalancerLives(t, "second", node, second)
+			w.nodeDies(t, second)
+			w.nothingWasRefused(t)
+		})
+	}
+}
+
+// TestTheBinaryCarriesTheRange holds what the program says of itself to what is tested here.
+func TestTheBinaryCarriesTheRange(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the program")
+	}
+	out, err := exec.CommandContext(t.Context(), program, "--version", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got ccm.Version
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if diff := cmp.Diff(ccm.Kubernetes{Min: "1.26", Max: "1.36", Tested: proven.Versions()}, got.Kubernetes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// newWorld starts an API server of a version and a cloud, with two instances that no node stands for yet.
+func newWorld(t *testing.T, version string) *world {
+	t.Helper()
+	api, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: version, Audit: true, Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Stop)
+	config, err := api.Config("admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(web.CloseIdleConnections)
+	admin, err := kubernetes.NewForConfigAndClient(config, web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := awssim.New(awssim.Options{ClusterID: cluster.Name, Instances: []awssim.Instance{{PrivateIP: "10.0.0.21"}, {PrivateIP: "10.0.0.22"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	t.Cleanup(func() {
+		if err := errors.Join(sim.Close(), server.Close()); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	return &world{dir: t.TempDir(), program: program, api: api, admin: admin, cloud: sim, cloudAt: l.Addr().String()}
+}
+
+// run starts a manager, which ends with the test at the latest.
+func (w *world) run(t *testing.T, name string) manager {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m, err := w.start(name, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		m.Kill()
+		if !t.Failed() {
+			return
+		}
+		if log, err := os.ReadFile(filepath.Join(w.dir, name+".log")); err == nil {
+			t.Logf("the end of %s's log:\n%s", name, log[max(0, len(log)-6000):])
+		}
+	})
+	return m
+}
+
+// eventually waits until look returns nil, and fails the test with what was missing last.
+func eventually(t *testing.T, what string, look func(context.Context) error) {
+	t.Helper()
+	var missing error
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		missing = look(ctx)
+		return missing == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v", what, missing)
+	}
+}
+
+// leads waits until a manager holds both leases.
+func (w *world) leads(t *testing.T, m manager) {
+	t.Helper()
+	for _, name := range []string{lease, migrationLease} {
+		eventually(t, m.name+" to hold lease "+name, func(ctx context.Context) error {
+			_, err := w.holder(ctx, name)
+			return err
+		})
+	}
+}
+
+func (w *world) holder(ctx context.Context, name string) (string, error) {
+	l, err := w.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" {
+		return "", errors.New("nobody holds it")
+	}
+	return *l.Spec.HolderIdentity, nil
+}
+
+// leaseMoves stops the leader as a rollout does. The standby must take both leases, and act.
+func (w *world) leaseMoves(t *testing.T, from, to manager) {
+	t.Helper()
+	before := map[string]string{}
+	for _, name := range []string{lease, migrationLease} {
+		holder, err := w.holder(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[name] = holder
+	}
+	if err := from.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for name := range before {
+		eventually(t, to.name+" to take lease "+name, func(ctx context.Context) error {
+			holder, err := w.holder(ctx, name)
+			if err == nil && holder == before[name] {
+				err = fmt.Errorf("%s still holds it", holder)
+			}
+			return err
+		})
+	}
+	<-from.Done()
+	if code := from.ExitCode(); code != 0 {
+		t.Errorf("%s ended with exit code %d", from.name, code)
+	}
+}
+
+// nodeLives registers a node as a kubelet with --cloud-provider=external does, and waits for what the cloud loops give it.
+func (w *world) nodeLives(t *testing.T, address, podCIDR string) string {
+	t.Helper()
+	name := "ip-" + strings.ReplaceAll(address, ".", "-") + ".ec2.internal"
+	_, err := w.admin.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.NodeSpec{PodCIDR: podCIDR, PodCIDRs: []string{podCIDR}, Taints: []corev1.Taint{
+			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.setReady(t, name, corev1.ConditionTrue)
+	eventually(t, "node "+name+" to be initialised", func(ctx context.Context) error {
+		node, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		return initialised(node, address)
+	})
+	eventually(t, "the route to "+name, func(ctx context.Context) error {
+		if !w.hasRoute(podCIDR) {
+			return errors.New("the cloud has none")
+		}
+		node, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeNetworkUnavailable })
+		if i < 0 || node.Status.Conditions[i].Status != corev1.ConditionFalse {
+			return fmt.Errorf("the conditions are %v", node.Status.Conditions)
+		}
+		return nil
+	})
+	return name
+}
+
+// initialised says what an initialised node lacks.
+func initialised(node *corev1.Node, address string) error {
+	got := map[string]string{"providerID": node.Spec.ProviderID}
+	for _, label := range []string{corev1.LabelTopologyRegion, corev1.LabelTopologyZone, corev1.LabelInstanceTypeStable} {
+		got[label] = node.Labels[label]
+	}
+	for _, a := range node.Status.Addresses {
+		got[string(a.Type)] = a.Address
+	}
+	for _, taint := range node.Spec.Taints {
+		if strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/") {
+			got["taint"] = taint.Key
+		}
+	}
+	zone := got[corev1.LabelTopologyZone]
+	want := map[string]string{
+		"providerID": got["providerID"], corev1.LabelTopologyRegion: cluster.Region, corev1.LabelTopologyZone: zone, corev1.LabelInstanceTypeStable: "m5.large",
+		string(corev1.NodeInternalIP): address, string(corev1.NodeInternalDNS): node.Name, string(corev1.NodeHostName): node.Name,
+	}
+	if !strings.HasPrefix(got["providerID"], "aws:///"+cluster.Region) || !strings.HasPrefix(zone, cluster.Region) {
+		return fmt.Errorf("it has provider ID %q and zone %q", got["providerID"], zone)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("(-want +got):\n%s", diff)
+	}
+	return nil
+}
+
+func (w *world) setReady(t *testing.T, name string, status corev1.ConditionStatus) {
+	t.Helper()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.admin.CoreV1().Nodes().Patch(t.Context(), name, "application/strategic-merge-patch+json", patch, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) hasRoute(cidr string) bool {
+	for _, table := range w.cloud.State().EC2.RouteTables {
+		for _, route := range table.Routes {
+			if route.CIDR == cidr {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// loadBalancerLives creates a Service, waits for its load balancer with these members, and deletes it again.
+func (w *world) loadBalancerLives(t *testing.T, name string, members ...string) {
+	t.Helper()
+	services := w.admin.CoreV1().Services(metav1.NamespaceDefault)
+	_, err := services.Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": name}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the load balancer of "+name, func(ctx context.Context) error {
+		service, err := services.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if len(service.Status.LoadBalancer.Ingress) == 0 || service.Status.LoadBalancer.Ingress[0].Hostname == "" {
+			return fmt.Errorf("its status is %v", service.Status.LoadBalancer)
+		}
+		return w.serves(service.Status.LoadBalancer.Ingress[0].Hostname, members)
+	})
+	if err := services.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "Service "+name+" and its load balancer to be gone", func(ctx context.Context) error {
+		if n := len(w.cloud.State().ELB); n > 0 {
+			return fmt.Errorf("the cloud has %d load balancers", n)
+		}
+		_, err := services.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is still there: %w", err)
+	})
+}
+
+// serves says what is wrong with the load balancer of a name.
+func (w *world) serves(hostname string, members []string) error {
+	state := w.cloud.State()
+	for _, balancer := range state.ELB {
+		if balancer.DNSName != hostname {
+			continue
+		}
+		var got []string
+		for _, id := range balancer.Instances {
+			got = append(got, state.EC2.Instances[id].PrivateDNS)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(members, got); diff != "" {
+			return fmt.Errorf("its members (-want +got):\n%s", diff)
+		}
+		return nil
+	}
+	return fmt.Errorf("the cloud has no load balancer %s, but %v", hostname, slices.Sorted(maps.Keys(state.ELB)))
+}
+
+// nodeDies lets a node's instance vanish: its node and its route must go.
+func (w *world) nodeDies(t *testing.T, name string) {
+	t.Helper()
+	node, err := w.admin.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cloud.SetInstanceState(node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:], "terminated"); err != nil {
+		t.Fatal(err)
+	}
+	w.setReady(t, name, corev1.ConditionFalse)
+	eventually(t, "node "+name+" and its route to be gone", func(ctx context.Context) error {
+		if w.hasRoute(node.Spec.PodCIDR) {
+			return errors.New("the route is there")
+		}
+		_, err := w.admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("the node is there: %w", err)
+	})
+}
+
+// nothingWasRefused looks for writes that an API server of this version did not understand. A conflict is no such thing, nor is a second try to
+// create what another process has created.
+func (w *world) nothingWasRefused(t *testing.T) {
+	t.Helper()
+	writes, err := w.api.Audit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, write := range writes {
+		if !strings.HasPrefix(write.User, "manager-") {
+			continue
+		}
+		seen++
+		if !write.Accepted() && write.Code != http.StatusConflict {
+			t.Errorf("refused: %+v", write)
+		}
+	}
+	if seen == 0 {
+		t.Error("the audit log has no write of the managers: nothing was proven")
+	}
+	if unknown := w.cloud.Unknown(); len(unknown) > 0 {
+		t.Errorf("the simulated cloud does not know %v", unknown)
+	}
+}
