@@ -17,6 +17,10 @@ type CCM struct {
 	// Flags in the order of the command line.
 	Flags []Flag
 	Env   []Env
+	// ReadyPath is what the readiness probe asks for; "" leaves the probe out. Only our own manager has such a path.
+	ReadyPath string
+	// GraceSeconds is how long the kubelet lets the manager end before it kills it; "" leaves that to the API server.
+	GraceSeconds string
 	// HostPaths are mounted read-only, each once.
 	HostPaths []HostPath
 }
@@ -32,13 +36,13 @@ type Env struct{ Name, Value string }
 type HostPath struct{ Path, Type, Name string }
 
 // probe is a health check of a container. Times are in seconds.
-type probe struct{ name, delay, period, failures string }
+type probe struct{ name, path, delay, period, failures string }
 
 var (
 	// kubeadm's: ends a manager that has hung for 80 s.
-	livenessProbe = probe{"livenessProbe", "10", "10", "8"}
+	livenessProbe = probe{"livenessProbe", "/healthz", "10", "10", "8"}
 	// Looks often, since the next step of a migration waits for the pod to be ready; two minutes to start are as much as kubeadm allows.
-	startupProbe = probe{"startupProbe", "1", "2", "60"}
+	startupProbe = probe{"startupProbe", "/healthz", "1", "2", "60"}
 )
 
 // RenderCCM renders the manifest, in the shape and the order of kubeadm's: on the host's network and with its resolver, since the manager is what
@@ -66,7 +70,11 @@ func RenderCCM(c CCM) []byte {
 	}
 	line("    image: %s\n    imagePullPolicy: IfNotPresent", text(c.Image))
 	c.probe(line, livenessProbe)
-	line("    name: %s\n    resources:\n      requests:\n        cpu: 100m\n        memory: 64Mi", text(c.Name))
+	line("    name: %s", text(c.Name))
+	if c.ReadyPath != "" {
+		c.probe(line, probe{"readinessProbe", c.ReadyPath, "0", "2", "3"}) // a standby is ready too, once its caches are full and its cloud has answered
+	}
+	line("    resources:\n      requests:\n        cpu: 100m\n        memory: 64Mi")
 	c.probe(line, startupProbe)
 	if len(paths) > 0 {
 		line("    volumeMounts:")
@@ -76,6 +84,9 @@ func RenderCCM(c CCM) []byte {
 	}
 	line("  dnsPolicy: Default\n  hostNetwork: true\n  priority: 2000001000\n  priorityClassName: system-node-critical")
 	line("  securityContext:\n    seccompProfile:\n      type: RuntimeDefault")
+	if c.GraceSeconds != "" {
+		line("  terminationGracePeriodSeconds: %s", c.GraceSeconds)
+	}
 	if len(paths) > 0 {
 		line("  volumes:")
 	}
@@ -97,8 +108,8 @@ func (c CCM) probe(line func(string, ...any), p probe) {
 			port = f.Value
 		}
 	}
-	line("    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: /healthz\n        port: %s\n        scheme: HTTPS",
-		p.name, p.failures, text(loopback(c.BindAddress)), port)
+	line("    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: %s\n        port: %s\n        scheme: HTTPS",
+		p.name, p.failures, text(loopback(c.BindAddress)), p.path, port)
 	line("      initialDelaySeconds: %s\n      periodSeconds: %s\n      timeoutSeconds: 15", p.delay, p.period)
 }
 

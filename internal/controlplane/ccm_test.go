@@ -19,6 +19,7 @@ var ccm = CCM{
 	Name: "cloud-controller-manager", Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v1.37.0", Host: "cp-1", BindAddress: "0.0.0.0",
 	Flags: []Flag{{"cloud-provider", "aws"}, {"cloud-config", "/etc/kubernetes/transplant/cloud.conf"}, {"bind-address", "0.0.0.0"}, {"cluster-name", "it's: prod"}, {"leader-elect", "true"}},
 	Env:   []Env{{"AWS_REGION", "us-east-1"}, {"AWS_MAX_ATTEMPTS", "5"}, {"QUOTED", "a \"b\" \\ 'c' <d>: #e"}, {"EMPTY", ""}},
+	ReadyPath: "/readyz", GraceSeconds: "30",
 	HostPaths: []HostPath{
 		{Path: "/etc/kubernetes/transplant/cloud.conf", Type: "File"},
 		{Path: "/etc/kubernetes/transplant/ccm.yaml", Type: "File", Name: "transplant-leader-migration"},
@@ -66,8 +67,11 @@ func TestARenderedCCMIsWhatItWasMadeFrom(t *testing.T) {
 		pod.Spec.DNSPolicy != corev1.DNSDefault || pod.Spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("pod = %+v", pod.Spec)
 	}
-	for _, p := range []*corev1.Probe{c.LivenessProbe, c.StartupProbe} {
-		if got := p.HTTPGet; got.Host != "127.0.0.1" || got.Port.IntValue() != 10258 || got.Path != "/healthz" || got.Scheme != corev1.URISchemeHTTPS {
+	if grace := pod.Spec.TerminationGracePeriodSeconds; grace == nil || *grace != 30 {
+		t.Errorf("grace period = %v", grace)
+	}
+	for p, path := range map[*corev1.Probe]string{c.LivenessProbe: "/healthz", c.StartupProbe: "/healthz", c.ReadinessProbe: "/readyz"} {
+		if got := p.HTTPGet; got.Host != "127.0.0.1" || got.Port.IntValue() != 10258 || got.Path != path || got.Scheme != corev1.URISchemeHTTPS {
 			t.Errorf("probe of %+v", got)
 		}
 	}
@@ -109,6 +113,9 @@ func TestTheSmallestCCM(t *testing.T) {
 		t.Fatal(err)
 	}
 	get := pod.Spec.Containers[0].LivenessProbe.HTTPGet
+	if pod.Spec.Containers[0].ReadinessProbe != nil || pod.Spec.TerminationGracePeriodSeconds != nil {
+		t.Errorf("a manager of somebody else is asked for /readyz, or has a grace period: %s", data)
+	}
 	if get.Host != "::1" || get.Port.IntValue() != 1258 || pod.Spec.Volumes != nil || pod.Annotations != nil {
 		t.Errorf("pod = %s", data)
 	}

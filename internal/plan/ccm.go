@@ -4,12 +4,16 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
 // ccmRetryPeriod stays on the cloud-controller-manager for good: with upstream's 2 s (up to 4.4 s with its jitter) every planned restart
 // leaves the loops without an owner for seconds; one read of a lease a second by each standby costs nothing beside that.
 const ccmRetryPeriod = "1s"
+
+// ccmGraceSeconds is more than the manager needs to end its work (--drain-timeout, 20 s), to cut off what is left and to release its leases.
+const ccmGraceSeconds = "30"
 
 // carriedFlags are read from the live kube-controller-manager and carried over: a different cluster name would orphan every load balancer,
 // a different cluster CIDR every route.
@@ -46,6 +50,9 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 		HostPaths: []controlplane.HostPath{
 			{Path: CCMCloudConf, Type: "File"}, {Path: CCMKubeconfig, Type: "File"}, {Path: CCMMigration, Type: "File", Name: "transplant-leader-migration"},
 		},
+	}
+	if proven.Ours(b.opts.Image) {
+		c.ReadyPath, c.GraceSeconds = "/readyz", ccmGraceSeconds
 	}
 	for _, e := range b.opts.Env {
 		name, value, _ := strings.Cut(e, "=")
