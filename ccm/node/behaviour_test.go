@@ -55,8 +55,8 @@ func TestNodesWithNothingToDoCostNoWrites(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				api := nodetest.New(many(2500, untainted, withAddresses(addresses...))...)
-				c, provider := lister(1000)
+				api := nodetest.New(many(500, untainted, withAddresses(addresses...))...)
+				c, provider := lister(200)
 				c.Instance = func(node *corev1.Node) cloud.InstanceState {
 					state := instanceOf(node)
 					state.Metadata.NodeAddresses = addresses
@@ -66,7 +66,7 @@ func TestNodesWithNothingToDoCostNoWrites(t *testing.T) {
 				pass(time.Hour)
 				equal(t, "requests", nil, api.Requests())
 				if n := len(c.Calls()); n < 3*10 || n > 3*13 {
-					t.Errorf("made %d calls in an hour for 2500 nodes, of which one call serves 1000, every 5 minutes", n)
+					t.Errorf("made %d calls in an hour for 500 nodes, of which one call serves 200, every 5 minutes", n)
 				}
 			})
 		})

@@ -69,7 +69,7 @@ type told struct {
 }
 
 func newTeller() *teller {
-	return &teller{limiter: rate.NewLimiter(5, 100), known: map[string]*told{}}
+	return &teller{limiter: rate.NewLimiter(1, 50), known: map[string]*told{}}
 }
 
 // failed notes a failure; first is that the last one of the node had another reason, or was so long ago that the node has been well since.

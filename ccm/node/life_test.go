@@ -26,7 +26,7 @@ func TestAFullJoinCostsFewCallsAndTwoWritesPerNode(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes int
 		over  time.Duration
-	}{"at once": {1500, 0}, "over 5 seconds": {5000, 5 * time.Second}, "over 20 seconds": {1500, 20 * time.Second}} {
+	}{"at once": {1000, 0}, "over 5 seconds": {5000, 5 * time.Second}, "over 20 seconds": {1000, 20 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				nodes := test.nodes

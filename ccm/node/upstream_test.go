@@ -41,7 +41,7 @@ func TestNodesAreInitialisedAsUpstreamDoesIt(t *testing.T) {
 		cloud  *fakecloud.Cloud
 		node   *corev1.Node
 		want   *corev1.Node
-		calls  int    // in the first attempt, at most
+		calls  int    // if it succeeds, at most
 		reason string // of the event that says why it fails; empty if it does not
 	}{
 		"first generation: the cloud's hostname is taken": {
@@ -151,12 +151,11 @@ func TestNodesAreInitialisedAsUpstreamDoesIt(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				api := nodetest.New(test.node)
 				c := start(t.Context(), t, api, test.cloud)
-				pass(150 * time.Millisecond)
+				pass(10 * time.Second)
+				c.stop()
 				if n := len(test.cloud.Calls); test.reason == "" && n > test.calls {
 					t.Errorf("made %d calls to the cloud, upstream makes %d: %q", n, test.calls, test.cloud.Calls)
 				}
-				pass(10 * time.Second)
-				c.stop()
 				sameNode(t, test.want, api.Node("node0"))
 				var reasons []string
 				for _, event := range c.events(api) {

@@ -119,7 +119,7 @@ func New(config Config) (*Controller, error) {
 		client: config.Client, nodes: config.Nodes.Lister(), synced: config.Nodes.Informer().HasSynced,
 		reader: reading.Reader{Instances: config.Instances, Class: cloud.ClassLifecycle, Timeout: readTimeout, Tracker: tracker},
 		period: config.MonitorPeriod, options: config.Options, metrics: config.Metrics, clock: config.Clock,
-		writes: make(chan struct{}, config.Workers), warnings: rate.NewLimiter(5, 100), tracker: tracker, watched: map[string]*watched{},
+		writes: make(chan struct{}, config.Workers), warnings: rate.NewLimiter(1, 50), tracker: tracker, watched: map[string]*watched{},
 	}
 	flights := groupsInFlight
 	if c.reader.Size() == 1 {
