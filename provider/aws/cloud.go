@@ -86,7 +86,8 @@ func newCloud(name, configFile string, allowUntagged bool) (cloudprovider.Interf
 		return nil, errors.New("no cluster ID: set KubernetesClusterID in the cloud config, or tag this instance with kubernetes.io/cluster/<ID>, " +
 			"or accept with --allow-untagged-cloud that every cluster in this account shares its load balancers")
 	}
-	klog.Warning("The cluster has no cluster ID, and --allow-untagged-cloud accepts that: it shares its cloud objects with every other such cluster of the account")
+	klog.Warning("The cluster has no cluster ID, and --allow-untagged-cloud accepts that: " +
+		"it shares its cloud objects with every other such cluster of the account")
 	return made, nil
 }
 

@@ -81,7 +81,8 @@ func (r *routes) find(ctx context.Context, cluster string) (*ec2types.RouteTable
 		tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool { return !r.cloud.ours(t.Tags) })
 	}
 	if len(tables) != 1 {
-		return nil, fmt.Errorf("finding the route table of cluster %q: there are %d, and there must be one: tag it kubernetes.io/cluster/%s, or set RouteTableID in the cloud config",
+		return nil, fmt.Errorf("finding the route table of cluster %q: there are %d, and there must be one: "+
+			"tag it kubernetes.io/cluster/%s, or set RouteTableID in the cloud config",
 			cluster, len(tables), r.cloud.cluster)
 	}
 	r.mu.Lock()

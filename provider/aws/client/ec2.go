@@ -13,13 +13,17 @@ import (
 // pageSize is the most that one page of DescribeInstances has.
 const pageSize = 1000
 
+type option = func(*ec2.Options)
+
 // computing is EC2 as the provider wants it: lists come whole. Errors keep the SDK's beneath them.
 type computing struct{ *ec2.Client }
 
 var _ iface.EC2 = (*computing)(nil)
 
 // pages reads a list page by page.
-func pages[Page, Item any](ctx context.Context, more func() bool, next func(context.Context, ...func(*ec2.Options)) (Page, error), items func(Page) []Item) ([]Item, error) {
+func pages[Page, Item any](
+	ctx context.Context, more func() bool, next func(context.Context, ...option) (Page, error), items func(Page) []Item,
+) ([]Item, error) {
 	all := []Item{}
 	for more() {
 		page, err := next(ctx)
@@ -32,7 +36,7 @@ func pages[Page, Item any](ctx context.Context, more func() bool, next func(cont
 }
 
 // DescribeInstances describes the instances that are named, or chosen by filters, or all.
-func (c *computing) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (all []ec2types.Instance, err error) {
+func (c *computing) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, _ ...option) (all []ec2types.Instance, err error) {
 	defer observe("describe_instance")(&err)
 	asked := *in
 	if asked.MaxResults == nil && len(asked.InstanceIds) == 0 {
@@ -49,13 +53,13 @@ func (c *computing) DescribeInstances(ctx context.Context, in *ec2.DescribeInsta
 }
 
 // DescribeInstanceTopology describes where in the network the named instances are.
-func (c *computing) DescribeInstanceTopology(ctx context.Context, in *ec2.DescribeInstanceTopologyInput, _ ...func(*ec2.Options)) ([]ec2types.InstanceTopology, error) {
+func (c *computing) DescribeInstanceTopology(ctx context.Context, in *ec2.DescribeInstanceTopologyInput, _ ...option) ([]ec2types.InstanceTopology, error) {
 	p := ec2.NewDescribeInstanceTopologyPaginator(c.Client, in)
 	return pages(ctx, p.HasMorePages, p.NextPage, func(page *ec2.DescribeInstanceTopologyOutput) []ec2types.InstanceTopology { return page.Instances })
 }
 
 // DescribeSecurityGroups lists security groups.
-func (c *computing) DescribeSecurityGroups(ctx context.Context, in *ec2.DescribeSecurityGroupsInput, _ ...func(*ec2.Options)) (all []ec2types.SecurityGroup, err error) {
+func (c *computing) DescribeSecurityGroups(ctx context.Context, in *ec2.DescribeSecurityGroupsInput, _ ...option) (all []ec2types.SecurityGroup, err error) {
 	defer observe("describe_security_groups")(&err)
 	p := ec2.NewDescribeSecurityGroupsPaginator(c.Client, in)
 	all, err = pages(ctx, p.HasMorePages, p.NextPage, func(page *ec2.DescribeSecurityGroupsOutput) []ec2types.SecurityGroup { return page.SecurityGroups })
@@ -63,7 +67,7 @@ func (c *computing) DescribeSecurityGroups(ctx context.Context, in *ec2.Describe
 }
 
 // DescribeRouteTables lists route tables.
-func (c *computing) DescribeRouteTables(ctx context.Context, in *ec2.DescribeRouteTablesInput, _ ...func(*ec2.Options)) (all []ec2types.RouteTable, err error) {
+func (c *computing) DescribeRouteTables(ctx context.Context, in *ec2.DescribeRouteTablesInput, _ ...option) (all []ec2types.RouteTable, err error) {
 	defer observe("describe_route_tables")(&err)
 	p := ec2.NewDescribeRouteTablesPaginator(c.Client, in)
 	all, err = pages(ctx, p.HasMorePages, p.NextPage, func(page *ec2.DescribeRouteTablesOutput) []ec2types.RouteTable { return page.RouteTables })
@@ -71,14 +75,14 @@ func (c *computing) DescribeRouteTables(ctx context.Context, in *ec2.DescribeRou
 }
 
 // DescribeSubnets lists subnets.
-func (c *computing) DescribeSubnets(ctx context.Context, in *ec2.DescribeSubnetsInput, _ ...func(*ec2.Options)) ([]ec2types.Subnet, error) {
+func (c *computing) DescribeSubnets(ctx context.Context, in *ec2.DescribeSubnetsInput, _ ...option) ([]ec2types.Subnet, error) {
 	p := ec2.NewDescribeSubnetsPaginator(c.Client, in)
 	all, err := pages(ctx, p.HasMorePages, p.NextPage, func(page *ec2.DescribeSubnetsOutput) []ec2types.Subnet { return page.Subnets })
 	return all, during("listing subnets", err)
 }
 
 // DescribeAvailabilityZones lists the zones of the region, which come in one page.
-func (c *computing) DescribeAvailabilityZones(ctx context.Context, in *ec2.DescribeAvailabilityZonesInput, _ ...func(*ec2.Options)) ([]ec2types.AvailabilityZone, error) {
+func (c *computing) DescribeAvailabilityZones(ctx context.Context, in *ec2.DescribeAvailabilityZonesInput, _ ...option) ([]ec2types.AvailabilityZone, error) {
 	out, err := c.Client.DescribeAvailabilityZones(ctx, in)
 	if err != nil {
 		return nil, during("listing availability zones", err)
@@ -87,19 +91,21 @@ func (c *computing) DescribeAvailabilityZones(ctx context.Context, in *ec2.Descr
 }
 
 // DescribeNetworkInterfaces is the SDK's, metered.
-func (c *computing) DescribeNetworkInterfaces(ctx context.Context, in *ec2.DescribeNetworkInterfacesInput, options ...func(*ec2.Options)) (out *ec2.DescribeNetworkInterfacesOutput, err error) {
+func (c *computing) DescribeNetworkInterfaces(ctx context.Context, in *ec2.DescribeNetworkInterfacesInput, options ...option) (
+	out *ec2.DescribeNetworkInterfacesOutput, err error,
+) {
 	defer observe("describe_network_interfaces")(&err)
 	return c.Client.DescribeNetworkInterfaces(ctx, in, options...)
 }
 
 // CreateTags is the SDK's, metered.
-func (c *computing) CreateTags(ctx context.Context, in *ec2.CreateTagsInput, options ...func(*ec2.Options)) (out *ec2.CreateTagsOutput, err error) {
+func (c *computing) CreateTags(ctx context.Context, in *ec2.CreateTagsInput, options ...option) (out *ec2.CreateTagsOutput, err error) {
 	defer observe("create_tags")(&err)
 	return c.Client.CreateTags(ctx, in, options...)
 }
 
 // DeleteTags is the SDK's, metered.
-func (c *computing) DeleteTags(ctx context.Context, in *ec2.DeleteTagsInput, options ...func(*ec2.Options)) (out *ec2.DeleteTagsOutput, err error) {
+func (c *computing) DeleteTags(ctx context.Context, in *ec2.DeleteTagsInput, options ...option) (out *ec2.DeleteTagsOutput, err error) {
 	defer observe("delete_tags")(&err)
 	return c.Client.DeleteTags(ctx, in, options...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"time"
 
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
@@ -53,17 +52,14 @@ var (
 	}, []string{"service", "operation"})
 )
 
-var registration sync.Once
-
-func registerMetrics() {
-	registration.Do(func() {
-		providerDuration = registered(providerDuration)
-		providerErrors = registered(providerErrors)
-		providerThrottles = registered(providerThrottles)
-		providerStatus = registered(providerStatus)
-		requests = registered(requests)
-		duration = registered(duration)
-	})
+// The metrics are there as soon as this package is linked, as the provider's are, whose package is initialised first.
+func init() {
+	providerDuration = registered(providerDuration)
+	providerErrors = registered(providerErrors)
+	providerThrottles = registered(providerThrottles)
+	providerStatus = registered(providerStatus)
+	requests = registered(requests)
+	duration = registered(duration)
 }
 
 // registered registers a collector, or returns the one that is registered by its name: the provider registers its own when it is linked, and what is
@@ -96,9 +92,7 @@ func observe(request string) func(*error) {
 
 // countTerminal counts, in the provider's metrics, how an operation failed after all its attempts.
 func countTerminal(stack *middleware.Stack) error {
-	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("transplant/terminal", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
-		middleware.FinalizeOutput, middleware.Metadata, error,
-	) {
+	count := func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 		out, metadata, err := next.HandleFinalize(ctx, in)
 		operation := awsmiddleware.GetOperationName(ctx)
 		if answer := (*awshttp.ResponseError)(nil); errors.As(err, &answer) && answer.HTTPStatusCode() >= 400 {
@@ -108,7 +102,8 @@ func countTerminal(stack *middleware.Stack) error {
 			providerThrottles.WithLabelValues(operation).Inc()
 		}
 		return out, metadata, err
-	}), "Retry", middleware.Before)
+	}
+	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("transplant/terminal", count), "Retry", middleware.Before)
 }
 
 // countAttempt counts and measures every request that is sent. It logs no parameters and no headers: those of the first may be somebody's business,

@@ -71,7 +71,6 @@ func New(ctx context.Context, o Options) (*Services, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the AWS settings: %w", err)
 	}
-	registerMetrics()
 	return &Services{options: o, cfg: cfg}, nil
 }
 
