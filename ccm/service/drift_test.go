@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -82,8 +83,8 @@ func TestAResyncThatFailsIsToldAndTriedAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.options.DriftPeriod, w.options.ResyncPeriod = 0, time.Hour
 		w.add(node("n1"), service("web"))
-		w.start()
-		w.settle(time.Second)
+		r := w.start()
+		w.settle(10 * time.Second)
 		w.took()
 		var tries []time.Duration
 		w.cloud.on(trying(&tries, errors.New("something went wrong")))
@@ -93,6 +94,13 @@ func TestAResyncThatFailsIsToldAndTriedAgain(t *testing.T) {
 		}
 		if got := w.took().Events[0]; got != "Warning SyncLoadBalancerFailed web" {
 			t.Errorf("the first event is %q", got)
+		}
+		if page, _ := r.controller.book.get("default/web"); page.inLine() {
+			t.Error("it counts as being in line")
+		}
+		d, err := r.controller.state.read(context.Background())
+		if err != nil || d == nil || len(d.Services) != 0 {
+			t.Errorf("a next leader would believe that it is in line: %+v, %v", d, err)
 		}
 	})
 }
