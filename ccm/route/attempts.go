@@ -14,8 +14,8 @@ import (
 const (
 	minBackoff = time.Second
 	maxBackoff = time.Minute
-	// refusedBackoff comes first after an answer that will be the same in a second: there is no such instance, or no leave to do that.
-	refusedBackoff = 8 * time.Second
+	// refusedStep is where the back-off begins, at 8 s, after an answer that will be the same in a second: there is no such instance, or no leave.
+	refusedStep = 3
 )
 
 // call is one call to the cloud that may have to be made again.
@@ -73,7 +73,7 @@ func (a attempts) fail(c call, err error, begun, now time.Time) {
 	switch outcome := cloud.Classify(err); {
 	case c.verb != "create":
 	case outcome == cloud.OutcomeNotFound, outcome == cloud.OutcomeAuth:
-		known.undone, pause = true, max(pause, wait.Jitter(refusedBackoff, 0.2))
+		known.undone, pause = true, backoff(known.failures+refusedStep)
 	case outcome == cloud.OutcomeThrottled, outcome == cloud.OutcomeRefused, outcome == cloud.OutcomeDNS:
 		known.undone = true
 	default:

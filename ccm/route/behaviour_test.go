@@ -289,7 +289,7 @@ func TestARefusalIsRepeatedSeldomAndWithoutLists(t *testing.T) {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 		w.pass(8 * time.Minute)
-		if calls := s.take(); count(calls, "list") != 0 || len(calls) < 7 || len(calls) > 10 {
+		if calls := s.take(); count(calls, "list") != 0 || len(calls) < 7 || len(calls) > 9 {
 			t.Errorf("calls in 8 minutes: %q", calls)
 		}
 	})
