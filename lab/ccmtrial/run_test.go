@@ -158,6 +158,7 @@ const stopFor = 30 * time.Second
 const parallelWorlds = 3
 
 func TestALeaderThatWasFrozenWritesNothingAfterItsSuccessorsFirst(t *testing.T) {
+	t.Parallel()
 	for i := range parallelWorlds {
 		rounds := (*freezes + i) / parallelWorlds
 		if rounds == 0 {
