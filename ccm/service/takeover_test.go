@@ -241,6 +241,54 @@ func TestWithoutPermissionForTheConfigMapEverythingIsEnsuredOnTakingOver(t *test
 	})
 }
 
+func TestAConfigMapThatMayBeReadOnlyIsGivenUpAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		tries := 0
+		w.refuse = func(verb, resource, name string) error {
+			if resource == "configmaps" && verb != "get" {
+				tries++
+				return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, name, errors.New("no RBAC"))
+			}
+			return nil
+		}
+		led(w)
+		w.changeService("s1", withPort(81))
+		w.settle(time.Hour)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if tries != 1 {
+			t.Errorf("%d writes were tried, want 1", tries)
+		}
+	})
+}
+
+func TestAnAPIServerThatFailsIsAskedAgainAndKeepsNoLoadBalancerWaiting(t *testing.T) {
+	inWorld(t, func(w *world) {
+		led(w)
+		w.mu.Lock()
+		w.refuse = func(_, resource, _ string) error {
+			if resource == "configmaps" {
+				return errors.New("etcd is slow")
+			}
+			return nil
+		}
+		w.mu.Unlock()
+		w.changeService("s1", withPort(81))
+		w.changeService("s2", withPort(81))
+		w.settle(time.Second)
+		if diff := cmp.Diff([]string{"ensure s1 [n1 n2]", "ensure s2 [n1 n2]"}, w.took().Calls, inAnyOrder); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		w.mu.Lock()
+		w.refuse = nil
+		w.mu.Unlock()
+		w.settle(30 * time.Second)
+		if got := w.stateWrites(); got != 1 {
+			t.Errorf("%d writes of the ConfigMap since it can be written again, want 1", got)
+		}
+	})
+}
+
 func TestWithoutAnElectionNothingIsNoted(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.add(node("n1"), service("s0"))
