@@ -8,18 +8,18 @@ import (
 // The names were checked against the action before. Values may hold the wildcards * and ?, as "List and filter your resources" in the EC2 user
 // guide says.
 func selected(c *wire.Call, attributes map[string][]string, tags map[string]string) bool {
-	for _, f := range c.Structs("Filter") {
-		have := attributes[f["Name"]]
-		if f["Name"] == "tag-key" {
+	for _, f := range c.Filters() {
+		have := attributes[f.Name]
+		if f.Name == "tag-key" {
 			have = wire.Keys(tags)
 		}
-		if key, ok := cutTag(f["Name"]); ok {
+		if key, ok := cutTag(f.Name); ok {
 			have = nil
 			if v, tagged := tags[key]; tagged {
 				have = []string{v}
 			}
 		}
-		if !anyMatch(f.List("Value"), have) {
+		if !anyMatch(f.Values, have) {
 			return false
 		}
 	}

@@ -61,9 +61,9 @@ func (r *Region) askable(c *wire.Call, limit int) error {
 	if len(asked) > limit {
 		return wire.Fail("InvalidParameterValue", "%d ids are more than the %d of one call.", len(asked), limit)
 	}
-	for _, f := range c.Structs("Filter") {
-		if n := len(f.List("Value")); n > valuesPerFilter {
-			return wire.Fail("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d; the filter %s has %d.", valuesPerFilter, f["Name"], n)
+	for _, f := range c.Filters() {
+		if n := len(f.Values); n > valuesPerFilter {
+			return wire.Fail("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d; the filter %s has %d.", valuesPerFilter, f.Name, n)
 		}
 	}
 	var unknown []string

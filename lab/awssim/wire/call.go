@@ -13,7 +13,25 @@ type Params map[string]string
 // Call is one request while an action handles it.
 type Call struct {
 	Params
-	made []string
+	made    []string
+	filters []Filter
+}
+
+// Filter chooses objects by one attribute: its values are alternatives.
+type Filter struct {
+	Name   string
+	Values []string
+}
+
+// Filters are the call's filters. They are read once: a call may be about thousands of objects.
+func (c *Call) Filters() []Filter {
+	if c.filters == nil {
+		c.filters = []Filter{}
+		for _, f := range c.Structs("Filter") {
+			c.filters = append(c.filters, Filter{f["Name"], f.List("Value")})
+		}
+	}
+	return c.filters
 }
 
 // Made records a resource that the call created, for the audit log.
