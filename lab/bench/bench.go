@@ -42,8 +42,20 @@ type Options struct {
 	// Progress is told what happens. Default: nobody.
 	Progress io.Writer
 
-	flags []string // further flags of every manager, for tests
+	flags  []string // further flags of every manager, for tests
+	pauses pauses   // tests have shorter ones
 }
+
+// pauses are how long things are waited for of which nobody says that they are over.
+type pauses struct {
+	start   time.Duration // how quiet a manager is that has started
+	idle    time.Duration // and one that has done all that a change has caused
+	standby time.Duration // until a process that serves has seen who leads
+	between time.Duration // from one node to the next of those that are added one by one
+}
+
+// defaultPauses: upstream's queue waits 5 s before it tries a load balancer again, and nobody waits longer than 4.4 s between two looks at a lease.
+var defaultPauses = pauses{start: 3 * time.Second, idle: 10 * time.Second, standby: 5 * time.Second, between: 500 * time.Millisecond}
 
 // How a cloud is throttled.
 const (
@@ -67,6 +79,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
+	}
+	if o.pauses == (pauses{}) {
+		o.pauses = defaultPauses
 	}
 	return o, o.validate()
 }

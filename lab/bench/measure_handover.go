@@ -100,8 +100,7 @@ func (w *world) standby(ctx context.Context) (*manager, error) {
 	if !serves {
 		return nil, fmt.Errorf("waiting for %s to serve: it did not within %s", m.name, preparing)
 	}
-	const retry = 5 * time.Second // more than the longest pause between two looks at a lease
-	_, err = poll(ctx, m, 100*time.Millisecond, retry, func() (bool, error) { return false, nil })
+	_, err = poll(ctx, m, 100*time.Millisecond, w.options.pauses.standby, func() (bool, error) { return false, nil })
 	return m, err
 }
 

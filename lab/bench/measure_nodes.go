@@ -57,7 +57,7 @@ func (w *world) results(ctx context.Context, begin *interval, s samples) ([]Resu
 	r := w.result(w.scenario.name)
 	s.into(&r, w.options.Limit)
 	if r.Complete {
-		if _, _, err := begin.quiet(ctx, 3*time.Second, time.Minute); err != nil {
+		if _, _, err := begin.quiet(ctx, w.options.pauses.start, time.Minute); err != nil {
 			return nil, err
 		}
 	}

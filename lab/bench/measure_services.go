@@ -20,13 +20,8 @@ const (
 	takeover    = "services-takeover"
 )
 
-const (
-	added      = 20
-	addedEvery = 500 * time.Millisecond
-	// idle is for how long nothing must happen before what a change has caused is taken to be over. Upstream's queue waits 5 s before it tries a
-	// load balancer again.
-	idle = 10 * time.Second
-)
+// added is how many nodes are added one by one.
+const added = 20
 
 // services measures what load balancers cost when nodes come and when another process takes over.
 func services(ctx context.Context, w *world) ([]Result, error) {
@@ -104,7 +99,7 @@ func (w *world) balanced(ctx context.Context, m *manager) error {
 	if missing > 0 {
 		return fmt.Errorf("waiting for load balancers: %d of %d Services have none after %s", missing, w.services, preparing)
 	}
-	_, ok, err := begin.quiet(ctx, idle, preparing)
+	_, ok, err := begin.quiet(ctx, w.options.pauses.idle, preparing)
 	if err == nil && !ok {
 		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.name, preparing)
 	}
@@ -129,7 +124,7 @@ func (w *world) measureMembers(ctx context.Context, m *manager, name string, fir
 		}
 		lastAdded = time.Now()
 		if i < count-1 {
-			next := start.Add(time.Duration(i+1) * addedEvery)
+			next := start.Add(time.Duration(i+1) * w.options.pauses.between)
 			if _, err := poll(ctx, m, 10*time.Millisecond, preparing, func() (bool, error) { return !time.Now().Before(next), nil }); err != nil {
 				return r, err
 			}
@@ -143,7 +138,7 @@ func (w *world) measureMembers(ctx context.Context, m *manager, name string, fir
 		return r, err
 	}
 	s := w.memberships(begin, w.without(wanted), start, lastAdded)
-	if _, _, err := begin.quiet(ctx, idle, w.options.Limit); err != nil { // what it does for nothing counts too
+	if _, _, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit); err != nil { // what it does for nothing counts too
 		return r, err
 	}
 	s.into(&r, w.options.Limit)
@@ -219,7 +214,7 @@ func (w *world) measureTakeover(ctx context.Context, old *manager) (Result, erro
 		return r, fmt.Errorf("waiting for %s to lead: it did not within %s", next.name, w.options.Limit)
 	}
 	leading := time.Now()
-	seen, ok, err := begin.quiet(ctx, idle, w.options.Limit)
+	seen, ok, err := begin.quiet(ctx, w.options.pauses.idle, w.options.Limit)
 	if err != nil {
 		return r, err
 	}

@@ -56,7 +56,7 @@ func (w *world) working(ctx context.Context, m *manager) error {
 	if len(s.times) < s.of {
 		return fmt.Errorf("waiting for %s to initialise a first node: it did not within %s", m.name, preparing)
 	}
-	_, ok, err := begin.quiet(ctx, 3*time.Second, preparing)
+	_, ok, err := begin.quiet(ctx, w.options.pauses.start, preparing)
 	if err == nil && !ok {
 		err = fmt.Errorf("waiting for %s to be quiet: it was not within %s", m.name, preparing)
 	}
