@@ -24,6 +24,7 @@ type entry struct {
 
 // document is what is kept.
 type document struct {
+	Lease     string           `json:"lease"`
 	AdoptedAt time.Time        `json:"adoptedAt"`
 	Epoch     int64            `json:"epoch"`
 	Sets      []string         `json:"sets"`

@@ -59,6 +59,7 @@ type state struct {
 	writing   sync.Mutex // held while writing; guards what is below
 	committed uint64
 	version   string // resource version; empty when there is no ConfigMap
+	lease     string
 	adoptedAt time.Time
 	epoch     int64
 }
@@ -101,7 +102,7 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	tenure := fence.Tenure()
-	s.adoptedAt, s.epoch = tenure.AdoptedAt, tenure.Epoch
+	s.lease, s.adoptedAt, s.epoch = fence.Lease(), tenure.AdoptedAt, tenure.Epoch
 	if s.client == nil {
 		return nil
 	}
@@ -131,14 +132,15 @@ func (s *state) load(ctx context.Context, fence *election.Fence) map[string]entr
 	return nil
 }
 
-// believes is whether a document was written under the same adoption of the lease. Its time may have lost its fraction of a second on the way.
+// believes is whether a document was written under the same adoption of the same lease: with leader migration, there are two, and each may have
+// been somebody else's meanwhile. The time may have lost its fraction of a second on the way.
 func (s *state) believes(d *document) bool {
 	return !s.adoptedAt.IsZero() && s.sameAdoption(d) && d.Epoch <= s.epoch
 }
 
 func (s *state) sameAdoption(d *document) bool {
 	apart := d.AdoptedAt.Sub(s.adoptedAt)
-	return apart > -time.Second && apart < time.Second
+	return d.Lease == s.lease && apart > -time.Second && apart < time.Second
 }
 
 // read returns nil when there is no document, or none that this version understands.
@@ -294,7 +296,7 @@ var errSuperseded = errors.New("a later leader has written")
 
 // write stores entries and returns the keys of those that it had room for. It never replaces what it has not read or written itself.
 func (s *state) write(ctx context.Context, entries map[string]entry) (map[string]bool, error) {
-	data, keys, err := encode(document{AdoptedAt: s.adoptedAt, Epoch: s.epoch}, entries)
+	data, keys, err := encode(document{Lease: s.lease, AdoptedAt: s.adoptedAt, Epoch: s.epoch}, entries)
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,7 @@ func TestWhatIsNotBelievedOnTakingOver(t *testing.T) {
 	}{
 		{"everything, when another manager has led in between", func(w *world) { w.adoptedAt = w.adoptedAt.Add(time.Hour) }, ensureAll},
 		{"everything, when the lease does not say since when it is ours", func(w *world) { w.adoptedAt = time.Time{} }, ensureAll},
+		{"everything, when the controller runs under another lease", func(w *world) { w.lease = "cloud-provider-extraction-migration" }, ensureAll},
 		{"everything, when the cloud config has changed", func(w *world) { w.environment = "[Global]\nZone=b" }, ensureAll},
 		{"everything, when what was noted is not readable", func(w *world) {
 			w.changeState(func(cm *corev1.ConfigMap) { cm.BinaryData[stateKey] = []byte("?") })

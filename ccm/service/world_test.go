@@ -60,6 +60,7 @@ type world struct {
 	options     Options
 	workers     int
 	environment string
+	lease       string
 	adoptedAt   time.Time
 	epoch       int64
 	dropsModes  bool // the API server is older than the modes of addresses
@@ -84,7 +85,8 @@ func inWorld(t *testing.T, test func(w *world)) {
 			stream, err := tracker.Watch(action.GetResource(), action.GetNamespace(), action.(clienttesting.WatchActionImpl).ListOptions)
 			return true, stream, err
 		})
-		w := &world{t: t, client: client, tracker: tracker, cloud: newFakeCloud(), options: NewOptions(), workers: 10, adoptedAt: time.Now(), epoch: 1}
+		w := &world{t: t, client: client, tracker: tracker, cloud: newFakeCloud(), options: NewOptions(), workers: 10,
+			lease: "cloud-controller-manager", adoptedAt: time.Now(), epoch: 1}
 		w.client.PrependReactor("*", "*", w.react)
 		test(w)
 	})
@@ -101,7 +103,7 @@ type running struct {
 // start runs a controller. It is stopped, at the latest, when the test ends.
 func (w *world) start() *running {
 	w.t.Helper()
-	fence := election.NewFence("cloud-controller-manager", bubbleClock{})
+	fence := election.NewFence(w.lease, bubbleClock{})
 	fence.Extend(bubbleClock{}.Now()+1000*time.Hour, election.Tenure{Epoch: w.epoch, AdoptedAt: w.adoptedAt})
 	return w.startWith(fence)
 }
