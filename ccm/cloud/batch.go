@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // batch is one call about some nodes, and what follows from its failing.
@@ -41,7 +41,7 @@ func (b *batch) left() {
 // ask asks for items and finishes each. When the cloud refuses the call, it is made again for both halves: one node that the cloud does not like must not
 // keep the others from being known. When the cloud cannot be reached or throttles, halves would fare no better.
 func (b *batch) ask(ctx context.Context, items []*item) {
-	nodes := make([]*v1.Node, len(items))
+	nodes := make([]*corev1.Node, len(items))
 	var want Want
 	for n, i := range items {
 		nodes[n] = i.node
@@ -77,7 +77,7 @@ func divisible(outcome Outcome) bool {
 }
 
 // call asks the provider in the best way that it has.
-func (b *batch) call(ctx context.Context, nodes []*v1.Node, want Want) ([]InstanceState, error) {
+func (b *batch) call(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
 	r := b.reader
 	lister, ok := r.provider.(InstancesLister)
 	if !ok {

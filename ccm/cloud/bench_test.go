@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -15,7 +15,7 @@ import (
 // cloud, which takes milliseconds.
 func BenchmarkCall(b *testing.B) {
 	p := &provider{balancer: balancers{
-		get:    func(context.Context) (*v1.LoadBalancerStatus, bool, error) { return nil, false, nil },
+		get:    func(context.Context) (*corev1.LoadBalancerStatus, bool, error) { return nil, false, nil },
 		update: func(context.Context) error { return nil },
 	}}
 	for name, c := range map[string]cloudprovider.Interface{"bare": p, "shell": New(p, Options{}).For(election.Unfenced(time.Now()))} {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
@@ -21,29 +21,31 @@ import (
 
 // balancers is a cloudprovider.LoadBalancer of which a test says what its methods do.
 type balancers struct {
-	get    func(context.Context) (*v1.LoadBalancerStatus, bool, error)
+	get    func(context.Context) (*corev1.LoadBalancerStatus, bool, error)
 	name   func() string
-	ensure func(context.Context) (*v1.LoadBalancerStatus, error)
+	ensure func(context.Context) (*corev1.LoadBalancerStatus, error)
 	update func(context.Context) error
 	remove func(context.Context) error
 }
 
-func (b balancers) GetLoadBalancer(ctx context.Context, _ string, _ *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+func (b balancers) GetLoadBalancer(ctx context.Context, _ string, _ *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	return b.get(ctx)
 }
-func (b balancers) GetLoadBalancerName(context.Context, string, *v1.Service) string { return b.name() }
-func (b balancers) EnsureLoadBalancer(ctx context.Context, _ string, _ *v1.Service, _ []*v1.Node) (*v1.LoadBalancerStatus, error) {
+func (b balancers) GetLoadBalancerName(context.Context, string, *corev1.Service) string {
+	return b.name()
+}
+func (b balancers) EnsureLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	return b.ensure(ctx)
 }
-func (b balancers) UpdateLoadBalancer(ctx context.Context, _ string, _ *v1.Service, _ []*v1.Node) error {
+func (b balancers) UpdateLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
 	return b.update(ctx)
 }
-func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string, _ *v1.Service) error {
+func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string, _ *corev1.Service) error {
 	return b.remove(ctx)
 }
 
-func service(name string) *v1.Service {
-	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "5b2f"}}
+func service(name string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "5b2f"}}
 }
 
 // shelled are the load balancers behind a shell, under a fence that is open.
@@ -57,8 +59,11 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		balancer, shell := shelled(balancers{
-			ensure: func(context.Context) (*v1.LoadBalancerStatus, error) { <-hang; return &v1.LoadBalancerStatus{}, nil },
-			get:    func(context.Context) (*v1.LoadBalancerStatus, bool, error) { return nil, false, nil },
+			ensure: func(context.Context) (*corev1.LoadBalancerStatus, error) {
+				<-hang
+				return &corev1.LoadBalancerStatus{}, nil
+			},
+			get:    func(context.Context) (*corev1.LoadBalancerStatus, bool, error) { return nil, false, nil },
 			remove: func(context.Context) error { return nil },
 		}, Options{LoadBalancerTimeout: 10 * time.Minute})
 		begun := time.Now()
@@ -107,7 +112,7 @@ func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		made := 0
-		balancer, _ := shelled(balancers{get: func(context.Context) (*v1.LoadBalancerStatus, bool, error) {
+		balancer, _ := shelled(balancers{get: func(context.Context) (*corev1.LoadBalancerStatus, bool, error) {
 			made++
 			<-hang
 			return nil, false, nil
@@ -131,7 +136,7 @@ func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 
 func TestACallThatEndsShortlyAfterItsContextIsNotGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		balancer, shell := shelled(balancers{ensure: func(ctx context.Context) (*v1.LoadBalancerStatus, error) {
+		balancer, shell := shelled(balancers{ensure: func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 			<-ctx.Done()
 			sleep(t.Context(), grace/2)
 			return nil, fmt.Errorf("creating the listener: %w", ctx.Err())
@@ -175,7 +180,7 @@ func TestWhatAProviderMayDoInACallIsAnErrorOfThatCall(t *testing.T) {
 	}{
 		"it panics": {func(context.Context) error { panic("no such subnet") },
 			`the cloud provider panicked: no such subnet`},
-		"it dereferences nil": {func(context.Context) error { var s *v1.Service; _ = s.Name; return nil },
+		"it dereferences nil": {func(context.Context) error { var s *corev1.Service; _ = s.Name; return nil },
 			`the cloud provider panicked: runtime error: invalid memory address or nil pointer dereference`},
 		"it ends its goroutine": {func(context.Context) error { runtime.Goexit(); return nil },
 			`the cloud provider panicked: it ended the goroutine that it was called in`},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -37,21 +37,21 @@ type loadBalancer struct {
 	provider cloudprovider.LoadBalancer
 }
 
-func balancerOf(service *v1.Service) object {
+func balancerOf(service *corev1.Service) object {
 	return object{"the load balancer of service", service.Namespace + "/" + service.Name}
 }
 
 // change is a call that changes a load balancer.
-func (b loadBalancer) change(ctx context.Context, operation string, service *v1.Service) call {
+func (b loadBalancer) change(ctx context.Context, operation string, service *corev1.Service) call {
 	c := b.guarded.shell.caller.write(ctx, operation, balancerOf(service), ClassLoadBalancer, b.guarded.fence)
 	c.timeout = b.guarded.shell.caller.options.LoadBalancerTimeout
 	return c
 }
 
 // GetLoadBalancer implements cloudprovider.LoadBalancer.
-func (b loadBalancer) GetLoadBalancer(ctx context.Context, cluster string, service *v1.Service) (*v1.LoadBalancerStatus, bool, error) {
+func (b loadBalancer) GetLoadBalancer(ctx context.Context, cluster string, service *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	type answer struct {
-		status *v1.LoadBalancerStatus
+		status *corev1.LoadBalancerStatus
 		exists bool
 	}
 	caller := b.guarded.shell.caller
@@ -63,7 +63,7 @@ func (b loadBalancer) GetLoadBalancer(ctx context.Context, cluster string, servi
 }
 
 // GetLoadBalancerName implements cloudprovider.LoadBalancer. It can say no error: a provider that panics here gets upstream's default for the name.
-func (b loadBalancer) GetLoadBalancerName(ctx context.Context, cluster string, service *v1.Service) (name string) {
+func (b loadBalancer) GetLoadBalancerName(ctx context.Context, cluster string, service *corev1.Service) (name string) {
 	defer func() {
 		if p := recover(); p != nil {
 			logPanic("GetLoadBalancerName", p)
@@ -74,14 +74,16 @@ func (b loadBalancer) GetLoadBalancerName(ctx context.Context, cluster string, s
 }
 
 // EnsureLoadBalancer implements cloudprovider.LoadBalancer.
-func (b loadBalancer) EnsureLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) (*v1.LoadBalancerStatus, error) {
-	return do(ctx, b.guarded.shell.caller, b.change(ctx, "EnsureLoadBalancer", service), func(ctx context.Context) (*v1.LoadBalancerStatus, error) {
+func (b loadBalancer) EnsureLoadBalancer(
+	ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node,
+) (*corev1.LoadBalancerStatus, error) {
+	return do(ctx, b.guarded.shell.caller, b.change(ctx, "EnsureLoadBalancer", service), func(ctx context.Context) (*corev1.LoadBalancerStatus, error) {
 		return b.provider.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	})
 }
 
 // UpdateLoadBalancer implements cloudprovider.LoadBalancer.
-func (b loadBalancer) UpdateLoadBalancer(ctx context.Context, cluster string, service *v1.Service, nodes []*v1.Node) error {
+func (b loadBalancer) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
 	_, err := do(ctx, b.guarded.shell.caller, b.change(ctx, "UpdateLoadBalancer", service), errorOnly(func(ctx context.Context) error {
 		return b.provider.UpdateLoadBalancer(ctx, cluster, service, nodes)
 	}))
@@ -89,7 +91,7 @@ func (b loadBalancer) UpdateLoadBalancer(ctx context.Context, cluster string, se
 }
 
 // EnsureLoadBalancerDeleted implements cloudprovider.LoadBalancer.
-func (b loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *v1.Service) error {
+func (b loadBalancer) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
 	_, err := do(ctx, b.guarded.shell.caller, b.change(ctx, "EnsureLoadBalancerDeleted", service), errorOnly(func(ctx context.Context) error {
 		return b.provider.EnsureLoadBalancerDeleted(ctx, cluster, service)
 	}))
@@ -113,7 +115,8 @@ func routeTo(route *cloudprovider.Route) object {
 // ListRoutes implements cloudprovider.Routes.
 func (r routesOf) ListRoutes(ctx context.Context, cluster string) ([]*cloudprovider.Route, error) {
 	caller := r.guarded.shell.caller
-	return do(ctx, caller, caller.read(ctx, "ListRoutes", object{"the routes of cluster", cluster}, ClassRoute), func(ctx context.Context) ([]*cloudprovider.Route, error) {
+	c := caller.read(ctx, "ListRoutes", object{"the routes of cluster", cluster}, ClassRoute)
+	return do(ctx, caller, c, func(ctx context.Context) ([]*cloudprovider.Route, error) {
 		return r.provider.ListRoutes(ctx, cluster)
 	})
 }
@@ -190,7 +193,7 @@ func instance(providerID string) object { return object{"the instance", provider
 func nodeNamed(name string) object      { return object{"the instance of node", name} }
 
 // listing is a call for the instances of many nodes.
-func (c *caller) listing(ctx context.Context, nodes []*v1.Node) call {
+func (c *caller) listing(ctx context.Context, nodes []*corev1.Node) call {
 	o := object{kind: "no nodes"}
 	switch len(nodes) {
 	case 0:

@@ -3,7 +3,7 @@ package cloud
 import (
 	"context"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -105,7 +105,7 @@ type guardedLister struct {
 var _ InstancesLister = guardedLister{}
 
 // ListInstances implements InstancesLister.
-func (l guardedLister) ListInstances(ctx context.Context, nodes []*v1.Node, want Want) ([]InstanceState, error) {
+func (l guardedLister) ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
 	return do(ctx, l.caller, l.caller.listing(ctx, nodes), func(ctx context.Context) ([]InstanceState, error) { return l.lister.ListInstances(ctx, nodes, want) })
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -23,12 +23,12 @@ func recorded(made *[]string) *provider {
 	r := recorder{made}
 	return &provider{
 		balancer: balancers{
-			get: func(context.Context) (*v1.LoadBalancerStatus, bool, error) {
+			get: func(context.Context) (*corev1.LoadBalancerStatus, bool, error) {
 				r.note("GetLoadBalancer")
 				return statusWith("get"), true, nil
 			},
 			name: func() string { return "name" },
-			ensure: func(context.Context) (*v1.LoadBalancerStatus, error) {
+			ensure: func(context.Context) (*corev1.LoadBalancerStatus, error) {
 				r.note("EnsureLoadBalancer")
 				return statusWith("ensure"), nil
 			},
@@ -39,17 +39,17 @@ func recorded(made *[]string) *provider {
 	}
 }
 
-func statusWith(hostname string) *v1.LoadBalancerStatus {
-	return &v1.LoadBalancerStatus{Ingress: []v1.LoadBalancerIngress{{Hostname: hostname}}}
+func statusWith(hostname string) *corev1.LoadBalancerStatus {
+	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: hostname}}}
 }
 
-func (r recorder) NodeAddresses(_ context.Context, name types.NodeName) ([]v1.NodeAddress, error) {
+func (r recorder) NodeAddresses(_ context.Context, name types.NodeName) ([]corev1.NodeAddress, error) {
 	r.note("NodeAddresses")
-	return []v1.NodeAddress{{Address: string(name)}}, nil
+	return []corev1.NodeAddress{{Address: string(name)}}, nil
 }
-func (r recorder) NodeAddressesByProviderID(_ context.Context, id string) ([]v1.NodeAddress, error) {
+func (r recorder) NodeAddressesByProviderID(_ context.Context, id string) ([]corev1.NodeAddress, error) {
 	r.note("NodeAddressesByProviderID")
-	return []v1.NodeAddress{{Address: id}}, nil
+	return []corev1.NodeAddress{{Address: id}}, nil
 }
 func (r recorder) InstanceID(_ context.Context, name types.NodeName) (string, error) {
 	r.note("InstanceID")
@@ -114,15 +114,15 @@ func (r recorder) DeleteRoute(context.Context, string, *cloudprovider.Route) err
 
 type recorderV2 struct{ recorder }
 
-func (r recorderV2) InstanceExists(context.Context, *v1.Node) (bool, error) {
+func (r recorderV2) InstanceExists(context.Context, *corev1.Node) (bool, error) {
 	r.note("InstanceExists")
 	return true, nil
 }
-func (r recorderV2) InstanceShutdown(context.Context, *v1.Node) (bool, error) {
+func (r recorderV2) InstanceShutdown(context.Context, *corev1.Node) (bool, error) {
 	r.note("InstanceShutdown")
 	return true, nil
 }
-func (r recorderV2) InstanceMetadata(_ context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (r recorderV2) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	r.note("InstanceMetadata")
 	return &cloudprovider.InstanceMetadata{InstanceType: node.Name}, nil
 }
@@ -260,7 +260,7 @@ type everything struct {
 }
 
 func (e *everything) MaxInstances() int { return e.lister.MaxInstances() }
-func (e *everything) ListInstances(ctx context.Context, nodes []*v1.Node, want Want) ([]InstanceState, error) {
+func (e *everything) ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
 	return e.lister.ListInstances(ctx, nodes, want)
 }
 
@@ -287,7 +287,7 @@ func TestAShelledListerListsThroughTheShell(t *testing.T) {
 	if lister.MaxInstances() != 1 {
 		t.Error("a call for no instance would never end")
 	}
-	p.list = func(context.Context, []*v1.Node, Want) ([]InstanceState, error) { panic("no") }
+	p.list = func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) { panic("no") }
 	if _, err := lister.ListInstances(t.Context(), nodes(2), WantExists); Classify(err) != OutcomePanic {
 		t.Errorf("got %v", err)
 	}

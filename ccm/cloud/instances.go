@@ -3,7 +3,7 @@ package cloud
 import (
 	"context"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -17,24 +17,26 @@ type instancesV2 struct {
 	retries  bool
 }
 
-func ask[T any](ctx context.Context, i instancesV2, operation string, node *v1.Node, fallback Class, f func(context.Context, *v1.Node) (T, error)) (T, error) {
+func ask[T any](
+	ctx context.Context, i instancesV2, operation string, node *corev1.Node, fallback Class, f func(context.Context, *corev1.Node) (T, error),
+) (T, error) {
 	c := i.caller.read(ctx, operation, nodeNamed(node.Name), fallback)
 	c.retries = i.retries
 	return do(ctx, i.caller, c, func(ctx context.Context) (T, error) { return f(ctx, node) })
 }
 
 // InstanceExists implements cloudprovider.InstancesV2.
-func (i instancesV2) InstanceExists(ctx context.Context, node *v1.Node) (bool, error) {
+func (i instancesV2) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	return ask(ctx, i, "InstanceExists", node, ClassLifecycle, i.provider.InstanceExists)
 }
 
 // InstanceShutdown implements cloudprovider.InstancesV2.
-func (i instancesV2) InstanceShutdown(ctx context.Context, node *v1.Node) (bool, error) {
+func (i instancesV2) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	return ask(ctx, i, "InstanceShutdown", node, ClassLifecycle, i.provider.InstanceShutdown)
 }
 
 // InstanceMetadata implements cloudprovider.InstancesV2.
-func (i instancesV2) InstanceMetadata(ctx context.Context, node *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (i instancesV2) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	return ask(ctx, i, "InstanceMetadata", node, ClassNode, i.provider.InstanceMetadata)
 }
 
@@ -53,12 +55,12 @@ func askV1[N ~string, T any](ctx context.Context, i instancesV1, operation strin
 }
 
 // NodeAddresses implements cloudprovider.Instances.
-func (i instancesV1) NodeAddresses(ctx context.Context, name types.NodeName) ([]v1.NodeAddress, error) {
+func (i instancesV1) NodeAddresses(ctx context.Context, name types.NodeName) ([]corev1.NodeAddress, error) {
 	return askV1(ctx, i, "NodeAddresses", nodeNamed(string(name)), ClassNode, i.provider.NodeAddresses)
 }
 
 // NodeAddressesByProviderID implements cloudprovider.Instances.
-func (i instancesV1) NodeAddressesByProviderID(ctx context.Context, id string) ([]v1.NodeAddress, error) {
+func (i instancesV1) NodeAddressesByProviderID(ctx context.Context, id string) ([]corev1.NodeAddress, error) {
 	return askV1(ctx, i, "NodeAddressesByProviderID", instance(id), ClassNode, i.provider.NodeAddressesByProviderID)
 }
 

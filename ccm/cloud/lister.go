@@ -3,7 +3,7 @@ package cloud
 import (
 	"context"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -15,7 +15,7 @@ type InstancesLister interface {
 	// where that is empty by what the provider's InstancesV2 would use. An error that concerns one node alone is in its state; the returned
 	// error is that of the call, and then no state is valid. It does not return cloudprovider.InstanceNotFound: such a node's state has Exists false.
 	// ListInstances makes one request to the cloud, or as many as pages are needed for MaxInstances nodes.
-	ListInstances(ctx context.Context, nodes []*v1.Node, want Want) ([]InstanceState, error)
+	ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error)
 	// MaxInstances is how many nodes one call may ask for, at least 1.
 	MaxInstances() int
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
@@ -18,7 +18,7 @@ func TestTheMetricsTellHowCallsWent(t *testing.T) {
 		failing := error(nil)
 		p := &withLister{provider: &provider{name: "metered"}, max: 10}
 		p.balancer = balancers{
-			get:    func(context.Context) (*v1.LoadBalancerStatus, bool, error) { return nil, false, failing },
+			get:    func(context.Context) (*corev1.LoadBalancerStatus, bool, error) { return nil, false, failing },
 			update: func(context.Context) error { <-hang; return nil },
 			remove: func(context.Context) error { inside <- struct{}{}; <-inside; return nil },
 		}

@@ -22,19 +22,19 @@ type Outcome string
 
 // The outcomes.
 const (
-	OutcomeOK          Outcome = "ok"           // also that the provider does not implement what was asked, or wants to be asked again later
-	OutcomeNotFound    Outcome = "not_found"    // the cloud answered that there is no such thing
-	OutcomeClientError Outcome = "client_error" // the cloud refuses this request: asking again will not help
-	OutcomeServerError Outcome = "server_error" // the cloud is at fault
-	OutcomeThrottled   Outcome = "throttled"    // too many requests
-	OutcomeAuth        Outcome = "auth"         // the credentials are missing, expired, or not enough
-	OutcomeTimeout     Outcome = "timeout"      // no answer in time
-	OutcomeDNS         Outcome = "dns"          // the cloud's name was not resolved
-	OutcomeRefused     Outcome = "connection_refused"
-	OutcomeTLS         Outcome = "tls"       // the certificate, or the handshake
-	OutcomeCancelled   Outcome = "cancelled" // by the caller
-	OutcomeFenced      Outcome = "fenced"    // not made, since the lease is not certainly held
-	OutcomePanic       Outcome = "panic"     // of the provider
+	OutcomeOK          Outcome = "ok"                 // also that the provider does not implement what was asked, or wants to be asked again later
+	OutcomeNotFound    Outcome = "not_found"          // the cloud answered that there is no such thing
+	OutcomeClientError Outcome = "client_error"       // the cloud refuses this request: asking again will not help
+	OutcomeServerError Outcome = "server_error"       // the cloud is at fault
+	OutcomeThrottled   Outcome = "throttled"          // too many requests
+	OutcomeAuth        Outcome = "auth"               // the credentials are missing, expired, or not enough
+	OutcomeTimeout     Outcome = "timeout"            // no answer in time
+	OutcomeDNS         Outcome = "dns"                // the cloud's name was not resolved
+	OutcomeRefused     Outcome = "connection_refused" // or reset, closed before the answer, or without a route
+	OutcomeTLS         Outcome = "tls"                // the certificate, or the handshake
+	OutcomeCancelled   Outcome = "cancelled"          // by the caller
+	OutcomeFenced      Outcome = "fenced"             // not made, since the lease is not certainly held
+	OutcomePanic       Outcome = "panic"              // of the provider
 	OutcomeOther       Outcome = "other"
 )
 
@@ -170,7 +170,7 @@ func interrupted(err error) Outcome {
 		return OutcomeCancelled
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return OutcomeTimeout
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		return OutcomeRefused
 	}
 	return ""

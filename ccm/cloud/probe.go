@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Prober is what a provider may implement beside cloudprovider.Interface to say whether its cloud answers, with a call that is cheap and needs no object.
@@ -19,7 +19,7 @@ var ErrNothingToProbe = errors.New("there is nothing to ask the cloud for yet")
 
 // Probe asks the cloud something that changes nothing: what the provider's Prober asks, or whether the node has an instance. An answer is one that
 // the cloud gave: also that there is no such instance, that it does not like the question, or that it gets too many.
-func (s *Shell) Probe(ctx context.Context, node *v1.Node) error {
+func (s *Shell) Probe(ctx context.Context, node *corev1.Node) error {
 	var err error
 	ctx = WithClass(ctx, ClassOther)
 	prober, isProber := s.provider.(Prober)
@@ -41,12 +41,12 @@ func (s *Shell) Probe(ctx context.Context, node *v1.Node) error {
 }
 
 // probe asks whether a node has an instance, alone and once.
-func (r *reader) probe(ctx context.Context, node *v1.Node) error {
+func (r *reader) probe(ctx context.Context, node *corev1.Node) error {
 	lister, ok := r.provider.(InstancesLister)
 	if !ok {
 		return r.single(ctx, node, WantExists, false).Err
 	}
-	nodes := []*v1.Node{node}
+	nodes := []*corev1.Node{node}
 	states, err := do(ctx, r.caller, r.caller.listing(ctx, nodes), func(ctx context.Context) ([]InstanceState, error) {
 		return lister.ListInstances(ctx, nodes, WantExists)
 	})

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -61,7 +61,7 @@ func (p *withInformers) SetInformers(informers.SharedInformerFactory) { p.inform
 type withLister struct {
 	*provider
 	max  int
-	list func(context.Context, []*v1.Node, Want) ([]InstanceState, error)
+	list func(context.Context, []*corev1.Node, Want) ([]InstanceState, error)
 
 	mu    sync.Mutex
 	calls []listed
@@ -75,7 +75,7 @@ type listed struct {
 
 func (p *withLister) MaxInstances() int { return p.max }
 
-func (p *withLister) ListInstances(ctx context.Context, nodes []*v1.Node, want Want) ([]InstanceState, error) {
+func (p *withLister) ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
 	p.mu.Lock()
 	p.calls = append(p.calls, listed{names(nodes), want})
 	p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *withLister) sizes() []int {
 	return sizes
 }
 
-func names(nodes []*v1.Node) []string {
+func names(nodes []*corev1.Node) []string {
 	var names []string
 	for _, node := range nodes {
 		names = append(names, node.Name)
@@ -105,7 +105,7 @@ func names(nodes []*v1.Node) []string {
 }
 
 // running are the states of nodes whose instances run. Their metadata names them.
-func running(nodes []*v1.Node) []InstanceState {
+func running(nodes []*corev1.Node) []InstanceState {
 	states := make([]InstanceState, len(nodes))
 	for i, node := range nodes {
 		states[i] = InstanceState{Exists: true, Metadata: &cloudprovider.InstanceMetadata{ProviderID: "test://" + node.Name}}
@@ -113,12 +113,12 @@ func running(nodes []*v1.Node) []InstanceState {
 	return states
 }
 
-func node(name string) *v1.Node {
-	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name)}, Spec: v1.NodeSpec{ProviderID: "test://" + name}}
+func node(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name)}, Spec: corev1.NodeSpec{ProviderID: "test://" + name}}
 }
 
-func nodes(n int) []*v1.Node {
-	nodes := make([]*v1.Node, n)
+func nodes(n int) []*corev1.Node {
+	nodes := make([]*corev1.Node, n)
 	for i := range nodes {
 		nodes[i] = node(fmt.Sprintf("node-%d", i))
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -30,12 +30,14 @@ type reader struct {
 // nodeKey is what a state is of. A node that is created again under its name, and one that got its providerID, have another.
 type nodeKey struct{ name, uid, providerID string }
 
-func keyOf(node *v1.Node) nodeKey { return nodeKey{node.Name, string(node.UID), node.Spec.ProviderID} }
+func keyOf(node *corev1.Node) nodeKey {
+	return nodeKey{node.Name, string(node.UID), node.Spec.ProviderID}
+}
 
 // item is a question about one node, waiting or being asked.
 type item struct {
 	key     nodeKey
-	node    *v1.Node
+	node    *corev1.Node
 	want    Want
 	class   Class
 	waiters int
@@ -60,7 +62,7 @@ func (r *reader) BatchSize() int {
 }
 
 // Read implements Instances.
-func (r *reader) Read(ctx context.Context, nodes []*v1.Node, want Want, maxAge time.Duration) []InstanceState {
+func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxAge time.Duration) []InstanceState {
 	states := make([]InstanceState, len(nodes))
 	items := make([]*item, len(nodes))
 	class := classOf(ctx, ClassNode)
@@ -96,7 +98,7 @@ func (r *reader) Read(ctx context.Context, nodes []*v1.Node, want Want, maxAge t
 }
 
 // item returns the item that will have a node's state: one that is there already if its answer is young enough, or a new one in a lane.
-func (r *reader) item(node *v1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*lane]bool) (*item, string) {
+func (r *reader) item(node *corev1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*lane]bool) (*item, string) {
 	key := keyOf(node)
 	for _, item := range r.running[key] {
 		if item.want&want == want && now.Sub(item.begun) <= maxAge && item.waiters > 0 {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 )
 
@@ -26,8 +26,8 @@ func readerOf(t *testing.T, p cloudprovider.Interface) Instances {
 }
 
 // taking makes a list that takes some time.
-func taking(d time.Duration) func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
-	return func(ctx context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+func taking(d time.Duration) func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
+	return func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
 		if !sleep(ctx, d) {
 			return nil, ctx.Err()
 		}
@@ -46,8 +46,8 @@ func TestManyCallersShareFewCalls(t *testing.T) {
 		for i, one := range nodes(5000) { // they join at 500 a second
 			wg.Go(func() {
 				sleep(t.Context(), time.Duration(i)*2*time.Millisecond)
-				got := reader.Read(t.Context(), []*v1.Node{one}, WantMetadata, 0)
-				if diff := cmp.Diff(running([]*v1.Node{one}), got); diff != "" {
+				got := reader.Read(t.Context(), []*corev1.Node{one}, WantMetadata, 0)
+				if diff := cmp.Diff(running([]*corev1.Node{one}), got); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", one.Name, diff)
 				}
 			})
@@ -64,12 +64,12 @@ func TestWorkersThatEachWaitForOneNodeAreNotHeldUp(t *testing.T) {
 		p := &withLister{provider: &provider{}, max: 1000, list: taking(50 * time.Millisecond)}
 		reader := readerOf(t, p)
 		begun := time.Now()
-		work := make(chan *v1.Node)
+		work := make(chan *corev1.Node)
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
 				for one := range work {
-					reader.Read(t.Context(), []*v1.Node{one}, WantMetadata, 0)
+					reader.Read(t.Context(), []*corev1.Node{one}, WantMetadata, 0)
 				}
 			})
 		}
@@ -105,8 +105,8 @@ func TestAStateIsGivenAgainWhileItIsYoungEnough(t *testing.T) {
 		p := &withLister{provider: &provider{}, max: 10}
 		reader := readerOf(t, p)
 		var got []int // calls after each step
-		read := func(one *v1.Node, want Want, maxAge time.Duration) {
-			reader.Read(t.Context(), []*v1.Node{one}, want, maxAge)
+		read := func(one *corev1.Node, want Want, maxAge time.Duration) {
+			reader.Read(t.Context(), []*corev1.Node{one}, want, maxAge)
 			got = append(got, len(p.sizes()))
 		}
 		again := node("a")
@@ -161,7 +161,7 @@ func TestACallUnderWayServesThoseWhoAcceptItsAge(t *testing.T) {
 		read := func(after, maxAge time.Duration) {
 			wg.Go(func() {
 				sleep(t.Context(), after)
-				reader.Read(t.Context(), []*v1.Node{node("a"), node("a")}, WantExists, maxAge)
+				reader.Read(t.Context(), []*corev1.Node{node("a"), node("a")}, WantExists, maxAge)
 			})
 		}
 		read(0, 0)
@@ -178,9 +178,9 @@ func TestACallUnderWayServesThoseWhoAcceptItsAge(t *testing.T) {
 
 func TestNobodysAnswerCanBeChangedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
 			return []InstanceState{{Exists: true, Metadata: &cloudprovider.InstanceMetadata{
-				NodeAddresses: []v1.NodeAddress{{Address: "10.0.0.1"}}, AdditionalLabels: map[string]string{"rack": "7"},
+				NodeAddresses: []corev1.NodeAddress{{Address: "10.0.0.1"}}, AdditionalLabels: map[string]string{"rack": "7"},
 			}}}, nil
 		}})
 		read := func() *cloudprovider.InstanceMetadata {
@@ -210,7 +210,7 @@ func TestANodeThatTheCloudDoesNotLikeDoesNotHideTheOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				all := nodes(1000)
 				odd := all[617]
-				p := &withLister{provider: &provider{}, max: 1000, list: func(_ context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+				p := &withLister{provider: &provider{}, max: 1000, list: func(_ context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
 					if slices.Contains(nodes, odd) {
 						if err := c.fail(); err != nil {
 							return nil, err
@@ -239,7 +239,7 @@ func TestANodeThatTheCloudDoesNotLikeDoesNotHideTheOthers(t *testing.T) {
 
 func TestAListerThatFailsForEveryNodeIsNotAskedForEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &withLister{provider: &provider{}, max: 1000, list: func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+		p := &withLister{provider: &provider{}, max: 1000, list: func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
 			return make([]InstanceState, 1001), nil
 		}}
 		states := readerOf(t, p).Read(t.Context(), nodes(1000), WantExists, time.Minute)
@@ -265,7 +265,7 @@ func TestOnlyWhatIsValidInAStateIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metadata := &cloudprovider.InstanceMetadata{InstanceType: "m"}
 		failed := errors.New("no")
-		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*v1.Node, Want) ([]InstanceState, error) {
+		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
 			return []InstanceState{{true, true, metadata, nil}, {false, true, metadata, nil}, {true, true, metadata, failed}, {true, false, nil, nil}}, nil
 		}})
 		want := []InstanceState{{true, true, metadata, nil}, {}, {Err: failed}, {Exists: true}}
@@ -283,7 +283,7 @@ func TestOnlyWhatIsValidInAStateIsGiven(t *testing.T) {
 func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cancelled := 0
-		p := &withLister{provider: &provider{}, max: 10, list: func(ctx context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+		p := &withLister{provider: &provider{}, max: 10, list: func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
 			if !sleep(ctx, 10*time.Second) {
 				cancelled++
 				return nil, ctx.Err()
@@ -295,13 +295,13 @@ func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
 		defer cancel()
 		var wg sync.WaitGroup
 		wg.Go(func() { // the first caller leaves, and the call goes on for the second
-			got := reader.Read(short, []*v1.Node{node("a")}, WantExists, 0)
+			got := reader.Read(short, []*corev1.Node{node("a")}, WantExists, 0)
 			if !errors.Is(got[0].Err, context.DeadlineExceeded) {
 				t.Errorf("got %+v", got)
 			}
 		})
 		wg.Go(func() {
-			got := reader.Read(t.Context(), []*v1.Node{node("a")}, WantExists, 0)
+			got := reader.Read(t.Context(), []*corev1.Node{node("a")}, WantExists, 0)
 			if diff := cmp.Diff([]InstanceState{{Exists: true}}, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -312,7 +312,7 @@ func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
 		}
 		short, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		reader.Read(short, []*v1.Node{node("b")}, WantExists, 0)
+		reader.Read(short, []*corev1.Node{node("b")}, WantExists, 0)
 		synctest.Wait()
 		if cancelled != 1 {
 			t.Error("a call that nobody waits for goes on")
@@ -323,7 +323,7 @@ func TestAReadEndsWithItsContextAndTheOthersGoOn(t *testing.T) {
 func TestOneListThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		p := &withLister{provider: &provider{}, max: 10, list: func(_ context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+		p := &withLister{provider: &provider{}, max: 10, list: func(_ context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
 			if slices.Contains(names(nodes), "bad") {
 				<-hang
 			}
@@ -333,13 +333,13 @@ func TestOneListThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		begun := time.Now()
 		wg.Go(func() {
-			got := reader.Read(t.Context(), []*v1.Node{node("bad")}, WantExists, 0)
+			got := reader.Read(t.Context(), []*corev1.Node{node("bad")}, WantExists, 0)
 			if took := time.Since(begun); Classify(got[0].Err) != OutcomeTimeout || took > DefaultCallTimeout+2*time.Second {
 				t.Errorf("after %s: %+v", took, got)
 			}
 		})
 		sleep(t.Context(), time.Second)
-		got := reader.Read(t.Context(), []*v1.Node{node("good")}, WantExists, 0)
+		got := reader.Read(t.Context(), []*corev1.Node{node("good")}, WantExists, 0)
 		if took := time.Since(begun); got[0].Err != nil || took > 3*time.Second {
 			t.Errorf("after %s: %+v", took, got)
 		}
@@ -357,7 +357,7 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 				made := 0
 				p := &withLister{
 					provider: &provider{balancer: balancers{update: cloud.call}}, max: 1000,
-					list: func(ctx context.Context, nodes []*v1.Node, _ Want) ([]InstanceState, error) {
+					list: func(ctx context.Context, nodes []*corev1.Node, _ Want) ([]InstanceState, error) {
 						made++
 						return running(nodes), cloud.call(ctx)
 					},
@@ -383,7 +383,7 @@ func TestAJoinIsDoneInTimeInAThrottledCloud(t *testing.T) {
 					wg.Go(func() {
 						sleep(ctx, time.Duration(i)*2*time.Millisecond)
 						begun := time.Now()
-						if got := shell.reader.Read(ctx, []*v1.Node{one}, WantMetadata, 0); got[0].Err != nil {
+						if got := shell.reader.Read(ctx, []*corev1.Node{one}, WantMetadata, 0); got[0].Err != nil {
 							t.Errorf("%s: %v", one.Name, got[0].Err)
 						}
 						mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -96,7 +96,7 @@ type Instances interface {
 	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several callers at the same time are
 	// asked for once. A state that was read at most maxAge ago is given again; 0 asks the cloud. An error of a call is in the Err of every node
 	// that it was for. Read waits for the call budget; it returns when it has all states or ctx ends.
-	Read(ctx context.Context, nodes []*v1.Node, want Want, maxAge time.Duration) []InstanceState
+	Read(ctx context.Context, nodes []*corev1.Node, want Want, maxAge time.Duration) []InstanceState
 	// BatchSize is for how many nodes one call to the cloud serves: 1 where the provider has no InstancesLister.
 	BatchSize() int
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 )
@@ -14,7 +14,7 @@ import (
 var errNoInstances = errors.New("the cloud provider implements neither InstancesV2 nor Instances")
 
 // single asks about one node, with one call for each field that is wanted. Both interfaces mean the same by their answers.
-func (r *reader) single(ctx context.Context, node *v1.Node, want Want, retries bool) InstanceState {
+func (r *reader) single(ctx context.Context, node *corev1.Node, want Want, retries bool) InstanceState {
 	if provider, ok := r.provider.InstancesV2(); ok && provider != nil {
 		return describe(ctx, v2{instancesV2{r.caller, provider, retries}, node}, want)
 	}
@@ -68,7 +68,7 @@ func describe(ctx context.Context, d described, want Want) InstanceState {
 // v2 is a node that InstancesV2 describes.
 type v2 struct {
 	instances instancesV2
-	node      *v1.Node
+	node      *corev1.Node
 }
 
 func (d v2) exists(ctx context.Context) (bool, error) { return d.instances.InstanceExists(ctx, d.node) }
@@ -83,7 +83,7 @@ func (d v2) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata, erro
 type v1Node struct {
 	instances instancesV1
 	zones     *zonesOf
-	node      *v1.Node
+	node      *corev1.Node
 	name      string // of the provider
 	found     string // the providerID that the cloud knows the node by
 }

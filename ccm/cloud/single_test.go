@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	v1 "k8s.io/api/core/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
 )
@@ -27,11 +27,11 @@ func (o oldCloud) InstanceID(ctx context.Context, name types.NodeName) (string, 
 	_, _ = o.recorder.InstanceID(ctx, name)
 	return "id-of-" + string(name), o.fails["InstanceID"]
 }
-func (o oldCloud) NodeAddresses(ctx context.Context, name types.NodeName) ([]v1.NodeAddress, error) {
+func (o oldCloud) NodeAddresses(ctx context.Context, name types.NodeName) ([]corev1.NodeAddress, error) {
 	a, _ := o.recorder.NodeAddresses(ctx, name)
 	return a, o.fails["NodeAddresses"]
 }
-func (o oldCloud) NodeAddressesByProviderID(ctx context.Context, id string) ([]v1.NodeAddress, error) {
+func (o oldCloud) NodeAddressesByProviderID(ctx context.Context, id string) ([]corev1.NodeAddress, error) {
 	a, _ := o.recorder.NodeAddressesByProviderID(ctx, id)
 	return a, o.fails["NodeAddressesByProviderID"]
 }
@@ -63,7 +63,7 @@ var same = cmp.Options{cmp.Comparer(func(a, b error) bool { return errors.Is(a, 
 
 func TestAProviderOfTheFirstInterfaceIsAskedAsUpstreamDoes(t *testing.T) {
 	const id = "test://n"
-	addresses := func(a string) []v1.NodeAddress { return []v1.NodeAddress{{Address: a}} }
+	addresses := func(a string) []corev1.NodeAddress { return []corev1.NodeAddress{{Address: a}} }
 	notFound := cloudprovider.InstanceNotFound
 	for name, c := range map[string]struct {
 		unnamed bool // the node has no providerID
@@ -134,7 +134,7 @@ func TestAProviderOfTheFirstInterfaceIsAskedAsUpstreamDoes(t *testing.T) {
 			if c.unnamed {
 				asked.Spec.ProviderID = ""
 			}
-			got := readerOf(t, p).Read(t.Context(), []*v1.Node{asked}, c.want, 0)
+			got := readerOf(t, p).Read(t.Context(), []*corev1.Node{asked}, c.want, 0)
 			if diff := cmp.Diff([]InstanceState{c.state}, got, same); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
@@ -158,13 +158,13 @@ func (n newCloud) call(operation string) error {
 	return n.fails[operation]
 }
 
-func (n newCloud) InstanceExists(context.Context, *v1.Node) (bool, error) {
+func (n newCloud) InstanceExists(context.Context, *corev1.Node) (bool, error) {
 	return n.exists, n.call("InstanceExists")
 }
-func (n newCloud) InstanceShutdown(context.Context, *v1.Node) (bool, error) {
+func (n newCloud) InstanceShutdown(context.Context, *corev1.Node) (bool, error) {
 	return n.shutdown, n.call("InstanceShutdown")
 }
-func (n newCloud) InstanceMetadata(context.Context, *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (n newCloud) InstanceMetadata(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	return n.metadata, n.call("InstanceMetadata")
 }
 
@@ -234,13 +234,13 @@ func (c countingV2) one(ctx context.Context) error {
 	}
 	return nil
 }
-func (c countingV2) InstanceExists(ctx context.Context, _ *v1.Node) (bool, error) {
+func (c countingV2) InstanceExists(ctx context.Context, _ *corev1.Node) (bool, error) {
 	return true, c.one(ctx)
 }
-func (c countingV2) InstanceShutdown(ctx context.Context, _ *v1.Node) (bool, error) {
+func (c countingV2) InstanceShutdown(ctx context.Context, _ *corev1.Node) (bool, error) {
 	return false, c.one(ctx)
 }
-func (c countingV2) InstanceMetadata(ctx context.Context, _ *v1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (c countingV2) InstanceMetadata(ctx context.Context, _ *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	return &cloudprovider.InstanceMetadata{}, c.one(ctx)
 }
 

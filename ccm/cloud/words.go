@@ -53,7 +53,8 @@ var said = []struct {
 	{[]string{"no such host", "server misbehaving", "name resolution"}, OutcomeDNS},
 	{[]string{"x509:", "tls:", "certificate signed by", "certificate is not valid", "handshake failure", "server gave http response to https"}, OutcomeTLS},
 	{[]string{
-		"connection refused", "connection reset", "broken pipe", "no route to host", "network is unreachable", "unexpected eof", "server closed idle connection",
+		"connection refused", "connection reset", "closed network connection", "broken pipe", "no route to host", "network is unreachable", "unexpected eof",
+		"server closed idle connection",
 	}, OutcomeRefused},
 	{[]string{
 		"unauthorizedoperation", "authfailure", "accessdenied", "access denied", "expiredtoken", "invalidclienttokenid", "unauthenticated", "permissiondenied",
@@ -61,7 +62,9 @@ var said = []struct {
 	}, OutcomeAuth},
 	{[]string{"instance not found", "code = notfound"}, OutcomeNotFound}, // cloudprovider.InstanceNotFound, and gRPC
 	{[]string{"context canceled", "request canceled by"}, OutcomeCancelled},
-	{[]string{"deadline exceeded", "deadlineexceeded", "i/o timeout", "timed out", "timeout awaiting", "handshake timeout", "gateway timeout", "client.timeout"}, OutcomeTimeout},
+	{[]string{
+		"deadline exceeded", "deadlineexceeded", "i/o timeout", "timed out", "timeout awaiting", "handshake timeout", "gateway timeout", "client.timeout",
+	}, OutcomeTimeout},
 	{[]string{"service unavailable", "internal server error", "bad gateway", "internalerror", "internalfailure", "code = unavailable"}, OutcomeServerError},
 }
 
