@@ -1,0 +1,117 @@
+package election_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// chaos is a world in which things go wrong, and the processes that run in it.
+type chaos struct {
+	*world
+	random  *rand.Rand
+	running []*process
+	started int
+}
+
+func (c *chaos) replace(i int) {
+	c.started++
+	c.running[i] = c.start(fmt.Sprintf("p%d", c.started), both(), func(p *process, _ *election.Config) {
+		p.client.noWatch, p.busy = c.random.IntN(3) == 0, time.Duration(c.random.IntN(3))*time.Second
+	})
+}
+
+// What can happen to a process, or to what it depends on.
+var accidents = map[string]func(c *chaos, i int){
+	"it crashes": func(c *chaos, i int) {
+		c.running[i].crash()
+		c.running[i].gone()
+		c.replace(i)
+	},
+	"it is told to end": func(c *chaos, i int) {
+		c.running[i].stop()
+		c.running[i].gone()
+		c.replace(i)
+	},
+	"it is cut off": func(c *chaos, i int) {
+		c.running[i].client.partition(true)
+		<-time.After(time.Duration(c.random.IntN(25)) * time.Second)
+		c.running[i].client.partition(false)
+	},
+	"it is suspended while it leads": func(c *chaos, i int) {
+		if c.running[i].Leading(mainLease) {
+			c.running[i].clock.suspend(time.Duration(c.random.IntN(30)) * time.Second)
+		}
+	},
+	"its watches break": func(c *chaos, i int) { c.running[i].client.partition(false) },
+	"answers are lost": func(c *chaos, _ int) {
+		c.lose(func(string) bool { return c.random.IntN(2) == 0 })
+		<-time.After(time.Duration(c.random.IntN(8)) * time.Second)
+		c.lose(nil)
+	},
+	"the API fails": func(c *chaos, _ int) {
+		c.fail(fmt.Errorf("connection refused"))
+		<-time.After(time.Duration(c.random.IntN(20)) * time.Second)
+		c.fail(nil)
+	},
+	"somebody labels the lease": func(c *chaos, _ int) {
+		if c.lease(mainLease) != nil {
+			c.edit(mainLease, func(l *coordinationv1.Lease) { l.Labels = map[string]string{"n": fmt.Sprint(c.random.Int())} })
+		}
+	},
+	"somebody deletes the lease": func(c *chaos, _ int) {
+		if c.lease(migrationLease) != nil {
+			c.remove(migrationLease)
+		}
+	},
+}
+
+func TestWhateverHappensOneProcessWritesAtATimeAndSoonOneDoes(t *testing.T) {
+	kinds := slices.Sorted(maps.Keys(accidents))
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			bubble(t, func(w *world) {
+				c := &chaos{world: w, random: rand.New(rand.NewPCG(seed, 1)), running: make([]*process, 3)}
+				for i := range c.running {
+					c.replace(i)
+				}
+				for range 100 {
+					<-time.After(time.Duration(c.random.IntN(20_000)) * time.Millisecond)
+					accidents[kinds[c.random.IntN(len(kinds))]](c, c.random.IntN(len(c.running)))
+					for i, p := range c.running { // as a kubelet does
+						select {
+						case <-p.done:
+							c.replace(i)
+						default:
+						}
+					}
+				}
+				c.until("one leads both leases", 40*time.Second, func() bool {
+					for i, p := range c.running {
+						select {
+						case <-p.done:
+							c.replace(i)
+						default:
+						}
+						if p.Leading(migrationLease) {
+							return true
+						}
+					}
+					return false
+				})
+				for _, p := range c.running {
+					p.stop()
+					p.gone()
+				}
+				<-time.After(time.Minute) // workers of who lost a lease end after it
+			})
+		})
+	}
+}
