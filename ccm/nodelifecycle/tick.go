@@ -84,6 +84,16 @@ func (c *Controller) look(all []*corev1.Node, now time.Time) (due, back []*corev
 			back = append(back, node)
 		}
 	}
+	c.forgetOthers(present)
+	due = c.inTurn(due)
+	for _, node := range due {
+		c.watched[node.Name].busy = true
+	}
+	return due, back
+}
+
+// forgetOthers forgets nodes that are Ready or gone. The caller has the lock.
+func (c *Controller) forgetOthers(present map[string]bool) {
 	delayed := 0
 	for name, w := range c.watched {
 		if !present[name] && !w.busy {
@@ -93,7 +103,11 @@ func (c *Controller) look(all []*corev1.Node, now time.Time) (due, back []*corev
 		}
 	}
 	kept.Set(float64(delayed))
-	// Those that have waited for longest come first, new ones before all: their due time is zero.
+}
+
+// inTurn returns those of the nodes that are asked for in this tick: those that have waited for longest come first, new ones before all, as their due time is
+// zero. The caller has the lock.
+func (c *Controller) inTurn(due []*corev1.Node) []*corev1.Node {
 	slices.SortFunc(due, func(a, b *corev1.Node) int {
 		if byTime := c.watched[a.Name].due.Compare(c.watched[b.Name].due); byTime != 0 {
 			return byTime
@@ -103,10 +117,7 @@ func (c *Controller) look(all []*corev1.Node, now time.Time) (due, back []*corev
 	if size := c.reader.Size(); size > 1 {
 		due = due[:min(len(due), groupsPerTick*size)]
 	}
-	for _, node := range due {
-		c.watched[node.Name].busy = true
-	}
-	return due, back
+	return due
 }
 
 // release gives up nodes that were to be asked for.
