@@ -12,7 +12,8 @@ var cloudConfig = Check{
 	Title: "the external provider's cloud config can be derived from the in-tree one",
 	Explain: []string{
 		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
-			"get the names of the newer AWS SDK. The in-tree names (ec2, elasticloadbalancing) match no service there and are not an error: calls would go to the real endpoints instead of the overridden ones.",
+			"get the names of the newer AWS SDK. To upstream's manager the in-tree names (ec2, elasticloadbalancing) match no service and are not an error: calls would go to the real endpoints instead of the " +
+			"overridden ones. Our own manager understands both.",
 		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config: the new manager would have to guess.",
 	},
 	judge: judgeCloudConfig,
