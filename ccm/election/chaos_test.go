@@ -28,6 +28,15 @@ func (c *chaos) replace(i int) {
 	})
 }
 
+// restart replaces the processes that have ended, as a kubelet does.
+func (c *chaos) restart() {
+	for i, p := range c.running {
+		if len(p.done) > 0 {
+			c.replace(i)
+		}
+	}
+}
+
 // What can happen to a process, or to what it depends on.
 var accidents = map[string]func(c *chaos, i int){
 	"it crashes": func(c *chaos, i int) {
@@ -52,7 +61,8 @@ var accidents = map[string]func(c *chaos, i int){
 	},
 	"its watches break": func(c *chaos, i int) { c.running[i].client.partition(false) },
 	"answers are lost": func(c *chaos, _ int) {
-		c.lose(func(string) bool { return c.random.IntN(2) == 0 })
+		n := 0
+		c.lose(func(string) bool { n++; return n%2 == 0 })
 		<-time.After(time.Duration(c.random.IntN(8)) * time.Second)
 		c.lose(nil)
 	},
@@ -85,21 +95,11 @@ func TestWhateverHappensOneProcessWritesAtATimeAndSoonOneDoes(t *testing.T) {
 				for range 100 {
 					<-time.After(time.Duration(c.random.IntN(20_000)) * time.Millisecond)
 					accidents[kinds[c.random.IntN(len(kinds))]](c, c.random.IntN(len(c.running)))
-					for i, p := range c.running { // as a kubelet does
-						select {
-						case <-p.done:
-							c.replace(i)
-						default:
-						}
-					}
+					c.restart()
 				}
 				c.until("one leads both leases", 40*time.Second, func() bool {
-					for i, p := range c.running {
-						select {
-						case <-p.done:
-							c.replace(i)
-						default:
-						}
+					c.restart()
+					for _, p := range c.running {
 						if p.Leading(migrationLease) {
 							return true
 						}
