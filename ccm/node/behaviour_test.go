@@ -82,10 +82,15 @@ func TestWhatTheProviderDoesNotSayYetIsAskedForAgainAndTold(t *testing.T) {
 		"nil metadata": {cloud.InstanceState{Exists: true}, CloudMetadataMissing, `the cloud provider has no metadata for node "n"`},
 		"no provider ID": {cloud.InstanceState{Exists: true, Metadata: &cloudprovider.InstanceMetadata{}}, ProviderIDMissing,
 			`the cloud provider has no provider ID for node "n"`},
-		"no instance":                {cloud.InstanceState{}, InstanceMissing, `the cloud has no instance for node "n"`},
-		"no instance, as an error":   {cloud.InstanceState{Err: fmt.Errorf("asking: %w", cloudprovider.InstanceNotFound)}, InstanceMissing, `the cloud has no instance for node "n"`},
-		"an error about the node":    {cloud.InstanceState{Err: errors.New("odd")}, ReadingInstanceFailed, `reading the instance of node "n": odd`},
-		"an IP that is not provided": {instanceOf(nodeWith("n")), ProvidedIPMismatch, `finding the addresses of node "n": failed to get node address from cloud provider that matches ip: 10.0.0.7`},
+		"no instance": {cloud.InstanceState{}, InstanceMissing, `the cloud has no instance for node "n"`},
+		"no instance, as an error": {
+			cloud.InstanceState{Err: fmt.Errorf("asking: %w", cloudprovider.InstanceNotFound)}, InstanceMissing, `the cloud has no instance for node "n"`,
+		},
+		"an error about the node": {cloud.InstanceState{Err: errors.New("odd")}, ReadingInstanceFailed, `reading the instance of node "n": odd`},
+		"an IP that is not provided": {
+			instanceOf(nodeWith("n")), ProvidedIPMismatch,
+			`finding the addresses of node "n": failed to get node address from cloud provider that matches ip: 10.0.0.7`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -247,7 +252,9 @@ func TestAddressesFollowTheInstanceAfterAPeriod(t *testing.T) {
 }
 
 func TestAddressesThatCouldNotBeWrittenAreWrittenSoon(t *testing.T) {
-	for name, node := range map[string]*corev1.Node{"while a node is initialised": nodeWith("n"), "of a node that is initialised": nodeWith("n", initialised, withAddresses())} {
+	for name, node := range map[string]*corev1.Node{
+		"while a node is initialised": nodeWith("n"), "of a node that is initialised": nodeWith("n", initialised, withAddresses()),
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				api := nodetest.New(node)

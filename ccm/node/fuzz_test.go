@@ -26,7 +26,8 @@ func FuzzInitialisationIsAcceptedOrLeftAlone(f *testing.F) {
 		c := &nodetest.Cloud{}
 		client := api.Client()
 		controller, err := New(Config{
-			Client: client, Cloud: c, Nodes: informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes(), StatusUpdateFrequency: 1, Workers: 1, Options: NewOptions(),
+			Client: client, Cloud: c, Nodes: informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes(),
+			StatusUpdateFrequency: 1, Workers: 1, Options: NewOptions(),
 		})
 		if err != nil {
 			t.Fatal(err)

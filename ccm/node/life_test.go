@@ -267,7 +267,8 @@ func BenchmarkJoin(b *testing.B) {
 		c := &nodetest.Cloud{Instance: instanceOf, Batch: 1000, Latency: 50 * time.Millisecond}
 		factory := informers.NewSharedInformerFactory(api.Client(), 0)
 		controller, err := New(Config{
-			Client: api.Client(), Cloud: nodetest.Lister{Cloud: c}, Nodes: factory.Core().V1().Nodes(), StatusUpdateFrequency: time.Hour, Workers: 50, Options: NewOptions(),
+			Client: api.Client(), Cloud: nodetest.Lister{Cloud: c}, Nodes: factory.Core().V1().Nodes(),
+			StatusUpdateFrequency: time.Hour, Workers: 50, Options: NewOptions(),
 		})
 		if err != nil {
 			b.Fatal(err)

@@ -214,10 +214,16 @@ func TestAddressesAreComparedAsWhatTheyMean(t *testing.T) {
 		a, b []corev1.NodeAddress
 		same bool
 	}{
-		"the same":                      {list(internal("10.0.0.1"), external("132.143.154.163")), list(internal("10.0.0.1"), external("132.143.154.163")), true},
-		"another IP":                    {list(internal("10.0.0.1"), external("132.143.154.164")), list(internal("10.0.0.1"), external("132.143.154.163")), false},
-		"one is gone":                   {list(internal("10.0.0.1"), external("132.143.154.164"), hostname("h")), list(internal("10.0.0.1"), external("132.143.154.164")), false},
-		"one is new":                    {list(internal("10.0.0.1"), external("132.143.154.164")), list(internal("10.0.0.1"), external("132.143.154.164"), hostname("h")), false},
+		"the same":   {list(internal("10.0.0.1"), external("132.143.154.163")), list(internal("10.0.0.1"), external("132.143.154.163")), true},
+		"another IP": {list(internal("10.0.0.1"), external("132.143.154.164")), list(internal("10.0.0.1"), external("132.143.154.163")), false},
+		"one is gone": {
+			list(internal("10.0.0.1"), external("132.143.154.164"), hostname("h")),
+			list(internal("10.0.0.1"), external("132.143.154.164")), false,
+		},
+		"one is new": {
+			list(internal("10.0.0.1"), external("132.143.154.164")),
+			list(internal("10.0.0.1"), external("132.143.154.164"), hostname("h")), false,
+		},
 		"other types":                   {list(external("10.0.0.1"), internal("132.143.154.163")), list(internal("10.0.0.1"), external("132.143.154.163")), false},
 		"another order of types":        {list(hostname("h"), internal("10.0.0.1")), list(internal("10.0.0.1"), hostname("h")), true},
 		"two families":                  {list(internal("10.0.0.1"), internal("fd00::1")), list(internal("10.0.0.1"), internal("fd00::1")), true},

@@ -66,7 +66,8 @@ func (c *Controller) initialised(calls context.Context, node *corev1.Node, does 
 	taintRemovalDelay.Observe(age)
 	c.remember(node)
 	if len(does.invalid) > 0 {
-		c.recorder.Eventf(node, corev1.EventTypeWarning, InvalidLabel, "Left out labels from the cloud provider that are not valid: %s", strings.Join(does.invalid, "; "))
+		left := strings.Join(does.invalid, "; ")
+		c.recorder.Eventf(node, corev1.EventTypeWarning, InvalidLabel, "Left out labels from the cloud provider that are not valid: %s", left)
 		failures.WithLabelValues(InvalidLabel).Inc()
 	}
 	c.recorder.Event(node, corev1.EventTypeNormal, Synced, "Node synced successfully")

@@ -14,7 +14,8 @@ import (
 
 const subsystem = "cloud_node_lifecycle_controller"
 
-// The values of the label "operation". Upstream has instance_metadata too, for nodes without a provider ID; here that is part of asking whether the instance exists.
+// The values of the label "operation". Upstream has instance_metadata too, for nodes without a provider ID; here that is part of asking whether the
+// instance exists.
 const (
 	instanceExists   = "instance_exists"
 	instanceShutdown = "instance_shutdown"
@@ -41,8 +42,9 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 	deletions = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "transplant_ccm_node_deletions_total",
-		Help:           "Number of attempts to delete a node whose instance is gone, labeled by result (success, error, or other if the node had changed or was another).",
+		Name: "transplant_ccm_node_deletions_total",
+		Help: "Number of attempts to delete a node whose instance is gone, labeled by result (success, error, or other if the node had become Ready or " +
+			"was another by then).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 )

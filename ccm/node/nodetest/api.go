@@ -1,6 +1,6 @@
-// Package nodetest decides how much of an API server and of a cloud the tests of the node controllers need. The API server holds nodes and events, honours merge
-// patches, subresources, resource versions, UIDs and preconditions, and refuses what a real one refuses about nodes. It is reached through a
-// real client, without a socket, so that it works within testing/synctest.
+// Package nodetest decides how much of an API server and of a cloud the tests of the node controllers need. The API server holds nodes and events,
+// honours merge patches, subresources, resource versions, UIDs and preconditions, and refuses what a real one refuses about nodes. It is reached
+// through a real client, without a socket, so that it works within testing/synctest.
 package nodetest
 
 import (
@@ -286,7 +286,8 @@ func (a *API) patch(old *corev1.Node, subresource string, body []byte) (any, err
 
 func invalid(name, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: fmt.Sprintf("Node %q is invalid: %s", name, message),
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Message: fmt.Sprintf("Node %q is invalid: %s", name, message),
 	}}
 }
 
