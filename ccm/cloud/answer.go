@@ -83,34 +83,42 @@ func (a *answer) fields(err error) {
 	if v.Kind() != reflect.Struct {
 		return
 	}
-	field := func(name string) (reflect.Value, bool) {
-		f, ok := v.Type().FieldByName(name)
-		if !ok || !f.IsExported() || len(f.Index) > 1 { // an embedded pointer may be nil
-			return reflect.Value{}, false
-		}
-		value := v.FieldByIndex(f.Index)
-		if value.Kind() == reflect.Interface {
-			value = value.Elem()
-		}
-		return value, value.IsValid()
-	}
 	for _, name := range statusFields {
-		if f, ok := field(name); ok && f.CanInt() && a.status == 0 {
+		if f := field(v, name); f.IsValid() && f.CanInt() && a.status == 0 {
 			a.status = status(int(f.Int()))
 		}
 	}
 	for _, name := range responseFields {
-		if f, ok := field(name); ok && a.status == 0 {
-			if response, ok := f.Interface().(*http.Response); ok && response != nil {
-				a.status = status(response.StatusCode)
-			}
+		if f := field(v, name); f.IsValid() && a.status == 0 {
+			a.status = statusOf(f.Interface())
 		}
 	}
 	for _, name := range codeFields {
-		if f, ok := field(name); ok && f.Kind() == reflect.String && a.code == "" && !strings.Contains(f.String(), " ") {
+		if f := field(v, name); f.Kind() == reflect.String && a.code == "" && !strings.Contains(f.String(), " ") {
 			a.code = f.String()
 		}
 	}
+}
+
+// field is an exported field of a struct's own, or no value.
+func field(v reflect.Value, name string) reflect.Value {
+	f, ok := v.Type().FieldByName(name)
+	if !ok || !f.IsExported() || len(f.Index) > 1 { // an embedded pointer may be nil
+		return reflect.Value{}
+	}
+	value := v.FieldByIndex(f.Index)
+	if value.Kind() == reflect.Interface {
+		value = value.Elem()
+	}
+	return value
+}
+
+// statusOf is the status of a response.
+func statusOf(value any) int {
+	if response, ok := value.(*http.Response); ok && response != nil {
+		return status(response.StatusCode)
+	}
+	return 0
 }
 
 // status is a status that says that something went wrong, or 0.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,9 +112,9 @@ func TestAProviderThatIgnoresItsContextCostsItsCallerOneTimeout(t *testing.T) {
 func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		made := 0
+		var made atomic.Int64
 		balancer, _ := shelled(balancers{get: func(context.Context) (*corev1.LoadBalancerStatus, bool, error) {
-			made++
+			made.Add(1)
 			<-hang
 			return nil, false, nil
 		}}, Options{CallTimeout: time.Second})
@@ -121,14 +122,14 @@ func TestReadsThatHangAreMadeAgainButNotWithoutEnd(t *testing.T) {
 		for range 5 {
 			_, _, last = balancer.GetLoadBalancer(t.Context(), "c", service("web"))
 		}
-		if made != hungReadsOfOne || !errors.Is(last, ErrStillRunning) {
-			t.Errorf("%d calls of one load balancer, the last of five says %v", made, last)
+		if made.Load() != hungReadsOfOne || !errors.Is(last, ErrStillRunning) {
+			t.Errorf("%d calls of one load balancer, the last of five says %v", made.Load(), last)
 		}
 		for i := range hungReads + 5 {
 			_, _, last = balancer.GetLoadBalancer(t.Context(), "c", service(fmt.Sprint("web-", i)))
 		}
-		if made != hungReads || !errors.Is(last, ErrStillRunning) {
-			t.Errorf("%d calls in all, the last says %v", made, last)
+		if made.Load() != hungReads || !errors.Is(last, ErrStillRunning) {
+			t.Errorf("%d calls in all, the last says %v", made.Load(), last)
 		}
 		close(hang)
 	})

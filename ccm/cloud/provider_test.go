@@ -141,6 +141,13 @@ func newBucket(rate, burst float64, latency time.Duration) *bucket {
 	return &bucket{rate: rate, burst: burst, latency: latency, tokens: burst, at: time.Now(), firstAt: time.Now()}
 }
 
+// count is how many calls were served so far.
+func (b *bucket) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.served
+}
+
 // statusError is the answer of a cloud that is no success, as SDKs have it.
 type statusError int
 

@@ -163,9 +163,9 @@ func either[T any](
 	case first == nil || errors.Is(first, cloudprovider.InstanceNotFound) && errors.Is(second, cloudprovider.InstanceNotFound):
 		return answer, fmt.Errorf("asking for the %s of node %q by name: %w", what, d.node.Name, second)
 	case errors.Is(first, cloudprovider.InstanceNotFound):
-		return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %v, and by name: %w", what, d.node.Name, id, first, second)
+		return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %s, and by name: %w", what, d.node.Name, id, first.Error(), second)
 	case errors.Is(second, cloudprovider.InstanceNotFound):
-		return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %w, and by name: %v", what, d.node.Name, id, first, second)
+		return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %w, and by name: %s", what, d.node.Name, id, first, second.Error())
 	}
 	return answer, fmt.Errorf("asking for the %s of node %q by provider ID %q: %w, and by name: %w", what, d.node.Name, id, first, second)
 }
