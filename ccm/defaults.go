@@ -11,7 +11,7 @@ import (
 // Our defaults where they differ from upstream's. All of them say how much may go on at once. What the cloud and the API server can take is not known
 // here and is not guessed: the call budget adapts to a cloud that throttles, and the API server protects itself with priority and fairness.
 const (
-	// defaultQPS is for each controller, and upstream's 20 make 5,000 nodes that join together wait for 12 minutes. 5,000 nodes are 10,000 patches.
+	// defaultQPS is for each controller, and upstream's 20 make 5,000 nodes that join together wait for more than 8 minutes: they are 10,000 patches.
 	defaultQPS   = 1000
 	defaultBurst = 2000
 	// defaultNodeSyncs workers write nodes that were read in batches: they wait for the API server only.

@@ -1,0 +1,189 @@
+package ccm
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// newTestCommand returns a command whose provider must not be asked for.
+func newTestCommand(t *testing.T, change func(*options.CloudControllerManagerOptions)) *cobra.Command {
+	t.Helper()
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(opts)
+	command := NewCloudControllerManagerCommand(opts, func(*config.CompletedConfig) cloudprovider.Interface {
+		t.Error("the provider is made")
+		return nil
+	}, DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop)
+	command.SilenceUsage, command.SilenceErrors = true, true
+	return command
+}
+
+func TestBadFlagsAreRefusedByName(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no node workers", []string{"--concurrent-node-syncs=0"}, "--concurrent-node-syncs is 0, but must be at least 1"},
+		{"fewer than no status workers", []string{"--concurrent-node-status-updates=-1"}, "--concurrent-node-status-updates is -1, but must not be negative"},
+		{"no lifecycle workers", []string{"--concurrent-node-lifecycle-syncs=0"}, "--concurrent-node-lifecycle-syncs is 0, but must be at least 1"},
+		{"no service workers", []string{"--concurrent-service-syncs=-3"}, "--concurrent-service-syncs is -3, but must be at least 1"},
+		{"a period of nothing", []string{"--node-monitor-period=0s"}, "--node-monitor-period is 0s, but must be longer than 0"},
+		{"no status period", []string{"--node-status-update-frequency=0s"}, "--node-status-update-frequency is 0s"},
+		{"no route period", []string{"--route-reconciliation-period=-1s"}, "--route-reconciliation-period is -1s"},
+		{"a negative time to drain", []string{"--drain-timeout=-1s"}, "--drain-timeout is -1s, but must not be negative"},
+		{"a call that may take no time", []string{"--cloud-call-timeout=0s"}, "--cloud-call-timeout is 0s"},
+		{"a controller that nobody knows", []string{"--controllers=nodes"}, `"nodes" is not in the list of known controllers`},
+		{"no provider", []string{"--cloud-provider="}, "--cloud-provider cannot be empty"},
+		{"an argument", []string{"run"}, `unknown command "run"`},
+		{"a form of the version without asking for it", []string{"-o", "json"}, "--output is only for --version"},
+		{"a form that does not exist", []string{"--version", "-o", "yaml"}, `--output is "yaml", but must be text or json`},
+		{"two mistakes", []string{"--concurrent-node-syncs=0", "--drain-timeout=-1s"}, "--concurrent-node-syncs is 0, but must be at least 1\n--drain-timeout is -1s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			command := newTestCommand(t, func(*options.CloudControllerManagerOptions) {})
+			command.SetArgs(append([]string{"--cloud-provider=test", "--master=http://127.0.0.1:1", "--secure-port=0", "--webhook-secure-port=0", "--version=false"}, c.args...))
+			if err := command.Execute(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the command returns %v\nwant %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestOurDefaultsTakeThePlaceOfUpstreamsOnly(t *testing.T) {
+	command := newTestCommand(t, func(o *options.CloudControllerManagerOptions) {
+		o.Generic.ClientConnection.QPS = 77 // an author's
+	})
+	for flag, want := range map[string]string{
+		"kube-api-qps": "77", "kube-api-burst": "2000", "concurrent-node-syncs": "50", "concurrent-node-lifecycle-syncs": "10", "concurrent-service-syncs": "20",
+		"leader-elect-lease-duration": "15s", "leader-elect-renew-deadline": "10s", "leader-elect-retry-period": "2s",
+	} {
+		if got := command.Flags().Lookup(flag).DefValue; got != want {
+			t.Errorf("--%s is %s by default, want %s", flag, got, want)
+		}
+	}
+	if err := command.ParseFlags([]string{"--concurrent-node-syncs=1"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := command.Flags().Lookup("concurrent-node-syncs").Value.String(); got != "1" {
+		t.Errorf("an explicit --concurrent-node-syncs=1 becomes %s", got)
+	}
+}
+
+func TestAnAuthorsFlagGoesBeforeOursOfTheSameName(t *testing.T) {
+	var mine string
+	var sets cliflag.NamedFlagSets
+	sets.FlagSet("mine").StringVar(&mine, "drain-timeout", "", "Mine.")
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := NewCloudControllerManagerCommand(opts, nil, DefaultInitFuncConstructors, nil, sets, nil)
+	if err := command.ParseFlags([]string{"--drain-timeout=mine"}); err != nil || mine != "mine" {
+		t.Errorf("the author's flag is %q, error %v", mine, err)
+	}
+}
+
+// The shape of upstream's sample: only the import of app is another one. What the functions below use has to exist, and with the same types.
+func TestUpstreamsSampleIsAProgramOfThisLibrary(t *testing.T) {
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	constructors := map[string]app.ControllerInitFuncConstructor{}
+	for name, constructor := range DefaultInitFuncConstructors {
+		constructor.InitContext.ClientName = "mycloud-" + constructor.InitContext.ClientName
+		constructors[name] = constructor
+	}
+	for name := range app.DefaultInitFuncConstructors {
+		if _, ours := constructors[name]; !ours || len(constructors) != len(app.DefaultInitFuncConstructors) {
+			t.Errorf("the defaults are %v, want upstream's names", sortedKeys(constructors))
+		}
+	}
+	initialise := func(config *config.CompletedConfig) cloudprovider.Interface {
+		named := config.ComponentConfig.KubeCloudShared.CloudProvider
+		cloud, _ := cloudprovider.InitCloudProvider(named.Name, named.CloudConfigFile)
+		return cloud
+	}
+	// One signature for both packages.
+	for _, command := range []func(*options.CloudControllerManagerOptions, app.InitCloudFunc, map[string]app.ControllerInitFuncConstructor, map[string]string,
+		cliflag.NamedFlagSets, <-chan struct{}) *cobra.Command{app.NewCloudControllerManagerCommand, NewCloudControllerManagerCommand} {
+		if c := command(opts, initialise, constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, wait.NeverStop); c.Name() != "cloud-controller-manager" {
+			t.Errorf("the command is called %s", c.Name())
+		}
+	}
+	type steps interface {
+		SetOptions(*options.CloudControllerManagerOptions)
+		AddFlags(cliflag.NamedFlagSets)
+		RegisterController(string, app.ControllerInitFuncConstructor, map[string]string)
+		RegisterDefaultControllers()
+		RegisterWebhook(string, app.WebhookConfig)
+		SetCloudInitializer(app.InitCloudFunc)
+		SetStopChannel(<-chan struct{})
+		SetCmdName(string)
+		SetLongDesc(string)
+		SetProviderDefaults(options.ProviderDefaults)
+		BuildCommand() *cobra.Command
+	}
+	var _ steps = app.NewBuilder()
+	var b steps = NewBuilder()
+	b.RegisterDefaultControllers()
+	b.RegisterController("mine", ControllerInitFuncConstructor{}, map[string]string{"m": "mine", "other": "another"})
+	b.RegisterWebhook("hook", WebhookConfig{Path: "/hook"})
+	b.SetCmdName("my-manager")
+	b.SetLongDesc("Runs.")
+	built := b.BuildCommand()
+	if built.Name() != "my-manager" || built.Long != "Runs." || !strings.Contains(built.Flags().Lookup("controllers").Usage, "mine, node-route-controller") ||
+		!strings.Contains(built.Flags().Lookup("webhooks").Usage, "hook") {
+		t.Errorf("the builder made %s: %s", built.Name(), built.Flags().Lookup("controllers").Usage)
+	}
+}
+
+func TestTheFirstSignalEndsTheWorkAndTheSecondTheProcess(t *testing.T) {
+	exits := make(chan os.Signal, 1)
+	ctx, stop := untilTold(t.Context(), nil, func(s os.Signal) { exits <- s })
+	defer stop()
+	kill := func(s syscall.Signal) {
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kill(syscall.SIGTERM)
+	<-ctx.Done()
+	kill(syscall.SIGINT)
+	select {
+	case s := <-exits:
+		if s != syscall.SIGINT {
+			t.Errorf("the process ends because of %v", s)
+		}
+	case <-time.After(patience):
+		t.Error("the process does not end")
+	}
+}
+
+func TestAClosedStopChannelEndsTheWorkAndASignalAfterItTheProcess(t *testing.T) {
+	exits, stopped := make(chan os.Signal, 1), make(chan struct{})
+	ctx, stop := untilTold(t.Context(), stopped, func(s os.Signal) { exits <- s })
+	defer stop()
+	close(stopped)
+	<-ctx.Done()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-exits
+}
