@@ -121,6 +121,9 @@ func (w *watched) answered(a answer, now time.Time, period, limit time.Duration,
 	if a != unknown {
 		w.warned = false
 	}
+	if a == running || a == shutdown {
+		w.delayed = false // there is an instance after all
+	}
 	w.answer, w.asked = a, now
 	calm := a == shutdown || a == foreign || a == running && !lists
 	if !calm || w.interval == 0 {
