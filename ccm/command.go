@@ -51,6 +51,7 @@ func NewCloudControllerManagerCommand(opts *options.CloudControllerManagerOption
 }
 
 func (p *program) command() *cobra.Command {
+	registerMetrics()
 	cmd := &cobra.Command{Use: p.use, Long: p.long, Args: cobra.NoArgs}
 	logOptions, settings := logs.NewOptions(), NewSettings()
 	defaults := setDefaults(p.options)

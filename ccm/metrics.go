@@ -4,7 +4,6 @@ import (
 	"sync"
 
 	"k8s.io/component-base/metrics"
-	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 )
@@ -19,7 +18,6 @@ var registration sync.Once
 
 func registerMetrics() {
 	registration.Do(func() { ccmmetrics.Register(controllerLease) })
-	controllersmetrics.Register()
 }
 
 // showGroups sets the gauge.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/component-base/configz"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
@@ -50,7 +51,7 @@ func (p *process) run(ctx context.Context) error {
 	ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
 	p.ended = make(chan struct{})
-	registerMetrics()
+	controllersmetrics.Register()
 	stopEvents := p.recordEvents()
 	defer stopEvents()
 	served, err := p.serve()

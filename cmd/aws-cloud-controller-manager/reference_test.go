@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,10 +49,13 @@ var origins = []struct {
 }{
 	{"Ours", "These exist in this library only.", []string{"transplant_"}},
 	{"Of the controllers, by upstream's names", "Upstream's controllers have these under the same names, with the same labels, buckets and types. A test compares them.",
-		[]string{"node_controller_", "node_lifecycle_controller_", "service_controller_", "route_controller_", "node_ipam_controller_", "running_managed_controllers", "leader_election_"}},
+		[]string{"node_controller_", "cloud_node_lifecycle_controller_", "node_lifecycle_controller_", "service_controller_", "route_controller_", "node_ipam_controller_", "running_managed_controllers", "leader_election_"}},
 	{"Of the AWS provider", "Upstream's provider has these under the same names.", []string{"cloudprovider_aws_"}},
 	{"Of the libraries", "Every program on the same Kubernetes libraries has these.", []string{""}},
 }
+
+// unused are the runtime's, and those of an API server's libraries, which are linked and never set.
+var unused = regexp.MustCompile(`^(go|process|promhttp|apiserver|aggregator|etcd|cardinality|disabled|hidden|registered|feature)_`)
 
 func origin(name string) int {
 	for i, o := range origins {
@@ -73,14 +77,23 @@ func TestTheMetricsPageIsWhatTheRegistryServes(t *testing.T) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| name | type | stability | labels | |\n|---|---|---|---|---|\n", o.title, o.about)
 		for _, name := range sets.List(sets.KeySet(all)) {
 			s := all[name]
-			if origin(name) != i || strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+			if origin(name) != i || unused.MatchString(name) {
 				continue
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, s.Type, strings.ToLower(s.Stability), strings.Join(s.Labels, ", "), cell(s.Help+bucketsOf(s)))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, s.Type, strings.ToLower(s.Stability), strings.Join(s.Labels, ", "), cell(sentence(s.Help)+bucketsOf(s)))
 		}
 	}
-	b.WriteString("\nBeside these there are the Go runtime's (`go_*`) and the process's (`process_*`). `/metrics/slis` has the health checks as series.\n")
+	b.WriteString("\nBeside these there are the Go runtime's (`go_*`), the process's (`process_*`) and some of the API server's libraries, which are never set. `/metrics/slis` has the health checks as series.\n")
 	hold(t, metricsPage, b.String())
+}
+
+// sentence is a help text with a full stop at its end: most have one.
+func sentence(help string) string {
+	help = strings.TrimSpace(help)
+	if help == "" || strings.HasSuffix(help, ".") {
+		return help
+	}
+	return help + "."
 }
 
 func bucketsOf(s series) string {

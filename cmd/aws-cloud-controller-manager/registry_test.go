@@ -128,6 +128,8 @@ func link(t *testing.T) {
 	controllersmetrics.Register()
 	cloud.New(provider, cloud.NewOptions())
 	made := []error{}
+	_, err := newCommand()
+	made = append(made, err)
 	note := func(_ any, err error) { made = append(made, err) }
 	note(election.New(election.Config{Identity: "x", Client: client.CoordinationV1(), LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}))
 	note(node.New(node.Config{Client: client, Cloud: provider, Nodes: nodes, StatusUpdateFrequency: time.Minute, Workers: 1, Options: node.NewOptions()}))
