@@ -171,7 +171,8 @@ func (a *api) patch(name string, body []byte) (*corev1.Node, error) {
 type line struct {
 	api *api
 	// fault is asked before each request that changes nodes, or reads one.
-	fault func(request *http.Request) fault
+	fault  func(request *http.Request) fault
+	asking sync.Mutex
 }
 
 type fault struct {
@@ -182,7 +183,7 @@ type fault struct {
 
 func (a *api) client(f func(*http.Request) fault) kubernetes.Interface {
 	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://api", Transport: &line{a, f}, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+		Host: "http://api", Transport: &line{api: a, fault: f}, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 	})
 	if err != nil {
 		a.t.Fatal(err)
@@ -205,7 +206,9 @@ func (l *line) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	var f fault
 	if name, isNode := strings.CutPrefix(request.URL.Path, "/api/v1/nodes/"); isNode && name != "" && l.fault != nil {
+		l.asking.Lock()
 		f = l.fault(request)
+		l.asking.Unlock()
 	}
 	if f.refuse != nil {
 		return nil, f.refuse

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -266,9 +267,10 @@ func TestTheStartWaitsForTheAPIServerAndHealthSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		a.add("a")
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		m := start(t, a, func(r *http.Request) fault {
-			if down && r.Method == http.MethodPatch {
+			if down.Load() && r.Method == http.MethodPatch {
 				return fault{refuse: errors.New("connection refused")}
 			}
 			return fault{}
@@ -278,7 +280,7 @@ func TestTheStartWaitsForTheAPIServerAndHealthSaysSo(t *testing.T) {
 		if err := m.c.HealthChecker().Check(nil); err == nil || !strings.Contains(err.Error(), "looking at all nodes") {
 			t.Errorf("health: %v", err)
 		}
-		down = false
+		down.Store(false)
 		pass(15 * time.Second)
 		if err := m.c.HealthChecker().Check(nil); err != nil || a.cidrs()["a"] == "" {
 			t.Errorf("health: %v, podCIDRs %v", err, a.cidrs())

@@ -108,8 +108,9 @@ func TestNeitherChanceNorFaultsGiveABlockTwiceOrLoseOne(t *testing.T) {
 // any more; then all nodes have podCIDRs, no block was ever given twice, and none is lost.
 func random(t *testing.T, dice *rand.Rand) {
 	a := newAPI(t)
+	chance := rand.New(rand.NewPCG(dice.Uint64(), 7)) // of the API, under its lock
 	a.lag = func() time.Duration {
-		return time.Duration(dice.IntN(3)) * time.Duration(dice.IntN(2000)) * time.Millisecond
+		return time.Duration(chance.IntN(3)) * time.Duration(chance.IntN(2000)) * time.Millisecond
 	}
 	calm := false
 	var held []chan struct{}
@@ -119,7 +120,7 @@ func random(t *testing.T, dice *rand.Rand) {
 		if calm {
 			return fault{}
 		}
-		switch n := dice.IntN(20); {
+		switch n := chance.IntN(20); {
 		case n < 2:
 			return fault{refuse: errors.New("connection refused")}
 		case n < 4:
