@@ -33,30 +33,8 @@ func fencedBy(fence *election.Fence) wrapper {
 
 // fencedByAny refuses writes while none of some fences is open. It is for the provider's own writes, which belong to no lease.
 func fencedByAny(fences []*election.Fence) wrapper {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return anyFence{fences, next, election.Transport(nil, next)}
-	}
+	return func(next http.RoundTripper) http.RoundTripper { return election.TransportOfAny(fences, next) }
 }
-
-type anyFence struct {
-	fences       []*election.Fence
-	next, strict http.RoundTripper // strict goes by the context alone
-}
-
-func (t anyFence) RoundTrip(request *http.Request) (*http.Response, error) {
-	if election.FromContext(request.Context()) != nil {
-		return t.strict.RoundTrip(request)
-	}
-	for _, fence := range t.fences {
-		if fence.Check() == nil {
-			return t.next.RoundTrip(request)
-		}
-	}
-	return t.strict.RoundTrip(request) // which lets reads pass
-}
-
-// WrappedRoundTripper lets client-go find the transport below, which it does to close idle connections.
-func (t anyFence) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // builder makes clients as another builder does, behind a fence. With --use-service-account-credentials the other builder gives each controller the token
 // of its own service account.

@@ -95,7 +95,7 @@ func (p *process) manage(ctx context.Context) error {
 	if err := p.serveWebhooks(); err != nil {
 		return err
 	}
-	if !p.warmUp(ctx, provider) {
+	if !p.warmUp(ctx) {
 		return nil
 	}
 	p.watchReadiness(ctx, shell)
@@ -189,7 +189,7 @@ func (p *process) equip(shell *cloud.Shell, provider cloudprovider.Interface) er
 
 // warmUp starts what leader and standby have in common: the caches and the provider's own loops. It is false when ctx ended before the provider was
 // ready.
-func (p *process) warmUp(ctx context.Context, provider cloudprovider.Interface) bool {
+func (p *process) warmUp(ctx context.Context) bool {
 	p.config.SharedInformers.Core().V1().Nodes().Informer()
 	for _, g := range p.groups {
 		if _, ok := g.inits[names.ServiceLBController]; ok {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	upstreamnode "k8s.io/cloud-provider/controllers/node"
 	upstreamlifecycle "k8s.io/cloud-provider/controllers/nodelifecycle"
 	upstreamroute "k8s.io/cloud-provider/controllers/route"
@@ -129,6 +130,8 @@ func link(t *testing.T) {
 	cloud.New(provider, cloud.NewOptions())
 	made := []error{}
 	_, err := newCommand()
+	made = append(made, err)
+	_, err = kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"}) // the metrics of clients are registered with the first one
 	made = append(made, err)
 	note := func(_ any, err error) { made = append(made, err) }
 	note(election.New(election.Config{Identity: "x", Client: client.CoordinationV1(), LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}))

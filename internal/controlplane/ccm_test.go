@@ -17,8 +17,8 @@ var update = goflag.Bool("update", false, "write the golden files anew")
 
 var ccm = CCM{
 	Name: "cloud-controller-manager", Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v1.37.0", Host: "cp-1", BindAddress: "0.0.0.0",
-	Flags: []Flag{{"cloud-provider", "aws"}, {"cloud-config", "/etc/kubernetes/transplant/cloud.conf"}, {"bind-address", "0.0.0.0"}, {"cluster-name", "it's: prod"}, {"leader-elect", "true"}},
-	Env:   []Env{{"AWS_REGION", "us-east-1"}, {"AWS_MAX_ATTEMPTS", "5"}, {"QUOTED", "a \"b\" \\ 'c' <d>: #e"}, {"EMPTY", ""}},
+	Flags:     []Flag{{"cloud-provider", "aws"}, {"cloud-config", "/etc/kubernetes/transplant/cloud.conf"}, {"bind-address", "0.0.0.0"}, {"cluster-name", "it's: prod"}, {"leader-elect", "true"}},
+	Env:       []Env{{"AWS_REGION", "us-east-1"}, {"AWS_MAX_ATTEMPTS", "5"}, {"QUOTED", "a \"b\" \\ 'c' <d>: #e"}, {"EMPTY", ""}},
 	ReadyPath: "/readyz", GraceSeconds: "30",
 	HostPaths: []HostPath{
 		{Path: "/etc/kubernetes/transplant/cloud.conf", Type: "File"},
