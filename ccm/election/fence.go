@@ -214,35 +214,58 @@ func FromContext(ctx context.Context) *Fence {
 	return f
 }
 
-// Guard asks the fence that a context carries, or the fallback when it carries none: calls of a provider's own goroutines have lost theirs.
-// With neither, the write is refused.
-func Guard(ctx context.Context, fallback *Fence) error {
-	f := FromContext(ctx)
-	if f == nil {
-		f = fallback
+// Guard asks the fence that a context carries, or the fallbacks when it carries none: calls of a provider's own goroutines have lost theirs, and may
+// be sent while any lease of the process is held. With neither, the write is refused. Nil fallbacks are none.
+func Guard(ctx context.Context, fallbacks ...*Fence) error {
+	if f := FromContext(ctx); f != nil {
+		return f.Check()
 	}
-	if f == nil {
+	var last *Fence
+	for _, f := range fallbacks {
+		if f == nil {
+			continue
+		}
+		if last = f; f.passes() {
+			break
+		}
+	}
+	if last == nil {
 		return fmt.Errorf("%w: the request belongs to no lease", ErrFenced)
 	}
-	return f.Check()
+	return last.Check()
+}
+
+// passes tells what Check would say, without counting a refusal.
+func (f *Fence) passes() bool {
+	f.mu.Lock()
+	ended := f.expire()
+	open := f.open
+	f.mu.Unlock()
+	ended.cancel()
+	return open
 }
 
 // Transport wraps the transport of a client whose writes depend on a fence: requests that change something are refused once it is closed. Reads
 // pass. A context's own fence goes before the given one.
 func Transport(fallback *Fence, next http.RoundTripper) http.RoundTripper {
-	return transport{fallback, next}
+	return TransportOfAny([]*Fence{fallback}, next)
+}
+
+// TransportOfAny is Transport for a client whose writes belong to no lease in particular: they pass while any of the fences is open.
+func TransportOfAny(fallbacks []*Fence, next http.RoundTripper) http.RoundTripper {
+	return transport{fallbacks, next}
 }
 
 type transport struct {
-	fallback *Fence
-	next     http.RoundTripper
+	fallbacks []*Fence
+	next      http.RoundTripper
 }
 
 func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	switch request.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions:
 	default:
-		if err := Guard(request.Context(), t.fallback); err != nil {
+		if err := Guard(request.Context(), t.fallbacks...); err != nil {
 			if request.Body != nil {
 				_ = request.Body.Close() // a RoundTripper closes the body also when it fails
 			}

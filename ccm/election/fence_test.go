@@ -278,3 +278,18 @@ func TestTheClockGoesOn(t *testing.T) {
 		t.Errorf("from %s to %s", before, after)
 	}
 }
+
+func TestAWriteOfNoLeasePassesWhileAnyLeaseIsHeldAndIsRefusedOnce(t *testing.T) {
+	main, migration := election.NewFence("main", election.Boottime()), election.NewFence("migration", election.Boottime())
+	migration.Extend(election.Boottime().Now()+time.Minute, election.Tenure{})
+	if err := election.Guard(t.Context(), nil, main, migration); err != nil {
+		t.Errorf("one of two leases is held: %v", err)
+	}
+	migration.Revoke("test")
+	if err := election.Guard(t.Context(), main, migration); !errors.Is(err, election.ErrFenced) {
+		t.Errorf("no lease is held: %v", err)
+	}
+	if got := main.Refused() + migration.Refused(); got != 1 {
+		t.Errorf("one write was refused, and %d refusals were counted", got)
+	}
+}

@@ -42,18 +42,9 @@ func (g *Gate) Use(fences ...*election.Fence) {
 
 // Check returns nil if a request that changes something may be sent now, and an error that wraps election.ErrFenced otherwise.
 func (g *Gate) Check(ctx context.Context) error {
-	if election.FromContext(ctx) != nil {
-		return election.Guard(ctx, nil)
-	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	refusal := election.Guard(ctx, nil)
-	for _, fence := range g.fences {
-		if refusal = fence.Check(); refusal == nil {
-			return nil
-		}
-	}
-	return refusal
+	return election.Guard(ctx, g.fences...)
 }
 
 const gateID = "transplant/fence"
