@@ -70,12 +70,13 @@ func TestWhatWasNotDoneInTimeCountsWithTheLimit(t *testing.T) {
 
 // figuresOfABench are results as a bench has them.
 var figuresOfABench = []Result{
-	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, P50Seconds: 251.2, P99Seconds: 300, CloudCalls: 2100, APIWrites: 6150,
-		CPUSeconds: 31.2, MaxRSSBytes: 190 << 20, Done: 2010, Of: 5000, EventWrites: 2000},
+	{Scenario: "join", Implementation: "upstream", Nodes: 5000, Throttled: true, Seconds: 300, P50Seconds: 251.2, P99Seconds: 300,
+		CloudCalls: 2100, APIWrites: 6150, CPUSeconds: 31.2, MaxRSSBytes: 190 << 20, Done: 2010, Of: 5000, EventWrites: 2000},
 	{Scenario: "join", Implementation: "ours", Nodes: 5000, Throttled: true, Seconds: 14.2, P50Seconds: 7.01, P99Seconds: 12, CloudCalls: 21, APIWrites: 10000,
 		CPUSeconds: 12.3, MaxRSSBytes: 150 << 20, Complete: true, Done: 5000, Of: 5000},
 	{Scenario: oneNode, Implementation: "ours", Nodes: 500, Services: 200, Seconds: 0.62, P50Seconds: 0.4, P99Seconds: 0.61, CloudCalls: 201, APIWrites: 0,
 		CPUSeconds: 0.05, MaxRSSBytes: 80 << 20, Complete: true, Done: 200, Of: 200, MutatingCalls: 200, MostPerObject: 1},
+	{Scenario: "steady", Implementation: "ours", Nodes: 5000, Seconds: 60, CloudCalls: 6, APIWrites: 1, CPUSeconds: 1.1, MaxRSSBytes: 108 << 20, Complete: true},
 }
 
 func golden(t *testing.T, name string, got []byte) {
@@ -146,7 +147,7 @@ func TestResultsAreKeptUntilTheyAreMeasuredAgain(t *testing.T) {
 	again.CloudCalls = 20
 	other := Result{Scenario: "join", Implementation: "upstream", Nodes: 1000}
 	got := Merge(earlier, []Result{again, other})
-	if diff := cmp.Diff([]Result{other, figuresOfABench[0], again, figuresOfABench[2]}, got); diff != "" {
+	if diff := cmp.Diff([]Result{other, figuresOfABench[0], again, figuresOfABench[2], figuresOfABench[3]}, got); diff != "" {
 		t.Errorf("merged results (-want +got):\n%s", diff)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
@@ -194,7 +195,9 @@ func TestThePlanPutsSideBySideWhatIsCompared(t *testing.T) {
 
 func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	_, err := Run(t.Context(), Options{Scenarios: []string{"jion"}, Implementations: []string{"theirs"}, Throttle: "some", Nodes: -1}, nil)
-	for _, part := range []string{"path of sim-cloud-controller-manager", `scenario "jion" is none of join,`, `implementation "theirs"`, `throttle "some"`, "negative"} {
+	for _, part := range []string{
+		"path of sim-cloud-controller-manager", `scenario "jion" is none of join,`, `implementation "theirs"`, `throttle "some"`, "negative",
+	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %v, want %q in it", err, part)
 		}

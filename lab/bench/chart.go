@@ -36,8 +36,8 @@ func chart(results []Result) []byte {
 	}
 	width := 2*chartMargin + chartLabel + len(panels)*chartPanel
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="Helvetica, Arial, sans-serif" font-size="11">`+"\n",
-		width, height, width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d"`, width, height, width, height)
+	b.WriteString(` font-family="Helvetica, Arial, sans-serif" font-size="11">` + "\n")
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
 	text(&b, chartMargin, 30, `font-size="16" font-weight="bold"`, "What a cloud-controller-manager needs for the same work")
 	text(&b, chartMargin, 48, `fill="#555b64"`,
@@ -83,10 +83,10 @@ func drawGroup(b *bytes.Buffer, y int, g group, results []Result, width int) int
 			column++
 			length := 0.0
 			if largest := largest(f, results); largest > 0 {
-				length = f.value(r) / largest * chartLongest
+				length = max(f.of(r)/largest*chartLongest, 1)
 			}
-			fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", x, top, max(length, 1), chartBar, colours[r.Implementation])
-			text(b, x+int(length)+5, top+11, "", f.format(r))
+			fmt.Fprintf(b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", x, top, length, chartBar, colours[r.Implementation])
+			text(b, x+int(length)+5, top+11, "", f.text(r))
 		}
 	}
 	return y + max(len(results), 2)*(chartBar+chartBarGap) + chartGap
@@ -104,7 +104,7 @@ func figureOf(title string) figure {
 func largest(f figure, results []Result) float64 {
 	out := 0.0
 	for _, r := range results {
-		out = max(out, f.value(r))
+		out = max(out, f.of(r))
 	}
 	return out
 }

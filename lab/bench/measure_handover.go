@@ -56,7 +56,7 @@ func (w *world) measureHandover(ctx context.Context, signal syscall.Signal, flag
 		}
 		if ok {
 			s.times = append(s.times, took)
-			s.total += took
+			s.total = max(s.total, took)
 		}
 		if err := begin.into(&r); err != nil {
 			return nil, err

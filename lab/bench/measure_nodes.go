@@ -67,10 +67,10 @@ func (w *world) results(ctx context.Context, begin *interval, s samples) ([]Resu
 	return []Result{r}, nil
 }
 
-// places are the names of the nodes at the places from first on.
-func places(first, count int) []string {
+// places are the names of the nodes at the first places.
+func places(count int) []string {
 	var out []string
-	for place := first; place < first+count; place++ {
+	for place := range count {
 		out = append(out, nodeName(place))
 	}
 	return out
@@ -95,14 +95,14 @@ func vanished(ctx context.Context, w *world) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	ended := places(0, max(w.nodes/10, 1))
+	ended := places(max(w.nodes/10, 1))
 	if err := w.cloud.Apply(simcloud.Change{RemoveInstances: ended}); err != nil {
 		return nil, err
 	}
 	if err := w.slow(); err != nil {
 		return nil, err
 	}
-	lost, err := w.lose(ctx, places(0, w.nodes))
+	lost, err := w.lose(ctx, places(w.nodes))
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func parked(ctx context.Context, w *world) ([]Result, error) {
 	if err := w.cloud.Apply(change); err != nil {
 		return nil, err
 	}
-	lost, err := w.lose(ctx, places(0, w.nodes))
+	lost, err := w.lose(ctx, places(w.nodes))
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (w *world) measureRoutes(ctx context.Context, faults ...simcloud.Fault) ([]
 	}
 	begin.cpu = 0 // its start counts
 	since := map[string]time.Time{}
-	for _, name := range places(0, w.nodes) {
+	for _, name := range places(w.nodes) {
 		since[name] = m.started
 	}
 	s, err := watch.wait(ctx, since, m, w.options.Limit)

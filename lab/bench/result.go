@@ -18,6 +18,7 @@ type Result struct {
 	Services       int    `json:"services"`
 	Throttled      bool   `json:"throttled"`
 	// Seconds is until everything was done, or the limit if it was not; of a watched state how long it was watched.
+	// Of handovers it is the longest round.
 	Seconds float64 `json:"seconds"`
 	// P50Seconds and P99Seconds are of the times until a single object was done: of Done samples, and of how long the
 	// others had been waiting when the limit came.
@@ -119,15 +120,28 @@ func Merge(earlier, results []Result) []Result {
 	return out
 }
 
+// scenario finds the scenario of a result, or -1.
+func (r Result) scenario() int {
+	return slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == r.Scenario || slices.Contains(s.parts, r.Scenario) })
+}
+
+// watched tells whether its seconds are those of the window and say nothing about the implementation.
+func (r Result) watched() bool {
+	i := r.scenario()
+	return i >= 0 && scenarios[i].watched
+}
+
+// sampled tells whether there are times of single objects.
+func (r Result) sampled() bool { return r.Of > 0 && !r.watched() }
+
 // place orders results as the scenarios are, then by size and cloud, and the implementations of a group side by side.
 func (r Result) place() []int {
-	scenario := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == r.Scenario || slices.Contains(s.parts, r.Scenario) })
-	part, throttled := 0, 0
+	scenario, part, throttled := r.scenario(), 0, 0
 	if scenario >= 0 {
 		part = slices.Index(scenarios[scenario].parts, r.Scenario)
 	}
 	if r.Throttled {
 		throttled = 1
 	}
-	return []int{scenario, part, r.Nodes, r.Services, throttled, slices.IndexFunc(implementations, func(i implementation) bool { return i.name == r.Implementation })}
+	return []int{scenario, part, r.Nodes, r.Services, throttled, slices.Index(ImplementationNames(), r.Implementation)}
 }

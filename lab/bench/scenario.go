@@ -13,6 +13,7 @@ type scenario struct {
 	services int      // 0: it has none
 	throttle bool     // it is tried with a throttled cloud too
 	untuned  bool     // upstream's settings for speed play no part
+	watched  bool     // it takes as long as it is watched
 	parts    []string // the names of its results, if it has several
 	measure  func(ctx context.Context, w *world) ([]Result, error)
 }
@@ -30,9 +31,9 @@ var scenarios = []scenario{
 	{name: "vanished", does: "all nodes become NotReady, a tenth of them because their instances are gone; from then until such a node is deleted",
 		nodes: []int{500}, throttle: true, measure: vanished},
 	{name: "parked", does: "nodes whose instances are shut down, watched for a while",
-		nodes: []int{100}, measure: parked},
+		nodes: []int{100}, watched: true, measure: parked},
 	{name: "steady", does: "nothing changes but the nodes' heartbeats, watched for a while from the start of the process",
-		nodes: []int{5000}, measure: steady},
+		nodes: []int{5000}, watched: true, measure: steady},
 	{name: "handover-planned", does: "the leader gets a SIGTERM while another process stands by; until that one has its leases and initialises a node",
 		nodes: []int{10}, untuned: true, measure: handoverPlanned},
 	{name: "handover-crash", does: "the same with a SIGKILL",

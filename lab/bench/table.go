@@ -45,18 +45,47 @@ func groups(results []Result) (order []group, members map[group][]Result) {
 // figure is a column of the table, and a panel of the chart.
 type figure struct {
 	title  string
+	has    func(Result) bool // nil: every result has it
 	value  func(Result) float64
 	format func(Result) string
 }
 
 var figures = []figure{
-	{"seconds", func(r Result) float64 { return r.Seconds }, func(r Result) string { return bound(r, r.Complete, r.Seconds) }},
-	{"p50 s", func(r Result) float64 { return r.P50Seconds }, func(r Result) string { return bound(r, r.P50Seconds < r.Seconds, r.P50Seconds) }},
-	{"p99 s", func(r Result) float64 { return r.P99Seconds }, func(r Result) string { return bound(r, r.Complete, r.P99Seconds) }},
-	{"cloud calls", func(r Result) float64 { return float64(r.CloudCalls) }, func(r Result) string { return strconv.Itoa(r.CloudCalls) }},
-	{"API writes", func(r Result) float64 { return float64(r.APIWrites) }, func(r Result) string { return strconv.Itoa(r.APIWrites) }},
-	{"CPU s", func(r Result) float64 { return r.CPUSeconds }, func(r Result) string { return decimal(r.CPUSeconds) }},
-	{"RSS MiB", func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) }, func(r Result) string { return strconv.FormatInt(r.MaxRSSBytes>>20, 10) }},
+	{title: "seconds", has: func(r Result) bool { return !r.watched() },
+		value: func(r Result) float64 { return r.Seconds }, format: func(r Result) string { return bound(r, r.Complete, r.Seconds) }},
+	{title: "p50 s", has: Result.sampled,
+		value: func(r Result) float64 { return r.P50Seconds }, format: func(r Result) string { return bound(r, 2*r.Done >= r.Of, r.P50Seconds) }},
+	{title: "p99 s", has: Result.sampled,
+		value: func(r Result) float64 { return r.P99Seconds }, format: func(r Result) string { return bound(r, 100*r.Done >= 99*r.Of, r.P99Seconds) }},
+	{title: "cloud calls",
+		value: func(r Result) float64 { return float64(r.CloudCalls) }, format: func(r Result) string { return strconv.Itoa(r.CloudCalls) }},
+	{title: "API writes",
+		value: func(r Result) float64 { return float64(r.APIWrites) }, format: func(r Result) string { return strconv.Itoa(r.APIWrites) }},
+	{title: "CPU s",
+		value: func(r Result) float64 { return r.CPUSeconds }, format: func(r Result) string { return decimal(r.CPUSeconds) }},
+	{title: "RSS MiB",
+		value:  func(r Result) float64 { return float64(r.MaxRSSBytes) / (1 << 20) },
+		format: func(r Result) string { return strconv.FormatInt(r.MaxRSSBytes>>20, 10) }},
+}
+
+// text writes the figure of a result.
+func (f figure) text(r Result) string {
+	switch {
+	case f.has == nil || f.has(r):
+		return f.format(r)
+	case f.title == "seconds":
+		return decimal(r.Seconds) + " watched"
+	default:
+		return "-"
+	}
+}
+
+// of is the value of the figure, 0 where a result has none.
+func (f figure) of(r Result) float64 {
+	if f.has != nil && !f.has(r) {
+		return 0
+	}
+	return f.value(r)
 }
 
 // bound writes a time, and that it was longer if the limit ended it.
@@ -95,9 +124,9 @@ func WriteTable(w io.Writer, results []Result) error {
 		for _, r := range members[g] {
 			cells := []string{"  " + r.Implementation}
 			for _, f := range figures {
-				cells = append(cells, f.format(r), ratio(f, r, base))
+				cells = append(cells, f.text(r), ratio(f, r, base))
 			}
-			cells = append(cells, fmt.Sprintf("%d of %d", r.Done, r.Of), strconv.Itoa(r.MutatingCalls), strconv.Itoa(r.ThrottledCalls),
+			cells = append(cells, done(r), strconv.Itoa(r.MutatingCalls), strconv.Itoa(r.ThrottledCalls),
 				strconv.Itoa(r.EventWrites), strconv.Itoa(r.MostPerObject))
 			fmt.Fprintln(t, strings.Join(cells, "\t"))
 		}
@@ -107,6 +136,14 @@ func WriteTable(w io.Writer, results []Result) error {
 		return fmt.Errorf("writing table: %w", err)
 	}
 	return nil
+}
+
+// done writes how many of how many samples there are.
+func done(r Result) string {
+	if r.Of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", r.Done, r.Of)
 }
 
 // baseline is upstream's result in a group, if it is there.
@@ -121,8 +158,8 @@ func baseline(results []Result) *Result {
 
 // ratio writes how a figure compares with upstream's; nothing where that cannot be said.
 func ratio(f figure, r Result, base *Result) string {
-	if base == nil || base.Implementation == r.Implementation || f.value(*base) == 0 {
+	if base == nil || base.Implementation == r.Implementation || f.of(*base) == 0 {
 		return ""
 	}
-	return strconv.FormatFloat(f.value(r)/f.value(*base), 'g', 2, 64) + "x"
+	return strconv.FormatFloat(f.of(r)/f.of(*base), 'g', 2, 64) + "x"
 }

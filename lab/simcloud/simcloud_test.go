@@ -363,7 +363,9 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 		Throttles: []Throttle{{Operations: []api.Operation{"Wait"}, Rate: 1, Burst: 1}, {Rate: 1}},
 		Faults:    []Fault{{Operation: "Wait", Code: 500}, {}, {Code: 200}, {Code: 500, Rate: 2}},
 	})
-	for _, part := range []string{"is negative", `throttles[0]: "Wait"`, "throttles[1]", `faults[0]: "Wait"`, "faults[1]: it does nothing", "faults[2]", "faults[3]"} {
+	for _, part := range []string{
+		"is negative", `throttles[0]: "Wait"`, "throttles[1]", `faults[0]: "Wait"`, "faults[1]: it does nothing", "faults[2]", "faults[3]",
+	} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %v, want %q in it", err, part)
 		}
