@@ -52,9 +52,35 @@ RUNS ?= 10
 gaps: ## Measure how long nobody runs a loop, over RUNS=10 migrations (PROFILE=kubelet)
 	cd lab && $(GO) test ./trial -run TestGapDistribution -count=1 -v -timeout 0 -lab.runs=$(RUNS) $(if $(PROFILE),-lab.profile=$(PROFILE))
 
+# The variables of a bench, each with the flag that it becomes; see docs/reference/bench.md.
+bench_flags = $(foreach v,SCENARIO IMPLEMENTATIONS NODES SERVICES THROTTLE LIMIT WINDOW ROUNDS,$(if $($(v)),--$(shell echo $(v) | tr A-Z a-z) $($(v)))) \
+	$(if $(KUBE_APISERVER),--kube-apiserver $(KUBE_APISERVER)) $(if $(filter-out 0 no false,$(KEEP_RESULTS)),--keep)
+
+.PHONY: bench
+bench: ## Measure our manager beside upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
+	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
+	cd lab && exec ../bin/bench --out ../out/bench $(bench_flags)
+
 .PHONY: faults
-faults: ## The long campaign: kill the command line before, during and after every step
+faults: ## The long campaigns: kill the command line at every step; freeze, end and kill managers a hundred times
+	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100
 	cd lab && $(GO) test ./trial -run TestAKilled -count=1 -v -timeout 0 -lab.every-point
+
+.PHONY: skew
+skew: ## Run our manager against every kube-apiserver of its range
+	cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -skew.all
+
+# How long each fuzz target of the product runs.
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Feed every fuzz target for FUZZTIME=30s
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' ccm provider internal); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' $$file); do \
+			echo "$$target in $$(dirname $$file)"; \
+			$(GO) test ./$$(dirname $$file) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; \
+		done; \
+	done
 
 .PHONY: lint
 lint: bin/golangci-lint ## Lint both modules

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,9 +67,10 @@ func TestAllNodesAreInitialisedWhenTheCloudAnswersAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := nodetest.New(many(600)...)
 		c, provider := lister(200)
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		c.Call = func(context.Context, []*corev1.Node) error {
-			if down {
+			if down.Load() {
 				return errors.New("connection refused")
 			}
 			return nil
@@ -78,7 +80,7 @@ func TestAllNodesAreInitialisedWhenTheCloudAnswersAgain(t *testing.T) {
 		if n := len(c.Calls()); n > 300 {
 			t.Errorf("made %d calls in 5 minutes", n)
 		}
-		down = false
+		down.Store(false)
 		pass(2*time.Minute + 5*time.Second)
 		for _, node := range api.Nodes() {
 			if waits(node) {
