@@ -20,7 +20,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "5"); err != nil { // the runs wait more than they work, whatever the machine
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func seconds(of ...int) []time.Duration {
 	var out []time.Duration
