@@ -40,6 +40,8 @@ type incarnation struct {
 // end is when and how something ended: after lo, before hi.
 type end struct {
 	lo, hi time.Time
+	// looked is when the look began that saw a loop stopped; zero for other proofs.
+	looked time.Time
 	proof  string
 }
 
@@ -245,7 +247,7 @@ func (i *incarnation) answered(e v1.OwnershipEvent, again bool) {
 			s.seen = later(s.seen, l.began)
 			running[s.loop] = true
 		} else {
-			s.stopped = &end{lo: later(s.seen, l.after), hi: l.ended, proof: v1.EndLoop}
+			s.stopped = &end{lo: later(s.seen, l.after), hi: l.ended, looked: l.began, proof: v1.EndLoop}
 		}
 	}
 	for _, loop := range l.loops {

@@ -230,3 +230,23 @@ func TestACallOfAManagerThatNeverOwnedTheLoopIsAnOverlap(t *testing.T) {
 		t.Errorf("overlaps (-want +got):\n%s", diff)
 	}
 }
+
+func TestAManagerThatDrainsAndIsGoneAtTheNextLookHasACertainEnd(t *testing.T) {
+	s := running()
+	s.scraped(5000, 900, ccm2, nil, nil).fails(5004, ccm2, v1.SourceScrape).ends(5100, ccm2)
+	s.lease(5020, ccmName, "c", 2).scrape(5200, ccm1, []string{"cloud-node"}, ccmName)
+	s.lives(6000, ccm1).scrape(6000, ccm1, []string{"cloud-node"}, ccmName)
+	if g := gapOf(t, s.judge(Options{Until: at(6000)}), "cloud-node"); !g.Certain {
+		t.Errorf("no look was missing before it was seen without its loop: %+v", g)
+	}
+}
+
+func TestALookThatFailedBeforeALoopWasSeenStoppedLeavesItsEndUncertain(t *testing.T) {
+	s := running()
+	s.fails(4500, ccm2, v1.SourceScrape).recovers(5000, ccm2, nil).ends(5100, ccm2)
+	s.lease(5020, ccmName, "c", 2).scrape(5200, ccm1, []string{"cloud-node"}, ccmName)
+	s.lives(6000, ccm1).scrape(6000, ccm1, []string{"cloud-node"}, ccmName)
+	if g := gapOf(t, s.judge(Options{Until: at(6000)}), "cloud-node"); g.Certain {
+		t.Errorf("a look was missing: %+v", g)
+	}
+}

@@ -215,7 +215,9 @@ func (j *judge) endTenures() {
 	for _, t := range j.tenures {
 		switch {
 		case t.segment != nil && t.segment.stopped != nil:
-			t.end, t.certainEnd = t.segment.stopped, !t.inc.history.scrapeFail.missing(t.segment.stopped.lo, t.segment.stopped.hi)
+			// A manager that drains is seen without its loops and is gone at the next look. That one is missing after the end, not before it.
+			t.end = t.segment.stopped
+			t.certainEnd = !t.inc.history.scrapeFail.missing(t.end.lo, t.end.looked)
 		case t.inc.end != nil:
 			t.end = t.inc.end
 			t.certainEnd = t.end.proof == v1.EndProcess && !t.inc.history.processFails.missing(t.end.lo, t.end.hi)
