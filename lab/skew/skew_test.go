@@ -149,7 +149,9 @@ func newWorld(t *testing.T, version string) *world {
 		if err := errors.Join(sim.Close(), server.Close()); err != nil {
 			t.Error(err)
 		}
-		<-ended
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	return &world{dir: t.TempDir(), program: program, api: api, admin: admin, cloud: sim, cloudAt: l.Addr().String()}
 }
