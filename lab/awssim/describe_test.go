@@ -71,6 +71,10 @@ func TestInstancesComeInPagesOfUpToAThousand(t *testing.T) {
 		in := `{"MaxResults":1000,"Filters":[{"Name":"instance-state-name","Values":["running"]}]}`
 		for {
 			out, _, err := c.call("ec2", "DescribeInstances", in)
+			// The SDK v2 loses about one in thirty large answers on loopback, and leaves that to its retryer, which these clients are without.
+			for again := 0; again < 5 && err != nil && strings.Contains(err.Error(), "use of closed network connection"); again++ {
+				out, _, err = c.call("ec2", "DescribeInstances", in)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
