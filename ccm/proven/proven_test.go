@@ -4,7 +4,11 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTheVersionsAreReleasesInOrder(t *testing.T) {
 	release := regexp.MustCompile(`^v1\.[1-9][0-9]*\.[0-9]+$`)
