@@ -34,10 +34,17 @@ lab: ## Run a lab cluster until Ctrl-C, to look at and try things on (PROFILE=ku
 	cd lab && exec ../bin/lab up --dir ../out/lab $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: test
-test: ## Run every test: units under the race detector, then the lab's, which migrate real clusters
+test: ## Run every test: units under the race detector, beside the lab's, which migrate real clusters and mostly wait
 	$(if $(race),,@echo "no C compiler: testing without the race detector")
-	$(GO) test $(race) -timeout 10m ./...
-	cd lab && $(GO) test -timeout 40m ./trial $$($(GO) list ./... | grep -v /trial$$) # the longest one first: mostly it waits
+	@$(MAKE) --no-print-directory --output-sync=target -j2 test-lab test-units
+
+.PHONY: test-units
+test-units:
+	$(GO) test $(race) -timeout 20m ./...
+
+.PHONY: test-lab
+test-lab: # the longest one first
+	cd lab && $(GO) test -timeout 40m ./trial $$($(GO) list ./... | grep -v /trial$$)
 
 .PHONY: test-short
 test-short: ## Run the tests that start no cluster

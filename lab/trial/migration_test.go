@@ -8,9 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/lab/awssim"
+	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
 // The whole way there and back, and what the report says of it.
@@ -22,7 +27,9 @@ func TestAMigrationMovesTheLoopsAndARollbackBringsThemBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	cli(t, lab, 0, nil, append([]string{"check", "--cloud", Cloud}, MigrationFlags()...)...)
+	began := time.Now()
 	judgement := watched(t, lab, func() { cli(t, lab, 0, nil, apply()...) })
+	adoptedGently(t, lab, began)
 	for _, g := range judgement.Gaps {
 		// An assisted handover does not wait for a lease to expire. Node IPAM is the exception: kube-controller-manager 1.26 sleeps for 10 s
 		// before it lists nodes for it, at every start.
@@ -57,6 +64,33 @@ func readReport(t *testing.T, lab *Trial) v1.Report {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// adoption are the requests that change something and that our manager may make when it takes over what the in-tree manager has made. Each of them
+// sets what is set already: that nothing has changed is what Check looks at.
+var adoption = []string{
+	"AddTags",                      // those of the annotation for additional tags
+	"CreateLoadBalancerPolicy",     // refused, and taken for done, when there is one by the name
+	"ModifyLoadBalancerAttributes", // those that are set
+}
+
+// adoptedGently fails the test if a cloud-controller-manager made any other changing request since a moment.
+func adoptedGently(t *testing.T, lab *Trial, since time.Time) {
+	t.Helper()
+	var keys []string
+	for _, h := range lab.Hosts() {
+		if h.ControlPlane {
+			keys = append(keys, cluster.AccessKey(h.Name, cluster.CloudControllerManager))
+		}
+	}
+	made := map[string]int{}
+	for _, call := range lab.AWS().Audit().Calls(awssim.Filter{Keys: keys, Mutating: ptr.To(true), Since: since}) {
+		made[call.Action]++
+		if !slices.Contains(adoption, call.Action) {
+			t.Errorf("the adoption made %s %s as %s, with %v", call.Service, call.Action, call.Key, call.Params)
+		}
+	}
+	t.Logf("changing requests of the adoption: %v", made)
 }
 
 func checkReport(t *testing.T, r v1.Report) {
