@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -26,8 +24,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
-	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 	"github.com/transplant-dev/transplant/ccm/node/reading"
 )
 
@@ -239,24 +237,11 @@ func (c *Controller) outdated(node *corev1.Node) bool {
 // Run works until ctx is done, and returns when the nodes have been finished that were being written then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	fence := election.FromContext(ctx)
-	if fence == nil {
-		fence = election.Unfenced(c.clock.Now())
-	}
-	calls, cancel := fence.Bind(ctx)
-	defer cancel()
-
-	broadcaster := record.NewBroadcaster(record.WithContext(calls))
-	defer broadcaster.Shutdown()
-	broadcaster.StartStructuredLogging(0)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
-	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cloud-node-controller"})
+	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	defer begun.End()
+	calls := begun.Calls
+	c.recorder = begun.Recorder
 	c.teller.recorder = c.recorder
-
-	if c.metrics != nil {
-		c.metrics.ControllerStarted(c.Name())
-		defer c.metrics.ControllerStopped(c.Name())
-	}
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {
 		return
 	}
@@ -270,7 +255,8 @@ func (c *Controller) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, cancelReads)()
 
 	var group sync.WaitGroup
-	group.Go(func() { c.refreshAll(ctx, reads, calls) })
+	initialised := c.initialisedNodes()
+	group.Go(func() { c.refreshAll(ctx, reads, calls, initialised) })
 	for range c.workers {
 		group.Go(func() { c.work(ctx, calls) })
 	}

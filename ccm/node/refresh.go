@@ -19,11 +19,13 @@ import (
 // jitter is by how much a period may be longer than asked for, so that the managers of many clusters do not ask at the same moment.
 const jitter = 0.1
 
-// refreshAll compares the addresses of all initialised nodes with those of their instances, at once and then once per period until ctx is done.
-func (c *Controller) refreshAll(ctx, reads, calls context.Context) {
+// refreshAll compares the addresses of all initialised nodes with those of their instances, at once and then once per period until ctx is done. The
+// first pass is for the nodes that were initialised before this controller began: those that it initialises itself have just been read.
+func (c *Controller) refreshAll(ctx, reads, calls context.Context, before []*corev1.Node) {
+	nodes := before
 	for spread := time.Duration(0); ; spread = c.frequency / 2 {
 		begun := c.clock.Now()
-		c.refresh(ctx, reads, calls, spread)
+		c.refresh(ctx, reads, calls, nodes, spread)
 		if ctx.Err() != nil {
 			return
 		}
@@ -31,6 +33,7 @@ func (c *Controller) refreshAll(ctx, reads, calls context.Context) {
 		if !c.wait(ctx, begun.Add(wait.Jitter(c.frequency, jitter))) {
 			return
 		}
+		nodes = c.initialisedNodes()
 	}
 }
 
@@ -45,9 +48,9 @@ func (c *Controller) wait(ctx context.Context, until time.Time) bool {
 	}
 }
 
-// refresh compares the addresses of all initialised nodes once, one call for each group, spread over a time.
-func (c *Controller) refresh(ctx, reads, calls context.Context, spread time.Duration) {
-	groups := slices.Collect(slices.Chunk(c.initialisedNodes(), c.reader.Size()))
+// refresh compares the addresses of nodes once, one call for each group, spread over a time.
+func (c *Controller) refresh(ctx, reads, calls context.Context, nodes []*corev1.Node, spread time.Duration) {
+	groups := slices.Collect(slices.Chunk(nodes, c.reader.Size()))
 	begun := c.clock.Now()
 	slots := make(chan struct{}, c.statusWorkers)
 	var flying sync.WaitGroup

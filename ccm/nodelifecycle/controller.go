@@ -9,12 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -26,6 +23,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 	"github.com/transplant-dev/transplant/ccm/node/reading"
 )
 
@@ -151,23 +149,10 @@ func (h healthCheck) Check(request *http.Request) error {
 
 // Run works until ctx is done, and returns when the writes have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
-	c.fence = election.FromContext(ctx)
-	if c.fence == nil {
-		c.fence = election.Unfenced(c.clock.Now())
-	}
-	calls, cancel := c.fence.Bind(ctx)
-	defer cancel()
-
-	broadcaster := record.NewBroadcaster(record.WithContext(calls))
-	defer broadcaster.Shutdown()
-	broadcaster.StartStructuredLogging(0)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
-	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "cloud-node-lifecycle-controller"})
-
-	if c.metrics != nil {
-		c.metrics.ControllerStarted(c.Name())
-		defer c.metrics.ControllerStopped(c.Name())
-	}
+	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-lifecycle-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	defer begun.End()
+	calls := begun.Calls
+	c.fence, c.recorder = begun.Fence, begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return
 	}

@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -27,8 +25,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
+	"github.com/transplant-dev/transplant/ccm/internal/term"
 )
 
 // What sets off a pass. The first two are the values of upstream's label "trigger"; a retry counts as what it retries, a change of a node.
@@ -186,23 +184,10 @@ func (c *Controller) nodeUpdated(old, updated any) {
 // Run works until ctx is done, and returns when the calls have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	fence := election.FromContext(ctx)
-	if fence == nil {
-		fence = election.Unfenced(c.clock.Now())
-	}
-	calls, cancel := fence.Bind(ctx)
-	defer cancel()
-
-	broadcaster := record.NewBroadcaster(record.WithContext(calls))
-	defer broadcaster.Shutdown()
-	broadcaster.StartStructuredLogging(0)
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
-	c.recorder = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "route_controller"})
-
-	if c.metrics != nil {
-		c.metrics.ControllerStarted(c.Name())
-		defer c.metrics.ControllerStopped(c.Name())
-	}
+	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "route_controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	defer begun.End()
+	calls := begun.Calls
+	c.recorder = begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {
 		return
 	}

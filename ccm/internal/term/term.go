@@ -1,0 +1,67 @@
+// Package term decides what every controller does when it begins to work under a lease, and undoes when it ends: which fence holds for it, which context its
+// calls get, where its events go, and that the gauge of running controllers tells of it. The gauge must fall again: a process that ends its work and goes on
+// living would otherwise look like a second owner of the loop.
+package term
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// Config says whose term it is.
+type Config struct {
+	Name        string                                       // the controller's name in the gauge of running controllers
+	EventSource string                                       // the component that its events name
+	Verbosity   klog.Level                                   // at which its events are logged
+	Client      kubernetes.Interface                         // writes its events
+	Metrics     *controllersmetrics.ControllerManagerMetrics // may be nil
+	Clock       clock.PassiveClock
+}
+
+// Term is the time for which a controller works under a lease.
+type Term struct {
+	// Fence is that of the context, or one that is open for good where there is none.
+	Fence *election.Fence
+	// Calls is the context of calls: it outlives the one that the term began with, which asks for the end of work, and ends when the fence closes.
+	Calls    context.Context
+	Recorder record.EventRecorder
+	end      func()
+}
+
+// Begin begins a term. The caller calls End when all work has ended.
+func Begin(ctx context.Context, config Config) Term {
+	fence := election.FromContext(ctx)
+	if fence == nil {
+		fence = election.Unfenced(config.Clock.Now())
+	}
+	calls, cancel := fence.Bind(ctx)
+	broadcaster := record.NewBroadcaster(record.WithContext(calls))
+	broadcaster.StartStructuredLogging(config.Verbosity)
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: config.Client.CoreV1().Events("")})
+	if config.Metrics != nil {
+		config.Metrics.ControllerStarted(config.Name)
+	}
+	return Term{
+		Fence: fence, Calls: calls, Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: config.EventSource}),
+		end: func() {
+			if config.Metrics != nil {
+				config.Metrics.ControllerStopped(config.Name)
+			}
+			broadcaster.Shutdown()
+			cancel()
+		},
+	}
+}
+
+// End ends the term.
+func (t Term) End() { t.end() }
