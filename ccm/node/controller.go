@@ -237,9 +237,8 @@ func (c *Controller) outdated(node *corev1.Node) bool {
 // Run works until ctx is done, and returns when the nodes have been finished that were being written then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
 	defer begun.End()
-	calls := begun.Calls
 	c.recorder = begun.Recorder
 	c.teller.recorder = c.recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {

@@ -163,9 +163,8 @@ func (c *Controller) serveWaiting() {
 // Run works until ctx is done, and returns when the assignments have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cidrAllocator", Verbosity: 3, Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cidrAllocator", Verbosity: 3, Client: c.client, Metrics: c.metrics, Clock: c.clock})
 	defer begun.End()
-	calls := begun.Calls
 	c.recorder = begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) || !c.takeOver(ctx, calls) {
 		return

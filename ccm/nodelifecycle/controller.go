@@ -149,9 +149,8 @@ func (h healthCheck) Check(request *http.Request) error {
 
 // Run works until ctx is done, and returns when the writes have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
-	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-lifecycle-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-lifecycle-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
 	defer begun.End()
-	calls := begun.Calls
 	c.fence, c.recorder = begun.Fence, begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return

@@ -184,9 +184,8 @@ func (c *Controller) nodeUpdated(old, updated any) {
 // Run works until ctx is done, and returns when the calls have ended that were being made then.
 func (c *Controller) Run(ctx context.Context) {
 	defer c.queue.ShutDown()
-	begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "route_controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
+	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "route_controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
 	defer begun.End()
-	calls := begun.Calls
 	c.recorder = begun.Recorder
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced, c.registration.HasSynced) {
 		return

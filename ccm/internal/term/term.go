@@ -31,15 +31,14 @@ type Config struct {
 // Term is the time for which a controller works under a lease.
 type Term struct {
 	// Fence is that of the context, or one that is open for good where there is none.
-	Fence *election.Fence
-	// Calls is the context of calls: it outlives the one that the term began with, which asks for the end of work, and ends when the fence closes.
-	Calls    context.Context
+	Fence    *election.Fence
 	Recorder record.EventRecorder
 	end      func()
 }
 
-// Begin begins a term. The caller calls End when all work has ended.
-func Begin(ctx context.Context, config Config) Term {
+// Begin begins a term, and returns the context of its calls: that outlives ctx, which asks for the end of work, and ends when the fence closes. The
+// caller calls End when all work has ended.
+func Begin(ctx context.Context, config Config) (context.Context, Term) {
 	fence := election.FromContext(ctx)
 	if fence == nil {
 		fence = election.Unfenced(config.Clock.Now())
@@ -51,8 +50,8 @@ func Begin(ctx context.Context, config Config) Term {
 	if config.Metrics != nil {
 		config.Metrics.ControllerStarted(config.Name)
 	}
-	return Term{
-		Fence: fence, Calls: calls, Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: config.EventSource}),
+	return calls, Term{
+		Fence: fence, Recorder: broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: config.EventSource}),
 		end: func() {
 			if config.Metrics != nil {
 				config.Metrics.ControllerStopped(config.Name)
