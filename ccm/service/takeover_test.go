@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -171,14 +173,21 @@ func TestAChangeTakenBackAfterACrashInTheMiddleOfACallIsNotBelieved(t *testing.T
 
 func TestAnEntryIsWithdrawnBeforeTheCallThatMakesItUntrue(t *testing.T) {
 	inWorld(t, func(w *world) {
-		r := led(w)
+		led(w)
+		var mu sync.Mutex // two workers may be in the cloud at once
 		var believed []string
 		w.cloud.on(func(_ context.Context, call, name string) error {
-			d, err := r.controller.state.read(context.Background())
-			if err != nil || d == nil {
+			cm, err := w.client.CoreV1().ConfigMaps("kube-system").Get(context.Background(), stateName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			d := decode(cm.BinaryData[stateKey])
+			if d == nil {
 				return errors.New("there is no document")
 			}
 			if _, ok := d.Services["default/"+name]; ok {
+				mu.Lock()
+				defer mu.Unlock()
 				believed = append(believed, call+" "+name)
 			}
 			return nil

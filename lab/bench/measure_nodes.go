@@ -174,7 +174,7 @@ func steady(ctx context.Context, w *world) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin.cpu = 0 // its start counts
+	begin.cpu, begin.calls, begin.writes = 0, 0, 0 // its start counts; what was called and written before was not its own
 	g, ctx := errgroup.WithContext(ctx)
 	beating, stop := context.WithCancel(ctx)
 	g.Go(func() error { return w.heartbeat(beating, w.nodes) })
@@ -235,7 +235,7 @@ func (w *world) measureRoutes(ctx context.Context, faults ...simcloud.Fault) ([]
 	if err != nil {
 		return nil, err
 	}
-	begin.cpu = 0 // its start counts
+	begin.cpu, begin.calls, begin.writes = 0, 0, 0 // its start counts; what was called and written before was not its own
 	since := map[string]time.Time{}
 	for _, name := range places(w.nodes) {
 		since[name] = m.started
