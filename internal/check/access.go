@@ -8,7 +8,7 @@ import (
 )
 
 var apiReachable = Check{
-	Code: "API-001", Reason: "APIUnreachable", Category: categoryAccess, Level: LevelCritical, Impact: ImpactAPI, Mandatory: true,
+	Code: "API-001", Reason: "APIUnreachable", Category: categoryTooling, Level: LevelCritical, Impact: ImpactAPI, Mandatory: true,
 	Title: "the API server answers and says which cluster it is",
 	Explain: []string{
 		"A plan is bound to one cluster by the uid of its namespace kube-system, and every rule about versions needs the API server's. " +
@@ -27,7 +27,7 @@ var apiReachable = Check{
 }
 
 var hostsReadable = Check{
-	Code: "HOST-001", Reason: "HostsUnreadable", Category: categoryAccess, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true,
+	Code: "HOST-001", Reason: "HostsUnreadable", Category: categoryTooling, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true,
 	Title: "the manifests of every control-plane host can be read",
 	Explain: []string{
 		"What a control plane runs with stands in the static pod manifests on its hosts. A host that cannot be read may run a manager with other flags, " +
@@ -53,7 +53,7 @@ var hostsReadable = Check{
 }
 
 var hostsComplete = Check{
-	Code: "HOST-002", Reason: "HostMissing", Category: categoryAccess, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
+	Code: "HOST-002", Reason: "HostMissing", Category: categoryTooling, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
 	Title: "every Node that runs a part of the control plane is one of the hosts",
 	Explain: []string{
 		"The API shows the static pods of every control-plane Node. A Node with a kube-controller-manager whose host was not named would keep its in-tree manager through the whole migration, and that " +
@@ -106,7 +106,7 @@ func (f facts) broadHostErrors() []string {
 }
 
 var callerAccess = Check{
-	Code: "RBAC-001", Reason: "CallerMayNotApply", Category: categoryAccess, Level: LevelError, Impact: ImpactNone, DependsOn: []string{"API-001"},
+	Code: "RBAC-001", Reason: "CallerMayNotApply", Category: categoryTooling, Level: LevelError, Impact: ImpactNone, DependsOn: []string{"API-001"},
 	Title: "the caller may do everything that apply needs",
 	Explain: []string{
 		"The API server's authorizer was asked for every verb that apply uses. A verb that is missing would stop the migration half-way, in a safe state, but half-way.",

@@ -38,6 +38,11 @@ const (
 	ImpactRoutes        = "routes"
 	ImpactAPI           = "API"
 	ImpactGap           = "gap"
+	ImpactNodeJoin      = "node join"
+	ImpactScheduling    = "scheduling"
+	ImpactVolumes       = "volume attach"
+	ImpactImagePulls    = "image pulls"
+	ImpactDataLoss      = "data loss"
 )
 
 // Check is one rule with everything a reader needs to know about it.
@@ -61,6 +66,9 @@ type Check struct {
 	Explain []string
 	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
 	DependsOn []string
+
+	// Retryable tells that what the check waits for may come by itself, so that check --wait looks again; a wrong flag does not mend itself.
+	Retryable bool
 
 	judge func(facts) v1.Finding
 }

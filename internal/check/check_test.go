@@ -165,7 +165,8 @@ func TestEveryCheckIsComplete(t *testing.T) {
 	code := regexp.MustCompile(`^[A-Z]+-\d{3}$`)
 	reason := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	levels := []string{LevelInfo, LevelWarning, LevelError, LevelCritical}
-	impacts := []string{ImpactNone, ImpactNodeDeletion, ImpactNoLoops, ImpactTwoOwners, ImpactLoadBalancers, ImpactRoutes, ImpactAPI, ImpactGap}
+	impacts := []string{ImpactNone, ImpactNodeDeletion, ImpactNoLoops, ImpactTwoOwners, ImpactLoadBalancers, ImpactRoutes, ImpactAPI, ImpactGap, ImpactNodeJoin, ImpactScheduling,
+		ImpactVolumes, ImpactImagePulls, ImpactDataLoss}
 	seen, categories := map[string]bool{}, []string{}
 	for _, c := range Checks {
 		switch {

@@ -33,7 +33,7 @@ var inventoryComplete = Check{
 }
 
 var routesHaveNodes = Check{
-	Code: "ROUTE-001", Reason: "StaleRoute", Category: categoryCloud, Level: LevelError, Impact: ImpactRoutes, DependsOn: append([]string{"API-001"}, onHosts...),
+	Code: "ROUTE-001", Reason: "StaleRoute", Category: categoryRoutes, Level: LevelError, Impact: ImpactRoutes, DependsOn: append([]string{"API-001"}, onHosts...),
 	Title: "every route to an instance leads to the instance of a node",
 	Explain: []string{
 		"The external route loop looks up the node of every route row that names an instance. One row whose node is gone, or whose instance the cloud does not know, stops it: it creates and deletes no route " +

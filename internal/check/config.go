@@ -8,7 +8,7 @@ import (
 )
 
 var cloudConfig = Check{
-	Code: "CFG-001", Reason: "CloudConfigUnusable", Category: categoryConfig, Level: LevelError, Impact: ImpactLoadBalancers, DependsOn: onHosts,
+	Code: "CFG-001", Reason: "CloudConfigUnusable", Category: categoryCloud, Level: LevelError, Impact: ImpactLoadBalancers, DependsOn: onHosts,
 	Title: "the external provider's cloud config can be derived from the in-tree one",
 	Explain: []string{
 		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
@@ -69,7 +69,7 @@ var credentialNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AW
 var credentialSources = []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
 
 var credentialVariable = Check{
-	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: categoryConfig, Level: LevelWarning, Impact: ImpactNoLoops, DependsOn: onHosts,
+	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: categoryCloud, Level: LevelWarning, Impact: ImpactNoLoops, DependsOn: onHosts,
 	Title: "the new manager gets cloud credentials where the old one has them in its environment",
 	Explain: []string{
 		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +

@@ -18,7 +18,9 @@ func skip(format string, a ...any) v1.Finding {
 
 // dependent is a check that cannot be answered because another one, which reports the cause, was not.
 func dependent(code string) v1.Finding {
-	return skip("not evaluated: depends on %s", code)
+	f := skip("not evaluated: depends on %s", code)
+	f.DependsOn = code
+	return f
 }
 
 func unknown(format string, a ...any) v1.Finding {

@@ -191,7 +191,7 @@ func waits(n int) string {
 }
 
 var excludeLabel = Check{
-	Code: "LB-001", Reason: "ExcludeLabelFalse", Category: categoryNodes, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
+	Code: "LB-001", Reason: "ExcludeLabelFalse", Category: categoryBalancers, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
 	Title: "no node is excluded from load balancers by a label that says false",
 	Explain: []string{
 		"The in-tree service loop keeps a node out of load balancers when it has the label " + labelExclude + ", whatever its value. The external AWS provider reads the value: with false, the node is registered at takeover.",

@@ -49,7 +49,8 @@ type Finding struct {
 	Category string `json:"category"`
 	// Level is info, warning, error or critical: how bad it is when the check does not pass.
 	Level string `json:"level"`
-	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap.
+	// Impact is what suffers: none, node deletion, no cloud loops, two owners, load balancer traffic, routes, API, gap, node join,
+	// scheduling, volume attach, image pulls, data loss.
 	Impact   string   `json:"impact,omitempty"`
 	Outcome  Outcome  `json:"outcome"`
 	Summary  string   `json:"summary"`
@@ -60,6 +61,10 @@ type Finding struct {
 	Source string `json:"source,omitempty"`
 	// Fix is a runnable command.
 	Fix string `json:"fix,omitempty"`
+	// Since is when what was found began, where that is known.
+	Since *time.Time `json:"since,omitempty"`
+	// DependsOn is the check because of which this one was not evaluated.
+	DependsOn string `json:"dependsOn,omitempty"`
 	// Accepted is the reason for which somebody accepted this finding, which would block otherwise.
 	Accepted string `json:"accepted,omitempty"`
 }

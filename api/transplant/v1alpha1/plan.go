@@ -12,7 +12,7 @@ type Plan struct {
 	Created     time.Time `json:"created"`
 	ToolVersion string    `json:"toolVersion"`
 	Cluster     Cluster   `json:"cluster"`
-	// Strategy is leader-migration.
+	// Strategy is leader-migration or downtime.
 	Strategy string `json:"strategy"`
 	// Direction is forward or rollback.
 	Direction string  `json:"direction"`
@@ -43,7 +43,32 @@ type Options struct {
 	ClusterName string `json:"clusterName,omitempty"`
 	// KeepLeaderMigration leaves leader migration on at the end.
 	KeepLeaderMigration bool `json:"keepLeaderMigration,omitempty"`
+	// Shape of the cloud-controller-manager: static-pod or daemonset; empty means static-pod on hosts, daemonset where there are none.
+	Shape string `json:"shape,omitempty"`
+	// NodeIPAM is keep (in the kube-controller-manager) or move (to the cloud-controller-manager); empty means keep, unless the allocator is the cloud's.
+	NodeIPAM string `json:"nodeIPAM,omitempty"`
+	// Volumes is csi (the in-tree volume plugins are switched off, in the order of KEP-625) or in-tree (--external-cloud-volume-plugin keeps them); empty
+	// means: what the cluster can do.
+	Volumes string `json:"volumes,omitempty"`
+	// CredentialProvider is the path, on the machine that runs apply, of the image credential provider's binary that is put on every host.
+	CredentialProvider string `json:"credentialProvider,omitempty"`
+	// CredentialProviderSHA256 is of that file when the plan was made.
+	CredentialProviderSHA256 string `json:"credentialProviderSHA256,omitempty"`
+	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of version N go.
+	ReplaceHosts bool `json:"replaceHosts,omitempty"`
+	// TargetVersion is the Kubernetes version N+1 of replaced hosts, e.g. v1.27.0.
+	TargetVersion string `json:"targetVersion,omitempty"`
 }
+
+// Shapes of a cloud-controller-manager, what happens to node IPAM, and what to the volumes.
+const (
+	ShapeStaticPod = "static-pod"
+	ShapeDaemonSet = "daemonset"
+	IPAMKeep       = "keep"
+	IPAMMove       = "move"
+	VolumesCSI     = "csi"
+	VolumesInTree  = "in-tree"
+)
 
 // Fact is something that held when the plan was made.
 type Fact struct {
@@ -80,6 +105,27 @@ const (
 	StepKubelet StepKind = "Kubelet"
 	// StepVerify looks, and changes nothing.
 	StepVerify StepKind = "Verify"
+	// StepPatchObject changes fields of an API object that is there: Patch is a strategic or JSON merge patch, Ref the object. What was there is kept
+	// in the record, so that it can be put back.
+	StepPatchObject StepKind = "PatchObject"
+	// StepUnpatchObject puts back what StepPatchObject changed; Restore names that step.
+	StepUnpatchObject StepKind = "UnpatchObject"
+	// StepScale sets the replicas of the Deployment Ref and waits until its pods are gone, or ready.
+	StepScale StepKind = "Scale"
+	// StepEditWorkload changes flags in the pod template of Ref and waits until it is rolled out.
+	StepEditWorkload StepKind = "EditWorkload"
+	// StepEditUnit changes the flags of a systemd unit where they are written, reloads systemd and restarts the unit.
+	StepEditUnit StepKind = "EditUnit"
+	// StepStopUnit and StepStartUnit stop and start a systemd unit, and wait until its process is gone, or ready.
+	StepStopUnit  StepKind = "StopUnit"
+	StepStartUnit StepKind = "StartUnit"
+	// StepCopyFile puts a file of the machine that runs apply (Source, of SHA-256 Content) on a host; what was there is kept.
+	StepCopyFile StepKind = "CopyFile"
+	// StepInitializeNode gives the Node Ref the taint with which the cloud-controller-manager initialises a node, and waits until the taint is gone and
+	// the providerID is there.
+	StepInitializeNode StepKind = "InitializeNode"
+	// StepAwait tells the operator what to create or to take down, and waits until the cluster shows it.
+	StepAwait StepKind = "Await"
 )
 
 // Step is one change, or one look.
@@ -121,6 +167,18 @@ type Step struct {
 	Group string `json:"group,omitempty"`
 	// Requires are the IDs of the facts that must still hold before the step.
 	Requires []string `json:"requires,omitempty"`
+	// Patch of StepPatchObject, JSON.
+	Patch string `json:"patch,omitempty"`
+	// Replicas of StepScale.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Unit is the systemd unit of StepEditUnit, StepStopUnit and StepStartUnit.
+	Unit string `json:"unit,omitempty"`
+	// Await is what StepAwait waits for.
+	Await *Await `json:"await,omitempty"`
+	// Drain tells that the node is drained before the step and made schedulable after it.
+	Drain bool `json:"drain,omitempty"`
+	// Manual are the commands with which an operator does the same by hand; the engine does not run them.
+	Manual []string `json:"manual,omitempty"`
 	// Undo tells how the step is undone; empty for steps that need no undo.
 	Undo string `json:"undo,omitempty"`
 	// EstimateSeconds is a guess for the reader.
@@ -144,4 +202,17 @@ type Change struct {
 	Field  string `json:"field"`
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
+}
+
+// Await is a condition of the cluster, all parts of which have to hold.
+type Await struct {
+	// Nodes is how many Nodes run Component with Flags at Version (a minor, e.g. 1.27, or a prefix of it); 0 means none may.
+	Nodes     int               `json:"nodes"`
+	Component string            `json:"component"`
+	Version   string            `json:"version,omitempty"`
+	Flags     map[string]string `json:"flags,omitempty"`
+	// NodeGone is a Node that has to be gone.
+	NodeGone string `json:"nodeGone,omitempty"`
+	// Instructions are shown to the operator, a line each.
+	Instructions []string `json:"instructions,omitempty"`
 }

@@ -28,6 +28,27 @@ type Snapshot struct {
 	Nodes    []Node          `json:"nodes,omitempty"`
 	Services []Service       `json:"services,omitempty"`
 	Cloud    *CloudInventory `json:"cloud,omitempty"`
+	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is Deployment/namespace/name.
+	Hosted []Component `json:"hosted,omitempty"`
+	// Workloads, Webhooks, Budgets, CertificateRequests and Machines are sorted by Ref or name.
+	Workloads           []Workload           `json:"workloads,omitempty"`
+	Webhooks            []Webhook            `json:"webhooks,omitempty"`
+	Budgets             []DisruptionBudget   `json:"budgets,omitempty"`
+	CertificateRequests []CertificateRequest `json:"certificateRequests,omitempty"`
+	Machines            []MachineObject      `json:"machines,omitempty"`
+	Volumes             *Volumes             `json:"volumes,omitempty"`
+	// Counts of objects that are not kept one by one: namespaces, services, persistentvolumes, poddisruptionbudgets, ...
+	Counts          map[string]int   `json:"counts,omitempty"`
+	Kubeadm         *KubeadmConfig   `json:"kubeadm,omitempty"`
+	KubeletDefaults *KubeletDefaults `json:"kubeletDefaults,omitempty"`
+	// APIGroups that the API server serves, group/version; sorted.
+	APIGroups []string `json:"apiGroups,omitempty"`
+	Clocks    []Clock  `json:"clocks,omitempty"`
+	// Preview and DryRuns are proofs by doing, there when they were asked for.
+	Preview *Preview `json:"preview,omitempty"`
+	DryRuns []DryRun `json:"dryRuns,omitempty"`
+	// Calls is how many requests the API was asked, by verb; it shows that the cost does not grow with the cluster.
+	Calls map[string]int `json:"calls,omitempty"`
 	// Errors are the facts that could not be gathered; sorted by Fact.
 	Errors []GatherError `json:"errors,omitempty"`
 }
@@ -42,6 +63,8 @@ type Cluster struct {
 	Context string `json:"context,omitempty"`
 	// Version is the API server's gitVersion, e.g. v1.26.0.
 	Version string `json:"version,omitempty"`
+	// Provider is the in-tree provider that the live managers name, e.g. aws; empty when they name none or several.
+	Provider string `json:"provider,omitempty"`
 }
 
 // Host is a machine whose files and processes can be reached.
@@ -59,14 +82,34 @@ type Host struct {
 	// LeaderMigration is the content of the leader migration config that a component of this host names or that lies at the default path.
 	LeaderMigration []LeaderMigrationFile `json:"leaderMigration,omitempty"`
 	CloudConfig     *CloudConfig          `json:"cloudConfig,omitempty"`
+	// APIOnly tells that the host could not be reached: its components are what the mirror pods in the API say, and nothing else is known of it.
+	APIOnly bool `json:"apiOnly,omitempty"`
 }
+
+// Ways in which a component is started.
+const (
+	RunsStaticPod  = "static-pod"
+	RunsSystemd    = "systemd"
+	RunsDeployment = "deployment"
+)
 
 // Component is a control-plane component as its manifest says and as it runs.
 type Component struct {
 	// Name is the program: kube-apiserver, kube-controller-manager, kube-scheduler, cloud-controller-manager.
 	Name string `json:"name"`
-	// Manifest is the path on the host; SHA256 is of its bytes.
+	// Runs is how it is started; empty means static-pod.
+	Runs string `json:"runs,omitempty"`
+	// Manifest is the path on the host of the file that holds its flags: the static pod's manifest, or the unit file, drop-in or environment file of a
+	// systemd unit; for a Deployment it is Deployment/namespace/name. SHA256 is of its bytes, or of the pod template.
 	Manifest string `json:"manifest"`
+	// Unit is the systemd unit, e.g. kube-controller-manager.service.
+	Unit string `json:"unit,omitempty"`
+	// Sources tells for each flag the file it comes from, where that is not Manifest.
+	Sources map[string]string `json:"sources,omitempty"`
+	// Remarks are what an edit has to mind: "anchors", "args split between command and args", "unknown field spec.foo".
+	Remarks []string `json:"remarks,omitempty"`
+	// Replicas of a Deployment.
+	Replicas *int32 `json:"replicas,omitempty"`
 	SHA256   string `json:"sha256"`
 	Image    string `json:"image,omitempty"`
 	// Command is the program with its arguments as the manifest has them (command then args).
@@ -115,8 +158,59 @@ type Kubelet struct {
 	Source string            `json:"source"`
 	SHA256 string            `json:"sha256"`
 	Flags  map[string]string `json:"flags,omitempty"`
+	// Sources tells for each flag the file it comes from, where that is not Source.
+	Sources map[string]string `json:"sources,omitempty"`
+	// Files are every file that the unit reads: the unit, its drop-ins in order, environment files, the configuration.
+	Files []File `json:"files,omitempty"`
+	// Version from the binary's own answer, where it was asked; else the Node's.
+	Version string `json:"version,omitempty"`
+	// Process that runs now; its arguments are the proof of what the kubelet runs with.
+	Process *Process       `json:"process,omitempty"`
+	Config  *KubeletConfig `json:"config,omitempty"`
+	// Credentials is the image credential provider's configuration; nil when the kubelet names none.
+	Credentials *CredentialProviders `json:"credentials,omitempty"`
 	// Error says why the flags are not known.
 	Error string `json:"error,omitempty"`
+}
+
+// KubeletConfig is what matters here of a KubeletConfiguration file.
+type KubeletConfig struct {
+	Path                    string          `json:"path"`
+	SHA256                  string          `json:"sha256,omitempty"`
+	StaticPodPath           string          `json:"staticPodPath,omitempty"`
+	ProviderID              string          `json:"providerID,omitempty"`
+	FeatureGates            map[string]bool `json:"featureGates,omitempty"`
+	ServerTLSBootstrap      bool            `json:"serverTLSBootstrap,omitempty"`
+	RotateCertificates      bool            `json:"rotateCertificates,omitempty"`
+	RegisterWithTaints      []string        `json:"registerWithTaints,omitempty"`
+	ShutdownGracePeriod     string          `json:"shutdownGracePeriod,omitempty"`
+	CredentialProviderNames []string        `json:"credentialProviderNames,omitempty"`
+	Error                   string          `json:"error,omitempty"`
+}
+
+// CredentialProviders is a CredentialProviderConfig and its binaries.
+type CredentialProviders struct {
+	ConfigPath string               `json:"configPath"`
+	BinDir     string               `json:"binDir"`
+	APIVersion string               `json:"apiVersion,omitempty"`
+	SHA256     string               `json:"sha256,omitempty"`
+	Providers  []CredentialProvider `json:"providers,omitempty"`
+	Error      string               `json:"error,omitempty"`
+}
+
+// CredentialProvider is one image credential provider on a host.
+type CredentialProvider struct {
+	Name        string   `json:"name"`
+	APIVersion  string   `json:"apiVersion,omitempty"`
+	MatchImages []string `json:"matchImages,omitempty"`
+	// Present tells that the binary is there and may be executed.
+	Present bool   `json:"present"`
+	SHA256  string `json:"sha256,omitempty"`
+	// Asked is the image that it was asked about; Answered tells that it gave credentials of the API version that the config names. The credentials
+	// themselves are not kept.
+	Asked    string `json:"asked,omitempty"`
+	Answered bool   `json:"answered,omitempty"`
+	Error    string `json:"error,omitempty"`
 }
 
 // File is a file on a host.
@@ -142,6 +236,13 @@ type CloudConfig struct {
 	Keys []string `json:"keys,omitempty"`
 	// ServiceOverrides are the values of ServiceOverride.Service: their spelling decides whether the external provider sees them.
 	ServiceOverrides []string `json:"serviceOverrides,omitempty"`
+	// Provider whose configuration it is, e.g. aws; Format is ini, yaml or json.
+	Provider string `json:"provider,omitempty"`
+	Format   string `json:"format,omitempty"`
+	// Settings are the values of keys that decide what the provider does and can hold no secret; see the catalogue.
+	Settings map[string]string `json:"settings,omitempty"`
+	// Problems are sentences about keys that a provider does not know or would refuse, each beginning with the key.
+	Problems []string `json:"problems,omitempty"`
 	// DerivedSHA256 is the hash of the external provider's config that Transplant derives from it.
 	DerivedSHA256 string `json:"derivedSHA256,omitempty"`
 	// DerivedChanges are the sentences that say what the derivation renamed, added or dropped.
@@ -160,6 +261,8 @@ type Manager struct {
 	Leads []string `json:"leads,omitempty"`
 	// CloudCalls counts the successful requests to the cloud that the process says it made; nil when it does not say.
 	CloudCalls *int64 `json:"cloudCalls,omitempty"`
+	// Series are those of KEP-2395 that it shows.
+	Series []Series `json:"series,omitempty"`
 	// ProcessStarted is process_start_time_seconds.
 	ProcessStarted *time.Time `json:"processStarted,omitempty"`
 	Error          string     `json:"error,omitempty"`
@@ -211,9 +314,24 @@ type Node struct {
 	Taints         []string          `json:"taints,omitempty"` // key=value:effect, sorted
 	PodCIDRs       []string          `json:"podCIDRs,omitempty"`
 	KubeletVersion string            `json:"kubeletVersion,omitempty"`
-	// Ready is True, False or Unknown.
-	Ready   string    `json:"ready"`
-	Created time.Time `json:"created"`
+	// Ready is True, False or Unknown; ReadySince is when that began.
+	Ready      string     `json:"ready"`
+	ReadySince *time.Time `json:"readySince,omitempty"`
+	Created    time.Time  `json:"created"`
+	// NetworkUnavailable is the status of that condition; only a route loop or the CNI clears it. Empty when the node has no such condition.
+	NetworkUnavailable string `json:"networkUnavailable,omitempty"`
+	Unschedulable      bool   `json:"unschedulable,omitempty"`
+	// Annotations that steer cloud controllers and kubelets: alpha.kubernetes.io/provided-node-ip, csi.volume.kubernetes.io/nodeid, ...
+	Annotations map[string]string `json:"annotations,omitempty"`
+	SystemUUID  string            `json:"systemUUID,omitempty"`
+	// OS is linux or windows.
+	OS string `json:"os,omitempty"`
+	// VolumesInUse are in status.volumesInUse: kubernetes.io/aws-ebs/... is mounted by the in-tree plugin, kubernetes.io/csi/... by CSI.
+	VolumesInUse []string `json:"volumesInUse,omitempty"`
+	// Attachable are the allocatable attachable-volumes-* resources.
+	Attachable map[string]string `json:"attachable,omitempty"`
+	// Registries are the hosts from which the node's images come that need the cloud's credentials, as far as status.images shows.
+	Registries []string `json:"registries,omitempty"`
 }
 
 // Service is a Service of type LoadBalancer.
@@ -226,6 +344,16 @@ type Service struct {
 	Ports       []string          `json:"ports,omitempty"`     // port/protocol->nodePort
 	Addresses   []string          `json:"addresses,omitempty"` // status.loadBalancer.ingress, hostname or IP
 	Finalizers  []string          `json:"finalizers,omitempty"`
+	Created     time.Time         `json:"created"`
+	Deleting    bool              `json:"deleting,omitempty"`
+	// ExternalTrafficPolicy is Cluster or Local; HealthCheckNodePort belongs to Local.
+	ExternalTrafficPolicy string `json:"externalTrafficPolicy,omitempty"`
+	HealthCheckNodePort   int32  `json:"healthCheckNodePort,omitempty"`
+	// LoadBalancerIP is the deprecated spec field.
+	LoadBalancerIP string   `json:"loadBalancerIP,omitempty"`
+	IPFamilies     []string `json:"ipFamilies,omitempty"`
+	// Conditions as Type=Status(Reason), sorted.
+	Conditions []string `json:"conditions,omitempty"`
 }
 
 // CloudInventory is what the cloud holds for the cluster.
@@ -269,6 +397,18 @@ type CloudInstance struct {
 	Found bool `json:"found"`
 	// PrivateDNSName is the name that the provider expects the Node to have.
 	PrivateDNSName string `json:"privateDNSName,omitempty"`
+	// HostnameType is ip-name or resource-name (AWS).
+	HostnameType string `json:"hostnameType,omitempty"`
+	Zone         string `json:"zone,omitempty"`
+	Type         string `json:"type,omitempty"`
+	// ClusterTags are the instance's tags kubernetes.io/cluster/<id>, id=owned or id=shared; sorted.
+	ClusterTags []string `json:"clusterTags,omitempty"`
+	// ClusterGroups is how many of its security groups carry the cluster's tag: the provider wants exactly one (AWS).
+	ClusterGroups *int `json:"clusterGroups,omitempty"`
+	// MetadataHops is the hop limit of the instance metadata service (AWS): with 1 a pod behind the CNI cannot reach it.
+	MetadataHops *int `json:"metadataHops,omitempty"`
+	// Profile tells that the instance has an identity of its own that pods on it could use.
+	Profile bool `json:"profile,omitempty"`
 }
 
 // GatherError is a fact that is unknown.
