@@ -148,19 +148,6 @@ func (b *builder) enableLeaderMigration(h v1.Host) {
 	}))
 }
 
-// edit completes a step that changes a component's manifest: path, facts, and the printed difference of flags.
-func (b *builder) edit(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
-	s.Kind, s.Host, s.Component, s.Path = v1.StepEditManifest, h.Name, c.Name, c.Manifest
-	s.Requires = append(s.Requires, "cluster:uid", b.fileFact(h, c.Manifest))
-	s.Undo = "put the manifest back from its backup"
-	s.EstimateSeconds = 25
-	if c.Name == KAS {
-		s.EstimateSeconds = 55
-	}
-	s.Changes = changes(s.Edits, c.Flags)
-	return s
-}
-
 func changes(edits []v1.Edit, flags map[string]string) []v1.Change {
 	var out []v1.Change
 	for _, e := range edits {

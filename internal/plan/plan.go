@@ -110,6 +110,8 @@ type builder struct {
 	opts  v1.Options
 	facts map[string]v1.Fact
 	steps []v1.Step
+	// refused are the reasons why no plan can be made of what was found on the way; Make returns them.
+	refused []error
 }
 
 // Make plans the migration of the cluster in the snapshot.
@@ -124,6 +126,9 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 		return nil, err
 	}
 	if err := b.forward(hosts); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(b.refused...); err != nil {
 		return nil, err
 	}
 	p := &v1.Plan{
