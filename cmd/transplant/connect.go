@@ -31,6 +31,7 @@ type connection struct {
 	streams
 	kubeconfig, context, hostAccess, cloud, stateDir string
 	quiet, ascii                                     bool
+	color                                            format
 
 	config  *rest.Config
 	kube    kubernetes.Interface
@@ -50,6 +51,7 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.cloud, "cloud", "", "also look at the cloud, read-only, with the credentials of the environment: aws or aws:routeTable=rtb-...")
 	f.StringVar(&c.stateDir, "state-dir", "", "where ownership logs are kept (default: $XDG_STATE_HOME/transplant or ~/.local/state/transplant)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
+	c.colorFlag(f)
 	f.BoolVar(&c.ascii, "ascii", false, "marks of plain letters: ok warn FAIL skip ????")
 }
 

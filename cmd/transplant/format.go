@@ -78,6 +78,10 @@ type layout struct {
 	wide bool
 	// ascii uses no character that a terminal or font might not have.
 	ascii bool
+	// color paints the marks.
+	color bool
+	// problems leaves out what passed and what was skipped.
+	problems bool
 }
 
 const (
@@ -89,7 +93,7 @@ const (
 
 // layoutFor is the layout of what is written to w.
 func (c *connection) layoutFor(w io.Writer, wide bool) layout {
-	l := layout{width: defaultWidth, wide: wide, ascii: c.ascii}
+	l := layout{width: defaultWidth, wide: wide, ascii: c.ascii, color: c.colored(w)}
 	if f, ok := w.(*os.File); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
 			l.width = width

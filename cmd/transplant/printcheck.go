@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
@@ -14,16 +17,19 @@ const kindCheckList = "CheckList"
 
 func printChecks(w io.Writer, f *format) error {
 	type row struct {
-		Code     string `json:"code"`
-		Reason   string `json:"reason"`
-		Category string `json:"category"`
-		Level    string `json:"level"`
-		Impact   string `json:"impact"`
-		Title    string `json:"title"`
+		Code      string   `json:"code"`
+		Reason    string   `json:"reason"`
+		Category  string   `json:"category"`
+		Level     string   `json:"level"`
+		Impact    string   `json:"impact"`
+		Title     string   `json:"title"`
+		Mandatory bool     `json:"mandatory"`
+		Retryable bool     `json:"retryable"`
+		DependsOn []string `json:"dependsOn,omitempty"`
 	}
 	var rows []row
 	for _, k := range check.List() {
-		rows = append(rows, row{k.Code, k.Reason, k.Category, k.Level, k.Impact, k.Title})
+		rows = append(rows, row{k.Code, k.Reason, k.Category, k.Level, k.Impact, k.Title, k.Mandatory, k.Retryable, k.DependsOn})
 	}
 	table := func(wide bool) func() error {
 		return func() error {
@@ -43,29 +49,63 @@ func printChecks(w io.Writer, f *format) error {
 	return f.print(w, doc, map[string]func() error{"table": table(false), "wide": table(true)})
 }
 
-// printCheck prints findings by category; what passed is one line each, what did not says what to do.
+// printCheck prints findings by category; what passed is one line each, what did not says what to do. What blocks is said once more at the end,
+// where a terminal shows it.
 func printCheck(w io.Writer, r v1.CheckReport, l layout) error {
+	if err := printFindings(w, r, l); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, l.plain(verdict(r, l)))
+	return err
+}
+
+func printFindings(w io.Writer, r v1.CheckReport, l layout) error {
 	var b strings.Builder
 	category := ""
-	for _, f := range r.Findings {
+	for i, f := range r.Findings {
+		if l.problems && (f.Outcome == v1.Pass || f.Outcome == v1.Skip) || !l.wide && i > 0 && sameSkip(f, r.Findings[i-1]) {
+			continue
+		}
 		if f.Category != category {
 			category = f.Category
 			fmt.Fprintf(&b, "%s\n", category)
 		}
-		line := fmt.Sprintf("  %s %-9s ", l.mark(f.Outcome), f.Code)
-		indent := strings.Repeat(" ", len([]rune(line)))
-		line += f.Summary
-		if f.Impact != "" && f.Impact != check.ImpactNone && f.Outcome != v1.Pass && f.Outcome != v1.Skip {
-			line += "   impact: " + f.Impact
+		codes := f.Code
+		for _, next := range r.Findings[i+1:] {
+			if l.wide || !sameSkip(next, f) {
+				break
+			}
+			codes += ", " + next.Code
+		}
+		indent := strings.Repeat(" ", len([]rune(fmt.Sprintf("  %s %-9s ", l.mark(f.Outcome), f.Code))))
+		line := fmt.Sprintf("  %s %-9s %s", l.paint(f.Outcome, l.mark(f.Outcome)), codes, f.Summary)
+		if f.Outcome != v1.Pass && f.Outcome != v1.Skip {
+			line += consequence(f, r.TakenAt)
 		}
 		fmt.Fprintln(&b, line)
 		for _, detail := range details(f, l) {
 			fmt.Fprintln(&b, l.cutObjects(indent, detail))
 		}
 	}
-	fmt.Fprint(&b, verdict(r))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
+}
+
+// sameSkip tells that two checks were skipped for one reason, which is one line.
+func sameSkip(a, b v1.Finding) bool {
+	return a.Outcome == v1.Skip && b.Outcome == v1.Skip && a.Category == b.Category && a.Summary == b.Summary
+}
+
+// consequence is what suffers, and since when.
+func consequence(f v1.Finding, taken time.Time) string {
+	out := ""
+	if f.Impact != "" && f.Impact != check.ImpactNone {
+		out = "   impact: " + f.Impact
+	}
+	if f.Since != nil && taken.After(*f.Since) {
+		out += "   since " + duration.HumanDuration(taken.Sub(*f.Since))
+	}
+	return out
 }
 
 // detail is a line below a finding; only lists of objects are cut to the terminal, since the rest is to be read or run.
@@ -108,11 +148,23 @@ func details(f v1.Finding, l layout) []detail {
 	if f.Accepted != "" {
 		out = append(out, detail{"accepted: " + f.Accepted, false})
 	}
+	if l.wide && f.Outcome != v1.Pass {
+		out = append(out, detail{"docs: " + docsURL(f.Code), false})
+	}
 	return out
 }
 
+// docsURL is the page of a check as this version of the program has it; explain prints the same, offline.
+func docsURL(code string) string {
+	ref := version
+	if strings.Contains(ref, "-") { // built between two releases
+		ref = "main"
+	}
+	return "https://github.com/transplant-dev/transplant/blob/" + ref + "/docs/reference/checks.md#" + strings.ToLower(code)
+}
+
 // verdict sums a report up and says what to do next.
-func verdict(r v1.CheckReport) string {
+func verdict(r v1.CheckReport, l layout) string {
 	s, word := r.Summary, "nothing blocks"
 	if s.Blocked {
 		word = "blocked"
@@ -121,11 +173,14 @@ func verdict(r v1.CheckReport) string {
 	if s.Accepted > 0 {
 		accepted = fmt.Sprintf(" (%d of them accepted)", s.Accepted)
 	}
-	out := fmt.Sprintf("%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n", word, s.Failed, s.Unknown, accepted, s.Warned, s.Skipped, s.Passed)
-	for _, f := range r.Findings {
-		if (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == "" {
-			return out + fmt.Sprintf("next: transplant explain %s\n", f.Code)
-		}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n", word, s.Failed, s.Unknown, accepted, s.Warned, s.Skipped, s.Passed)
+	blocks := blockingFindings(r)
+	for _, f := range blocks {
+		fmt.Fprintln(&b, l.cut(fmt.Sprintf("  %s %-9s %s", l.mark(f.Outcome), f.Code, f.Summary)))
 	}
-	return out
+	if len(blocks) > 0 {
+		fmt.Fprintf(&b, "next: transplant explain %s\n", blocks[0].Code)
+	}
+	return b.String()
 }
