@@ -50,6 +50,9 @@ type StepRecord struct {
 	BackupMode string `json:"backupMode,omitempty"`
 	// AfterSHA256 is what the step wrote: the fact that the next step on the same file requires.
 	AfterSHA256 string `json:"afterSHA256,omitempty"`
+	// Before is what an object had where the step changed it, as JSON with which it is put back: a merge patch, edits, or the state of a unit. It
+	// holds what the step changes and no more.
+	Before string `json:"before,omitempty"`
 	// Created tells that an object was absent before the step, so that a rollback may delete it.
 	Created bool `json:"created,omitempty"`
 	// Handovers that were assisted during the step.
