@@ -1,16 +1,11 @@
 package hostaccess
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"regexp"
 	"strings"
-	"syscall"
-	"time"
 )
 
 const (
@@ -19,40 +14,84 @@ const (
 	maxOutput = 2048
 )
 
+var _ Units = (*local)(nil)
+
 func (l *local) RestartKubelet(ctx context.Context) error {
-	root, inside, err := l.open(ctx, "/"+systemctl)
+	_, err := l.systemctl(ctx, "restarting the kubelet", "restart", "kubelet")
+	return err
+}
+
+func (l *local) DaemonReload(ctx context.Context) error {
+	_, err := l.systemctl(ctx, "reloading the unit files", "daemon-reload")
+	return err
+}
+
+func (l *local) Restart(ctx context.Context, unit string) error {
+	return l.unit(ctx, "restarting", "restart", unit)
+}
+
+func (l *local) Stop(ctx context.Context, unit string) error {
+	return l.unit(ctx, "stopping", "stop", unit)
+}
+
+func (l *local) Start(ctx context.Context, unit string) error {
+	return l.unit(ctx, "starting", "start", unit)
+}
+
+// unitName is what systemd takes for the name of a unit, and no option.
+var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*$`)
+
+func (l *local) unit(ctx context.Context, doing, verb, unit string) error {
+	if !unitName.MatchString(unit) {
+		return fmt.Errorf("%s a unit on host %s: %q is no name of a unit", doing, l.name, unit)
+	}
+	_, err := l.systemctl(ctx, doing+" "+unit, verb, unit)
 	if err != nil {
-		return err
+		err = fmt.Errorf("%w: look at it with \"journalctl -u %s\" on that host and run the same command again", err, unit)
 	}
-	defer root.Close() //nolint:errcheck // a directory that was read
-	info, err := root.Stat(inside)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotRegular
+	return err
+}
+
+func (l *local) Active(ctx context.Context, unit string) (bool, error) {
+	if !unitName.MatchString(unit) {
+		return false, fmt.Errorf("asking for a unit on host %s: %q is no name of a unit", l.name, unit)
 	}
+	doing := "asking for the state of " + unit
+	out, err := l.systemctl(ctx, doing, "show", "--property=LoadState,ActiveState", unit)
 	if err != nil {
-		return fmt.Errorf("restarting the kubelet on host %s: looking for /%s: %w", l.name, systemctl, err)
+		return false, err
 	}
-	limited, cancel := context.WithTimeout(ctx, l.restart)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(limited, filepath.Join(l.dir, systemctl), "restart", "kubelet") //nolint:gosec // the host's own program
-	cmd.Dir = l.dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // nobody's credentials
-	cmd.Stdout, cmd.Stderr = &out, &out
-	// A group of its own: Ctrl-C on the terminal must not cut a restart in half, and the end of the time must end its children too.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second
-	err = cmd.Run()
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case errors.Is(limited.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("no answer in %s", l.restart)
+	state := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			state[name] = value
+		}
 	}
-	return fmt.Errorf("restarting the kubelet on host %s: systemctl restart kubelet: %w%s", l.name, err, tail(out.Bytes()))
+	switch loaded := state["LoadState"]; loaded {
+	case "", "loaded", "masked": // a unit that was masked while it ran still runs
+	default:
+		return false, fmt.Errorf("%s on host %s: systemd has no such unit (LoadState=%s): see its files with \"systemctl cat %s\" there", doing, l.name, loaded, unit)
+	}
+	switch active := state["ActiveState"]; active {
+	case "active", "reloading", "deactivating", "refreshing":
+		return true, nil
+	case "inactive", "failed", "activating", "maintenance":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%s on host %s: systemctl show gave no state that is known (%q)", doing, l.name, active)
+	}
+}
+
+// systemctl runs the host's own systemctl and returns what it wrote to its standard output.
+func (l *local) systemctl(ctx context.Context, doing string, args ...string) ([]byte, error) {
+	out, output, err := l.run(ctx, Command{Path: "/" + systemctl, Args: args, Timeout: l.restart})
+	if err == nil {
+		return out, nil
+	}
+	if failure, ok := errors.AsType[*notStartedError](err); ok {
+		return nil, fmt.Errorf("%s on host %s: looking for /%s: %w", doing, l.name, systemctl, failure.err)
+	}
+	return nil, fmt.Errorf("%s on host %s: systemctl %s: %w%s", doing, l.name, strings.Join(args, " "), err, tail(output))
 }
 
 // tail is the end of a program's output, for an error.

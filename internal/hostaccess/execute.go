@@ -1,0 +1,147 @@
+package hostaccess
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+var (
+	_ Executor = (*local)(nil)
+	_ Digester = (*local)(nil)
+	_ Clock    = (*local)(nil)
+)
+
+const (
+	// runTimeout bounds a program that names no time.
+	runTimeout = time.Minute
+	// maxStdout is how much a program may answer, in bytes.
+	maxStdout = 1 << 20
+)
+
+// notStartedError says that a program was not found, or is none.
+type notStartedError struct{ err error }
+
+func (e *notStartedError) Error() string { return e.err.Error() }
+func (e *notStartedError) Unwrap() error { return e.err }
+
+func (l *local) Run(ctx context.Context, c Command) ([]byte, error) {
+	out, _, err := l.run(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("running %s on host %s: %w", c.Path, l.name, err)
+	}
+	return out, nil
+}
+
+// run returns what the program wrote to its standard output, and the beginning of that with its standard error in the order in which they came.
+func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err error) {
+	root, inside, err := l.open(ctx, c.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close() //nolint:errcheck // a directory that was read
+	info, err := root.Stat(inside)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNotRegular
+	}
+	if err != nil {
+		return nil, nil, &notStartedError{err}
+	}
+	timeout := c.Timeout
+	if timeout == 0 {
+		timeout = runTimeout
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	out, both := &last{most: maxStdout + 1, first: true}, &last{most: maxOutput}
+	cmd := exec.CommandContext(limited, filepath.Join(l.dir, inside), c.Args...) //nolint:gosec // the host's own program
+	cmd.Dir = l.dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, c.Env...) // nobody's credentials
+	cmd.Stdin = bytes.NewReader(c.Stdin)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, both), both
+	// A group of its own: Ctrl-C on the terminal must not cut a restart in half, and the end of the time must end its children too.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second
+	err = cmd.Run()
+	switch {
+	case err == nil && len(out.data) > maxStdout:
+		err = fmt.Errorf("it wrote more than %d MiB", maxStdout>>20)
+	case err == nil:
+		return out.data, both.data, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("no answer in %s", timeout)
+	}
+	return nil, both.data, err
+}
+
+// last keeps the last bytes that are written to it, or the first.
+type last struct {
+	mu    sync.Mutex // standard output and standard error are written by two goroutines
+	data  []byte
+	most  int
+	first bool
+}
+
+func (w *last) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.data = append(w.data, p...)
+	if over := len(w.data) - w.most; over > 0 && w.first {
+		w.data = w.data[:w.most]
+	} else if over > 0 {
+		w.data = append(w.data[:0], w.data[over:]...)
+	}
+	return len(p), nil
+}
+
+func (l *local) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
+	root, inside, err := l.open(ctx, p)
+	if err != nil {
+		return "", 0, err
+	}
+	defer root.Close() //nolint:errcheck // a directory that was read
+	sum, mode, err := digest(root, inside)
+	if err != nil {
+		return "", 0, l.explain("reading", p, err)
+	}
+	return sum, mode, nil
+}
+
+func digest(root *os.Root, inside string) (string, fs.FileMode, error) {
+	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0) // as in read
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close() //nolint:errcheck // opened for reading
+	info, err := f.Stat()
+	if err != nil {
+		return "", 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return "", 0, errNotRegular
+	}
+	hash := sha256.New()
+	if _, err := io.Copy(hash, f); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(hash.Sum(nil)), info.Mode(), nil
+}
+
+// Offset is nothing: a directory of this machine has this machine's clock.
+func (l *local) Offset(context.Context) (offset, uncertainty time.Duration, err error) {
+	return 0, 0, nil
+}
