@@ -70,6 +70,8 @@ type Options struct {
 	Files []string
 	// Needs are what the caller has to be allowed to do; nil means DefaultNeeds.
 	Needs []Need
+	// AskCredentialProviders runs each host's image credential providers and asks them about one image; what they answer is not kept.
+	AskCredentialProviders bool
 	// Timeout bounds each call to the API and to a manager; zero means 20 seconds.
 	Timeout time.Duration
 }

@@ -82,6 +82,8 @@ type Host struct {
 	// LeaderMigration is the content of the leader migration config that a component of this host names or that lies at the default path.
 	LeaderMigration []LeaderMigrationFile `json:"leaderMigration,omitempty"`
 	CloudConfig     *CloudConfig          `json:"cloudConfig,omitempty"`
+	// CloudConfigs are those that the host's kube-apiserver or kubelet names and that are not CloudConfig; sorted by path.
+	CloudConfigs []CloudConfig `json:"cloudConfigs,omitempty"`
 	// APIOnly tells that the host could not be reached: its components are what the mirror pods in the API say, and nothing else is known of it.
 	APIOnly bool `json:"apiOnly,omitempty"`
 }
@@ -232,6 +234,8 @@ type LeaderMigrationFile struct {
 type CloudConfig struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
+	// UsedBy are the components whose --cloud-config it is; sorted.
+	UsedBy []string `json:"usedBy,omitempty"`
 	// Keys are "Section.Key" or "Section \"sub\".Key", sorted.
 	Keys []string `json:"keys,omitempty"`
 	// ServiceOverrides are the values of ServiceOverride.Service: their spelling decides whether the external provider sees them.
