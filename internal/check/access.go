@@ -40,9 +40,12 @@ var hostsReadable = Check{
 		}
 		n := 0
 		for _, h := range f.Hosts {
-			if h.ControlPlane {
+			if h.ControlPlane && !h.APIOnly {
 				n++
 			}
+		}
+		if n == 0 && len(f.Hosted) > 0 {
+			return pass("the control plane runs as %s; no host has a manifest", plural(len(f.Hosted), "Deployment"))
 		}
 		if n == 0 {
 			return with(unknown("no host has a control-plane manifest"), "at least one host with /etc/kubernetes/manifests/kube-controller-manager.yaml",
@@ -70,6 +73,9 @@ func judgeHostsComplete(f facts) v1.Finding {
 	var unmatched []string
 	known := map[string]bool{}
 	for _, h := range f.Hosts {
+		if h.APIOnly {
+			continue // known from its mirror pods, which nobody can edit
+		}
 		known[h.NodeName] = true
 		if h.ControlPlane && h.NodeName == "" {
 			unmatched = append(unmatched, h.Name)

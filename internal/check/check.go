@@ -16,6 +16,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -76,8 +77,12 @@ type Check struct {
 // Options are what a check needs to know beside the snapshot. The zero value judges a cluster before a leader migration with this tool's
 // own cloud-controller-manager.
 type Options struct {
-	// Strategy is leader-migration; empty means that.
+	// Strategy is leader-migration or downtime; empty means leader-migration.
 	Strategy string
+	// Shape, NodeIPAM and Volumes are the choices of the plan of the same names; empty means that the plan chooses.
+	Shape, NodeIPAM, Volumes string
+	// ReplaceHosts tells that new hosts take the place of the old ones instead of edits.
+	ReplaceHosts bool
 	// Image of the cloud-controller-manager that the migration brings in; empty means this project's own.
 	Image string
 	// CCMMinor is the minor version (37 for v1.37) of the library in that image; 0 means: what the tag of a foreign image says, DefaultCCMMinor
@@ -94,7 +99,16 @@ type Options struct {
 	InProgress bool
 	// Accept maps codes to the reason for which a finding that would block is accepted. A mandatory check that fails ignores it.
 	Accept map[string]string
+	// AcceptedBy and AcceptedAt say who gave Accept and when; both are copied to the findings that are accepted. The zero time is left out.
+	AcceptedBy string
+	AcceptedAt time.Time
 }
+
+// Strategies of a plan.
+const (
+	strategyLeaderMigration = "leader-migration"
+	strategyDowntime        = "downtime"
+)
 
 // DefaultLeaseName is the migration lease of upstream's default configuration.
 const DefaultLeaseName = "cloud-provider-extraction-migration"
@@ -119,7 +133,21 @@ func Run(s *v1.Snapshot, opts Options) v1.CheckReport {
 		report.Findings = append(report.Findings, finding)
 		count(&report.Summary, finding)
 	}
+	report.StaleAcceptances = staleCodes(f.opts.Accept, report.Findings)
 	return report
+}
+
+// staleCodes returns the codes whose acceptance was not needed, sorted: their checks do not block. Somebody should take the waiver back before the
+// check fails for another reason than the one that was accepted.
+func staleCodes(accept map[string]string, findings []v1.Finding) []string {
+	var out []string
+	for _, f := range findings {
+		if _, named := accept[f.Code]; named && f.Outcome != v1.Fail && f.Outcome != v1.Unknown {
+			out = append(out, f.Code)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func one(c Check, f facts, outcomes map[string]v1.Outcome) v1.Finding {
@@ -132,9 +160,22 @@ func one(c Check, f facts, outcomes map[string]v1.Outcome) v1.Finding {
 	finding.Code, finding.Reason, finding.Category = c.Code, c.Reason, c.Category
 	finding.Level, finding.Impact = c.Level, c.Impact
 	if blocks(finding) && (!c.Mandatory || c.AcceptUnknown && finding.Outcome == v1.Unknown) {
-		finding.Accepted = f.opts.Accept[c.Code]
+		accept(&finding, f.opts)
 	}
 	return finding
+}
+
+// accept records that a finding which would block was accepted, by whom and when.
+func accept(finding *v1.Finding, opts Options) {
+	finding.Accepted = opts.Accept[finding.Code]
+	if finding.Accepted == "" {
+		return
+	}
+	finding.AcceptedBy = opts.AcceptedBy
+	if !opts.AcceptedAt.IsZero() {
+		at := opts.AcceptedAt
+		finding.AcceptedAt = &at
+	}
 }
 
 func unanswered(c Check, outcomes map[string]v1.Outcome) string {

@@ -79,23 +79,22 @@ var inTreeEverywhere = Check{
 
 func judgeInTree(f facts) v1.Finding {
 	var bad complaints
-	providers := map[string]int{}
-	for _, h := range f.Hosts {
-		if !h.ControlPlane {
-			continue
-		}
-		i := slices.IndexFunc(f.all(kcm), func(p placed) bool { return p.host.Name == h.Name })
-		if i < 0 {
-			bad.add(h.Name, "host %s has no %s manifest", h.Name, kcm)
-			continue
-		}
-		m := f.all(kcm)[i]
+	providers, hosted := map[string]int{}, false
+	has := map[string]bool{}
+	for _, m := range f.all(kcm) {
+		has[m.host.Name] = true
+		hosted = hosted || m.runs() == v1.RunsDeployment
 		provider := m.flag("cloud-provider", "")
 		if m.external() {
 			bad.add(m.String(), "%s runs with --cloud-provider=%q", m, provider)
 			continue
 		}
 		providers[provider]++
+	}
+	for _, h := range f.Hosts {
+		if h.ControlPlane && !has[h.Name] && !hosted {
+			bad.add(h.Name, "host %s has no %s", h.Name, kcm)
+		}
 	}
 	names := slices.Sorted(maps.Keys(providers))
 	if len(names) > 1 {
@@ -105,6 +104,10 @@ func judgeInTree(f facts) v1.Finding {
 	switch {
 	case f.stage() == stageExternal:
 		return skip("every %s is external already: nothing is left to move", kcm)
+	case len(has) == 0 && bad.empty():
+		return unknown("no %s was found: not on a host, and not as a Deployment", kcm)
+	case bad.empty() && hosted:
+		return pass("%s runs as %s with --cloud-provider=%s", kcm, plural(providers[names[0]], "Deployment"), names[0])
 	case bad.empty():
 		return pass("%s runs on all %s with --cloud-provider=%s", kcm, plural(providers[names[0]], "control-plane host"), names[0])
 	case f.opts.InProgress && len(names) == 1:

@@ -32,11 +32,21 @@ const (
 	stageExternal
 )
 
-// facts is a snapshot with the questions that several checks ask of it.
+// facts is a snapshot with the questions that several checks ask of it. What many checks look up is indexed once, so that the cost of all checks
+// together grows with the cluster and not with the cluster times the checks.
 type facts struct {
 	*v1.Snapshot
 	opts Options
+	// placed are the components by name, of hosts first and of Deployments after them.
+	placed map[string][]placed
+	// scraped are what the managers say of themselves, by component and host.
+	scraped map[managerKey]v1.Manager
+	leases  map[string]v1.Lease
+	// paths are the elements of Errors[i].Fact.
+	paths [][]string
 }
+
+type managerKey struct{ component, host string }
 
 func newFacts(s *v1.Snapshot, opts Options) facts {
 	if opts.LeaseName == "" {
@@ -47,14 +57,48 @@ func newFacts(s *v1.Snapshot, opts Options) facts {
 		accept[strings.ToUpper(code)] = reason
 	}
 	opts.Accept = accept
-	return facts{Snapshot: s, opts: opts}
+	f := facts{Snapshot: s, opts: opts, placed: map[string][]placed{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}}
+	f.place()
+	for _, m := range slices.Backward(s.Managers) { // the first one counts
+		f.scraped[managerKey{m.Component, m.Host}] = m
+	}
+	for _, l := range slices.Backward(s.Leases) {
+		f.leases[l.Name] = l
+	}
+	for _, e := range s.Errors {
+		f.paths = append(f.paths, strings.Split(e.Fact, "/"))
+	}
+	return f
 }
 
-// placed is a component on its host.
+// place indexes the components whose flags could be understood.
+func (f *facts) place() {
+	for _, h := range f.Hosts {
+		for _, c := range h.Components {
+			if c.Error == "" {
+				f.placed[c.Name] = append(f.placed[c.Name], placed{Component: c, host: h})
+			}
+		}
+	}
+	for _, c := range f.Hosted {
+		if c.Error == "" {
+			// A Deployment has no host; it stands in for one under its own name, so that findings can say where it is.
+			f.placed[c.Name] = append(f.placed[c.Name], placed{Component: c, host: v1.Host{Name: c.Manifest}})
+		}
+	}
+}
+
+// placed is a component on its host. The host of one that runs as a Deployment is the Deployment's name and nothing else.
 type placed struct {
 	v1.Component
 	host v1.Host
 }
+
+// runs tells how the component is started.
+func (p placed) runs() string { return orElse(p.Runs, v1.RunsStaticPod) }
+
+// onHost tells that the component has files and processes on a host that can be reached.
+func (p placed) onHost() bool { return p.runs() != v1.RunsDeployment && !p.host.APIOnly }
 
 func (p placed) String() string { return p.Name + "@" + p.host.Name }
 
@@ -87,25 +131,31 @@ func (p placed) migrates() bool {
 	return p.on("enable-leader-migration", false) && p.on("leader-elect", true)
 }
 
-// all returns every component of the name whose manifest could be understood, by host.
-func (f facts) all(name string) []placed {
-	var out []placed
-	for _, h := range f.Hosts {
-		for _, c := range h.Components {
-			if c.Name == name && c.Error == "" {
-				out = append(out, placed{Component: c, host: h})
-			}
-		}
-	}
-	return out
-}
+// all returns every component of the name whose flags could be understood: static pods and systemd units by host, then those that run as
+// Deployments. Callers may keep the slice and must not change it.
+func (f facts) all(name string) []placed { return slices.Clip(f.placed[name]) }
 
 // managers returns every kube-controller-manager, then every cloud-controller-manager.
 func (f facts) managers() []placed { return append(f.all(kcm), f.all(ccm)...) }
 
 // inTree returns the kube-controller-managers that run the in-tree loops.
 func (f facts) inTree() []placed {
-	return slices.DeleteFunc(f.all(kcm), placed.external)
+	return slices.DeleteFunc(slices.Clone(f.all(kcm)), placed.external)
+}
+
+// provider is the in-tree provider that the managers name; empty when they name none or several. Once they are external it is what the
+// snapshot says, from the new manager's flags.
+func (f facts) provider() string {
+	name := ""
+	for _, p := range f.inTree() {
+		switch n := p.flag("cloud-provider", ""); {
+		case name == "":
+			name = n
+		case name != n:
+			return ""
+		}
+	}
+	return orElse(name, f.Cluster.Provider)
 }
 
 func (f facts) stage() stage {
@@ -125,16 +175,22 @@ func (f facts) stage() stage {
 // the beginning of a fact's path in which * stands for one element: hosts/*/processes covers hosts/cp-1/processes/kube-apiserver.
 func (f facts) gathering(patterns ...string) []string {
 	var out []string
-	for _, e := range f.Errors {
-		if slices.ContainsFunc(patterns, func(p string) bool { return under(p, e.Fact) }) {
+	if len(f.paths) == 0 {
+		return nil
+	}
+	wants := make([][]string, 0, len(patterns))
+	for _, p := range patterns {
+		wants = append(wants, strings.Split(p, "/"))
+	}
+	for i, e := range f.Errors {
+		if slices.ContainsFunc(wants, func(w []string) bool { return under(w, f.paths[i]) }) {
 			out = append(out, e.Error)
 		}
 	}
 	return out
 }
 
-func under(pattern, fact string) bool {
-	want, have := strings.Split(pattern, "/"), strings.Split(fact, "/")
+func under(want, have []string) bool {
 	if len(have) < len(want) {
 		return false
 	}
@@ -195,21 +251,13 @@ func versionMinor(version string) (int, bool) {
 
 // manager returns what the manager of a host says of itself.
 func (f facts) manager(component, host string) (v1.Manager, bool) {
-	for _, m := range f.Managers {
-		if m.Component == component && m.Host == host {
-			return m, true
-		}
-	}
-	return v1.Manager{}, false
+	m, ok := f.scraped[managerKey{component, host}]
+	return m, ok
 }
 
 func (f facts) lease(name string) (v1.Lease, bool) {
-	for _, l := range f.Leases {
-		if l.Name == name {
-			return l, true
-		}
-	}
-	return v1.Lease{}, false
+	l, ok := f.leases[name]
+	return l, ok
 }
 
 // expected returns the loops that some manager has to run, as the managers' flags say. A loop that is switched off everywhere is not

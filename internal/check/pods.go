@@ -25,8 +25,15 @@ func judgePods(f facts) v1.Finding {
 	n := 0
 	for _, name := range []string{kas, kcm, ccm} {
 		for _, p := range f.all(name) {
+			if p.runs() == v1.RunsSystemd {
+				continue // it is no pod; CP-016 looks at its process
+			}
 			n++
 			switch {
+			case p.runs() == v1.RunsDeployment:
+				if complaint := f.rollout(p); complaint != "" {
+					bad.add(p.String(), "%s: %s", p, complaint)
+				}
 			case p.Pod == nil && p.host.NodeName == "":
 				unmatched = append(unmatched, p.String())
 			case p.Pod == nil:
@@ -51,6 +58,18 @@ func judgePods(f facts) v1.Finding {
 			"kubectl -n kube-system get pods -o wide")
 	}
 	return pass("all %s of the control plane are ready and run what their manifests say", plural(n, "pod"))
+}
+
+// rollout says what keeps the Deployment of a component from being up and ready; empty when nothing does.
+func (f facts) rollout(p placed) string {
+	i := slices.IndexFunc(f.Workloads, func(w v1.Workload) bool { return w.Ref == p.Manifest })
+	switch {
+	case p.Replicas != nil && *p.Replicas == 0:
+		return "it is scaled to 0"
+	case i >= 0 && f.Workloads[i].Ready < f.Workloads[i].Replicas:
+		return fmt.Sprintf("%d of %d replicas are ready", f.Workloads[i].Ready, f.Workloads[i].Replicas)
+	}
+	return ""
 }
 
 // commandDiff says what the second command has more and less than the first.
@@ -88,6 +107,9 @@ func judgeProcesses(f facts) v1.Finding {
 	n := 0
 	for _, name := range []string{kas, kcm, ccm} {
 		for _, p := range f.all(name) {
+			if !p.onHost() {
+				continue
+			}
 			n++
 			if len(f.gathering("hosts/"+p.host.Name+"/processes/"+p.Name)) > 0 {
 				continue

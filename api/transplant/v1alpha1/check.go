@@ -25,6 +25,8 @@ type CheckReport struct {
 	Cluster     Cluster      `json:"cluster"`
 	Summary     CheckSummary `json:"summary"`
 	Findings    []Finding    `json:"findings"`
+	// StaleAcceptances are codes that --accept named although their checks do not block: waivers that should be taken back. Sorted.
+	StaleAcceptances []string `json:"staleAcceptances,omitempty"`
 }
 
 // CheckSummary counts the findings by outcome.
@@ -67,4 +69,7 @@ type Finding struct {
 	DependsOn string `json:"dependsOn,omitempty"`
 	// Accepted is the reason for which somebody accepted this finding, which would block otherwise.
 	Accepted string `json:"accepted,omitempty"`
+	// AcceptedBy and AcceptedAt say who accepted it and when, where the caller of the check said so.
+	AcceptedBy string     `json:"acceptedBy,omitempty"`
+	AcceptedAt *time.Time `json:"acceptedAt,omitempty"`
 }
