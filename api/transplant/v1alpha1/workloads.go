@@ -150,7 +150,10 @@ type KubeletDefaults struct {
 	FeatureGates       map[string]bool `json:"featureGates,omitempty"`
 	ServerTLSBootstrap bool            `json:"serverTLSBootstrap,omitempty"`
 	ProviderID         string          `json:"providerID,omitempty"`
-	SHA256             string          `json:"sha256,omitempty"`
+	// SHA256 of Text.
+	SHA256 string `json:"sha256,omitempty"`
+	// Text is the KubeletConfiguration as it stands (data.kubelet of the ConfigMap), so that a plan can show what it changes.
+	Text string `json:"text,omitempty"`
 }
 
 // Clock is how far a clock is from the one of the machine that took the snapshot.
