@@ -71,14 +71,7 @@ func (m *Manifest) setFlag(name, value string) (*change, error) {
 	if f.form == separate && isFlag(value) {
 		return m.removeArguments(args, f.index, f.last()) // "--x -y" would be read as two flags; it is added again as "--x=-y"
 	}
-	if f.form == separate {
-		return m.replaceArgument(args[f.last()], value)
-	}
-	prefix, _, _ := strings.Cut(args[f.index].value, "=")
-	if f.form == attached {
-		prefix = "-v"
-	}
-	return m.replaceArgument(args[f.index], prefix+"="+value)
+	return m.replaceArgument(args[f.last()], rewritten(args[f.index].value, f.form, value))
 }
 
 func (m *Manifest) unsetFlag(name string) (*change, error) {

@@ -141,14 +141,7 @@ func (e *environment) next(edit v1.Edit) ([]splice, error) {
 		return e.remove(places[f.index], places[f.last()]), nil // it is added again as "--x=-y"
 	}
 	at := e.word(places[f.last()])
-	if f.form == separate {
-		return []splice{{at.start, at.end, edit.Value}}, nil
-	}
-	prefix, _, _ := strings.Cut(args[f.index], "=")
-	if f.form == attached {
-		prefix = "-v"
-	}
-	return []splice{{at.start, at.end, prefix + "=" + edit.Value}}, nil
+	return []splice{{at.start, at.end, rewritten(args[f.index], f.form, edit.Value)}}, nil
 }
 
 func (e *environment) word(place [2]int) word { return e.variables[place[0]].words[place[1]] }

@@ -1,0 +1,186 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestApplyArguments(t *testing.T) {
+	list := func(words ...string) []string { return words }
+	tests := map[string]struct {
+		command, args         []string
+		edits                 []v1.Edit
+		wantCommand, wantArgs []string
+	}{
+		"a flag is changed where it stands": {
+			list("kube-controller-manager", "--v=2"), list("--cloud-provider=aws"), []v1.Edit{set("cloud-provider", "external"), set("v", "4")},
+			list("kube-controller-manager", "--v=4"), list("--cloud-provider=external"),
+		},
+		"a new flag comes behind the last one":                  {list("kcm"), list("--a=b"), []v1.Edit{set("c", "d")}, list("kcm"), list("--a=b", "--c=d")},
+		"a new flag comes into the command where all flags are": {list("kcm", "--a=b"), list("stray"), []v1.Edit{set("c", "d")}, list("kcm", "--a=b", "--c=d"), list("stray")},
+		"a program with no flag gets its first":                 {list("kcm"), nil, []v1.Edit{set("c", "d")}, list("kcm", "--c=d"), nil},
+		"arguments of the image's own program":                  {nil, list("--a=b"), []v1.Edit{set("c", "d"), unset("a")}, nil, list("--c=d")},
+		"a value that stands in the arguments":                  {list("kcm", "--a"), list("b", "--c"), []v1.Edit{unset("a")}, list("kcm"), list("--c")},
+		"given twice":                                           {list("kcm", "--a=1"), list("--a=2"), []v1.Edit{set("a", "3")}, list("kcm"), list("--a=3")},
+		"two words":                                             {list("kcm", "--a", "b"), nil, []v1.Edit{set("a", "c"), set("d", "e")}, list("kcm", "--a", "c", "--d", "e"), nil},
+		"the last argument goes":                                {list("kcm"), list("--a"), []v1.Edit{unset("a")}, list("kcm"), []string{}},
+		"nothing to do":                                         {list("kcm", "--a=b"), nil, []v1.Edit{set("a", "b"), unset("x")}, list("kcm", "--a=b"), nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := slices.Concat(tt.command, tt.args)
+			command, args, err := ApplyArguments(tt.command, tt.args, tt.edits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([2][]string{tt.wantCommand, tt.wantArgs}, [2][]string{command, args}); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if !slices.Equal(before, slices.Concat(tt.command, tt.args)) {
+				t.Error("what was given was changed")
+			}
+		})
+	}
+}
+
+func TestApplyArgumentsRefuses(t *testing.T) {
+	tests := map[string]struct {
+		command []string
+		edit    v1.Edit
+		want    string
+	}{
+		"a shell's script":            {[]string{"sh", "-c", "exec kube-controller-manager --a=b"}, set("a", "c"), "started by a script of sh"},
+		"a script of something else":  {[]string{"/bin/sh", "-c", "/start.sh"}, set("a", "c"), "started by a script of /bin/sh"},
+		"no command at all":           {nil, set("a", "c"), "neither a command nor a flag"},
+		"a stray word behind a flag":  {[]string{"kcm", "--a", "--leader-elect", "stray"}, unset("leader-elect"), "take the stray word out"},
+		"an operation on volumes":     {[]string{"kcm"}, v1.Edit{Op: addHostPath, Name: "x", Value: "/x"}, "not known for arguments"},
+		"a name that is none":         {[]string{"kcm"}, set("a b", "c"), "is no name of a flag"},
+		"a value of more than a line": {[]string{"kcm"}, set("a", "b\nc"), "cannot be printed"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			command, _, err := ApplyArguments(tt.command, nil, []v1.Edit{tt.edit})
+			if command != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %q, %v, want %q", command, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestArgumentsAreEditedAsAManifestIs edits the same command as a manifest and as lists.
+func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
+	edited := 0
+	for seed := range uint64(400) {
+		w := writer{rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // the same ones in every run
+		command, args := append([]string{"kube-scheduler"}, w.elements()...), w.elements()
+		edit := v1.Edit{Op: w.one(setFlag, setFlag, unsetFlag), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "off")}
+		c := map[string]any{"name": "x", "command": command}
+		if len(args) > 0 {
+			c["args"] = args
+		}
+		manifest, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": map[string]any{"containers": []any{c}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, manifestErr := Apply(manifest, []v1.Edit{edit})
+		newCommand, newArgs, err := ApplyArguments(command, args, []v1.Edit{edit})
+		if (manifestErr == nil) != (err == nil) {
+			t.Fatalf("seed %d: %v, %v\n%s", seed, manifestErr, err, manifest)
+		}
+		if err != nil {
+			continue
+		}
+		edited++
+		m, err := Parse(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(m.container().Command, newCommand) || !slices.Equal(m.container().Args, newArgs) {
+			t.Fatalf("seed %d, %+v\n%q %q\n%q %q\n%s", seed, edit, newCommand, newArgs, m.container().Command, m.container().Args, manifest)
+		}
+	}
+	if edited < 300 {
+		t.Errorf("only %d edits were possible", edited)
+	}
+}
+
+func template(containers ...corev1.Container) *corev1.PodTemplateSpec {
+	return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "kcm"}}, Spec: corev1.PodSpec{Containers: containers}}
+}
+
+func TestApplyPodTemplate(t *testing.T) {
+	sidecar := corev1.Container{Name: "proxy", Image: "example.com/proxy:1", Args: []string{"--cloud-provider=none"}}
+	in := template(sidecar, corev1.Container{
+		Name: "controller-manager", Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
+		Command: []string{"/usr/local/bin/kube-controller-manager"}, Args: []string{"--cloud-provider=aws", "--v=2"},
+		Env: []corev1.EnvVar{{Name: "A", Value: "b"}},
+	})
+	want := in.DeepCopy()
+	want.Spec.Containers[1].Args = []string{"--cloud-provider=external", "--v=2", "--leader-migration-config=/etc/kubernetes/leadermigration.conf"}
+	file := corev1.HostPathFile
+	want.Spec.Containers[1].VolumeMounts = []corev1.VolumeMount{{Name: "migration", MountPath: "/etc/kubernetes/leadermigration.conf", ReadOnly: true}}
+	want.Spec.Volumes = []corev1.Volume{{Name: "migration", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/leadermigration.conf", Type: &file}}}}
+	path := v1.Edit{Op: addHostPath, Name: "migration", Value: "/etc/kubernetes/leadermigration.conf", PathType: "File"}
+	edits := []v1.Edit{set("cloud-provider", "external"), set("leader-migration-config", "/etc/kubernetes/leadermigration.conf"), path}
+
+	before := in.DeepCopy()
+	got, err := ApplyPodTemplate(in, "kube-controller-manager", edits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(before, in); diff != "" {
+		t.Errorf("what was given was changed:\n%s", diff)
+	}
+	if again, err := ApplyPodTemplate(got, "kube-controller-manager", edits); err != nil || !cmp.Equal(again, got) {
+		t.Errorf("the second time: %v", err)
+	}
+	path.Op = removeHostPath
+	back, err := ApplyPodTemplate(got, "kube-controller-manager", []v1.Edit{path, unset("leader-migration-config"), set("cloud-provider", "aws")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(back.Spec.Volumes)+len(back.Spec.Containers[1].VolumeMounts) != 0 || !slices.Equal(back.Spec.Containers[1].Args, in.Spec.Containers[1].Args) {
+		t.Errorf("undone, it is %+v", back.Spec)
+	}
+}
+
+func TestApplyPodTemplateRefuses(t *testing.T) {
+	kcm := corev1.Container{Name: "a", Command: []string{"kube-controller-manager"}}
+	other := corev1.Container{Name: "b", Command: []string{"/kube-controller-manager"}}
+	shell := corev1.Container{Name: "a", Command: []string{"sh", "-c", "exec kube-controller-manager"}}
+	mounted := kcm
+	mounted.VolumeMounts = []corev1.VolumeMount{{Name: "other", MountPath: "/x"}}
+	named := template(kcm)
+	named.Spec.Volumes = []corev1.Volume{{Name: "x"}}
+	tests := map[string]struct {
+		template *corev1.PodTemplateSpec
+		edit     v1.Edit
+		want     string
+	}{
+		"no such container":            {template(corev1.Container{Name: "x", Command: []string{"sleep"}}), set("a", "b"), "no container of the pod template runs kube-controller-manager"},
+		"two of them":                  {template(kcm, other), set("a", "b"), "the containers a and b of the pod template both run"},
+		"a shell's script":             {template(shell), set("a", "b"), "started by a script"},
+		"another volume of that name":  {named, v1.Edit{Op: addHostPath, Name: "x", Value: "/y"}, "another volume of that name"},
+		"something else mounted there": {template(mounted), v1.Edit{Op: addHostPath, Name: "x", Value: "/x"}, "something else mounted at /x (volume other)"},
+		"an operation that is none":    {template(kcm), v1.Edit{Op: "nosuch", Name: "x"}, "not known"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got, err := ApplyPodTemplate(tt.template, "kube-controller-manager", []v1.Edit{tt.edit}); got != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
