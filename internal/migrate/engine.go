@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -44,6 +45,8 @@ type Options struct {
 	Before *v1.Snapshot
 	// Tell is called for everything a watching operator wants to know; nil for silence.
 	Tell func(Event)
+	// ReadLocal reads a file of this machine that a step copies to hosts; os.ReadFile when nil.
+	ReadLocal func(path string) ([]byte, error)
 	// Clock is the real one when nil.
 	Clock clock.Clock
 	// Hook is called at named points of a step ("before", "during", "after"); tests kill the process there.
@@ -69,6 +72,8 @@ type Engine struct {
 	plan    *v1.Plan
 	leases  handover.Leases
 	number  map[string]int
+	// stopping is closed when the operator asked to stop.
+	stopping <-chan struct{}
 	// deferred remembers which groups were put behind the others, to say so once.
 	deferred map[string]bool
 }
@@ -80,6 +85,9 @@ func New(o Options, j *Journal) *Engine {
 	}
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
+	}
+	if o.ReadLocal == nil {
+		o.ReadLocal = os.ReadFile
 	}
 	if o.Hook == nil {
 		o.Hook = func(string, string) {}
@@ -98,7 +106,7 @@ var ErrInterrupted = errors.New("interrupted between two steps")
 // Run executes the plan. When stop is closed it finishes the current step and returns ErrInterrupted; when ctx ends it stops at once, and the
 // journal says which step is uncertain.
 func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
-	e.plan = p
+	e.plan, e.stopping = p, stop
 	for i, s := range p.Steps {
 		e.number[s.ID] = i + 1
 	}
@@ -115,7 +123,9 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 					return ErrInterrupted
 				default:
 				}
-				if err := e.one(ctx, s); err != nil {
+				if err := e.one(ctx, s); interrupted(err) {
+					return err
+				} else if err != nil {
 					return &StepError{Step: s, Err: err}
 				}
 			}
@@ -152,7 +162,9 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 		rec = v1.StepRecord{ID: s.ID, Started: e.Clock.Now().UTC(), Result: "started"}
 	}
 	e.tell(s, "started", "")
-	if err := x.do(ctx, s, &rec); err != nil {
+	if err := x.do(ctx, s, &rec); interrupted(err) {
+		return err // its record says that it was begun
+	} else if err != nil {
 		return e.failed(ctx, s, rec, err)
 	}
 	if err := e.settle(ctx, s, x); err != nil {

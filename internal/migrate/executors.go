@@ -43,6 +43,20 @@ func (e *Engine) executor(s v1.Step) (executor, error) {
 		return kubelet{e}, nil
 	case v1.StepVerify:
 		return verify{e}, nil
+	case v1.StepPatchObject:
+		return patchObject{e}, nil
+	case v1.StepUnpatchObject:
+		return unpatchObject{e}, nil
+	case v1.StepScale, v1.StepEditWorkload:
+		return workload{e}, nil
+	case v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
+		return unit{e}, nil
+	case v1.StepCopyFile:
+		return copyFile{e}, nil
+	case v1.StepInitializeNode:
+		return initializeNode{e}, nil
+	case v1.StepAwait:
+		return await{e}, nil
 	}
 	return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
 }
@@ -148,6 +162,14 @@ func (e *Engine) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) (data [
 		return nil, 0, "", fmt.Errorf("mode %q of the backup from before step %s: %w", rec.BackupMode, s.ID, err)
 	}
 	return f.Data, fs.FileMode(m), rec.BackupSHA256, nil
+}
+
+func fileMode(s v1.Step) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(s.Mode, 8, 32)
+	if err != nil {
+		return 0, fmt.Errorf("mode %q: %w", s.Mode, err)
+	}
+	return fs.FileMode(mode), nil
 }
 
 // write puts bytes on a host, after the record that says so was saved.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,11 +43,11 @@ func (x writeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	} else if err != nil {
 		return err
 	}
-	mode, err := strconv.ParseUint(s.Mode, 8, 32)
+	mode, err := fileMode(s)
 	if err != nil {
-		return fmt.Errorf("mode %q: %w", s.Mode, err)
+		return err
 	}
-	return x.write(ctx, s, rec, data, fs.FileMode(mode))
+	return x.write(ctx, s, rec, data, mode)
 }
 
 // content is what the file shall hold; nil while it cannot be known yet.

@@ -41,6 +41,13 @@ func (x kubelet) done(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 func (x kubelet) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if s.Drain {
+		return x.drained(ctx, s, rec, func() error { return x.change(ctx, s, rec) })
+	}
+	return x.change(ctx, s, rec)
+}
+
+func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	f, _, err := x.read(ctx, s.Host, s.Path)
 	if err != nil {
 		return err

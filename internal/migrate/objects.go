@@ -26,10 +26,23 @@ var resources = map[string]schema.GroupVersionResource{
 	"ClusterRole":        {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
 	"ClusterRoleBinding": {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 	"Lease":              {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+
+	"Node":                {Version: "v1", Resource: "nodes"},
+	"Service":             {Version: "v1", Resource: "services"},
+	"PersistentVolume":    {Version: "v1", Resource: "persistentvolumes"},
+	"Deployment":          {Group: "apps", Version: "v1", Resource: "deployments"},
+	"DaemonSet":           {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"PodDisruptionBudget": {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	"PriorityClass":       {Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
+	"StorageClass":        {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
 }
 
-// compared are the fields that make two objects of a kind the same for a migration.
-var compared = []string{"rules", "roleRef", "subjects", "type"}
+// compared are the fields that make two objects of a kind the same for a migration; covered, those of which each part that is wanted has to be there,
+// beside what the API server fills in.
+var (
+	compared = []string{"rules", "roleRef", "subjects", "type"}
+	covered  = []string{"spec", "data"}
+)
 
 // object returns the client for a reference Kind/namespace/name or Kind/name, and the name.
 func (e *Engine) object(ref string) (dynamic.ResourceInterface, string, error) {
@@ -62,7 +75,14 @@ func (x ensureObject) done(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return same(want, live), nil
+	if !same(want, live) {
+		return false, nil
+	}
+	if s.Component != "" && (live.GetKind() == "Deployment" || live.GetKind() == "DaemonSet") {
+		why, err := x.rolledOut(ctx, live)
+		return why == "" && err == nil, pending(why, err)
+	}
+	return true, nil
 }
 
 func (x ensureObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
@@ -109,7 +129,40 @@ func same(want, live *unstructured.Unstructured) bool {
 			return false
 		}
 	}
+	for _, field := range covered {
+		if want.GetKind() != "Secret" && !covers(want.Object[field], live.Object[field]) {
+			return false
+		}
+	}
 	return true
+}
+
+// covers tells whether everything that is wanted is there.
+func covers(want, live any) bool {
+	switch want := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		have, _ := live.(map[string]any)
+		for k, v := range want {
+			if !covers(v, have[k]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		have, _ := live.([]any)
+		if len(have) != len(want) {
+			return false
+		}
+		for i := range want {
+			if !covers(want[i], have[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return equalJSON(want, live)
 }
 
 // plain drops empty strings, so that a subject of a ServiceAccount equals itself with apiGroup "".

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"strconv"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -60,17 +59,29 @@ func (x addManifest) done(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 func (x addManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	mode, err := strconv.ParseUint(s.Mode, 8, 32)
+	mode, err := fileMode(s)
 	if err != nil {
-		return fmt.Errorf("mode %q: %w", s.Mode, err)
+		return err
 	}
-	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), fs.FileMode(mode), nil })
+	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), mode, nil })
 }
 
-// restoreManifest puts back the bytes from before a step.
+// restoreManifest puts back the bytes from before a step; with edits, these bytes as the edits change them: that is how a component that was stopped
+// is started with other flags, without ever running with the old ones.
 type restoreManifest struct{ *Engine }
 
 func (x restoreManifest) done(ctx context.Context, s v1.Step) (bool, error) {
+	if len(s.Edits) > 0 {
+		want, _, err := x.edited(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		f, sum, err := x.read(ctx, s.Host, s.Path)
+		if err != nil || sum == absent || string(f.Data) != string(want) {
+			return false, err
+		}
+		return x.running(ctx, s, f.Data)
+	}
 	if x.journal.Record(s.Restore).BackupSHA256 == "" {
 		return true, nil // the step was begun and changed nothing
 	}
@@ -89,6 +100,11 @@ func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	if sum == absent {
 		return fmt.Errorf("%s on host %s was absent before step %s: there is nothing to put back", s.Path, s.Host, s.Restore)
 	}
+	if len(s.Edits) > 0 {
+		if data, mode, err = x.edited(ctx, s); err != nil {
+			return err
+		}
+	}
 	if err := x.moveOwners(ctx, s); err != nil {
 		return err
 	}
@@ -100,8 +116,24 @@ func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	})
 }
 
+// edited are the bytes from before a step, as the edits change them.
+func (x restoreManifest) edited(ctx context.Context, s v1.Step) ([]byte, fs.FileMode, error) {
+	data, mode, sum, err := x.backedUp(ctx, s.Restore, s.Host)
+	if err != nil || sum == absent {
+		return nil, 0, err
+	}
+	out, err := controlplane.Apply(data, s.Edits)
+	if err != nil {
+		return nil, 0, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	return out, mode, nil
+}
+
 // ours refuses to overwrite what somebody else wrote after this migration did.
 func (x restoreManifest) ours(s v1.Step, now []byte) error {
+	if now == nil {
+		return nil // a step of this migration took it away
+	}
 	sum := hostaccess.SHA256(now)
 	doc := x.journal.Doc()
 	for _, rec := range doc.Records {

@@ -6,10 +6,13 @@ import (
 	"sort"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // requires re-checks the facts that a step needs, and names what changed.
@@ -55,6 +58,9 @@ func (e *Engine) holds(ctx context.Context, id string) (string, error) {
 		}
 		return "", nil
 	}
+	if kind, rest, _ := strings.Cut(id, ":"); kind != "file" {
+		return e.otherHolds(ctx, kind, rest, id)
+	}
 	host, path, ok := fileOf(id)
 	if !ok {
 		return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
@@ -65,6 +71,72 @@ func (e *Engine) holds(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%s on host %s was changed by somebody else%s", path, host, difference(detail, f.Data, sum)), nil
+}
+
+// otherHolds says how a fact about something other than a file on a host has changed.
+func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string, error) {
+	want, detail := e.wanted(id, "", name)
+	switch kind {
+	case "workload":
+		live, err := e.live(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return name + " is gone", nil
+		} else if err != nil {
+			return "", err
+		}
+		if sum := templateSum(live); sum != want {
+			return fmt.Sprintf("the pod template of %s was changed by somebody else%s", name, templateDifference(detail, live)), nil
+		}
+		return "", nil
+	case "kubeadm":
+		if e.patchedKubeadm() {
+			return "", nil // by this run; what it had is in the record, and each edit says what it wants
+		}
+		live, err := e.live(ctx, kubeadmRef)
+		if err != nil {
+			return "", err
+		}
+		if kubeadmSum(live) != want {
+			return kubeadmRef + " was changed by somebody else", nil
+		}
+		return "", nil
+	case "local":
+		data, err := e.ReadLocal(name)
+		if err != nil {
+			return "", fmt.Errorf("reading %s, which the plan copies to hosts: %w", name, err)
+		}
+		if sum := hostaccess.SHA256(data); sum != want {
+			return fmt.Sprintf("%s on this machine has SHA-256 %s, the plan was made with %s", name, sum, want), nil
+		}
+		return "", nil
+	}
+	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
+}
+
+// patchedKubeadm tells that a step of this run has begun to change kubeadm's configuration.
+func (e *Engine) patchedKubeadm() bool {
+	for _, s := range e.plan.Steps {
+		if s.Kind == v1.StepPatchObject && s.Ref == kubeadmRef && e.journal.Record(s.ID).Result != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// templateDifference names the arguments that came and went in a pod template.
+func templateDifference(before string, live *unstructured.Unstructured) string {
+	was := strings.Split(before, "\n")
+	containers, _, err := unstructured.NestedSlice(live.Object, "spec", "template", "spec", "containers")
+	if err != nil || before == "" {
+		return ""
+	}
+	for _, c := range containers {
+		m, _ := c.(map[string]any)
+		if is := append(list(m, "command"), list(m, "args")...); len(is) > 0 && is[0] == was[0] {
+			return compare(was, is)
+		}
+	}
+	return ""
 }
 
 func fileOf(id string) (host, path string, ok bool) {
@@ -88,7 +160,7 @@ func (e *Engine) wanted(id, host, path string) (value, detail string) {
 			continue
 		}
 		for _, s := range append(append([]v1.Step(nil), doc.Plan.Steps...), rollbackSteps(doc)...) {
-			if s.ID == rec.ID && s.Host == host && s.Path == path {
+			if s.ID == rec.ID && (s.Host == host && s.Path == path || host == "" && s.Ref == path) {
 				value, detail = rec.AfterSHA256, ""
 			}
 		}
@@ -112,17 +184,22 @@ func difference(before string, data []byte, sum string) string {
 	if err != nil || before == "" {
 		return ": its SHA-256 is " + sum
 	}
+	return compare(strings.Split(before, "\n"), m.Command())
+}
+
+// compare names the arguments that came and went.
+func compare(before, now []string) string {
 	was, is := map[string]bool{}, map[string]bool{}
-	for _, a := range strings.Split(before, "\n") {
+	for _, a := range before {
 		was[a] = true
 	}
 	var out []string
-	for _, a := range m.Command() {
+	for _, a := range now {
 		if is[a] = true; !was[a] {
 			out = append(out, "+ "+a)
 		}
 	}
-	for _, a := range strings.Split(before, "\n") {
+	for _, a := range before {
 		if !is[a] {
 			out = append(out, "- "+a)
 		}

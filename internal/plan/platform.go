@@ -138,6 +138,15 @@ func (b *builder) place(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	return s
 }
 
+// DeriveKubeadm is the derivation of StepPatchObject that carries the step's edits out in kubeadm's ClusterConfiguration, for the step's component.
+const DeriveKubeadm = "kubeadm-config"
+
+// KubeadmFact is the ID of the fact that kubeadm's ClusterConfiguration is as it was; its value is KubeadmConfig.SHA256.
+const KubeadmFact = "kubeadm:config"
+
+// LocalFact is the ID of the fact that a file of the machine that runs apply has the content it had.
+func LocalFact(path string) string { return "local:" + path }
+
 // WorkloadFact is the ID of the fact that the pod template of a workload is as it was.
 func WorkloadFact(ref string) string { return "workload:" + ref }
 

@@ -1,8 +1,12 @@
 package plan
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"strconv"
+	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -19,6 +23,16 @@ var needed = map[v1.StepKind][]string{
 	v1.StepRestoreManifest: {"host", "path", "component", "restore"},
 	v1.StepKubelet:         {"host", "path"},
 	v1.StepVerify:          nil,
+	v1.StepPatchObject:     {"ref"},
+	v1.StepUnpatchObject:   {"ref", "restore"},
+	v1.StepScale:           {"ref", "component", "replicas"},
+	v1.StepEditWorkload:    {"ref", "component"},
+	v1.StepEditUnit:        {"host", "path", "component", "unit"},
+	v1.StepStopUnit:        {"host", "component", "unit"},
+	v1.StepStartUnit:       {"host", "path", "component", "unit"},
+	v1.StepCopyFile:        {"host", "path", "source", "content", "mode"},
+	v1.StepInitializeNode:  {"ref"},
+	v1.StepAwait:           {"await"},
 }
 
 // WellFormed says everything that keeps a plan which was read from a file from being carried out: a plan may be reviewed and kept anywhere, and
@@ -54,16 +68,84 @@ func wellFormed(s v1.Step, facts map[string]bool) error {
 	if !known {
 		return fmt.Errorf("kind %q is not known to this version of transplant", s.Kind)
 	}
-	values := map[string]string{"id": s.ID, "phase": s.Phase, "object": s.Object, "ref": s.Ref, "host": s.Host, "path": s.Path, "mode": s.Mode, "component": s.Component, "content": s.Content, "restore": s.Restore}
+	values := map[string]string{"unit": s.Unit, "source": s.Source, "replicas": given(s.Replicas != nil), "await": given(s.Await != nil), "id": s.ID, "phase": s.Phase, "object": s.Object, "ref": s.Ref, "host": s.Host, "path": s.Path, "mode": s.Mode, "component": s.Component, "content": s.Content, "restore": s.Restore}
 	for _, f := range append([]string{"id", "phase"}, fields...) {
 		if values[f] == "" {
 			return fmt.Errorf("%s is empty", f)
 		}
 	}
+	if err := consistent(s); err != nil {
+		return err
+	}
 	for _, id := range s.Requires {
 		if !facts[id] {
 			return fmt.Errorf("it requires the fact %q, which the plan does not state", id)
 		}
+	}
+	return nil
+}
+
+func given(yes bool) string {
+	if yes {
+		return "given"
+	}
+	return ""
+}
+
+// consistent says what is wrong with the values of a step whose fields are all there. A plan that was edited by hand is refused here and not when its
+// tenth step is carried out.
+func consistent(s v1.Step) error {
+	if s.Mode != "" {
+		if m, err := strconv.ParseUint(s.Mode, 8, 32); err != nil || m > 0o777 {
+			return fmt.Errorf("mode %q is no octal file mode such as 0644", s.Mode)
+		}
+	}
+	if s.Path != "" && path.Clean(s.Path) != s.Path || s.Path != "" && !path.IsAbs(s.Path) {
+		return fmt.Errorf("path %q is not an absolute path without detours", s.Path)
+	}
+	for _, e := range s.Edits {
+		if !ops[e.Op] || e.Name == "" {
+			return fmt.Errorf("edit %q of %q: the operations are setFlag, unsetFlag, addHostPath and removeHostPath, each with a name", e.Op, e.Name)
+		}
+	}
+	switch s.Kind {
+	case v1.StepPatchObject:
+		if err := patchable(s); err != nil {
+			return err
+		}
+	case v1.StepEnsureObject:
+		var o map[string]any
+		if err := json.Unmarshal([]byte(s.Object), &o); err != nil {
+			return fmt.Errorf("object is no JSON: %w", err)
+		}
+		if m, ok := o["metadata"].(map[string]any); !ok || m["name"] == nil || Ref(o) != s.Ref {
+			return fmt.Errorf("object is not the %s that ref names", s.Ref)
+		}
+	case v1.StepCopyFile:
+		if len(s.Content) != 64 {
+			return fmt.Errorf("content %q is not the SHA-256 of the file to copy", s.Content)
+		}
+	case v1.StepScale:
+		if *s.Replicas < 0 {
+			return fmt.Errorf("replicas is %d", *s.Replicas)
+		}
+	default:
+	}
+	return nil
+}
+
+var ops = map[string]bool{"setFlag": true, "unsetFlag": true, "addHostPath": true, "removeHostPath": true}
+
+func patchable(s v1.Step) error {
+	if strings.HasPrefix(s.Ref, "Secret/") {
+		return errors.New("secrets are not patched: what was there would be kept in the journal")
+	}
+	if s.Derive == DeriveKubeadm {
+		return nil
+	}
+	var patch map[string]any
+	if err := json.Unmarshal([]byte(s.Patch), &patch); err != nil || len(patch) == 0 {
+		return errors.New("patch is no JSON merge patch")
 	}
 	return nil
 }

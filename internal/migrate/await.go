@@ -1,0 +1,171 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the wait goes on.
+const (
+	awaitInterval = 5 * time.Second
+	awaitReminder = 5 * time.Minute
+)
+
+// await tells the operator what to create or to take down, and waits until the cluster shows it. It changes nothing. It waits for people, and so for
+// as long as they need; Ctrl-C ends the wait, and the same command goes on with it.
+type await struct{ *Engine }
+
+func (x await) done(ctx context.Context, s v1.Step) (bool, error) {
+	why, err := x.missing(ctx, s)
+	return err == nil && why == "", pending(why, err)
+}
+
+func (x await) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	for _, line := range s.Await.Instructions {
+		x.tell(s, "progress", line)
+	}
+	told, at := "", x.Clock.Now()
+	for {
+		why, err := x.missing(ctx, s)
+		if err != nil && !Transient(err) {
+			return err
+		}
+		if err == nil && why == "" {
+			return nil
+		}
+		if err != nil {
+			why = err.Error()
+		}
+		if now := x.Clock.Now(); why != told || now.Sub(at) >= awaitReminder {
+			told, at = why, now
+			x.tell(s, "progress", "waiting: "+why)
+		}
+		select {
+		case <-x.stopping:
+			return ErrInterrupted
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-x.Clock.After(awaitInterval):
+		}
+	}
+}
+
+// missing says what the cluster does not show yet; empty when it shows everything.
+func (x await) missing(ctx context.Context, s v1.Step) (string, error) {
+	a := s.Await
+	if a == nil {
+		return "", fmt.Errorf("step %s does not say what it waits for", s.ID)
+	}
+	if a.NodeGone != "" {
+		_, err := x.Kube.CoreV1().Nodes().Get(ctx, a.NodeGone, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return "", fmt.Errorf("reading node %s: %w", a.NodeGone, err)
+		default:
+			return fmt.Sprintf("node %s is still there", a.NodeGone), nil
+		}
+	}
+	if a.Component == "" {
+		return "", nil
+	}
+	pods, err := x.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("listing the pods of %s: %w", namespace, err)
+	}
+	have := map[string]bool{}
+	var not []string
+	for _, p := range pods.Items {
+		switch fit, why := matches(p, a); {
+		case !fit:
+		case why == "":
+			have[p.Spec.NodeName] = true
+		default:
+			not = append(not, p.Spec.NodeName+" "+why)
+		}
+	}
+	if a.Nodes == 0 && len(have) > 0 || len(have) < a.Nodes {
+		sort.Strings(not)
+		detail := ""
+		if len(not) > 0 && a.Nodes > 0 {
+			detail = " (" + strings.Join(not, "; ") + ")"
+		}
+		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
+	}
+	return "", nil
+}
+
+func version(a *v1.Await) string {
+	if a.Version == "" {
+		return ""
+	}
+	return " of version " + a.Version
+}
+
+// matches tells whether a pod runs the component at all, and says why it is not as it is waited for.
+func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
+	for _, c := range p.Spec.Containers {
+		command := append(append([]string(nil), c.Command...), c.Args...)
+		if !isComponent(c, command, a.Component) {
+			continue
+		}
+		_, tag, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
+		tag = strings.TrimPrefix(tag, "v")
+		want := strings.TrimPrefix(a.Version, "v")
+		if want != "" && tag != want && !strings.HasPrefix(tag, want+".") && !strings.HasPrefix(tag, want+"-") {
+			return a.Nodes > 0, "runs version " + tag
+		}
+		flags := controlplane.FlagsOf(command)
+		for _, name := range sortedKeys(a.Flags) {
+			have, set := flags[name]
+			switch wanted := a.Flags[name]; {
+			case wanted == "" && set:
+				return a.Nodes > 0, "runs with --" + name + "=" + have
+			case wanted != "" && have != wanted:
+				return a.Nodes > 0, fmt.Sprintf("runs with --%s=%q, not %q", name, have, wanted)
+			}
+		}
+		if a.Nodes > 0 && !ready(&p) {
+			return true, "is not ready"
+		}
+		return true, ""
+	}
+	return false, ""
+}
+
+func isComponent(c corev1.Container, command []string, component string) bool {
+	for _, word := range command {
+		if word == component || strings.HasSuffix(word, "/"+component) {
+			return true
+		}
+	}
+	image, _, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
+	return len(c.Command) == 0 && image == component
+}
+
+func sortedKeys(m map[string]string) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// interrupted tells the end of a wait that the operator asked for from a failure.
+func interrupted(err error) bool { return errors.Is(err, ErrInterrupted) }

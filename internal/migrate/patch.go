@@ -1,0 +1,313 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"sort"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// patchObject changes fields of an object that is there. What was in these fields is in the record before anything is written, and the write names
+// the version that was read: what somebody else writes in between is neither lost nor taken for what was there before.
+type patchObject struct{ *Engine }
+
+func (x patchObject) done(ctx context.Context, s v1.Step) (bool, error) {
+	live, err := x.live(ctx, s.Ref)
+	if err != nil {
+		return false, err
+	}
+	patch, err := x.patch(s, live)
+	return err == nil && fits(live.Object, patch), err
+}
+
+func (x patchObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if strings.HasPrefix(s.Ref, "Secret/") {
+		return fmt.Errorf("step %s would keep what a Secret had in the journal: secrets are not patched", s.ID)
+	}
+	live, err := x.live(ctx, s.Ref)
+	if err != nil {
+		return err
+	}
+	patch, err := x.patch(s, live)
+	if err != nil {
+		return err
+	}
+	if fits(live.Object, patch) {
+		return x.journal.Save(ctx, *rec)
+	}
+	before, err := x.undoOf(s, live, patch)
+	if err != nil {
+		return err
+	}
+	if rec.Before != "" && rec.Before != before { // an earlier try found something else
+		return &StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)}}
+	}
+	rec.Before = before
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	return x.update(ctx, s.Ref, func(o *unstructured.Unstructured) (bool, error) {
+		patch, err := x.patch(s, o)
+		if err != nil {
+			return false, err
+		}
+		if fits(o.Object, patch) {
+			return false, nil // our own write, whose answer got lost
+		}
+		if now, err := x.undoOf(s, o, patch); err != nil || now != rec.Before {
+			return false, &StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)}}
+		}
+		o.Object = merge(o.Object, patch)
+		return true, nil
+	})
+}
+
+// patch is the merge patch of a step for the object as it is.
+func (x patchObject) patch(s v1.Step, live *unstructured.Unstructured) (map[string]any, error) {
+	switch s.Derive {
+	case "":
+		var patch map[string]any
+		if err := json.Unmarshal([]byte(s.Patch), &patch); err != nil {
+			return nil, fmt.Errorf("patch of step %s: %w", s.ID, err)
+		}
+		return patch, nil
+	case plan.DeriveKubeadm:
+		return kubeadmPatch(s, live)
+	}
+	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
+}
+
+// undoOf is what puts the object back: the inverse patch, or the inverse edits.
+func (x patchObject) undoOf(s v1.Step, live *unstructured.Unstructured, patch map[string]any) (string, error) {
+	if s.Derive == plan.DeriveKubeadm {
+		return kubeadmUndo(s, live)
+	}
+	data, err := json.Marshal(inverse(live.Object, patch))
+	if err != nil {
+		return "", fmt.Errorf("keeping what %s had: %w", s.Ref, err)
+	}
+	return string(data), nil
+}
+
+// unpatchObject puts back what a patch changed.
+type unpatchObject struct{ *Engine }
+
+func (x unpatchObject) done(ctx context.Context, s v1.Step) (bool, error) {
+	rec := x.journal.Record(s.Restore)
+	if rec.Before == "" {
+		return true, nil // it changed nothing
+	}
+	live, err := x.live(ctx, s.Ref)
+	if apierrors.IsNotFound(err) {
+		return true, nil // somebody deleted it; there is nothing to put back into
+	} else if err != nil {
+		return false, err
+	}
+	back, err := x.back(s, rec, live)
+	return err == nil && fits(live.Object, back), err
+}
+
+func (x unpatchObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	was := x.journal.Record(s.Restore)
+	return x.update(ctx, s.Ref, func(o *unstructured.Unstructured) (bool, error) {
+		back, err := x.back(s, was, o)
+		if err != nil || fits(o.Object, back) {
+			return false, err
+		}
+		original, ok := x.step(s.Restore)
+		if !ok {
+			return false, fmt.Errorf("step %s is not in the journal's plan: what %s had cannot be put back", s.Restore, s.Ref)
+		}
+		written, err := (patchObject{x.Engine}).patch(original, o)
+		if err != nil {
+			return false, err
+		}
+		if !fits(o.Object, written) {
+			return false, &StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else after step %s (fields %s): put it back by hand to %s, then run transplant rollback again",
+				s.Ref, s.Restore, strings.Join(leaves(written, ""), ", "), was.Before)}}
+		}
+		o.Object = merge(o.Object, back)
+		return true, nil
+	})
+}
+
+func (x unpatchObject) back(s v1.Step, was v1.StepRecord, live *unstructured.Unstructured) (map[string]any, error) {
+	original, _ := x.step(s.Restore)
+	if original.Derive == plan.DeriveKubeadm {
+		undo := original
+		if err := json.Unmarshal([]byte(was.Before), &undo.Edits); err != nil {
+			return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
+		}
+		return kubeadmPatch(undo, live)
+	}
+	var back map[string]any
+	if err := json.Unmarshal([]byte(was.Before), &back); err != nil {
+		return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
+	}
+	return back, nil
+}
+
+// step finds a step of the migration or of its rollback by its ID.
+func (e *Engine) step(id string) (v1.Step, bool) {
+	doc := e.journal.Doc()
+	for _, s := range append(slices.Clone(doc.Plan.Steps), rollbackSteps(doc)...) {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return v1.Step{}, false
+}
+
+// live reads an object. The error of one that is absent says so to apierrors.IsNotFound.
+func (e *Engine) live(ctx context.Context, ref string) (*unstructured.Unstructured, error) {
+	client, name, err := e.object(ref)
+	if err != nil {
+		return nil, err
+	}
+	o, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", ref, err)
+	}
+	return o, nil
+}
+
+// update reads an object, changes it and writes it back under the version that was read; again when somebody else was faster. Nothing is written
+// when change says that nothing is to be.
+func (e *Engine) update(ctx context.Context, ref string, change func(*unstructured.Unstructured) (bool, error)) error {
+	client, _, err := e.object(ref)
+	if err != nil {
+		return err
+	}
+	return Retry(ctx, writeBudget, func(ctx context.Context) error {
+		for {
+			o, err := e.live(ctx, ref)
+			if err != nil {
+				return err
+			}
+			if write, err := change(o); err != nil || !write {
+				return err
+			}
+			_, err = client.Update(ctx, o, metav1.UpdateOptions{FieldManager: "transplant"})
+			if apierrors.IsConflict(err) {
+				continue // each turn reads the newer version: somebody makes progress
+			}
+			if err != nil {
+				return fmt.Errorf("writing %s: %w", ref, err)
+			}
+			return nil
+		}
+	})
+}
+
+// merge applies a JSON merge patch (RFC 7386).
+func merge(object, patch map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range object {
+		out[k] = v
+	}
+	for k, v := range patch {
+		part, nested := v.(map[string]any)
+		switch {
+		case v == nil:
+			delete(out, k)
+		case nested:
+			have, _ := out[k].(map[string]any)
+			out[k] = merge(have, part)
+		default:
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// inverse is the merge patch that takes a patch back, for the object as it is before it.
+func inverse(object, patch map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range patch {
+		have, there := object[k]
+		part, nested := v.(map[string]any)
+		haveMap, isMap := have.(map[string]any)
+		switch {
+		case !there:
+			out[k] = nil
+		case nested && isMap:
+			out[k] = inverse(haveMap, part)
+		default:
+			out[k] = have
+		}
+	}
+	return out
+}
+
+// fits tells that a merge patch would change nothing.
+func fits(object, patch map[string]any) bool {
+	for k, v := range patch {
+		have, there := object[k]
+		part, nested := v.(map[string]any)
+		switch {
+		case v == nil:
+			if there {
+				return false
+			}
+		case nested:
+			haveMap, isMap := have.(map[string]any)
+			if !isMap && len(part) > 0 && !allNull(part) || !fits(haveMap, part) {
+				return false
+			}
+		case !equalJSON(have, v):
+			return false
+		}
+	}
+	return true
+}
+
+func allNull(patch map[string]any) bool {
+	for _, v := range patch {
+		if part, nested := v.(map[string]any); nested && allNull(part) {
+			continue
+		}
+		if v != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// equalJSON compares values of which one was read by a client (whole numbers are int64) and the other by encoding/json (float64).
+func equalJSON(a, b any) bool {
+	if reflect.DeepEqual(a, b) {
+		return true
+	}
+	left, errA := json.Marshal(a)
+	right, errB := json.Marshal(b)
+	return errA == nil && errB == nil && string(left) == string(right)
+}
+
+// leaves are the fields that a patch changes, sorted.
+func leaves(patch map[string]any, prefix string) []string {
+	var out []string
+	for k, v := range patch {
+		if part, ok := v.(map[string]any); ok && len(part) > 0 {
+			out = append(out, leaves(part, prefix+k+".")...)
+			continue
+		}
+		out = append(out, prefix+k)
+	}
+	sort.Strings(out)
+	return out
+}

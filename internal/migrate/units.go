@@ -1,0 +1,198 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// unit changes, stops or starts a component that is a systemd unit.
+//
+// EditUnit changes its flags and restarts it; with Restore it puts back the file from before that step. StopUnit stops it. StartUnit makes the edits,
+// or puts the file of Restore back, and starts it.
+type unit struct{ *Engine }
+
+func (x unit) done(ctx context.Context, s v1.Step) (bool, error) {
+	h, err := x.units(s.Host)
+	if err != nil {
+		return false, err
+	}
+	procs, err := h.Processes(ctx, s.Component)
+	if err != nil {
+		return false, err
+	}
+	if s.Kind == v1.StepStopUnit {
+		return len(procs) == 0, nil
+	}
+	want, now, err := x.content(ctx, s)
+	if err != nil || string(want) != string(now) {
+		return false, err
+	}
+	active, err := h.Active(ctx, s.Unit)
+	if err != nil {
+		return false, err
+	}
+	flags, err := x.flags(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	// The file says what will run; the process, what does. One that starts and dies of an unknown flag is not there at the next look.
+	return active && len(procs) == 1 && sameFlags(flags, controlplane.FlagsOf(procs[0].Args)), nil
+}
+
+func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	h, err := x.units(s.Host)
+	if err != nil {
+		return err
+	}
+	if err := x.moveOwners(ctx, s); err != nil {
+		return err
+	}
+	if rec.Before == "" { // a first try; after a crash what is owed is in the record
+		if err := x.bindOwners(ctx, s, rec); err != nil {
+			return err
+		}
+	}
+	rec.Before = `{"unit":"` + s.Unit + `"}`
+	if s.Kind == v1.StepStopUnit {
+		return x.stopUnit(ctx, h, s, rec)
+	}
+	want, _, err := x.content(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := x.backup(ctx, s, rec); err != nil {
+		return err
+	}
+	if len(rec.Handovers) > 0 && !released(*rec) {
+		// An owner is stopped first and comes back as a standby: restarted in place it could win its leases back.
+		if err := x.stopUnit(ctx, h, s, rec); err != nil {
+			return err
+		}
+		x.awaitTakeover(ctx, s, *rec)
+	}
+	f, _, err := x.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	if err := x.write(ctx, s, rec, want, f.Mode.Perm()); err != nil {
+		return err
+	}
+	if err := h.DaemonReload(ctx); err != nil {
+		return err
+	}
+	return h.Restart(ctx, s.Unit) // starts one that is stopped
+}
+
+func (x unit) stopUnit(ctx context.Context, h unitHost, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	if err := h.Stop(ctx, s.Unit); err != nil {
+		return err
+	}
+	return x.release(ctx, s, rec)
+}
+
+// content is what the step's file shall hold, and what it holds.
+func (x unit) content(ctx context.Context, s v1.Step) (want, now []byte, err error) {
+	f, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sum == absent {
+		return nil, nil, fmt.Errorf("%s of unit %s on host %s is gone", s.Path, s.Unit, s.Host)
+	}
+	if s.Restore != "" && len(s.Edits) == 0 {
+		rec := x.journal.Record(s.Restore)
+		if rec.BackupSHA256 == "" || rec.BackupSHA256 == sum {
+			return f.Data, f.Data, nil // nothing was changed, or it is back already
+		}
+		want, _, _, err := x.backedUp(ctx, s.Restore, s.Host)
+		return want, f.Data, err
+	}
+	if len(s.Edits) == 0 {
+		return f.Data, f.Data, nil
+	}
+	changed, err := x.apply(ctx, s)
+	if err != nil {
+		return nil, nil, fmt.Errorf("unit %s on host %s: %w", s.Unit, s.Host, err)
+	}
+	for path := range changed {
+		if path != s.Path {
+			return nil, nil, &StaleError{Changed: []string{fmt.Sprintf("unit %s on host %s has a flag of step %s in %s by now, not in %s", s.Unit, s.Host, s.ID, path, s.Path)}}
+		}
+	}
+	if data, ok := changed[s.Path]; ok {
+		return data, f.Data, nil
+	}
+	return f.Data, f.Data, nil
+}
+
+type unitHost interface {
+	hostaccess.Host
+	hostaccess.Units
+}
+
+func (e *Engine) units(name string) (unitHost, error) {
+	h, err := e.host(name)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := h.(unitHost)
+	if !ok {
+		return nil, fmt.Errorf("the access to host %s cannot stop and start systemd units: use another --host-access for it", name)
+	}
+	return u, nil
+}
+
+// copyFile puts a file of this machine on a host, byte for byte.
+type copyFile struct{ *Engine }
+
+func (x copyFile) done(ctx context.Context, s v1.Step) (bool, error) {
+	h, err := x.host(s.Host)
+	if err != nil {
+		return false, err
+	}
+	sum, mode, err := hostaccess.Digest(ctx, h, s.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	want, err := fileMode(s)
+	return err == nil && sum == s.Content && mode.Perm() == want, err
+}
+
+func (x copyFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	mode, err := fileMode(s)
+	if err != nil {
+		return err
+	}
+	data, err := x.ReadLocal(s.Source)
+	if err != nil {
+		return fmt.Errorf("reading %s, which goes to %s on host %s: %w", s.Source, s.Path, s.Host, err)
+	}
+	if sum := hostaccess.SHA256(data); sum != s.Content {
+		return &StaleError{Changed: []string{fmt.Sprintf("%s on this machine has SHA-256 %s, the plan was made with %s", s.Source, sum, s.Content)}}
+	}
+	if err := x.backup(ctx, s, rec); err != nil {
+		return err
+	}
+	rec.AfterSHA256 = s.Content
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	h, err := x.host(s.Host)
+	if err != nil {
+		return err
+	}
+	return h.WriteFile(ctx, s.Path, data, mode) // also where only the mode differs
+}

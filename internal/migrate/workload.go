@@ -1,0 +1,306 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with edits: those are made in the same
+// write, so that no pod ever starts with the old flags).
+type workload struct{ *Engine }
+
+// workloadBefore is what a record keeps of a workload.
+type workloadBefore struct {
+	Replicas *int64 `json:"replicas,omitempty"`
+	// Command and Args of the component's container, where they were edited.
+	Command []string `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty"`
+	Edited  bool     `json:"edited,omitempty"`
+}
+
+func (x workload) done(ctx context.Context, s v1.Step) (bool, error) {
+	live, err := x.live(ctx, s.Ref)
+	if err != nil {
+		return false, err
+	}
+	next, err := x.next(s, live)
+	if err != nil {
+		return false, err
+	}
+	if !equalJSON(live.Object["spec"], next.Object["spec"]) {
+		return false, nil
+	}
+	if why, err := x.rolledOut(ctx, live); err != nil || why != "" {
+		return false, pending(why, err)
+	}
+	for _, lease := range s.Leases {
+		if replicasOf(live) == 0 {
+			continue // its lease runs out; nobody waits for it
+		}
+		if why, err := x.leads(ctx, live, lease); err != nil || why != "" {
+			return false, pending(why, err)
+		}
+	}
+	return true, nil
+}
+
+func pending(why string, err error) error {
+	if err != nil || why == "" {
+		return err
+	}
+	return pendingError(why)
+}
+
+func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	live, err := x.live(ctx, s.Ref)
+	if err != nil {
+		return err
+	}
+	if rec.Before == "" {
+		before, err := before(s, live)
+		if err != nil {
+			return err
+		}
+		rec.Before = before
+	}
+	next, err := x.next(s, live)
+	if err != nil {
+		return err
+	}
+	rec.AfterSHA256 = templateSum(next)
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	return x.update(ctx, s.Ref, func(o *unstructured.Unstructured) (bool, error) {
+		next, err := x.next(s, o)
+		if err != nil || equalJSON(o.Object["spec"], next.Object["spec"]) {
+			return false, err
+		}
+		o.Object = next.Object
+		return true, nil
+	})
+}
+
+// next is the object as the step wants it.
+func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	next := live.DeepCopy()
+	replicas, edits := s.Replicas, s.Edits
+	var was workloadBefore
+	if s.Restore != "" && s.Kind == v1.StepEditWorkload || s.Restore != "" && s.Replicas == nil {
+		raw := x.journal.Record(s.Restore).Before
+		if raw == "" {
+			return next, nil // the step was begun and changed nothing
+		}
+		if err := json.Unmarshal([]byte(raw), &was); err != nil {
+			return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
+		}
+		edits = nil
+	}
+	if replicas != nil {
+		was.Replicas = new(int64)
+		*was.Replicas = int64(*replicas)
+	}
+	if was.Replicas != nil {
+		if err := unstructured.SetNestedField(next.Object, *was.Replicas, "spec", "replicas"); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Ref, err)
+		}
+	}
+	if len(edits) == 0 && !was.Edited {
+		return next, nil
+	}
+	c, err := containerOf(next, s)
+	if err != nil {
+		return nil, err
+	}
+	command, args := was.Command, was.Args
+	if !was.Edited {
+		if command, args, err = controlplane.ApplyArguments(list(c, "command"), list(c, "args"), edits); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Ref, err)
+		}
+	}
+	for name, value := range map[string][]string{"command": command, "args": args} {
+		if len(value) == 0 {
+			delete(c, name)
+			continue
+		}
+		c[name] = anyList(value)
+	}
+	return next, nil
+}
+
+// before is what the step is about to change, as JSON.
+func before(s v1.Step, live *unstructured.Unstructured) (string, error) {
+	var was workloadBefore
+	if s.Replicas != nil {
+		n := replicasOf(live)
+		was.Replicas = &n
+	}
+	if len(s.Edits) > 0 || s.Kind == v1.StepEditWorkload {
+		c, err := containerOf(live, s)
+		if err != nil {
+			return "", err
+		}
+		was.Command, was.Args, was.Edited = list(c, "command"), list(c, "args"), true
+	}
+	data, err := json.Marshal(was)
+	if err != nil {
+		return "", fmt.Errorf("keeping what %s had: %w", s.Ref, err)
+	}
+	return string(data), nil
+}
+
+// containerOf is the container of a pod template that runs the step's component.
+func containerOf(o *unstructured.Unstructured, s v1.Step) (map[string]any, error) {
+	containers, _, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Ref, err)
+	}
+	all, _ := containers.([]any)
+	var found []map[string]any
+	for _, c := range all {
+		m, _ := c.(map[string]any)
+		if runs(m, s.Component) {
+			found = append(found, m)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%s has %d containers that run %s, not one: its flags cannot be changed safely", s.Ref, len(found), s.Component)
+	}
+	return found[0], nil
+}
+
+func runs(c map[string]any, component string) bool {
+	for _, word := range append(list(c, "command"), list(c, "args")...) {
+		if word == component || strings.HasSuffix(word, "/"+component) {
+			return true
+		}
+	}
+	image, _ := c["image"].(string)
+	image, _, _ = strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return image == component && len(list(c, "command")) == 0
+}
+
+func list(c map[string]any, name string) []string {
+	items, _ := c[name].([]any)
+	var out []string
+	for _, i := range items {
+		out = append(out, fmt.Sprint(i))
+	}
+	return out
+}
+
+func anyList(in []string) []any {
+	out := make([]any, len(in))
+	for i := range in {
+		out[i] = in[i]
+	}
+	return out
+}
+
+func replicasOf(o *unstructured.Unstructured) int64 {
+	n, found, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if err != nil || !found {
+		return 1 // the API's default
+	}
+	return n
+}
+
+// templateSum is the hash of a pod template, as a snapshot has it.
+func templateSum(o *unstructured.Unstructured) string {
+	template, found, err := unstructured.NestedMap(o.Object, "spec", "template")
+	if err != nil || !found {
+		return absent
+	}
+	data, err := json.Marshal(template)
+	if err != nil {
+		return absent
+	}
+	return hostaccess.SHA256(data)
+}
+
+// rolledOut says why a workload is not what its template says; empty when it is. Pods that are ending count: a manager that still ends may still
+// write to the cloud.
+func (e *Engine) rolledOut(ctx context.Context, o *unstructured.Unstructured) (string, error) {
+	status := func(name string) int64 {
+		n, _, err := unstructured.NestedInt64(o.Object, "status", name)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	ref := o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
+	if o.GetGeneration() > status("observedGeneration") {
+		return ref + ": its controller has not seen the change yet", nil
+	}
+	want, updated, ready := replicasOf(o), status("updatedReplicas"), status("readyReplicas")
+	if o.GetKind() == "DaemonSet" {
+		want, updated, ready = status("desiredNumberScheduled"), status("updatedNumberScheduled"), status("numberReady")
+		if want == 0 {
+			return ref + " has no node to run on", nil
+		}
+	}
+	if updated != want || ready != want {
+		return fmt.Sprintf("%s: %d of %d pods are updated, %d ready", ref, updated, want, ready), nil
+	}
+	pods, err := e.podsOf(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	if int64(len(pods)) > want {
+		return fmt.Sprintf("%s: %d of its pods still end", ref, int64(len(pods))-want), nil
+	}
+	return "", nil
+}
+
+func (e *Engine) podsOf(ctx context.Context, o *unstructured.Unstructured) ([]corev1.Pod, error) {
+	match, _, err := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels")
+	if err != nil || len(match) == 0 {
+		return nil, fmt.Errorf("%s %s/%s has no selector by labels", o.GetKind(), o.GetNamespace(), o.GetName())
+	}
+	pods, err := e.Kube.CoreV1().Pods(o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { // a server may hand out more than it was asked for
+		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	}), nil
+}
+
+// leads says why none of a workload's pods holds a lease and renews it; empty when one does. A manager names itself by its host name, which is that
+// of its pod, or of its node when it has the host's network.
+func (e *Engine) leads(ctx context.Context, o *unstructured.Unstructured, lease string) (string, error) {
+	l, err := e.Kube.CoordinationV1().Leases(namespace).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading Lease %s/%s: %w", namespace, lease, err)
+	}
+	pods, err := e.podsOf(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	holder := ""
+	if l.Spec.HolderIdentity != nil {
+		holder = *l.Spec.HolderIdentity
+	}
+	fresh := l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil &&
+		e.Clock.Now().Before(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second))
+	for _, p := range pods {
+		if fresh && (strings.HasPrefix(holder, p.Name+"_") || p.Spec.HostNetwork && strings.HasPrefix(holder, p.Spec.NodeName+"_")) {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("lease %s is held by %q, which is none of the pods of %s/%s", lease, holder, o.GetNamespace(), o.GetName()), nil
+}
