@@ -38,6 +38,8 @@ type connection struct {
 	dynamic dynamic.Interface
 	hosts   []hostaccess.Host
 	inv     inventory.Source
+	// traffic is every request to the API, and what its answers say of the time.
+	traffic snapshot.Traffic
 
 	mu       sync.Mutex
 	token    string
@@ -70,6 +72,7 @@ func (c *connection) open(ctx context.Context) error {
 	cfg.UserAgent = "transplant/" + version
 	cfg.QPS, cfg.Burst = 50, 100
 	cfg.Timeout = 15 * time.Second
+	c.traffic.Watch(cfg)
 	c.config = cfg
 	if c.kube, err = kubernetes.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("using the kubeconfig: %w", err)
@@ -107,7 +110,7 @@ func (c *connection) header(cl v1.Cluster) {
 // gather looks at everything once.
 func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
 	return snapshot.Gather(ctx, snapshot.Sources{
-		Kube: c.kube, Hosts: c.hosts, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
+		Kube: c.kube, Dynamic: c.dynamic, Traffic: &c.traffic, Hosts: c.hosts, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
 			m, err := c.scrape(ctx, component, host, address)
 			if err != nil {

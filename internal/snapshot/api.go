@@ -2,9 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +16,9 @@ import (
 
 // noAPI is why facts of the API are unknown when there is no client.
 const noAPI = "no API server was given: name a kubeconfig with --kubeconfig"
+
+// lastApplied is where kubectl keeps a copy of a whole object.
+const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // cluster asks which cluster this is.
 func (g *gatherer) cluster(ctx context.Context) {
@@ -41,124 +41,50 @@ func (g *gatherer) cluster(ctx context.Context) {
 	}
 }
 
-func (g *gatherer) nodes(ctx context.Context) {
+// groups asks which APIs the server has: two requests, whatever their number.
+func (g *gatherer) groups(context.Context) {
 	if g.Kube == nil {
-		g.unknown("nodes", noAPI)
+		g.unknown("apigroups", noAPI)
+		return
+	}
+	list, err := g.Kube.Discovery().ServerGroups()
+	if err != nil {
+		g.unknown("apigroups", g.describe("discovering the API groups", err))
+		return
+	}
+	for _, group := range list.Groups {
+		for _, version := range group.Versions {
+			g.snap.APIGroups = append(g.snap.APIGroups, version.GroupVersion)
+		}
+	}
+	slices.Sort(g.snap.APIGroups)
+	g.snap.APIGroups = slices.Compact(g.snap.APIGroups)
+}
+
+// serves tells whether the API server has a group and version. Where discovery did not answer, or had nothing to say, the question is left to the
+// list itself.
+func (g *gatherer) serves(groupVersion string) bool {
+	return len(g.snap.APIGroups) == 0 || slices.Contains(g.snap.APIGroups, groupVersion)
+}
+
+// namespaces counts them without reading them: the rest of a list of one is told in its metadata.
+func (g *gatherer) namespaces(ctx context.Context) {
+	if g.Kube == nil {
+		g.unknown("namespaces", noAPI)
 		return
 	}
 	ctx, cancel := g.call(ctx)
 	defer cancel()
-	list, err := g.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	list, err := g.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		g.unknown("nodes", g.describe("listing nodes", err))
+		g.unknown("namespaces", g.describe("listing namespaces", err))
 		return
 	}
-	out := make([]v1.Node, 0, len(list.Items))
-	for i := range list.Items {
-		out = append(out, Node(&list.Items[i]))
+	n := len(list.Items)
+	if list.RemainingItemCount != nil {
+		n += int(*list.RemainingItemCount)
 	}
-	slices.SortFunc(out, func(a, b v1.Node) int { return strings.Compare(a.Name, b.Name) })
-	g.snap.Nodes = out
-}
-
-// Node returns the facts of a Node object.
-func Node(n *corev1.Node) v1.Node {
-	out := v1.Node{
-		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, Labels: n.Labels, PodCIDRs: n.Spec.PodCIDRs,
-		KubeletVersion: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.UTC(),
-	}
-	for _, a := range n.Status.Addresses {
-		out.Addresses = append(out.Addresses, string(a.Type)+"="+a.Address)
-	}
-	for _, t := range n.Spec.Taints {
-		out.Taints = append(out.Taints, t.Key+"="+t.Value+":"+string(t.Effect))
-	}
-	slices.Sort(out.Taints)
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			out.Ready = string(c.Status)
-		}
-	}
-	return out
-}
-
-func (g *gatherer) services(ctx context.Context) {
-	if g.Kube == nil {
-		g.unknown("services", noAPI)
-		return
-	}
-	ctx, cancel := g.call(ctx)
-	defer cancel()
-	list, err := g.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		g.unknown("services", g.describe("listing services", err))
-		return
-	}
-	var out []v1.Service
-	for i := range list.Items {
-		if list.Items[i].Spec.Type == corev1.ServiceTypeLoadBalancer {
-			out = append(out, Service(&list.Items[i]))
-		}
-	}
-	slices.SortFunc(out, func(a, b v1.Service) int {
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
-	})
-	g.snap.Services = out
-}
-
-// secretName matches names whose values are not for a snapshot.
-var secretName = regexp.MustCompile(`(?i)secret|password|passwd|token|private-?key|credential`)
-
-// masked stands for a value that is left out.
-const masked = "(masked)"
-
-// Service returns the facts of a Service object. Annotations whose name speaks of a secret are masked, and the copy of the whole object that
-// kubectl keeps in one is left out.
-func Service(s *corev1.Service) v1.Service {
-	out := v1.Service{Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers}
-	if s.Spec.LoadBalancerClass != nil {
-		out.Class = *s.Spec.LoadBalancerClass
-	}
-	for _, key := range slices.Sorted(maps.Keys(s.Annotations)) {
-		if key == corev1.LastAppliedConfigAnnotation {
-			continue
-		}
-		if out.Annotations == nil {
-			out.Annotations = map[string]string{}
-		}
-		out.Annotations[key] = s.Annotations[key]
-		if secretName.MatchString(key) {
-			out.Annotations[key] = masked
-		}
-	}
-	for _, p := range s.Spec.Ports {
-		out.Ports = append(out.Ports, fmt.Sprintf("%d/%s->%d", p.Port, p.Protocol, p.NodePort))
-	}
-	for _, i := range s.Status.LoadBalancer.Ingress {
-		out.Addresses = append(out.Addresses, i.Hostname+i.IP)
-	}
-	return out
-}
-
-// pods lists the mirror pods; which host each belongs to is found when the manifests have been read.
-func (g *gatherer) pods(ctx context.Context) {
-	if g.Kube == nil {
-		g.unknown("pods", noAPI)
-		return
-	}
-	ctx, cancel := g.call(ctx)
-	defer cancel()
-	list, err := g.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		g.unknown("pods", g.describe("listing pods in "+namespace, err))
-		return
-	}
-	for _, p := range list.Items {
-		if _, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
-			g.mirrors = append(g.mirrors, p)
-		}
-	}
-	slices.SortFunc(g.mirrors, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	g.count("namespaces", n)
 }
 
 // leases are those of the managers' main elections and of every migration lease that some file or flag names.
@@ -167,17 +93,15 @@ func (g *gatherer) leases(ctx context.Context) {
 		g.unknown("leases", noAPI)
 		return
 	}
-	ctx, cancel := g.call(ctx)
-	defer cancel()
-	list, err := g.Kube.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		g.unknown("leases", g.describe("listing leases in "+namespace, err))
+	items, ok := listed(ctx, g, "leases", "leases in "+namespace, g.Kube.CoordinationV1().Leases(namespace).List,
+		func(l *coordinationv1.LeaseList) []coordinationv1.Lease { return l.Items })
+	if !ok {
 		return
 	}
 	wanted := g.leaseNames()
-	for i := range list.Items {
-		if wanted[list.Items[i].Name] {
-			g.snap.Leases = append(g.snap.Leases, Lease(&list.Items[i]))
+	for i := range items {
+		if wanted[items[i].Name] {
+			g.snap.Leases = append(g.snap.Leases, Lease(&items[i]))
 		}
 	}
 	slices.SortFunc(g.snap.Leases, func(a, b v1.Lease) int { return strings.Compare(a.Name, b.Name) })
@@ -185,11 +109,17 @@ func (g *gatherer) leases(ctx context.Context) {
 
 func (g *gatherer) leaseNames() map[string]bool {
 	wanted := map[string]bool{kcm: true, ccm: true, defaultLease: true, g.LeaseName: true}
+	add := func(c v1.Component) {
+		if name := c.Flags["leader-elect-resource-name"]; name != "" && (c.Name == kcm || c.Name == ccm) {
+			wanted[name] = true
+		}
+	}
+	for _, c := range g.snap.Hosted {
+		add(c)
+	}
 	for _, h := range g.snap.Hosts {
 		for _, c := range h.Components {
-			if name := c.Flags["leader-elect-resource-name"]; name != "" && (c.Name == kcm || c.Name == ccm) {
-				wanted[name] = true
-			}
+			add(c)
 		}
 		for _, f := range h.LeaderMigration {
 			// A file that does not parse is for a check to complain of; its lease's name may be readable all the same.

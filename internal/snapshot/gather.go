@@ -18,6 +18,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -43,6 +44,10 @@ var components = []string{kas, kcm, scheduler, ccm}
 type Sources struct {
 	// Kube is the cluster's API. Its rate limit should allow a burst of about 100: access reviews are many.
 	Kube kubernetes.Interface
+	// Dynamic is the same API, for kinds that client-go does not know: the objects of machine controllers.
+	Dynamic dynamic.Interface
+	// Traffic watches the requests of both clients; nil when nobody wants to know how many there were and how the API server's clock goes.
+	Traffic *Traffic
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
 	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.
@@ -87,6 +92,12 @@ type gatherer struct {
 	snap *v1.Snapshot
 	// mirrors are the mirror pods in kube-system.
 	mirrors []corev1.Pod
+	// runsOn are the nodes on which the pods of a workload in kube-system run, by its Ref; nil when pods could not be listed.
+	runsOn map[string][]string
+	// selectors of all Services by namespace/name; nil when they could not be listed.
+	selectors map[string]map[string]string
+	// found are all workloads, of whatever role.
+	found []workload
 
 	mu     sync.Mutex
 	errors []v1.GatherError
@@ -107,11 +118,19 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 		TypeMeta: v1.Type(v1.KindSnapshot), TakenAt: src.Now().UTC(), ToolVersion: src.ToolVersion,
 		Cluster: v1.Cluster{Context: src.Context, Server: src.Server},
 	}}
-	// Which leases and managers to ask for stands in the manifests; which instances to ask for, in the nodes.
-	together(ctx, g.cluster, g.nodes, g.services, g.pods, g.objects, g.access, g.hosts)
+	var before mark
+	if g.Traffic != nil {
+		before = g.Traffic.mark()
+	}
+	// Which version of an API to ask for stands in the groups; which leases and managers, in the manifests; which instances, in the nodes; which
+	// endpoints, in the webhooks.
+	together(ctx, g.cluster, g.groups)
+	together(ctx, g.nodes, g.services, g.pods, g.objects, g.access, g.hosts, g.workloads, g.webhooks, g.volumes, g.budgets,
+		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces)
 	g.matchPods()
-	together(ctx, g.leases, g.managers, g.cloud)
-	g.finish()
+	g.hosted()
+	together(ctx, g.leases, g.managers, g.cloud, g.endpoints)
+	g.finish(before)
 	return g.snap
 }
 
@@ -140,6 +159,9 @@ func (g *gatherer) managers(ctx context.Context) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for _, h := range g.snap.Hosts {
+		if h.APIOnly {
+			continue // HOST-002 tells of it; what listens on another host's loopback cannot be asked from here
+		}
 		seen := map[string]bool{}
 		for _, c := range h.Components {
 			if c.Name != kcm && c.Name != ccm || c.Error != "" || seen[c.Name] {
@@ -194,17 +216,44 @@ func (g *gatherer) cloud(ctx context.Context) {
 	}
 }
 
-// finish names the cluster after the live managers' flag and sorts the errors.
-func (g *gatherer) finish() {
-	for _, h := range g.snap.Hosts {
-		for _, c := range h.Components {
-			if c.Name == kcm && c.Flags["cluster-name"] != "" && g.snap.Cluster.Name == "" {
-				g.snap.Cluster.Name = c.Flags["cluster-name"]
-			}
+// finish names the cluster and its provider after the live managers' flags, says what the gathering cost, and sorts the errors.
+func (g *gatherer) finish(before mark) {
+	var providers []string
+	for _, c := range g.components() {
+		if c.Name == kcm && c.Flags["cluster-name"] != "" && g.snap.Cluster.Name == "" {
+			g.snap.Cluster.Name = c.Flags["cluster-name"]
+		}
+		if p := c.Flags["cloud-provider"]; p != "" && p != "external" && (c.Name == kcm || c.Name == ccm) {
+			providers = append(providers, p)
 		}
 	}
+	slices.Sort(providers)
+	if providers = slices.Compact(providers); len(providers) == 1 {
+		g.snap.Cluster.Provider = providers[0]
+	}
+	g.keepRegistries()
+	g.keepWorkloads()
+	if g.Traffic != nil {
+		calls, clock := g.Traffic.since(before)
+		g.snap.Calls = calls
+		if clock != nil {
+			g.snap.Clocks = append(g.snap.Clocks, *clock)
+		} else {
+			g.unknown("clocks/api", "comparing clocks with the API server: no answer of it had a date")
+		}
+	}
+	slices.SortFunc(g.snap.Clocks, func(a, b v1.Clock) int { return strings.Compare(a.Who, b.Who) })
 	slices.SortFunc(g.errors, func(a, b v1.GatherError) int {
 		return strings.Compare(a.Fact+"\x00"+a.Error, b.Fact+"\x00"+b.Error)
 	})
 	g.snap.Errors = g.errors
+}
+
+// components are those of the hosts, then the hosted ones.
+func (g *gatherer) components() []v1.Component {
+	var out []v1.Component
+	for _, h := range g.snap.Hosts {
+		out = append(out, h.Components...)
+	}
+	return append(out, g.snap.Hosted...)
 }

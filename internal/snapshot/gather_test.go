@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGatherTheAPI(t *testing.T) {
 	s := Gather(t.Context(), sources(t), Options{ObjectRefs: []string{"Secret/kube-system/token", "Role/kube-system/present", "Role/kube-system/absent"}})
-	want := v1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Server: "https://127.0.0.1:6443", Context: "lab", Version: "v1.26.0"}
+	want := v1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Server: "https://127.0.0.1:6443", Context: "lab", Version: "v1.26.0", Provider: "aws"}
 	if diff := cmp.Diff(want, s.Cluster); diff != "" {
 		t.Errorf("cluster (-want +got):\n%s", diff)
 	}
@@ -277,7 +277,10 @@ func TestGatherWithNothingAtAll(t *testing.T) {
 	for _, e := range s.Errors {
 		facts = append(facts, e.Fact)
 	}
-	if diff := cmp.Diff([]string{"access", "cluster", "hosts", "leases", "nodes", "objects/Role/kube-system/x", "pods", "services"}, facts); diff != "" {
+	if diff := cmp.Diff([]string{
+		"access", "apigroups", "budgets", "cluster", "csrs", "hosts", "kubeadm", "kubelet-defaults", "leases", "machines", "namespaces", "nodes",
+		"objects/Role/kube-system/x", "pods", "services", "volumes", "webhooks", "workloads",
+	}, facts); diff != "" {
 		t.Errorf("unknown facts (-want +got):\n%s", diff)
 	}
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,6 +39,50 @@ func (g *gatherer) matchPods() {
 			h.Components[j].Pod = g.podOf(h.NodeName, h.Components[j])
 		}
 	}
+	g.addUnreached()
+}
+
+// addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known of it is its mirror pods. They
+// lag behind the manifests, so nothing is planned from them, but they tell whether a manager is there that nobody would stop. While the Node of some
+// named host is not known, none is added: it could be the same machine.
+func (g *gatherer) addUnreached() {
+	reached := map[string]bool{}
+	for _, h := range g.snap.Hosts {
+		if h.ControlPlane && h.NodeName == "" {
+			return
+		}
+		reached[h.NodeName] = true
+	}
+	for _, node := range g.snap.ControlPlaneNodes {
+		if reached[node] {
+			continue
+		}
+		h := v1.Host{Name: node, NodeName: node, APIOnly: true}
+		for i := range g.mirrors {
+			p := &g.mirrors[i]
+			if p.Spec.NodeName != node {
+				continue
+			}
+			if at := slices.IndexFunc(components, func(name string) bool { return isPodOf(p, name) }); at >= 0 {
+				h.Components = append(h.Components, g.fromPod(components[at], p))
+			}
+		}
+		slices.SortFunc(h.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
+		h.ControlPlane = slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == kcm || c.Name == kas })
+		g.snap.Hosts = append(g.snap.Hosts, h)
+	}
+	slices.SortFunc(g.snap.Hosts, func(a, b v1.Host) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// fromPod is a component as its mirror pod shows it.
+func (g *gatherer) fromPod(name string, p *corev1.Pod) v1.Component {
+	out := v1.Component{Name: name, Manifest: "Pod/" + p.Namespace + "/" + p.Name}
+	if len(p.Spec.Containers) > 0 {
+		c := containerOf(&p.Spec.Containers[0])
+		out.Image, out.Command, out.Flags, out.EnvNames, out.HostPaths = c.Image, c.Command, c.Flags, c.EnvNames, hostPaths(&p.Spec, 0)
+	}
+	out.Pod = g.podOf(p.Spec.NodeName, out)
+	return out
 }
 
 // nodeByName is the Node that the kubelet was told to register as, or the one with the host's name.
@@ -112,7 +157,7 @@ func (g *gatherer) podOf(node string, c v1.Component) *v1.MirrorPod {
 			continue
 		}
 		out := &v1.MirrorPod{
-			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: maskArgs(podCommand(p)),
+			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: maskCommand(podCommand(p)),
 		}
 		for _, condition := range p.Status.Conditions {
 			if condition.Type == corev1.PodReady {

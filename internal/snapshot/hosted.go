@@ -1,0 +1,85 @@
+package snapshot
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// hosted finds the parts of the control plane that run as Deployments. A kube-scheduler counts only beside a kube-controller-manager, a
+// kube-apiserver or in kube-system: the same image also serves as somebody's second scheduler.
+func (g *gatherer) hosted() {
+	planes := map[string]bool{namespace: true}
+	for _, w := range g.found {
+		if w.Role == v1.RoleKCM || w.Role == v1.RoleKAS {
+			planes[w.namespace] = true
+		}
+	}
+	for i := range g.found {
+		w := &g.found[i]
+		if !strings.HasPrefix(w.Ref, "Deployment/") || !slices.Contains(components, w.Role) || w.Role == v1.RoleScheduler && !planes[w.namespace] {
+			continue
+		}
+		c, ok := hostedComponent(w)
+		if !ok {
+			continue
+		}
+		if w.namespace != namespace {
+			c.Remarks = append(c.Remarks, "in namespace "+w.namespace+": it may be the control plane of another cluster")
+		}
+		g.snap.Hosted = append(g.snap.Hosted, c)
+	}
+	slices.SortFunc(g.snap.Hosted, func(a, b v1.Component) int {
+		return strings.Compare(a.Name+"\x00"+a.Manifest, b.Name+"\x00"+b.Manifest)
+	})
+}
+
+// hostedComponent is what the pod template of a Deployment says of the component that it runs.
+func hostedComponent(w *workload) (v1.Component, bool) {
+	at := slices.IndexFunc(w.Containers, func(c v1.Container) bool { return roleOf("Deployment", []v1.Container{c}) == w.Role })
+	if at < 0 {
+		return v1.Component{}, false
+	}
+	shown := w.Containers[at]
+	template, err := json.Marshal(w.template)
+	out := v1.Component{
+		Name: w.Role, Runs: v1.RunsDeployment, Manifest: w.Ref, SHA256: sha(template), Replicas: ptr.To(w.Replicas), Image: shown.Image, Command: shown.Command,
+		Flags: shown.Flags, EnvNames: shown.EnvNames, HostPaths: hostPaths(&w.template.Spec, at),
+	}
+	if err != nil {
+		out.Error = "encoding its pod template: " + err.Error()
+	}
+	container := &w.template.Spec.Containers[at]
+	if len(container.Command) > 0 && len(container.Args) > 0 {
+		out.Remarks = append(out.Remarks, "args split between command and args")
+	}
+	if len(container.Command) > 0 && len(wordsOf(container.Command)) != len(container.Command) {
+		out.Remarks = append(out.Remarks, "started by a shell")
+	}
+	return out, true
+}
+
+// hostPaths maps the mount paths of a container to paths of its host.
+func hostPaths(spec *corev1.PodSpec, container int) map[string]string {
+	volumes := map[string]string{}
+	for _, v := range spec.Volumes {
+		if v.HostPath != nil {
+			volumes[v.Name] = v.HostPath.Path
+		}
+	}
+	var out map[string]string
+	for _, m := range spec.Containers[container].VolumeMounts {
+		if path, ok := volumes[m.Name]; ok {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[m.MountPath] = path
+		}
+	}
+	return out
+}

@@ -1,0 +1,243 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// kubeadm reads what the next kubeadm upgrade would write into the manifests. A cluster without that ConfigMap was not made by kubeadm.
+func (g *gatherer) kubeadm(ctx context.Context) {
+	if g.Kube == nil {
+		g.unknown("kubeadm", noAPI)
+		return
+	}
+	cm, err := g.configMap(ctx, "kubeadm-config")
+	if err != nil {
+		g.unknown("kubeadm", g.describe("reading ConfigMap "+namespace+"/kubeadm-config", err))
+		return
+	}
+	if cm != nil {
+		g.snap.Kubeadm = Kubeadm(cm.Data["ClusterConfiguration"])
+	}
+}
+
+// configMap reads one of kube-system; nil when it is not there.
+func (g *gatherer) configMap(ctx context.Context, name string) (*corev1.ConfigMap, error) {
+	ctx, cancel := g.call(ctx)
+	defer cancel()
+	cm, err := g.Kube.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return cm, err
+}
+
+// clusterConfiguration is what is read of kubeadm's, v1beta1 to v1beta4.
+type clusterConfiguration struct {
+	APIVersion           string `json:"apiVersion"`
+	Kind                 string `json:"kind"`
+	KubernetesVersion    string `json:"kubernetesVersion"`
+	ClusterName          string `json:"clusterName"`
+	ControlPlaneEndpoint string `json:"controlPlaneEndpoint"`
+	ImageRepository      string `json:"imageRepository"`
+	Networking           struct {
+		PodSubnet string `json:"podSubnet"`
+	} `json:"networking"`
+	APIServer         controlPlanePart `json:"apiServer"`
+	ControllerManager controlPlanePart `json:"controllerManager"`
+	Scheduler         controlPlanePart `json:"scheduler"`
+}
+
+type controlPlanePart struct {
+	// ExtraArgs are a map until v1beta3, and a list of names and values, in which one may stand twice, since v1beta4.
+	ExtraArgs    any `json:"extraArgs"`
+	ExtraVolumes []struct {
+		HostPath string `json:"hostPath"`
+	} `json:"extraVolumes"`
+}
+
+// Kubeadm understands a ClusterConfiguration. What it cannot understand is told in Error.
+func Kubeadm(text string) *v1.KubeadmConfig {
+	out := &v1.KubeadmConfig{SHA256: sha([]byte(text))}
+	var in clusterConfiguration
+	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
+		out.Error = "the ClusterConfiguration is not understood: " + maskText(err.Error())
+		return out
+	}
+	out.APIVersion, out.KubernetesVersion, out.ClusterName = in.APIVersion, in.KubernetesVersion, in.ClusterName
+	out.ControlPlaneEndpoint, out.PodSubnet, out.ImageRepository = in.ControlPlaneEndpoint, in.Networking.PodSubnet, in.ImageRepository
+	switch {
+	case in.Kind != "ClusterConfiguration":
+		out.Error = fmt.Sprintf("ConfigMap kubeadm-config holds no ClusterConfiguration (kind %q)", in.Kind)
+		return out
+	case !strings.HasPrefix(in.APIVersion, "kubeadm.k8s.io/"):
+		out.Error = fmt.Sprintf("the ClusterConfiguration is of %q, not of kubeadm.k8s.io", in.APIVersion)
+		return out
+	}
+	for name, part := range map[string]controlPlanePart{"apiServer": in.APIServer, "controllerManager": in.ControllerManager, "scheduler": in.Scheduler} {
+		args, err := extraArgs(part.ExtraArgs)
+		if err != nil {
+			out.Error = name + ".extraArgs: " + err.Error()
+		}
+		if len(args) > 0 {
+			if out.ExtraArgs == nil {
+				out.ExtraArgs = map[string]map[string]string{}
+			}
+			out.ExtraArgs[name] = maskFlags(args)
+		}
+		var paths []string
+		for _, v := range part.ExtraVolumes {
+			paths = append(paths, v.HostPath)
+		}
+		if slices.Sort(paths); len(paths) > 0 {
+			if out.ExtraVolumes == nil {
+				out.ExtraVolumes = map[string][]string{}
+			}
+			out.ExtraVolumes[name] = slices.Compact(paths)
+		}
+	}
+	out.ClusterConfiguration = maskYAML(text)
+	return out
+}
+
+// extraArgs are flags by name; the last of a name wins, as in the component.
+func extraArgs(in any) (map[string]string, error) {
+	out := map[string]string{}
+	switch args := in.(type) {
+	case nil:
+	case map[string]any:
+		for name, value := range args {
+			out[name] = fmt.Sprint(value)
+		}
+	case []any:
+		for i, a := range args {
+			pair, ok := a.(map[string]any)
+			name, named := pair["name"].(string)
+			if !ok || !named {
+				return out, fmt.Errorf("entry %d is not a name and a value", i)
+			}
+			if pair["value"] != nil {
+				out[name] = fmt.Sprint(pair["value"])
+			} else {
+				out[name] = ""
+			}
+		}
+	default:
+		return out, fmt.Errorf("neither a map nor a list of names and values")
+	}
+	return out, nil
+}
+
+// maskYAML takes secrets out of a document: the text stays as it is, with its order and its comments, if it holds none.
+func maskYAML(text string) string {
+	var doc yamlv3.Node
+	if err := yamlv3.Unmarshal([]byte(text), &doc); err != nil {
+		return masked
+	}
+	if !maskNode(&doc, "", false) {
+		return text
+	}
+	out, err := yamlv3.Marshal(&doc)
+	if err != nil {
+		return masked
+	}
+	return string(out)
+}
+
+// maskNode masks the scalars below a node that has a name, and tells whether there were any. The values of environment variables (extraEnvs) are
+// masked whatever they are called.
+func maskNode(n *yamlv3.Node, name string, env bool) bool {
+	changed := maskComments(n)
+	switch n.Kind {
+	case yamlv3.MappingNode:
+		pair := entryName(n)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, below := n.Content[i].Value, env || n.Content[i].Value == "extraEnvs"
+			if key == "value" && pair != "" {
+				key = pair
+			}
+			changed = maskNode(n.Content[i+1], key, below) || changed
+			changed = maskComments(n.Content[i]) || changed
+		}
+	case yamlv3.ScalarNode:
+		value := maskNamed(name, n.Value)
+		if env && name != "name" && n.Value != "" {
+			value = masked
+		}
+		if value != n.Value {
+			n.Value, n.Tag, n.Style = value, "!!str", 0
+			changed = true
+		}
+	case yamlv3.DocumentNode, yamlv3.SequenceNode, yamlv3.AliasNode:
+		for _, child := range n.Content {
+			changed = maskNode(child, name, env) || changed
+		}
+	}
+	return changed
+}
+
+// maskComments masks what comments say, where somebody kept an old flag.
+func maskComments(n *yamlv3.Node) bool {
+	changed := false
+	for _, comment := range []*string{&n.HeadComment, &n.LineComment, &n.FootComment} {
+		if kept := maskText(*comment); kept != *comment {
+			*comment, changed = kept, true
+		}
+	}
+	return changed
+}
+
+// entryName is the name in an entry of a list of names and values.
+func entryName(n *yamlv3.Node) string {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "name" {
+			return n.Content[i+1].Value
+		}
+	}
+	return ""
+}
+
+// kubeletDefaults reads what a kubelet that joins gets: kubelet-config, or kubelet-config-1.x before 1.24.
+func (g *gatherer) kubeletDefaults(ctx context.Context) {
+	if g.Kube == nil {
+		g.unknown("kubelet-defaults", noAPI)
+		return
+	}
+	names := []string{"kubelet-config"}
+	if parts := strings.SplitN(strings.TrimPrefix(g.snap.Cluster.Version, "v"), ".", 3); len(parts) >= 2 {
+		names = append(names, "kubelet-config-"+parts[0]+"."+parts[1])
+	}
+	for _, name := range names {
+		cm, err := g.configMap(ctx, name)
+		if err != nil {
+			g.unknown("kubelet-defaults", g.describe("reading ConfigMap "+namespace+"/"+name, err))
+			return
+		}
+		if cm == nil {
+			continue
+		}
+		text := cm.Data["kubelet"]
+		out := &v1.KubeletDefaults{Name: name, SHA256: sha([]byte(text))}
+		var in struct {
+			FeatureGates       map[string]bool `json:"featureGates"`
+			ServerTLSBootstrap bool            `json:"serverTLSBootstrap"`
+			ProviderID         string          `json:"providerID"`
+		}
+		if err := yaml.Unmarshal([]byte(text), &in); err != nil {
+			g.unknown("kubelet-defaults", "reading ConfigMap "+namespace+"/"+name+": "+maskText(err.Error()))
+		}
+		out.FeatureGates, out.ServerTLSBootstrap, out.ProviderID = in.FeatureGates, in.ServerTLSBootstrap, in.ProviderID
+		g.snap.KubeletDefaults = out
+		return
+	}
+}

@@ -1,0 +1,65 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// services keeps those of type LoadBalancer, and the selectors of all for the backends of webhooks.
+func (g *gatherer) services(ctx context.Context) {
+	if g.Kube == nil {
+		g.unknown("services", noAPI)
+		return
+	}
+	items, ok := listed(ctx, g, "services", "services", g.Kube.CoreV1().Services(corev1.NamespaceAll).List,
+		func(l *corev1.ServiceList) []corev1.Service { return l.Items })
+	if !ok {
+		return
+	}
+	var out []v1.Service
+	g.selectors = make(map[string]map[string]string, len(items))
+	for i := range items {
+		g.selectors[items[i].Namespace+"/"+items[i].Name] = items[i].Spec.Selector
+		if items[i].Spec.Type == corev1.ServiceTypeLoadBalancer {
+			out = append(out, Service(&items[i]))
+		}
+	}
+	slices.SortFunc(out, func(a, b v1.Service) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	g.snap.Services = out
+	g.count("services", len(items))
+}
+
+// Service returns the facts of a Service object. Annotations whose name speaks of a secret are masked, and the copy of the whole object that
+// kubectl keeps in one is left out.
+func Service(s *corev1.Service) v1.Service {
+	out := v1.Service{
+		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers, Annotations: maskAnnotations(s.Annotations),
+		Created: s.CreationTimestamp.UTC(), Deleting: s.DeletionTimestamp != nil, ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
+		HealthCheckNodePort: s.Spec.HealthCheckNodePort, LoadBalancerIP: s.Spec.LoadBalancerIP,
+	}
+	if s.Spec.LoadBalancerClass != nil {
+		out.Class = *s.Spec.LoadBalancerClass
+	}
+	for _, p := range s.Spec.Ports {
+		out.Ports = append(out.Ports, fmt.Sprintf("%d/%s->%d", p.Port, p.Protocol, p.NodePort))
+	}
+	for _, f := range s.Spec.IPFamilies {
+		out.IPFamilies = append(out.IPFamilies, string(f))
+	}
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		out.Addresses = append(out.Addresses, i.Hostname+i.IP)
+	}
+	for _, c := range s.Status.Conditions {
+		out.Conditions = append(out.Conditions, fmt.Sprintf("%s=%s(%s)", c.Type, c.Status, c.Reason))
+	}
+	slices.Sort(out.Conditions)
+	return out
+}

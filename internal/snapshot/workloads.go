@@ -1,0 +1,191 @@
+package snapshot
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// workload is a workload with what the snapshot does not keep of it.
+type workload struct {
+	v1.Workload
+	namespace string
+	template  corev1.PodTemplateSpec
+	// backs tells that a webhook's Service selects its pods.
+	backs bool
+}
+
+// workloads lists Deployments, DaemonSets and StatefulSets of all namespaces. Which of them are kept is decided when the webhooks are known.
+func (g *gatherer) workloads(ctx context.Context) {
+	if g.Kube == nil {
+		g.unknown("workloads", noAPI)
+		return
+	}
+	apps := g.Kube.AppsV1()
+	deployments, _ := listed(ctx, g, "workloads/deployments", "deployments", apps.Deployments(metav1.NamespaceAll).List,
+		func(l *appsv1.DeploymentList) []appsv1.Deployment { return l.Items })
+	for i := range deployments {
+		d := &deployments[i]
+		w := newWorkload("Deployment", &d.ObjectMeta, d.Spec.Template, d.Spec.Replicas, d.Status.ReadyReplicas)
+		w.Strategy = string(d.Spec.Strategy.Type)
+		if r := d.Spec.Strategy.RollingUpdate; r != nil {
+			w.MaxSurge = written(r.MaxSurge)
+		}
+		g.found = append(g.found, w)
+	}
+	daemonSets, _ := listed(ctx, g, "workloads/daemonsets", "daemonsets", apps.DaemonSets(metav1.NamespaceAll).List,
+		func(l *appsv1.DaemonSetList) []appsv1.DaemonSet { return l.Items })
+	for i := range daemonSets {
+		d := &daemonSets[i]
+		w := newWorkload("DaemonSet", &d.ObjectMeta, d.Spec.Template, &d.Status.DesiredNumberScheduled, d.Status.NumberReady)
+		w.Strategy = string(d.Spec.UpdateStrategy.Type)
+		if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+			w.MaxSurge = written(r.MaxSurge)
+		}
+		g.found = append(g.found, w)
+	}
+	statefulSets, _ := listed(ctx, g, "workloads/statefulsets", "statefulsets", apps.StatefulSets(metav1.NamespaceAll).List,
+		func(l *appsv1.StatefulSetList) []appsv1.StatefulSet { return l.Items })
+	for i := range statefulSets {
+		s := &statefulSets[i]
+		w := newWorkload("StatefulSet", &s.ObjectMeta, s.Spec.Template, s.Spec.Replicas, s.Status.ReadyReplicas)
+		w.Strategy = string(s.Spec.UpdateStrategy.Type)
+		g.found = append(g.found, w)
+	}
+	g.count("deployments", len(deployments))
+	g.count("daemonsets", len(daemonSets))
+	g.count("statefulsets", len(statefulSets))
+	slices.SortFunc(g.found, func(a, b workload) int { return strings.Compare(a.Ref, b.Ref) })
+}
+
+func written(v *intstr.IntOrString) string {
+	if v == nil {
+		return ""
+	}
+	return v.String()
+}
+
+func newWorkload(kind string, meta *metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas *int32, ready int32) workload {
+	w := workload{namespace: meta.Namespace, template: template}
+	spec := &template.Spec
+	w.Workload = v1.Workload{
+		Ref: kind + "/" + meta.Namespace + "/" + meta.Name, UID: string(meta.UID), Labels: maskAnnotations(template.Labels), NodeSelector: spec.NodeSelector,
+		HostNetwork: spec.HostNetwork, DNSPolicy: string(spec.DNSPolicy), PriorityClass: spec.PriorityClassName, ServiceAccount: spec.ServiceAccountName,
+		Replicas: 1, Ready: ready,
+	}
+	if replicas != nil {
+		w.Replicas = *replicas
+	}
+	for i := range spec.Containers {
+		w.Containers = append(w.Containers, containerOf(&spec.Containers[i]))
+	}
+	for _, t := range spec.Tolerations {
+		w.Tolerations = append(w.Tolerations, tolerationOf(t))
+	}
+	w.Role = roleOf(kind, w.Containers)
+	return w
+}
+
+func tolerationOf(t corev1.Toleration) string {
+	key := t.Key
+	if key == "" && t.Operator == corev1.TolerationOpExists {
+		key = "*"
+	}
+	return key + "=" + t.Value + ":" + string(t.Effect)
+}
+
+// shownEnv are the environment variables whose values decide how the API or the cloud is reached.
+var shownEnv = []string{
+	"KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy", "AWS_REGION", "AWS_DEFAULT_REGION",
+	"OS_CCM_REGIONAL", "SKIP_NODE_DELETION",
+}
+
+func containerOf(c *corev1.Container) v1.Container {
+	command := slices.Concat(c.Command, c.Args)
+	out := v1.Container{
+		Name: c.Name, Image: c.Image, Command: maskCommand(command), Flags: maskFlags(controlplane.FlagsOf(wordsOf(command))),
+		Requests: quantities(c.Resources.Requests), Limits: quantities(c.Resources.Limits),
+	}
+	if len(out.Command) == 0 {
+		out.Command = nil
+	}
+	for _, e := range c.Env {
+		out.EnvNames = append(out.EnvNames, e.Name)
+		if e.Value == "" || !slices.Contains(shownEnv, e.Name) {
+			continue
+		}
+		if out.Env == nil {
+			out.Env = map[string]string{}
+		}
+		out.Env[e.Name] = withoutUser(e.Name, e.Value)
+	}
+	slices.Sort(out.EnvNames)
+	for _, p := range c.Ports {
+		if p.HostPort != 0 {
+			out.HostPorts = append(out.HostPorts, p.HostPort)
+		}
+	}
+	slices.Sort(out.HostPorts)
+	return out
+}
+
+// withoutUser takes the user out of a proxy's address, also where it has no scheme.
+func withoutUser(name, value string) string {
+	if strings.HasSuffix(strings.ToLower(name), "_proxy") && !strings.EqualFold(name, "no_proxy") {
+		if at := strings.LastIndex(value, "@"); at >= 0 && !strings.Contains(value, "://") {
+			return masked + value[at:]
+		}
+		if u, err := url.Parse(value); err != nil || u.User != nil {
+			return maskURL(value)
+		}
+	}
+	return maskText(value)
+}
+
+// wordsOf splits the script of a shell, so that its flags can be read.
+func wordsOf(command []string) []string {
+	if len(command) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash"}, baseOf(command[0])) {
+		return command
+	}
+	return strings.Fields(strings.Join(command[1:], " "))
+}
+
+func baseOf(path string) string { return path[strings.LastIndex(path, "/")+1:] }
+
+func quantities(resources corev1.ResourceList) map[string]string {
+	if len(resources) == 0 {
+		return nil
+	}
+	out := map[string]string{}
+	for name, quantity := range resources {
+		out[string(name)] = quantity.String()
+	}
+	return out
+}
+
+// keepWorkloads keeps those with a role and those behind webhooks.
+func (g *gatherer) keepWorkloads() {
+	for i := range g.found {
+		w := &g.found[i]
+		if w.Role == "" && w.backs {
+			w.Role = v1.RoleWebhook
+		}
+		if w.Role == "" {
+			continue
+		}
+		if nodes := g.runsOn[w.Ref]; len(nodes) > 0 {
+			slices.Sort(nodes)
+			w.Nodes = slices.Compact(nodes)
+		}
+		g.snap.Workloads = append(g.snap.Workloads, w.Workload)
+	}
+}
