@@ -43,6 +43,9 @@ func GateFor(component, gate string, minor int) Gate {
 	return g
 }
 
+// GateKnown tells whether some minor of the tables has a feature gate. One that none has may be newer than the tables, or misspelt.
+func GateKnown(gate string) bool { return gates[gate] != nil || groups[gate] != "" }
+
 // Gates lists all feature gates of the tables, sorted.
 func Gates() []string { return slices.Sorted(maps.Keys(gates)) }
 
