@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -65,7 +66,7 @@ func neverRedirect(*http.Request, []*http.Request) error { return http.ErrUseLas
 func Scrape(ctx context.Context, client *http.Client, address, token string) (v1.Manager, error) {
 	m := v1.Manager{Address: address}
 	// Servers since client_golang 1.23 answer only the named metrics, which spares them most of the work; older ones ignore the query.
-	query := url.Values{"name[]": append([]string{metricLoops, metricLeads, metricStarted}, cloudCallMetrics...)}
+	query := url.Values{"name[]": askedMetrics}
 	target := url.URL{Scheme: "https", Host: address, Path: "/metrics", RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
@@ -148,6 +149,9 @@ func isWanted(line []byte) bool {
 	if name == metricLoops || name == metricLeads || name == metricStarted {
 		return true
 	}
+	if seriesOf(name) != "" {
+		return true
+	}
 	for _, calls := range cloudCallMetrics {
 		if name == calls || strings.HasPrefix(name, calls) && strings.HasSuffix(name, "_count") {
 			return true
@@ -171,6 +175,8 @@ func read(m *v1.Manager, text []byte) error {
 			// A family without a TYPE line is untyped.
 			value := metric.GetGauge().GetValue() + metric.GetUntyped().GetValue()
 			switch {
+			case seriesOf(name) != "":
+				m.Series = append(m.Series, series(seriesOf(name), metric))
 			case metric.GetHistogram() != nil:
 				count(m, int64(metric.GetHistogram().GetSampleCount()))
 			case name == metricStarted:
@@ -186,6 +192,7 @@ func read(m *v1.Manager, text []byte) error {
 		}
 	}
 	m.Loops, m.Leads = sortedUnique(m.Loops), sortedUnique(m.Leads)
+	slices.SortFunc(m.Series, func(a, b v1.Series) int { return strings.Compare(a.Name, b.Name) })
 	return nil
 }
 

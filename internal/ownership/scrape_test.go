@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -181,5 +182,50 @@ func BenchmarkParseMetrics(b *testing.B) {
 		if err := read(&m, text); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func TestScrapeReadsTheSeriesOfKEP2395(t *testing.T) {
+	const page = `# TYPE node_controller_initial_node_sync_delay_seconds histogram
+node_controller_initial_node_sync_delay_seconds_bucket{le="16"} 2
+node_controller_initial_node_sync_delay_seconds_bucket{le="64"} 3
+node_controller_initial_node_sync_delay_seconds_bucket{le="256"} 4
+node_controller_initial_node_sync_delay_seconds_bucket{le="+Inf"} 4
+node_controller_initial_node_sync_delay_seconds_sum 120.5
+node_controller_initial_node_sync_delay_seconds_count 4
+# TYPE service_controller_nodesync_error_total counter
+service_controller_nodesync_error_total 7
+# TYPE service_controller_update_loadbalancer_host_latency_seconds histogram
+service_controller_update_loadbalancer_host_latency_seconds_bucket{le="+Inf"} 0
+service_controller_update_loadbalancer_host_latency_seconds_sum 0
+service_controller_update_loadbalancer_host_latency_seconds_count 0
+# TYPE service_controller_loadbalancer_sync_total counter
+service_controller_loadbalancer_sync_total 9
+# TYPE running_managed_controllers gauge
+running_managed_controllers{manager="cloud-controller-manager",name="service"} 1
+`
+	var query []string
+	address, roots := metricsServer(t, func(w http.ResponseWriter, r *http.Request) {
+		query = r.URL.Query()["name[]"]
+		_, _ = io.WriteString(w, page)
+	})
+	got, err := scrapeOnce(t, NewClient(roots), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	three, none := uint64(3), uint64(0)
+	want := []v1.Series{
+		{Name: "initial_node_sync_delay_seconds", Count: 4, Sum: 120.5, Within60: &three},
+		{Name: "nodesync_error_total", Sum: 7},
+		{Name: "update_loadbalancer_host_latency_seconds", Within60: &none},
+	}
+	if diff := cmp.Diff(want, got.Series); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+	if got.CloudCalls != nil {
+		t.Errorf("%d calls to the cloud were counted where none is told of", *got.CloudCalls)
+	}
+	if !slices.Contains(query, "service_controller_nodesync_error_total") {
+		t.Errorf("asked for %q", query)
 	}
 }

@@ -172,6 +172,7 @@ type Series struct {
 	// Count and Sum of a histogram, in seconds; for a counter Sum is its value and Count is 0.
 	Count uint64  `json:"count"`
 	Sum   float64 `json:"sum"`
-	// Within60 is how many of Count took no more than 60 seconds (the KEP's objective is 99% of them); nil for a counter.
+	// Within60 is how many of Count took no more than 60 seconds (the KEP's objective is 99% of them), up to the histogram's nearest bound above it, which
+	// is 64; nil for a counter.
 	Within60 *uint64 `json:"within60,omitempty"`
 }
