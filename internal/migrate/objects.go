@@ -199,7 +199,7 @@ func (x deleteObject) done(ctx context.Context, s v1.Step) (bool, error) {
 	}
 	_, err = client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return true, nil
+		return true, nil // with its pods: it is deleted in the foreground
 	} else if err != nil {
 		return false, fmt.Errorf("reading %s: %w", s.Ref, err)
 	}
@@ -216,9 +216,18 @@ func (x deleteObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	x.Hook("during", s.ID)
 	return Retry(ctx, writeBudget, func(ctx context.Context) error {
-		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: propagation(s)}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting %s: %w", s.Ref, err)
 		}
 		return nil
 	})
+}
+
+// propagation of a workload's deletion: it is gone when its pods are, since a manager that still ends may still write to the cloud.
+func propagation(s v1.Step) *metav1.DeletionPropagation {
+	if !strings.HasPrefix(s.Ref, "Deployment/") && !strings.HasPrefix(s.Ref, "DaemonSet/") {
+		return nil
+	}
+	foreground := metav1.DeletePropagationForeground
+	return &foreground
 }

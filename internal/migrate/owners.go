@@ -80,7 +80,7 @@ func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
 // successor waits until somebody is ready to take the lease over: for a component's own lease a process of it on another host that answers,
 // for the migration lease a manager that already leads its main lease and has reached the cloud.
 func (e *Engine) successor(ctx context.Context, s v1.Step, b handover.Binding) error {
-	if s.Kind == v1.StepRemoveManifest && b.Lease == s.Component {
+	if (s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit) && b.Lease == s.Component {
 		return nil // the last of its kind goes; nobody is to take this lease over
 	}
 	reason := ""

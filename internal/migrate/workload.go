@@ -100,7 +100,7 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	next := live.DeepCopy()
 	replicas, edits := s.Replicas, s.Edits
 	var was workloadBefore
-	if s.Restore != "" && s.Kind == v1.StepEditWorkload || s.Restore != "" && s.Replicas == nil {
+	if s.Restore != "" && len(s.Edits) == 0 {
 		raw := x.journal.Record(s.Restore).Before
 		if raw == "" {
 			return next, nil // the step was begun and changed nothing
@@ -108,7 +108,6 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 		if err := json.Unmarshal([]byte(raw), &was); err != nil {
 			return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
 		}
-		edits = nil
 	}
 	if replicas != nil {
 		was.Replicas = new(int64)

@@ -10,6 +10,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
+// Downtime is the strategy for control planes that may be without a controller manager for a while: those of one host among them.
+const Downtime = "downtime"
+
 // edit completes a step that changes a component's flags, in the place where the component has them: its static pod manifest, its systemd unit,
 // or its Deployment. It fills in the kind, where the change is made, the facts, and the printed difference of flags.
 func (b *builder) edit(h v1.Host, c *v1.Component, s v1.Step) v1.Step {

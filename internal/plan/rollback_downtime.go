@@ -1,0 +1,97 @@
+package plan
+
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// PhaseStopped is the phase of a rollback in which nobody runs the loops.
+const PhaseStopped = "rollback-stop"
+
+// downtime is the way back for a strategy under which nobody ran the loops for a while: every cloud-controller-manager is stopped before the first
+// in-tree manager comes back, since no lease keeps the two apart. A kube-apiserver is restored while its host's manager is stopped.
+func (r *rollback) downtime() {
+	r.nodesBack()
+	r.kubeletsBack()
+	r.removeCCM()
+	managers := distinct(r.started(func(s v1.Step) bool { return s.Component == KCM && (stops(s) || edits(s)) }))
+	for _, s := range managers {
+		r.add(r.stopAgain(s))
+	}
+	for _, s := range distinct(r.started(func(s v1.Step) bool { return edits(s) && s.Component != KCM && s.Component != CCM })) {
+		r.add(r.unled(s))
+	}
+	r.patchesBack()
+	for _, s := range r.ownerLast(KCM, managers) {
+		r.add(r.startAsItWas(s))
+	}
+	r.verifyBack()
+	r.cleanup()
+}
+
+func stops(s v1.Step) bool {
+	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit || s.Kind == v1.StepScale && s.Replicas != nil && *s.Replicas == 0
+}
+
+// stopAgain stops a kube-controller-manager that the migration started without its provider; one that was never started again is stopped already.
+func (r *rollback) stopAgain(s v1.Step) v1.Step {
+	out := v1.Step{
+		ID: "undo/stop/" + s.ID, Phase: PhaseStopped, Title: "stop " + s.Component + at(s), Host: s.Host, Component: s.Component, Path: s.Path, Ref: s.Ref, Unit: s.Unit,
+		Leases: []string{KCM}, Successors: []string{KCM}, Group: PhaseStopped + at(s), Requires: []string{"cluster:uid"}, EstimateSeconds: 10, Undo: "transplant apply",
+		Changes: []v1.Change{{Field: KCM, Before: "external", After: "stopped"}},
+	}
+	switch {
+	case s.Unit != "":
+		out.Kind = v1.StepStopUnit
+	case s.Ref != "":
+		out.Kind, out.Replicas = v1.StepScale, new(int32)
+		out.Leases, out.Successors, out.Group = nil, nil, ""
+	default:
+		out.Kind = v1.StepRemoveManifest
+	}
+	return out
+}
+
+func at(s v1.Step) string {
+	if s.Host == "" {
+		return ""
+	}
+	return " on " + s.Host
+}
+
+// startAsItWas starts a kube-controller-manager with what it had before the migration: the oldest backup of its file, or the oldest record of its pod
+// template.
+func (r *rollback) startAsItWas(s v1.Step) v1.Step {
+	out := v1.Step{
+		ID: "undo/start/" + s.ID, Phase: PhaseOriginal, Title: "start " + s.Component + at(s) + " as it was before the migration", Host: s.Host, Component: s.Component,
+		Path: s.Path, Ref: s.Ref, Unit: s.Unit, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
+		Changes: []v1.Change{{Field: KCM, Before: "stopped", After: "as it was"}},
+	}
+	keeps := s // the first step that changed the place is the one that has the backup
+	if !edits(s) && (s.Unit != "" || s.Ref != "") {
+		for _, e := range r.started(func(o v1.Step) bool { return edits(o) && place(o) == place(s) }) {
+			keeps = e
+			break
+		}
+	}
+	out.Restore = keeps.ID
+	switch {
+	case s.Unit != "":
+		out.Kind = v1.StepStartUnit
+	case s.Ref != "":
+		out.Kind, out.Replicas, out.Leases = v1.StepScale, r.replicasBefore(s.Ref), []string{KCM}
+	default:
+		out.Kind = v1.StepRestoreManifest
+	}
+	return out
+}
+
+// replicasBefore is what the migration starts a Deployment with again: as many as it had.
+func (r *rollback) replicasBefore(ref string) *int32 {
+	n := int32(1)
+	for _, s := range r.journal.Plan.Steps {
+		if s.Ref == ref && s.Kind == v1.StepScale && s.Replicas != nil && *s.Replicas > 0 {
+			n = *s.Replicas
+		}
+	}
+	return &n
+}
