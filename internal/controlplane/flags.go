@@ -70,11 +70,21 @@ func (f flag) last() int {
 	return f.index
 }
 
-// FlagsOf returns the flags of a command line by name: without dashes, underscores as dashes. The last one of a name wins, as in pflag; a flag
-// without a value is "true".
+// gathering are the flags of the components that take the values of all their occurrences together: lists, and maps of which one is a part. To
+// take only the last one for the flag's value would lose a feature gate.
+var gathering = names(`
+	admission-control api-audiences authorization-mode controllers disable-admission-plugins enable-admission-plugins etcd-servers
+	feature-gates node-labels runtime-config service-account-issuer service-account-key-file tls-cipher-suites tls-sni-cert-key
+`)
+
+// FlagsOf returns the flags of a command line by name: without dashes, underscores as dashes. The last one of a name wins, as in pflag, save for
+// lists and maps, whose values are joined with commas as the components do; a flag without a value is "true".
 func FlagsOf(command []string) map[string]string {
 	out := map[string]string{}
 	for _, f := range occurrences(command) {
+		if before, ok := out[f.name]; ok && gathering[f.name] && before != "" && f.value != "" {
+			f.value = before + "," + f.value
+		}
 		out[f.name] = f.value
 	}
 	return out

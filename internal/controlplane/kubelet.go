@@ -28,6 +28,11 @@ var (
 	safeWord = regexp.MustCompile(`^[A-Za-z0-9_./:,=@%+~*<>()-]*$`)
 )
 
+var (
+	errUnsafeWord       = errors.New("its value holds a space, a quote or another character that a unit's environment would change")
+	errKubeletOperation = errors.New("this operation is not known for a kubelet")
+)
+
 // environment is an environment file of a kubelet's unit.
 type environment struct {
 	data      []byte
@@ -48,9 +53,15 @@ type word struct {
 	start, end int
 }
 
-// ParseKubeletFlags reads the flags of a kubelet from an environment file such as KubeletFlagsFile. Those of KUBELET_EXTRA_ARGS win, as they do on
-// the command line. A file without such a variable has no flags.
+// ParseKubeletFlags reads the flags of a kubelet from an environment file such as KubeletFlagsFile, or from a unit file or drop-in of its unit. Those
+// of KUBELET_EXTRA_ARGS win, as they do on the command line. A file without such a variable has no flags.
 func ParseKubeletFlags(env []byte) (map[string]string, error) {
+	if u, err := kubeletUnitFile(env); u != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return u.Flags(), nil
+	}
 	e, err := readEnvironment(env)
 	if err != nil {
 		return nil, err
@@ -59,8 +70,15 @@ func ParseKubeletFlags(env []byte) (map[string]string, error) {
 	return FlagsOf(args), nil
 }
 
-// ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with the same bytes.
+// ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with the same bytes. Flags that stand
+// in other files of the unit are not seen: ApplyUnit edits all of them.
 func ApplyKubelet(env []byte, edits []v1.Edit) ([]byte, error) {
+	if u, err := kubeletUnitFile(env); u != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return applyKubeletUnit(u, edits)
+	}
 	if _, err := readEnvironment(env); err != nil {
 		return nil, err
 	}
@@ -76,13 +94,13 @@ func ApplyKubelet(env []byte, edits []v1.Edit) ([]byte, error) {
 
 func applyKubeletOne(env []byte, e v1.Edit) ([]byte, error) {
 	if e.Op != setFlag && e.Op != unsetFlag {
-		return nil, errors.New("this operation is not known for a kubelet")
+		return nil, errKubeletOperation
 	}
 	if err := validate(e); err != nil {
 		return nil, err
 	}
 	if !safeWord.MatchString(e.Value) {
-		return nil, errors.New("its value holds a space, a quote or another character that a unit's environment would change")
+		return nil, errUnsafeWord
 	}
 	var before []string
 	for range maxChanges {

@@ -32,6 +32,9 @@ func TestParseKubeletFlags(t *testing.T) {
 		"the extra flags win wherever they stand": {"KUBELET_EXTRA_ARGS=--a=extra\nKUBELET_KUBEADM_ARGS=\"--a=kubeadm --b=c\"\n", map[string]string{"a": "extra", "b": "c"}},
 		"a later assignment replaces":             {"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_EXTRA_ARGS=--c=d\n", map[string]string{"c": "d"}},
 		"other installers' variables":             {"DAEMON_ARGS=\"--a=b\"\nKUBELET_ARGS=--c=d\nKUBELET_CONFIG_ARGS=--config=/x\n", map[string]string{"a": "b", "c": "d", "config": "/x"}},
+		"a drop-in":                               {"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=b\" HTTP_PROXY=x\n", map[string]string{"a": "b"}},
+		"a drop-in with a command":                {"[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --a=b $KUBELET_KUBEADM_ARGS\n", map[string]string{"a": "b"}},
+		"a drop-in without flags":                 {"[Service]\nRestart=always\n", map[string]string{}},
 		"a boolean alone":                         {"KUBELET_EXTRA_ARGS=--fail-swap-on --a b", map[string]string{"fail-swap-on": "true", "a": "b"}},
 	}
 	for name, tt := range tests {
@@ -94,6 +97,9 @@ func TestApplyKubelet(t *testing.T) {
 		"a value in the next variable":        {"KUBELET_KUBEADM_ARGS=--a\nKUBELET_EXTRA_ARGS=\"b --c\"\n", []v1.Edit{unset("a")}, "KUBELET_KUBEADM_ARGS=\nKUBELET_EXTRA_ARGS=\"--c\"\n"},
 		"new flags go to kubeadm's":           {"KUBELET_EXTRA_ARGS=--a=b\nKUBELET_KUBEADM_ARGS=\"--c=d\"\n", []v1.Edit{set("e", "f")}, "KUBELET_EXTRA_ARGS=--a=b\nKUBELET_KUBEADM_ARGS=\"--c=d --e=f\"\n"},
 		"everything else stays":               {"# a\r\nHTTP_PROXY=x\r\nKUBELET_EXTRA_ARGS='--a=b'  \r\n\r\n", []v1.Edit{set("a", "c")}, "# a\r\nHTTP_PROXY=x\r\nKUBELET_EXTRA_ARGS='--a=c'  \r\n\r\n"},
+		"a drop-in":                           {"[Service]\n# mine\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=aws --cloud-config=/x\"\n", []v1.Edit{set("cloud-provider", "external"), unset("cloud-config"), set("a", "b")}, "[Service]\n# mine\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=external --a=b\"\n"},
+		"a drop-in of two variables":          {"[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=2\"\nEnvironment=KUBELET_CLOUD_ARGS=--a=1\n", []v1.Edit{set("a", "3")}, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=3\"\nEnvironment=KUBELET_CLOUD_ARGS=\n"},
+		"a unit":                              {"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--a=b\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=d $KUBELET_EXTRA_ARGS $OTHER\n", []v1.Edit{set("c", "e"), unset("a")}, "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=\nEnvironmentFile=/elsewhere\nExecStart=/usr/bin/kubelet --c=e $KUBELET_EXTRA_ARGS $OTHER\n"},
 		"quotes beside it stay":               {`KUBELET_EXTRA_ARGS="--a=\"b c\" --d=e"`, []v1.Edit{set("d", "f"), set("g", "h")}, `KUBELET_EXTRA_ARGS="--a=\"b c\" --d=f --g=h"`},
 	}
 	for name, tt := range tests {
@@ -136,6 +142,9 @@ func TestApplyKubeletRefuses(t *testing.T) {
 		"a value with a quote":         {kubeadmFlags, set("a", `b"`), "setFlag a: its value holds a space, a quote or another character"},
 		"a value that systemd expands": {kubeadmFlags, set("a", "${B}"), "setFlag a: its value holds a space, a quote or another character"},
 		"a stray word":                 {"KUBELET_EXTRA_ARGS=--a --fail-swap-on word", unset("fail-swap-on"), "unsetFlag fail-swap-on: a word that belongs to no flag"},
+		"a drop-in without flags":      {"[Service]\nRestart=always\n", set("a", "b"), `add a line Environment="KUBELET_EXTRA_ARGS="`},
+		"a wrapper in a unit":          {"[Service]\nExecStart=/opt/kubelet.sh\n", set("a", "b"), "unit kubelet.service starts /opt/kubelet.sh, which is none of the components"},
+		"a mount in a drop-in":         {"[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--a\n", add("x", "/x"), "addHostPath x: this operation is not known for a kubelet"},
 		"a file without the variable":  {"HTTP_PROXY=x\n", set("a", "b"), `setFlag a: the file assigns no KUBELET_KUBEADM_ARGS: add the line KUBELET_KUBEADM_ARGS=""`},
 	}
 	for name, tt := range tests {
@@ -150,7 +159,7 @@ func TestApplyKubeletRefuses(t *testing.T) {
 
 // FuzzKubelet checks that no text ends the program, that an edit is seen afterwards, and that a second time changes nothing.
 func FuzzKubelet(f *testing.F) {
-	for _, seed := range []string{kubeadmFlags, "KUBELET_EXTRA_ARGS='--a \"b c\"' \r\nKUBELET_ARGS=-v2 --a\\ b --c\n", "# x\nDAEMON_ARGS=\"--a=\\\"b\\\"\""} {
+	for _, seed := range []string{kubeadmFlags, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--a=b --c\" 'KUBELET_ARGS=-v2'\n", "KUBELET_EXTRA_ARGS='--a \"b c\"' \r\nKUBELET_ARGS=-v2 --a\\ b --c\n", "# x\nDAEMON_ARGS=\"--a=\\\"b\\\"\""} {
 		f.Add([]byte(seed), true, "cloud-provider", "external")
 		f.Add([]byte(seed), false, "a", "")
 	}

@@ -113,13 +113,13 @@ func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
 	}
 }
 
-func template(containers ...corev1.Container) *corev1.PodTemplateSpec {
+func podTemplate(containers ...corev1.Container) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "kcm"}}, Spec: corev1.PodSpec{Containers: containers}}
 }
 
 func TestApplyPodTemplate(t *testing.T) {
 	sidecar := corev1.Container{Name: "proxy", Image: "example.com/proxy:1", Args: []string{"--cloud-provider=none"}}
-	in := template(sidecar, corev1.Container{
+	in := podTemplate(sidecar, corev1.Container{
 		Name: "controller-manager", Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
 		Command: []string{"/usr/local/bin/kube-controller-manager"}, Args: []string{"--cloud-provider=aws", "--v=2"},
 		Env: []corev1.EnvVar{{Name: "A", Value: "b"}},
@@ -162,19 +162,19 @@ func TestApplyPodTemplateRefuses(t *testing.T) {
 	shell := corev1.Container{Name: "a", Command: []string{"sh", "-c", "exec kube-controller-manager"}}
 	mounted := kcm
 	mounted.VolumeMounts = []corev1.VolumeMount{{Name: "other", MountPath: "/x"}}
-	named := template(kcm)
+	named := podTemplate(kcm)
 	named.Spec.Volumes = []corev1.Volume{{Name: "x"}}
 	tests := map[string]struct {
 		template *corev1.PodTemplateSpec
 		edit     v1.Edit
 		want     string
 	}{
-		"no such container":            {template(corev1.Container{Name: "x", Command: []string{"sleep"}}), set("a", "b"), "no container of the pod template runs kube-controller-manager"},
-		"two of them":                  {template(kcm, other), set("a", "b"), "the containers a and b of the pod template both run"},
-		"a shell's script":             {template(shell), set("a", "b"), "started by a script"},
+		"no such container":            {podTemplate(corev1.Container{Name: "x", Command: []string{"sleep"}}), set("a", "b"), "no container of the pod template runs kube-controller-manager"},
+		"two of them":                  {podTemplate(kcm, other), set("a", "b"), "the containers a and b of the pod template both run"},
+		"a shell's script":             {podTemplate(shell), set("a", "b"), "started by a script"},
 		"another volume of that name":  {named, v1.Edit{Op: addHostPath, Name: "x", Value: "/y"}, "another volume of that name"},
-		"something else mounted there": {template(mounted), v1.Edit{Op: addHostPath, Name: "x", Value: "/x"}, "something else mounted at /x (volume other)"},
-		"an operation that is none":    {template(kcm), v1.Edit{Op: "nosuch", Name: "x"}, "not known"},
+		"something else mounted there": {podTemplate(mounted), v1.Edit{Op: addHostPath, Name: "x", Value: "/x"}, "something else mounted at /x (volume other)"},
+		"an operation that is none":    {podTemplate(kcm), v1.Edit{Op: "nosuch", Name: "x"}, "not known"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,333 @@
+package controlplane
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// setting is an assignment in a unit file, with the place of every letter of its value.
+type setting struct {
+	section, key string
+	value        []letter
+	line         int
+}
+
+// readUnitFile reads the assignments of a unit file as systemd does: a backslash at the end of a line joins it with the next one, and lines of
+// comment in between do not count.
+func readUnitFile(data []byte) []setting {
+	var out []setting
+	section := ""
+	for at, number := 0, 1; at < len(data); {
+		letters, next, lines := joined(data, at)
+		line := number
+		at, number = next, number+lines
+		letters = trimLetters(letters)
+		if len(letters) == 0 {
+			continue
+		}
+		text := textOf(letters)
+		if text[0] == '[' {
+			section = strings.Trim(text, "[]")
+			continue
+		}
+		equal := strings.IndexByte(text, '=')
+		if equal < 0 {
+			continue // systemd warns and goes on
+		}
+		out = append(out, setting{
+			section: section, key: strings.TrimSpace(text[:equal]), value: trimLetters(letters[equal+1:]), line: line,
+		})
+	}
+	return out
+}
+
+// joined is a line with those that it goes on in, where the next one begins, and how many lines of the file it is.
+func joined(data []byte, at int) (letters []letter, next, lines int) {
+	for at < len(data) {
+		start := at
+		end, after := lineEnd(data, start)
+		lines++
+		at = after
+		if comment(data[start:end]) {
+			if len(letters) == 0 {
+				return nil, at, lines
+			}
+			continue
+		}
+		for i := start; i < end; i++ {
+			letters = append(letters, letter{data[i], i, i + 1})
+		}
+		if !goesOn(data[start:end]) {
+			break
+		}
+		letters[len(letters)-1].char = ' '
+	}
+	return letters, at, lines
+}
+
+func lineEnd(data []byte, at int) (end, next int) {
+	i := bytes.IndexByte(data[at:], '\n')
+	if i < 0 {
+		return len(data), len(data)
+	}
+	end, next = at+i, at+i+1
+	if end > at && data[end-1] == '\r' {
+		end--
+	}
+	return end, next
+}
+
+// goesOn tells that a line ends in a backslash that is not itself escaped.
+func goesOn(line []byte) bool {
+	escaped := false
+	for _, c := range line {
+		escaped = !escaped && c == '\\'
+	}
+	return escaped
+}
+
+func comment(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t")
+	return len(line) > 0 && (line[0] == '#' || line[0] == ';')
+}
+
+func trimLetters(in []letter) []letter {
+	for len(in) > 0 && isSpace(in[0].char) {
+		in = in[1:]
+	}
+	for len(in) > 0 && isSpace(in[len(in)-1].char) {
+		in = in[:len(in)-1]
+	}
+	return in
+}
+
+func textOf(in []letter) string {
+	var b strings.Builder
+	for _, l := range in {
+		b.WriteByte(l.char)
+	}
+	return b.String()
+}
+
+// unitWord is a word of a unit's setting with its quotes and escapes taken away.
+type unitWord struct {
+	letters []letter
+	// start and end are its place with its quotes; plain tells that it has no quotes and no escapes.
+	start, end int
+	plain      bool
+}
+
+// splitUnit splits a setting's value at spaces that are in no quotes, and reads C escapes, as systemd does for ExecStart= and Environment=.
+func splitUnit(value []letter) ([]unitWord, error) {
+	var out []unitWord
+	for i := 0; i < len(value); {
+		if isSpace(value[i].char) {
+			i++
+			continue
+		}
+		w, next, err := readUnitWord(value, i)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, w)
+		i = next
+	}
+	return out, nil
+}
+
+func readUnitWord(value []letter, i int) (unitWord, int, error) {
+	w := unitWord{start: value[i].start, plain: true}
+	var quote byte
+	for ; i < len(value) && (quote != 0 || !isSpace(value[i].char)); i++ {
+		switch c := value[i].char; {
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, w.plain = c, false
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\':
+			l, used, err := unescape(value[i:])
+			if err != nil {
+				return w, 0, err
+			}
+			w.letters = append(w.letters, l)
+			w.plain = false
+			i += used - 1
+		default:
+			w.letters = append(w.letters, value[i])
+		}
+		w.end = value[i].end
+	}
+	if quote != 0 {
+		return w, 0, fmt.Errorf("it has a quote (%c) that is not closed", quote)
+	}
+	return w, i, nil
+}
+
+// escapes are those of C that systemd knows and that stand for one byte, and \s for a space.
+var escapes = map[byte]byte{
+	'a': '\a', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', '\\': '\\', '"': '"', '\'': '\'', 's': ' ', ';': ';',
+}
+
+// unescape reads an escape at the beginning, and how many letters it takes.
+func unescape(in []letter) (letter, int, error) {
+	if len(in) > 3 && in[1].char == 'x' {
+		if n, err := strconv.ParseUint(textOf(in[2:4]), 16, 8); err == nil && n != 0 {
+			return letter{byte(n), in[0].start, in[3].end}, 4, nil
+		}
+	}
+	if len(in) > 1 {
+		if c, ok := escapes[in[1].char]; ok {
+			return letter{c, in[0].start, in[1].end}, 2, nil
+		}
+	}
+	return letter{}, 0, fmt.Errorf("it has an escape (%q) that is not known", textOf(in[:min(2, len(in))]))
+}
+
+// assignment is NAME=value in an environment file or an Environment= setting.
+type assignment struct {
+	name  string
+	file  string
+	value []letter
+	// at is where a value that is empty would begin.
+	at int
+	// wrap is the whole assignment of an Environment= setting that has no quotes: with a space in it, it needs them.
+	wrap *unitWord
+}
+
+// readEnvironmentFile reads an environment file as systemd does: what is no assignment is passed over.
+func readEnvironmentFile(data []byte) []assignment {
+	var out []assignment
+	for at := 0; at < len(data); {
+		start := at
+		for start < len(data) && (isSpace(data[start]) || data[start] == '\n') {
+			start++
+		}
+		end, next := lineEnd(data, start)
+		equal := bytes.IndexByte(data[start:end], '=')
+		if start >= len(data) || comment(data[start:end]) || equal < 0 {
+			at = max(next, start+1)
+			continue
+		}
+		a := assignment{name: strings.TrimSpace(string(data[start : start+equal]))}
+		a.value, a.at, at = environmentValue(data, start+equal+1)
+		if variableName.MatchString(a.name) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// shellSpecial are the characters that a backslash protects between double quotes.
+const shellSpecial = "\"\\`$"
+
+// environmentValue reads the value that begins at an offset. begin is where it begins behind its quote, next where the next line begins.
+func environmentValue(data []byte, at int) (value []letter, begin, next int) {
+	for at < len(data) && isSpace(data[at]) {
+		at++
+	}
+	begin = at
+	if at < len(data) && (data[at] == '"' || data[at] == '\'') {
+		begin++
+	}
+	r := valueReader{data: data, at: at}
+	for r.at < len(data) && !r.step() { //nolint:revive // the step is the loop
+	}
+	return r.value[:r.trim], begin, r.at
+}
+
+// valueReader reads a value of an environment file.
+type valueReader struct {
+	data  []byte
+	at    int
+	value []letter
+	// trim is where the value ends without the spaces that are outside of quotes.
+	trim  int
+	quote byte
+	// bare tells that the part is not in quotes and has begun: quotes mean themselves in it.
+	bare bool
+}
+
+// step reads one character, and tells whether the value has ended with it.
+func (r *valueReader) step() (ended bool) {
+	c := r.data[r.at]
+	r.at++
+	switch {
+	case c == '\\' && r.quote != '\'' && r.at < len(r.data):
+		r.escaped()
+	case r.quote != 0 && c == r.quote:
+		r.quote = 0
+	case r.quote != 0:
+		r.add(c, true)
+	case c == '\n':
+		return true
+	case r.bare:
+		r.add(c, !isSpace(c))
+	case c == '"' || c == '\'':
+		r.quote = c
+	case !isSpace(c):
+		r.bare = true
+		r.add(c, true)
+	}
+	return false
+}
+
+// escaped reads the character behind a backslash.
+func (r *valueReader) escaped() {
+	c, start := r.data[r.at], r.at-1
+	r.at++
+	switch {
+	case c == '\n': // the line goes on
+	case r.quote == '"' && !strings.ContainsRune(shellSpecial, rune(c)):
+		r.value = append(r.value, letter{'\\', start, r.at - 1}, letter{c, r.at - 1, r.at})
+	default:
+		r.value = append(r.value, letter{c, start, r.at})
+	}
+	r.trim, r.bare = len(r.value), r.quote == 0
+}
+
+func (r *valueReader) add(c byte, keep bool) {
+	r.value = append(r.value, letter{c, r.at - 1, r.at})
+	if keep {
+		r.trim = len(r.value)
+	}
+}
+
+// readEnvironmentSetting reads the assignments of an Environment= setting.
+func readEnvironmentSetting(s setting) ([]assignment, error) {
+	words, err := splitUnit(s.value)
+	if err != nil {
+		return nil, fmt.Errorf("line %d: Environment=: %w", s.line, err)
+	}
+	var out []assignment
+	for _, w := range words {
+		equal := slices.IndexFunc(w.letters, func(l letter) bool { return l.char == '=' })
+		if equal < 0 {
+			continue // systemd warns and goes on
+		}
+		a := assignment{name: textOf(w.letters[:equal]), value: unpercent(w.letters[equal+1:]), at: w.letters[equal].end}
+		if w.plain {
+			a.wrap = &w
+		}
+		if variableName.MatchString(a.name) {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// unpercent reads %% as a percent sign. Other specifiers stay as they are.
+func unpercent(in []letter) []letter {
+	var out []letter
+	for i := 0; i < len(in); i++ {
+		l := in[i]
+		if l.char == '%' && i+1 < len(in) && in[i+1].char == '%' {
+			l.end = in[i+1].end
+			i++
+		}
+		out = append(out, l)
+	}
+	return out
+}
