@@ -2,30 +2,33 @@ package catalogue
 
 import "regexp"
 
+// attaching are the sidecars of a driver whose volumes are attached to nodes: kubernetes-csi/external-provisioner and external-attacher.
+var attaching = []string{"csi-provisioner", "csi-attacher"}
+
 // drivers: names and flags from each driver's own repository (kubernetes-sigs/aws-ebs-csi-driver, kubernetes-sigs/azuredisk-csi-driver,
 // kubernetes-sigs/azurefile-csi-driver, kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, kubernetes/cloud-provider-openstack,
 // kubernetes-sigs/vsphere-csi-driver). The minors are those that the README or the release notes of a series name; vSphere's is the only driver
 // that names an upper end, and it has none for 1.22 before 2.4.
 var drivers = []Driver{
-	{Name: "cinder.csi.openstack.org", Images: []string{"cinder-csi-plugin"}, ClusterFlag: "cluster"},
+	{Name: "cinder.csi.openstack.org", Images: []string{"cinder-csi-plugin"}, ClusterFlag: "cluster", Zonal: true, Sidecars: attaching},
 	{
 		Name: "csi.vsphere.vmware.com", Images: []string{"csi/release/driver", "csi-vsphere/driver", "vsphere-csi-driver"}, MigratesSince: "2.1",
-		ClusterSecret: "vmware-system-csi/vsphere-config-secret",
+		ClusterSecret: "vmware-system-csi/vsphere-config-secret", Sidecars: attaching,
 		Releases: []DriverRelease{
 			{"1.0", 14, 16}, {"2.0", 16, 18}, {"2.1", 17, 19}, {"2.2", 18, 20}, {"2.3", 19, 21}, {"2.4", 20, 22}, {"2.5", 21, 23}, {"2.6", 22, 24}, {"2.7", 23, 25},
 			{"3.0", 24, 26}, {"3.8", 34, 36},
 		},
 	},
 	{
-		Name: "disk.csi.azure.com", Images: []string{"azuredisk-csi"},
+		Name: "disk.csi.azure.com", Images: []string{"azuredisk-csi"}, Sidecars: attaching,
 		Releases: []DriverRelease{
 			{"1.4", 18, 0}, {"1.5", 18, 0}, {"1.6", 18, 0}, {"1.19", 20, 0}, {"1.20", 20, 0}, {"1.21", 20, 0}, {"1.24", 21, 0}, {"1.25", 21, 0}, {"1.26", 21, 0},
 			{"1.27", 21, 0}, {"1.28", 21, 0}, {"1.29", 21, 0},
 		},
 	},
-	{Name: "ebs.csi.aws.com", Images: []string{"aws-ebs-csi-driver"}, ClusterFlag: "k8s-tag-cluster-id"},
-	{Name: "file.csi.azure.com", Images: []string{"azurefile-csi"}},
-	{Name: "pd.csi.storage.gke.io", Images: []string{"gcp-compute-persistent-disk-csi-driver"}},
+	{Name: "ebs.csi.aws.com", Images: []string{"aws-ebs-csi-driver"}, ClusterFlag: "k8s-tag-cluster-id", Zonal: true, Sidecars: attaching},
+	{Name: "file.csi.azure.com", Images: []string{"azurefile-csi"}, Sidecars: []string{"csi-provisioner"}},
+	{Name: "pd.csi.storage.gke.io", Images: []string{"gcp-compute-persistent-disk-csi-driver"}, Zonal: true, Sidecars: attaching},
 }
 
 const rawVSAN = "the driver takes storage policies and no vSAN parameters: existing volumes go on, new ones are not provisioned"

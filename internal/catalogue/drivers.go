@@ -20,6 +20,10 @@ type Driver struct {
 	// ClusterFlag is the flag by which it marks disks as this cluster's; empty when it has none. ClusterSecret is where the mark is kept
 	// instead, namespace/name.
 	ClusterFlag, ClusterSecret string
+	// Zonal tells that a disk can be attached in one zone only.
+	Zonal bool
+	// Sidecars are the ends of the repositories of the containers that its controller needs beside the driver.
+	Sidecars []string
 }
 
 // DriverRelease is what the makers of a driver say of a series.

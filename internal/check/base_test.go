@@ -67,6 +67,7 @@ func healthy() *v1.Snapshot {
 	for i := 1; i <= 2; i++ {
 		addNode(s, fmt.Sprintf("ip-10-0-1-%d.ec2.internal", 10+i), fmt.Sprintf("i-1%016d", i))
 	}
+	withVolumes(s)
 	for _, verb := range []string{"get", "list"} {
 		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
 	}

@@ -1,0 +1,192 @@
+package check
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+var mountedInTree = Check{
+	Code: "VOL-003", Reason: "MountedInTree", Category: categoryVolumes, Level: LevelError, Impact: ImpactVolumes, DependsOn: []string{"API-001"}, Retryable: true,
+	Title: "no node has volumes mounted by an in-tree plugin that its kubelet leaves to CSI",
+	Explain: []string{
+		"A volume that the in-tree plugin mounted must be unmounted by it. A kubelet that is switched to CSI migration without a drain asks the CSI driver to unmount what the driver never mounted, and " +
+			"attach/detach detaches the disk under the pod or never (https://github.com/kubernetes-csi/external-attacher/issues/215). So each node is drained before its kubelet changes.",
+		"A node that still mounts in-tree and does not migrate yet is a warning: it has to be drained on the way. A VolumeAttachment that names an in-tree plugin as its attacher has no one who serves it.",
+		"What is mounted is read from status.volumesInUse of the Nodes, what migrates from the annotations of the CSINodes.",
+	},
+	judge: judgeMounted,
+}
+
+func judgeMounted(f facts) v1.Finding {
+	vols, finding, ok := f.storage("csinodes", "attachments")
+	if !ok {
+		return finding
+	}
+	if finding, ok := f.missing("nodes"); ok {
+		return finding
+	}
+	var failing, warning complaints
+	migrated := migratedNodes(vols)
+	volumes := 0
+	for _, n := range f.Nodes {
+		for _, u := range f.inTreeMounts(n) {
+			volumes += u.mounted
+			switch {
+			case migrated[n.Name][u.Name]:
+				failing.add(n.Name, "%s has %s of %s mounted in-tree, and its kubelet leaves them to CSI", n.Name, plural(u.mounted, "volume"), u.Name)
+			default:
+				warning.add(n.Name, "%s has %s of %s mounted in-tree", n.Name, plural(u.mounted, "volume"), u.Name)
+			}
+		}
+	}
+	for _, a := range vols.Attachments {
+		if strings.HasPrefix(a.Attacher, "kubernetes.io/") {
+			failing.add("VolumeAttachment/"+a.Name, "VolumeAttachment %s of node %s names the in-tree plugin %s", a.Name, a.Node, a.Attacher)
+		}
+	}
+	const expected, source = "status.volumesInUse with kubernetes.io/csi/… only, before the kubelet migrates", "/api/v1/nodes, /apis/storage.k8s.io/v1/volumeattachments"
+	switch {
+	case !failing.empty():
+		return with(failing.some(v1.Fail, "%s cannot be unmounted or detached by the CSI driver: a kubelet was switched without a drain", plural(len(failing.lines), "node or attachment")),
+			expected, source, "kubectl drain --ignore-daemonsets --delete-emptydir-data "+firstNode(failing.objects))
+	case !warning.empty():
+		return with(warning.some(v1.Warn, "%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate", plural(volumes, "volume"), be(volumes), plural(len(warning.lines), "node")),
+			expected, source, "kubectl drain --ignore-daemonsets --delete-emptydir-data "+warning.objects[0])
+	}
+	return pass("none of %s has a volume mounted by an in-tree cloud plugin", plural(len(f.Nodes), "node"))
+}
+
+func firstNode(objects []string) string {
+	for _, o := range objects {
+		if !strings.Contains(o, "/") {
+			return o
+		}
+	}
+	return "<node>"
+}
+
+// inTreeMounts are the in-tree cloud plugins by which a node has volumes in use.
+func (f facts) inTreeMounts(n v1.Node) []use {
+	one := facts{Snapshot: &v1.Snapshot{Nodes: []v1.Node{n}}}
+	return one.uses(&v1.Volumes{})
+}
+
+// patience is how long attaching or detaching a volume may take before it counts as stuck; attach/detach forces a detach after 6 minutes.
+const patience = 10 * time.Minute
+
+var attachmentsStuck = Check{
+	Code: "VOL-009", Reason: "AttachmentStuck", Category: categoryVolumes, Level: LevelWarning, Impact: ImpactVolumes, DependsOn: []string{"API-001"}, Retryable: true,
+	Title: "no volume hangs between two nodes",
+	Explain: []string{
+		"A VolumeAttachment whose node is gone, or whose detaching fails, keeps its disk from every other node. Draining and replacing nodes during a migration adds to them, and one that hung before cannot be told from " +
+			"one that the migration broke (https://github.com/kubernetes/cloud-provider-openstack/issues/825).",
+		"An attachment that is not made after ten minutes is a warning: some pod waits for it now. Clear what hangs before the migration; check --wait looks again.",
+	},
+	judge: judgeStuck,
+}
+
+func judgeStuck(f facts) v1.Finding {
+	vols, finding, ok := f.storage("attachments")
+	if !ok {
+		return finding
+	}
+	if finding, ok := f.missing("nodes"); ok {
+		return finding
+	}
+	nodes := make(map[string]bool, len(f.Nodes))
+	for _, n := range f.Nodes {
+		nodes[n.Name] = true
+	}
+	var failing, warning complaints
+	for _, a := range vols.Attachments {
+		of := fmt.Sprintf("%s of volume %s", a.Name, orElse(a.Volume, "?"))
+		switch {
+		case !nodes[a.Node]:
+			failing.add(a.Name, "%s is for node %s, which does not exist", of, a.Node)
+		case a.Deleting && a.Error != "":
+			failing.add(a.Name, "%s cannot be detached from %s: %s", of, a.Node, a.Error)
+		case !a.Attached && !a.Deleting && f.TakenAt.Sub(a.Created) > patience:
+			warning.add(a.Name, "%s is not attached to %s after %s: %s", of, a.Node, f.TakenAt.Sub(a.Created).Round(time.Minute), orElse(a.Error, "no error is given"))
+		}
+	}
+	all, outcome, bad := worst(&failing, &warning)
+	if !bad {
+		return pass("all %s are attached to nodes that exist, or on their way", plural(len(vols.Attachments), "VolumeAttachment"))
+	}
+	return with(all.some(outcome, "%d of %s %s", len(all.lines), plural(len(vols.Attachments), "VolumeAttachment"), counted(len(all.lines), "hangs", "hang")),
+		"attached to a node that exists", "/apis/storage.k8s.io/v1/volumeattachments", "kubectl describe volumeattachment "+all.objects[0])
+}
+
+var attachLimits = Check{
+	Code: "VOL-010", Reason: "AttachLimitLower", Category: categoryVolumes, Level: LevelWarning, Impact: ImpactScheduling, DependsOn: []string{"API-001"},
+	Title: "every node may attach as many volumes through CSI as it has now",
+	Explain: []string{
+		"With migration the scheduler counts a node's volumes against the limit in its CSINode instead of attachable-volumes-… of the Node. The driver often says less than the in-tree plugin did (on AWS Nitro instances " +
+			"network interfaces and volumes share one budget of slots). A node that holds more than the driver's limit loses pods at its drain that do not come back to it.",
+		"A node that is over the new limit fails; a limit that is only lower, or missing, is a warning with the numbers.",
+	},
+	judge: judgeLimits,
+}
+
+func judgeLimits(f facts) v1.Finding {
+	vols, finding, ok := f.storage("csinodes", "persistentvolumes", "storageclasses")
+	if !ok {
+		return finding
+	}
+	if finding, ok := f.missing("nodes"); ok {
+		return finding
+	}
+	uses := f.uses(vols)
+	if len(uses) == 0 {
+		return skip("no in-tree cloud plugin is in use")
+	}
+	limits := driverLimits(vols)
+	var failing, warning complaints
+	for _, n := range f.Nodes {
+		mounts := mountsOf(n)
+		for _, u := range uses {
+			limit, registered := limits[n.Name][u.Driver]
+			if !registered {
+				continue // CSI-002 says so
+			}
+			before := n.Attachable["attachable-volumes-"+strings.TrimPrefix(u.Name, "kubernetes.io/")]
+			old, err := strconv.Atoi(before)
+			held := mounts[u.Name] + mounts[u.Driver]
+			switch {
+			case limit != nil && held > int(*limit):
+				failing.add(n.Name, "%s holds %s, and %s attaches %d", n.Name, plural(held, "volume"), u.Driver, *limit)
+			case limit != nil && err == nil && int(*limit) < old:
+				warning.add(n.Name, "%s: %d instead of %d", n.Name, *limit, old)
+			case limit == nil && err == nil:
+				warning.add(n.Name, "%s: %s says no limit, in-tree it is %d", n.Name, u.Driver, old)
+			}
+		}
+	}
+	all, outcome, bad := worst(&failing, &warning)
+	const expected, source = "no fewer than the node holds", "/apis/storage.k8s.io/v1/csinodes, status.allocatable of the Nodes"
+	fix := "kubectl get csinodes -o custom-columns='NODE:.metadata.name,LIMITS:.spec.drivers[*].allocatable.count'"
+	switch {
+	case bad && outcome == v1.Fail:
+		return with(all.some(outcome, "%s more volumes than the CSI driver attaches", counted(len(failing.lines), "1 node holds", "nodes hold")), expected, source, fix)
+	case bad:
+		return with(all.some(outcome, "%s fewer volumes through CSI", counted(len(warning.lines), "1 node attaches", "nodes attach")), expected, source, fix)
+	}
+	return pass("the CSI limits of %s are no lower than what the nodes have and hold", plural(len(f.Nodes), "node"))
+}
+
+// driverLimits are the attach limits of each driver on each node; nil where the driver is there and says none.
+func driverLimits(vols *v1.Volumes) map[string]map[string]*int32 {
+	out := make(map[string]map[string]*int32, len(vols.CSINodes))
+	for _, n := range vols.CSINodes {
+		drivers := make(map[string]*int32, len(n.Drivers))
+		for _, d := range n.Drivers {
+			drivers[d.Name] = d.Limit
+		}
+		out[n.Name] = drivers
+	}
+	return out
+}
