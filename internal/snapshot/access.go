@@ -11,41 +11,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Need is something that a caller has to be allowed to do.
-type Need struct {
-	Verbs     []string
-	Group     string
-	Resource  string
-	Namespace string
-	Name      string
-}
-
-const (
-	groupRBAC         = "rbac.authorization.k8s.io"
-	groupCoordination = "coordination.k8s.io"
-)
-
-// DefaultNeeds are what an apply and its rollback do to the API, resource by resource.
-var DefaultNeeds = []Need{
-	{Verbs: []string{"get"}, Resource: "namespaces", Name: namespace}, // which cluster this is
-	{Verbs: []string{"get", "list"}, Resource: "nodes"},
-	{Verbs: []string{"list"}, Resource: "services"},
-	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: namespace},                                                           // mirror pods
-	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: namespace},                               // the journal
-	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: namespace},                                    // the managers' and the observer's
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace},                                               // the observer's token
-	{Verbs: []string{"create", "delete", "get"}, Resource: "secrets", Namespace: namespace},                                            // the new manager's token
-	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: namespace}, // lock, release
-	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},                               // a kubelet is back
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: namespace},
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "rolebindings", Namespace: namespace},
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterroles"},
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterrolebindings"},
-	{Verbs: []string{"escalate"}, Group: groupRBAC, Resource: "roles", Namespace: namespace}, // to give rights that one does not have
-	{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "roles", Namespace: namespace},
-	{Verbs: []string{"escalate"}, Group: groupRBAC, Resource: "clusterroles"},
-	{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "clusterroles"},
-}
+// newManager is who the new manager is in the API.
+const newManager = "system:serviceaccount:" + namespace + ":cloud-controller-manager"
 
 // Identities of the managers in the API, with the groups that the API server would find them in.
 var identities = []struct {
@@ -54,9 +21,25 @@ var identities = []struct {
 }{
 	{user: "system:kube-controller-manager", lease: kcm, groups: []string{"system:authenticated"}},
 	{
-		user: "system:serviceaccount:" + namespace + ":cloud-controller-manager", lease: ccm,
+		user: newManager, lease: ccm,
 		groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 	},
+}
+
+// loopNeeds are what the new manager's loops do to the API beside their elections: the node loops, the service loop, their events. Every verb is a
+// question of its own, so what no loop uses is not asked.
+var loopNeeds = []Need{
+	{Verbs: []string{"get", "list", "watch", "update", "patch", "delete"}, Resource: "nodes"},
+	{Verbs: []string{"patch"}, Resource: "nodes/status"},
+	{Verbs: []string{"list", "watch", "patch"}, Resource: "services"},
+	{Verbs: []string{"patch"}, Resource: "services/status"},
+	{Verbs: []string{"create", "patch"}, Resource: "events"},
+}
+
+// accountNeeds are for --use-service-account-credentials: each loop is then an account of its own, for which the manager asks a token.
+var accountNeeds = []Need{
+	{Verbs: []string{"get", "create"}, Resource: "serviceaccounts", Namespace: namespace},
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace},
 }
 
 // reviewers is how many access reviews are asked for at a time.
@@ -74,7 +57,7 @@ func (g *gatherer) access(ctx context.Context) {
 	for range min(reviewers, len(questions)) {
 		wg.Go(func() {
 			for i := range work {
-				g.ask(ctx, &questions[i])
+				g.review(ctx, &questions[i])
 			}
 		})
 	}
@@ -89,18 +72,14 @@ func (g *gatherer) access(ctx context.Context) {
 	}
 }
 
-// questions are in a fixed order: the caller's in the order of the needs, then the managers'.
+// questions are in a fixed order: the caller's in the order of the needs, then the managers' about their leases, then the new manager's about what
+// its loops do.
 func (g *gatherer) questions() []v1.AccessAnswer {
 	needs := g.Needs
 	if needs == nil {
 		needs = DefaultNeeds
 	}
-	var out []v1.AccessAnswer
-	for _, n := range needs {
-		for _, verb := range n.Verbs {
-			out = append(out, v1.AccessAnswer{Who: "self", Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name})
-		}
-	}
+	out := ask("self", needs)
 	for _, id := range identities {
 		// A right to create cannot be limited to a name: the object has none yet when it is judged.
 		out = append(out, v1.AccessAnswer{Who: id.user, Verb: "create", Group: groupCoordination, Resource: "leases", Namespace: namespace})
@@ -110,10 +89,27 @@ func (g *gatherer) questions() []v1.AccessAnswer {
 			}
 		}
 	}
+	out = append(out, ask(newManager, loopNeeds)...)
+	if slices.ContainsFunc(g.components(), func(c v1.Component) bool {
+		return c.Name == ccm && c.Flags["use-service-account-credentials"] == "true"
+	}) {
+		out = append(out, ask(newManager, accountNeeds)...)
+	}
 	return out
 }
 
-func (g *gatherer) ask(ctx context.Context, a *v1.AccessAnswer) {
+// ask are the questions whether somebody may do something, in the order of the needs.
+func ask(who string, needs []Need) []v1.AccessAnswer {
+	var out []v1.AccessAnswer
+	for _, n := range needs {
+		for _, verb := range n.Verbs {
+			out = append(out, v1.AccessAnswer{Who: who, Verb: verb, Group: n.Group, Resource: n.Resource, Namespace: n.Namespace, Name: n.Name})
+		}
+	}
+	return out
+}
+
+func (g *gatherer) review(ctx context.Context, a *v1.AccessAnswer) {
 	ctx, cancel := g.call(ctx)
 	defer cancel()
 	resource, sub := splitResource(a.Resource)

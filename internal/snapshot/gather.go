@@ -122,14 +122,14 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 	if g.Traffic != nil {
 		before = g.Traffic.mark()
 	}
-	// Which version of an API to ask for stands in the groups; which leases and managers, in the manifests; which instances, in the nodes; which
-	// endpoints, in the webhooks.
+	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which instances, in the nodes;
+	// which endpoints, in the webhooks.
 	together(ctx, g.cluster, g.groups)
-	together(ctx, g.nodes, g.services, g.pods, g.objects, g.access, g.hosts, g.workloads, g.webhooks, g.volumes, g.budgets,
+	together(ctx, g.nodes, g.services, g.pods, g.objects, g.hosts, g.workloads, g.webhooks, g.volumes, g.budgets,
 		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces)
 	g.matchPods()
 	g.hosted()
-	together(ctx, g.leases, g.managers, g.cloud, g.endpoints)
+	together(ctx, g.leases, g.managers, g.cloud, g.endpoints, g.access)
 	g.finish(before)
 	return g.snap
 }
@@ -180,6 +180,13 @@ func (g *gatherer) managers(ctx context.Context) {
 		}
 	}
 	wg.Wait()
+	for _, c := range g.snap.Hosted {
+		if c.Name == kcm || c.Name == ccm {
+			const why = "its pods serve /metrics in the cluster's network, which is not reached from here"
+			g.unknown("managers/"+c.Manifest+"/"+c.Name, "asking "+c.Name+" of "+c.Manifest+" which loops it runs: "+why)
+			g.snap.Managers = append(g.snap.Managers, v1.Manager{Component: c.Name, Host: c.Manifest, Error: why})
+		}
+	}
 	slices.SortFunc(g.snap.Managers, func(a, b v1.Manager) int {
 		return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host)
 	})

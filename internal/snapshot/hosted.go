@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -39,6 +40,22 @@ func (g *gatherer) hosted() {
 	})
 }
 
+// TemplateSHA256 is the hash by which a snapshot names a pod template, as the API has it in spec.template. It is of the template as this version of
+// client-go knows it, so that it is the same whether the object was read typed or not, and whichever way it was encoded.
+func TemplateSHA256(template map[string]any) string {
+	var typed corev1.PodTemplateSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed); err != nil {
+		data, _ := json.Marshal(template) // maps of plain values encode
+		return sha(data)
+	}
+	return templateSHA256(&typed)
+}
+
+func templateSHA256(template *corev1.PodTemplateSpec) string {
+	data, _ := json.Marshal(template) // a pod template that was decoded encodes
+	return sha(data)
+}
+
 // hostedComponent is what the pod template of a Deployment says of the component that it runs.
 func hostedComponent(w *workload) (v1.Component, bool) {
 	at := slices.IndexFunc(w.Containers, func(c v1.Container) bool { return roleOf("Deployment", []v1.Container{c}) == w.Role })
@@ -46,13 +63,9 @@ func hostedComponent(w *workload) (v1.Component, bool) {
 		return v1.Component{}, false
 	}
 	shown := w.Containers[at]
-	template, err := json.Marshal(w.template)
 	out := v1.Component{
-		Name: w.Role, Runs: v1.RunsDeployment, Manifest: w.Ref, SHA256: sha(template), Replicas: ptr.To(w.Replicas), Image: shown.Image, Command: shown.Command,
+		Name: w.Role, Runs: v1.RunsDeployment, Manifest: w.Ref, SHA256: templateSHA256(&w.template), Replicas: ptr.To(w.Replicas), Image: shown.Image, Command: shown.Command,
 		Flags: shown.Flags, EnvNames: shown.EnvNames, HostPaths: hostPaths(&w.template.Spec, at),
-	}
-	if err != nil {
-		out.Error = "encoding its pod template: " + err.Error()
 	}
 	container := &w.template.Spec.Containers[at]
 	if len(container.Command) > 0 && len(container.Args) > 0 {

@@ -227,7 +227,7 @@ func (g *gatherer) kubeletDefaults(ctx context.Context) {
 			continue
 		}
 		text := cm.Data["kubelet"]
-		out := &v1.KubeletDefaults{Name: name, SHA256: sha([]byte(text))}
+		out := &v1.KubeletDefaults{Name: name, SHA256: sha([]byte(text)), Text: maskYAML(text)}
 		var in struct {
 			FeatureGates       map[string]bool `json:"featureGates"`
 			ServerTLSBootstrap bool            `json:"serverTLSBootstrap"`

@@ -1,0 +1,70 @@
+package snapshot
+
+import (
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestNeedsOfSteps(t *testing.T) {
+	for name, tc := range map[string]struct {
+		step v1.Step
+		want []string
+		not  []string
+	}{
+		"a file on a host needs nothing of its own": {
+			v1.Step{Kind: v1.StepWriteFile}, nil, []string{"pods/eviction", "secrets", "escalate", "deployments"},
+		},
+		"a role is created, read and deleted, and gives rights that the caller may lack": {
+			v1.Step{Kind: v1.StepEnsureObject, Ref: "Role/kube-system/x"},
+			[]string{"create rbac.authorization.k8s.io/roles kube-system ", "delete,escalate,get rbac.authorization.k8s.io/roles kube-system x"}, nil,
+		},
+		"a binding needs bind on the role that it names": {
+			v1.Step{Kind: v1.StepEnsureObject, Ref: "RoleBinding/kube-system/x", Object: `{"roleRef":{"kind":"ClusterRole","name":"view"}}`},
+			[]string{"bind rbac.authorization.k8s.io/clusterroles  view"}, []string{"bind rbac.authorization.k8s.io/roles"},
+		},
+		"an object that is patched is updated": {
+			v1.Step{Kind: v1.StepPatchObject, Ref: "DaemonSet/kube-system/ds"}, []string{"get,update apps/daemonsets kube-system ds"}, nil,
+		},
+		"a ConfigMap of kube-system is covered by the journal's right": {
+			v1.Step{Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config"}, nil, []string{"kubeadm-config"},
+		},
+		"a Deployment elsewhere is scaled, and its pods watched": {
+			v1.Step{Kind: v1.StepScale, Ref: "Deployment/plane/kcm"}, []string{"get,update apps/deployments plane kcm", "get,list /pods plane "}, nil,
+		},
+		"pods of a DaemonSet are deleted one by one": {
+			v1.Step{Kind: v1.StepEditWorkload, Ref: "DaemonSet/kube-system/ccm"}, []string{"delete,get,list /pods kube-system "}, nil,
+		},
+		"a node that is initialised is updated": {
+			v1.Step{Kind: v1.StepInitializeNode, Ref: "Node/a"}, []string{"get,list,update /nodes  "}, nil,
+		},
+		"a node that is drained": {
+			v1.Step{Kind: v1.StepKubelet, Drain: true}, []string{"get,list,update /nodes  ", "create /pods/eviction  ", "list policy/poddisruptionbudgets  "}, nil,
+		},
+		"a kind that is not known is asked about all the same": {
+			v1.Step{Kind: v1.StepDeleteObject, Ref: "Gadget/ns/x"}, []string{"delete,get /gadgets ns x"}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, n := range NeedsOf([]v1.Step{tc.step}) {
+				got = append(got, strings.Join(n.Verbs, ",")+" "+n.Group+"/"+n.Resource+" "+n.Namespace+" "+n.Name)
+			}
+			all := strings.Join(got, "\n") + "\n"
+			for _, want := range tc.want {
+				if !strings.Contains(all, want+"\n") {
+					t.Errorf("no %q in\n%s", want, all)
+				}
+			}
+			for _, not := range tc.not {
+				if strings.Contains(all, not) {
+					t.Errorf("%q in\n%s", not, all)
+				}
+			}
+			if !strings.Contains(all, "create,delete,get,list,update coordination.k8s.io/leases kube-system \n") {
+				t.Errorf("the lock is missing in\n%s", all)
+			}
+		})
+	}
+}
