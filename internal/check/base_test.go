@@ -77,6 +77,7 @@ func healthy() *v1.Snapshot {
 			v1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true},
 			v1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true})
 	}
+	planeFacts(s)
 	return s
 }
 
@@ -106,9 +107,11 @@ func migrated() *v1.Snapshot {
 	s := healthy()
 	for i := range s.Hosts {
 		setFlags(s, i, kcm, map[string]string{"cloud-provider": "external"})
+		setFlags(s, i, kas, map[string]string{"cloud-provider": "external"})
 		delete(manager(s, i, kcm).Flags, "cloud-config")
 		addCCM(s, i, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0")
 	}
+	s.Kubeadm.ExtraArgs = map[string]map[string]string{"apiServer": {"cloud-provider": "external"}, "controllerManager": {"cloud-provider": "external"}}
 	s.Managers[0].Loops = []string{"nodeipam"}
 	ccmManager(s, "cp-1").Loops = []string{"cloud-node", "cloud-node-lifecycle", "route", "service"}
 	ccmManager(s, "cp-1").Leads = []string{ccm}

@@ -76,3 +76,6 @@ func be(n int) string {
 	}
 	return "are"
 }
+
+// fewOf joins names, the first of them when there are many.
+func fewOf(names []string) string { return few(names) }

@@ -214,13 +214,15 @@ var defaultConfig = Check{
 			switch minor, ok := f.minorOf(p); {
 			case !ok:
 				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			case !migrationconfig.HasDefault(minor):
+				bad.add(p.String(), "%s (1.%d) has --enable-leader-migration and exits without --leader-migration-config: that version has no default", p, minor)
 			case controllernames.DialectOf(controllernames.Component(p.Name), minor) == controllernames.Canonical:
 				bad.add(p.String(), "%s (1.%d) has --enable-leader-migration and no --leader-migration-config", p, minor)
 			}
 		}
 		switch {
 		case !bad.empty():
-			return with(bad.finding(v1.Fail, "%s relies on a default that matches neither the service nor the route loop", plural(len(bad.lines), "manager")),
+			return with(bad.finding(v1.Fail, "%s on a default that is not there, or matches neither the service nor the route loop", plural(len(bad.lines), "manager")+" "+relies(len(bad.lines))),
 				"--leader-migration-config with the names of this version", bad.objects[0], "transplant explain LM-001")
 		case len(unclear) > 0:
 			return unknown("%s", strings.Join(unclear, "; "))
@@ -229,6 +231,13 @@ var defaultConfig = Check{
 		}
 		return pass("%s with leader migration on %s a config or a default that holds", plural(n, "manager"), have(n))
 	},
+}
+
+func relies(n int) string {
+	if n == 1 {
+		return "relies"
+	}
+	return "rely"
 }
 
 func have(n int) string {

@@ -2,11 +2,11 @@ package check
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // The minors of the API servers that the tests ran this project's cloud-controller-manager against, and all between them.
@@ -15,12 +15,6 @@ var firstClusterMinor, lastClusterMinor = proven.Minors()
 // strictSkew is how many minors a cloud-controller-manager of somebody else may be older than the API server, by the version skew policy.
 // A newer one is outside the policy.
 const strictSkew = 1
-
-// lastInTree is the last minor version of kube-controller-manager with an in-tree provider.
-var lastInTree = map[string]int{"aws": 26, "openstack": 25, "azure": 30, "gce": 30, "vsphere": 30}
-
-// movable are the providers that a plan can be made for.
-var movable = []string{"aws"}
 
 var ccmRange = Check{
 	Code: "VER-001", Reason: "ClusterOutOfRange", Category: categoryVersions, Level: LevelError, Impact: ImpactNoLoops, DependsOn: []string{"API-001"},
@@ -35,24 +29,37 @@ var ccmRange = Check{
 		if !ok {
 			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
 		}
-		if own(f.opts.Image) {
-			if !proven.Covers(cluster) {
-				return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
-					"transplant plan --image=<cloud-controller-manager of your version>")
-			}
-			return pass("the API server (%s) is within 1.%d to 1.%d, the range that the tests prove for our cloud-controller-manager", f.Cluster.Version, firstClusterMinor, lastClusterMinor)
-		}
-		image, ok := f.ccmMinor(f.opts.Image)
+		image, minor, ok := f.newImage(cluster)
 		switch {
+		case !ok && image == "":
+			return with(outOfRange(f.Cluster.Version), "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
+		case own(image) && !proven.Covers(cluster):
+			return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
+				"transplant plan --image=<cloud-controller-manager of your version>")
+		case own(image):
+			return pass("the API server (%s) is within 1.%d to 1.%d, the range that the tests prove for our cloud-controller-manager", f.Cluster.Version, firstClusterMinor, lastClusterMinor)
 		case !ok:
-			return with(unknown("the version of image %s cannot be told from its tag", f.opts.Image), "a tag such as v1.27.1", "--image", "transplant plan --image=<repository>:v1.x.y")
-		case image > cluster || image < cluster-strictSkew:
+			return with(unknown("the version of image %s cannot be told from its tag", image), "a tag such as v1.27.1", "--image", "transplant plan --image=<repository>:v1.x.y")
+		case minor > cluster || minor < cluster-strictSkew:
 			finding := outOfRange(f.Cluster.Version)
-			finding.Summary = fmt.Sprintf("cloud-controller-manager 1.%d and API server %s are outside the version skew policy", image, f.Cluster.Version)
+			finding.Summary = fmt.Sprintf("cloud-controller-manager 1.%d and API server %s are outside the version skew policy", minor, f.Cluster.Version)
 			return with(finding, fmt.Sprintf("1.%d or 1.%d", cluster-strictSkew, cluster), "/version, --image", fmt.Sprintf("transplant plan --image=<repository>:v1.%d.x", cluster))
 		}
-		return pass("cloud-controller-manager 1.%d and API server %s are within the version skew policy", image, f.Cluster.Version)
+		return pass("cloud-controller-manager 1.%d (%s) and API server %s are within the version skew policy", minor, image, f.Cluster.Version)
 	},
+}
+
+// newImage is the image of the cloud-controller-manager that the plan brings in and the minor of the library in it: the one that was asked for, or
+// the catalogue's for the provider. It is not ok, with an image, where the minor cannot be told, and without one where there is none.
+func (f facts) newImage(cluster int) (image string, minor int, ok bool) {
+	if f.opts.Image == "" {
+		if provider := f.provider(); provider != "" {
+			i, found := catalogue.ImageFor(provider, cluster)
+			return i.Ref, i.Minor, found
+		}
+	}
+	minor, ok = f.ccmMinor(f.opts.Image)
+	return orElse(f.opts.Image, "ghcr.io/transplant-dev/"+ccm), minor, ok
 }
 
 func outOfRange(version string) v1.Finding {
@@ -66,9 +73,9 @@ var providerInTree = Check{
 	Code: "VER-002", Reason: "ProviderNotInTree", Category: categoryVersions, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: onHosts,
 	Title: "this version of kube-controller-manager has the in-tree provider, and Transplant can move it",
 	Explain: []string{
-		"AWS left kube-controller-manager after 1.26, OpenStack after 1.25, Azure, GCE and vSphere after 1.30. A later version with the provider's name in its flags exits at start.",
+		"The in-tree providers left kube-controller-manager one after the other: " + endsOf() + ". A later version with the provider's name in its flags exits at start.",
 		"Migrate first and upgrade after. A rollback needs the in-tree provider too, so the managers must not be upgraded before the migration is finished.",
-		"This version of Transplant makes plans for: " + strings.Join(movable, ", ") + ".",
+		"Some former in-tree providers have no successor that Transplant could install: " + unsupported() + ". Move such a cluster's workloads to a new cluster.",
 	},
 	judge: func(f facts) v1.Finding {
 		in := f.inTree()
@@ -79,17 +86,17 @@ var providerInTree = Check{
 		var unclear []string
 		for _, p := range in {
 			provider := p.flag("cloud-provider", "")
-			last, known := lastInTree[provider]
-			minor, ok := f.minorOf(p)
+			known, ok := catalogue.Lookup(provider)
+			minor, versioned := f.minorOf(p)
 			switch {
-			case !known:
-				bad.add(p.String(), "%s names the provider %q, which no version has in tree", p, provider)
-			case !slices.Contains(movable, provider):
-				bad.add(p.String(), "%s uses %s; this version of transplant moves %s only", p, provider, strings.Join(movable, ", "))
 			case !ok:
+				bad.add(p.String(), "%s names the provider %q, which no version has in tree", p, provider)
+			case known.Unsupported != "":
+				bad.add(p.String(), "%s uses %s, which Transplant cannot move: %s", p, known.Title, known.Unsupported)
+			case !versioned:
 				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
-			case minor > last:
-				bad.add(p.String(), "%s is 1.%d, and %s left after 1.%d", p, minor, provider, last)
+			case minor > known.LastInTree:
+				bad.add(p.String(), "%s is 1.%d, and %s left after 1.%d", p, minor, provider, known.LastInTree)
 			}
 		}
 		switch {
@@ -100,6 +107,28 @@ var providerInTree = Check{
 		}
 		return pass("%s has the in-tree provider %s", in[0].Image, in[0].flag("cloud-provider", ""))
 	},
+}
+
+// endsOf names the providers with the last minor that has each.
+func endsOf() string {
+	var parts []string
+	for _, p := range catalogue.Providers() {
+		if p.Unsupported == "" {
+			parts = append(parts, fmt.Sprintf("%s after 1.%d", p.Name, p.LastInTree))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// unsupported names the providers that cannot be moved, with the reasons.
+func unsupported() string {
+	var parts []string
+	for _, p := range catalogue.Providers() {
+		if p.Unsupported != "" {
+			parts = append(parts, fmt.Sprintf("%s (%s)", p.Name, p.Unsupported))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 var managerSkew = Check{

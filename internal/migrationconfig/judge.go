@@ -18,6 +18,9 @@ const (
 // firstMinorOf is the first minor that reads a version.
 var firstMinorOf = map[string]int{V1Alpha1: firstMinor, V1Beta1: firstV1Beta1Minor, V1: firstV1Minor}
 
+// HasDefault tells whether managers of 1.minor take a default when leader migration is on and they are given no file; before, they exit.
+func HasDefault(minor int) bool { return minor >= firstV1Beta1Minor }
+
 // versionFor returns the newest version that every manager of 1.minor reads.
 func versionFor(minor int) string {
 	switch {

@@ -1,0 +1,99 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// kubeadmNames are the components as ClusterConfiguration calls them.
+var kubeadmNames = map[string]string{"apiServer": kas, "controllerManager": kcm}
+
+// kubeadmFlags are the flags of which kubeadm-config must have what the manifests have, since a migration depends on them. The ones that kubeadm
+// writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the fields they come from.
+var kubeadmFlags = []string{"cloud-provider", "cloud-config", "external-cloud-volume-plugin", "controllers", "configure-cloud-routes", "feature-gates", "cidr-allocator-type"}
+
+var kubeadmReverts = Check{
+	Code: "CP-017", Reason: "KubeadmWouldRevert", Category: categoryControlPlane, Level: LevelWarning, Impact: ImpactTwoOwners, DependsOn: append([]string{"API-001"}, onHosts...),
+	Title: "kubeadm-config has the cloud flags that the manifests have",
+	Explain: []string{
+		"kubeadm upgrade writes the manifests of the control plane anew from ConfigMap kube-system/kubeadm-config. What was edited in a manifest and not there is gone after the next upgrade: after a migration, kube-controller-manager would be in-tree again beside the cloud-controller-manager. " +
+			"The plan therefore changes kubeadm-config too, from what is there. Where it differs from the live flags already, the plan would have to guess which of the two is meant.",
+		"A cluster without kubeadm-config was not made by kubeadm; whatever writes its manifests (an image, Ansible, a cluster API provider) has to be told of the new flags before it runs again.",
+	},
+	judge: judgeKubeadm,
+}
+
+func judgeKubeadm(f facts) v1.Finding {
+	if finding, ok := f.missing("kubeadm"); ok {
+		return finding
+	}
+	const source, fix = "ConfigMap kube-system/kubeadm-config", "kubectl -n kube-system edit configmap kubeadm-config"
+	switch {
+	case f.Kubeadm == nil:
+		return skip("there is no kubeadm-config: kubeadm did not make this cluster, and what made it has to be told of the new flags")
+	case f.Kubeadm.Error != "":
+		return with(unknown("kubeadm-config cannot be read: %s", f.Kubeadm.Error), "a ClusterConfiguration", source, "kubectl -n kube-system get configmap kubeadm-config -o yaml")
+	}
+	var bad complaints
+	where := map[string][]string{} // hosts by what differs
+	for _, section := range slices.Sorted(maps.Keys(kubeadmNames)) {
+		for _, p := range f.all(kubeadmNames[section]) {
+			if p.runs() != v1.RunsStaticPod {
+				continue
+			}
+			for _, complaint := range f.kubeadmComplaints(section, p) {
+				where[p.Name+": "+complaint] = append(where[p.Name+": "+complaint], p.host.Name)
+			}
+		}
+	}
+	for _, complaint := range slices.Sorted(maps.Keys(where)) {
+		name, _, _ := strings.Cut(complaint, ":")
+		bad.add(name, "%s (%s)", complaint, few(where[complaint]))
+	}
+	if bad.empty() {
+		return pass("kubeadm-config has the cloud flags of the manifests")
+	}
+	return with(bad.some(v1.Warn, "the next kubeadm upgrade would change %s: %s", plural(len(bad.lines), "cloud flag"), bad.lines[0]),
+		"the same flags in kubeadm-config as in the manifests", source, fix)
+}
+
+// kubeadmComplaints says in which flags kubeadm-config and a component differ.
+func (f facts) kubeadmComplaints(section string, p placed) []string {
+	args := f.Kubeadm.ExtraArgs[section]
+	var out []string
+	for _, flag := range kubeadmFlags {
+		have, given := p.Flags[flag]
+		want, configured := args[flag]
+		switch {
+		case given && !configured:
+			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))
+		case !given && configured:
+			out = append(out, fmt.Sprintf("--%s=%s stands in kubeadm-config and not in the manifest", flag, want))
+		case given && configured && !sameValue(flag, have, want):
+			out = append(out, fmt.Sprintf("--%s is %s in the manifest and %s in kubeadm-config", flag, have, want))
+		}
+	}
+	if p.Name != kcm {
+		return out
+	}
+	for flag, want := range map[string]string{"cluster-name": f.Kubeadm.ClusterName, "cluster-cidr": f.Kubeadm.PodSubnet} {
+		have, given := p.Flags[flag]
+		if _, extra := args[flag]; !extra && given && want != "" && have != want {
+			out = append(out, fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", flag, have, want))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sameValue compares lists without regard to their order where the order means nothing.
+func sameValue(flag, a, b string) bool {
+	if flag != "feature-gates" {
+		return a == b
+	}
+	return slices.Equal(sorted(strings.Split(a, ",")), sorted(strings.Split(b, ",")))
+}

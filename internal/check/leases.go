@@ -1,0 +1,216 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+var holderUnknown = Check{
+	Code: "LM-009", Reason: "LeaseHolderUnknown", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, DependsOn: append([]string{"API-001"}, onHosts...), Retryable: true,
+	Title: "every manager's lease that is held is held by a manager on a known host",
+	Explain: []string{
+		"The holder of an election's lease names its host: <hostname>_<uuid>. A holder that is none of the known hosts is a manager that nobody told Transplant of: on a control-plane host that was not named, a host that was replaced, another cluster's manager with this cluster's kubeconfig, or a cloud-controller-manager that was installed as a workload. " +
+			"It would stay in-tree, or stay the owner, through the whole migration.",
+		"Looked at are the leases kube-controller-manager and cloud-controller-manager, the migration lease, and any other lease of kube-system whose name says that it belongs to a cloud controller manager. A lease that has run out has no holder.",
+	},
+	judge: judgeHolders,
+}
+
+func judgeHolders(f facts) v1.Finding {
+	if finding, ok := f.missing("leases"); ok {
+		return finding
+	}
+	var bad complaints
+	held := 0
+	var since *time.Time
+	for _, l := range f.Leases {
+		if !f.electsManagers(l) || l.Holder == "" || expired(l, f.TakenAt) {
+			continue
+		}
+		held++
+		if !f.knows(l.Holder) {
+			bad.add("Lease/kube-system/"+l.Name, "%s holds the lease %s", l.Holder, l.Name)
+			since = l.AcquireTime
+		}
+	}
+	if bad.empty() {
+		return pass("%s of managers %s held, on known hosts", plural(held, "lease"), be(held))
+	}
+	finding := with(bad.finding(v1.Fail, "%s, which is none of the known hosts", bad.lines[0]), "a holder on one of "+few(f.hostNames()),
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", "kubectl get nodes -o wide | grep "+strings.SplitN(f.leases[strings.TrimPrefix(bad.objects[0], "Lease/kube-system/")].Holder, "_", 2)[0])
+	finding.Since = since
+	return finding
+}
+
+// electsManagers tells whether a lease is an election of managers.
+func (f facts) electsManagers(l v1.Lease) bool {
+	return l.Name == kcm || l.Name == f.opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") || strings.Contains(l.Name, "cloud-provider")
+}
+
+// knows tells whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that runs managers.
+func (f facts) knows(holder string) bool {
+	name, _, _ := strings.Cut(holder, "_")
+	short, _, _ := strings.Cut(name, ".")
+	for _, h := range f.Hosts {
+		for _, known := range []string{h.Name, h.NodeName} {
+			if known == "" {
+				continue
+			}
+			if knownShort, _, _ := strings.Cut(known, "."); strings.EqualFold(known, name) || strings.EqualFold(knownShort, short) {
+				return true
+			}
+		}
+	}
+	for _, c := range f.Hosted {
+		if parts := strings.Split(c.Manifest, "/"); strings.HasPrefix(name, parts[len(parts)-1]) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool {
+		return w.Role == v1.RoleCCM && f.stage() == stageExternal && (slices.Contains(w.Nodes, name) || strings.HasPrefix(name, w.Ref[strings.LastIndex(w.Ref, "/")+1:]))
+	})
+}
+
+func (f facts) hostNames() []string {
+	var out []string
+	for _, h := range f.Hosts {
+		out = append(out, h.Name)
+	}
+	return out
+}
+
+// Limits of a calm leadership: a leader that is younger, or changes more often, is a sign of something that a migration would not tell from itself.
+const (
+	youngLeader      = 5 * time.Minute
+	changesPerDay    = 6
+	fewestChanges    = 10
+	shortestLifetime = 24 * time.Hour
+)
+
+var leadershipUnstable = Check{
+	Code: "LM-010", Reason: "LeadershipUnstable", Category: categoryLeaderMigration, Level: LevelWarning, Impact: ImpactGap, DependsOn: append([]string{"API-001"}, onHosts...), Retryable: true,
+	Title: "the managers' leaders are settled",
+	Explain: []string{
+		"A leader changes when its manager restarts or cannot renew its lease in time. Many changes mean a slow API server or etcd, a starved host, or a manager that crashes while it leads. During a migration every change of leader is judged as a step of it: a manager that loses its lease for reasons of its own makes a step fail, and the shorter deadlines of a migration make that likelier.",
+		"The check warns about a leader that took its lease within the last five minutes, and about leases that changed hands more than six times a day over the life of the cluster, at least ten times. Find the reason in the log of the manager that lost it before you begin.",
+	},
+	judge: judgeStability,
+}
+
+func judgeStability(f facts) v1.Finding {
+	if finding, ok := f.missing("leases"); ok {
+		return finding
+	}
+	var bad complaints
+	var since *time.Time
+	n := 0
+	for _, l := range f.Leases {
+		if !f.electsManagers(l) || l.Holder == "" {
+			continue
+		}
+		n++
+		switch age, known := f.age(); {
+		case l.AcquireTime != nil && f.TakenAt.Sub(*l.AcquireTime) < youngLeader:
+			bad.add("Lease/kube-system/"+l.Name, "%s took the lease %s %s ago", l.Holder, l.Name, f.TakenAt.Sub(*l.AcquireTime).Round(time.Second))
+			since = l.AcquireTime
+		case known && l.Transitions >= fewestChanges && float64(l.Transitions) > changesPerDay*age.Hours()/24:
+			bad.add("Lease/kube-system/"+l.Name, "the lease %s changed hands %d times in %s", l.Name, l.Transitions, days(age))
+		}
+	}
+	if bad.empty() {
+		return pass("the leaders of %s are settled", plural(n, "election"))
+	}
+	finding := with(bad.finding(v1.Warn, "%s", bad.lines[0]), "leaders that stay for days", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+		"kubectl -n kube-system logs -l component="+kcm+" --previous --tail=50")
+	finding.Since = since
+	return finding
+}
+
+// age is how old the cluster is, at least: its oldest Node. It is not known below a day.
+func (f facts) age() (time.Duration, bool) {
+	var oldest time.Duration
+	for _, n := range f.Nodes {
+		if !n.Created.IsZero() {
+			oldest = max(oldest, f.TakenAt.Sub(n.Created))
+		}
+	}
+	return oldest, oldest >= shortestLifetime
+}
+
+func days(d time.Duration) string { return plural(int(d.Hours()/24), "day") }
+
+// lockObjects are the objects that an election writes, by the kind of its lock (k8s.io/client-go/tools/leaderelection/resourcelock). Two kinds exclude
+// each other where they share an object.
+var lockObjects = map[string][]string{
+	"leases":           {"leases"},
+	"endpoints":        {"endpoints"},
+	"configmaps":       {"configmaps"},
+	"endpointsleases":  {"endpoints", "leases"},
+	"configmapsleases": {"configmaps", "leases"},
+}
+
+var lockKinds = Check{
+	Code: "LM-011", Reason: "LockKindsDiffer", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "all managers of a kind elect by locks that exclude each other, and that Transplant can see",
+	Explain: []string{
+		"--leader-elect-resource-lock chooses the objects by which managers elect their leader. The default of both managers is leases from 1.20 on. endpoints and configmaps exclude nobody who uses leases: one host with the one and one with the other is two leaders. endpointsleases and configmapsleases write both objects, and exclude those with either. " +
+			"They were the way from the old kinds to leases: first the combined kind on every host, then leases on every host.",
+		"endpoints and configmaps went with 1.24, the combined kinds with 1.28: a manager of that version exits. Transplant reads and releases Lease objects, so a main election by endpoints or configmaps alone could not be watched, and blocks.",
+		"The lock of the migration itself is the file's, not this flag's: resourceLock of the leader migration config (LM-004), leases in every version that the plan writes.",
+	},
+	judge: judgeLockKinds,
+}
+
+func judgeLockKinds(f facts) v1.Finding {
+	var bad complaints
+	n := 0
+	for _, name := range []string{kcm, ccm} {
+		objects := map[string][]string{}
+		all := f.all(name)
+		for _, p := range all {
+			n++
+			kind := p.flag("leader-elect-resource-lock", "leases")
+			objects[p.String()] = lockObjects[kind]
+			minor, versioned := f.minorOf(p)
+			switch {
+			case lockObjects[kind] == nil:
+				bad.add(p.String(), "%s has --leader-elect-resource-lock=%s, which no version knows", p, kind)
+			case versioned && !catalogue.LockKnown(kind, minor):
+				bad.add(p.String(), "%s (1.%d) has --leader-elect-resource-lock=%s, which it does not know any more: it exits", p, minor, kind)
+			case !slices.Contains(lockObjects[kind], "leases"):
+				bad.add(p.String(), "%s elects by %s: the main election has no Lease that Transplant could watch and release", p, kind)
+			}
+		}
+		for i, p := range all {
+			for _, q := range all[i+1:] {
+				if a, b := objects[p.String()], objects[q.String()]; a != nil && b != nil && !shareAny(a, b) {
+					bad.add(p.String(), "%s elects by %s and %s by %s: both lead", p, strings.Join(a, " and "), q, strings.Join(b, " and "))
+				}
+			}
+		}
+	}
+	switch {
+	case !bad.empty():
+		return with(bad.some(v1.Fail, "%s", bad.lines[0]), "--leader-elect-resource-lock=leases, which is the default", "manifests of the managers",
+			fmt.Sprintf("grep -n leader-elect-resource-lock /etc/kubernetes/manifests/%s.yaml   # on each host named", strings.SplitN(bad.objects[0], "@", 2)[0]))
+	case n == 0:
+		return unknown("no manager was found")
+	}
+	return pass("%s by leases", plural(n, "manager")+" "+electVerb(n))
+}
+
+func electVerb(n int) string {
+	if n == 1 {
+		return "elects"
+	}
+	return "elect"
+}
+
+func shareAny(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}

@@ -1,0 +1,212 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Ports on which the components serve, when nothing else is said (k8s.io/kubernetes/pkg/cluster/ports, k8s.io/cloud-provider/options).
+var defaultPorts = map[string]string{kas: "6443", kcm: "10257", ccm: "10258", scheduler: "10259"}
+
+var portTaken = Check{
+	Code: "CP-011", Reason: "PortTaken", Category: categoryControlPlane, Level: LevelError, Impact: ImpactNoLoops, DependsOn: onHosts,
+	Title: "the port of the new cloud-controller-manager is free on the control-plane hosts, and no two components share one",
+	Explain: []string{
+		"A cloud-controller-manager on the host's network listens on 10258, kube-controller-manager on 10257, kube-scheduler on 10259. A second process on a port exits at once (\"address already in use\") and is restarted for ever. " +
+			"It happens with a second cloud-controller-manager on the same host, during a rolling update that starts the new pod before the old one has gone (use Recreate, or maxSurge 0), and with Azure's, which some set-ups run on 10267.",
+		"Looked at are --secure-port of the components on each host and the host ports of workloads with a known role that run on control-plane nodes or may run there.",
+	},
+	judge: judgePorts,
+}
+
+func judgePorts(f facts) v1.Finding {
+	if finding, ok := f.missing("workloads"); ok {
+		return finding
+	}
+	var bad complaints
+	hosts := map[string]bool{}
+	users := map[string]map[string][]string{} // by host and port
+	use := func(host, port, who string) {
+		if users[host] == nil {
+			users[host] = map[string][]string{}
+		}
+		users[host][port] = append(users[host][port], who)
+	}
+	for _, name := range []string{kas, kcm, scheduler, ccm} {
+		for _, p := range f.all(name) {
+			if p.runs() != v1.RunsDeployment {
+				hosts[p.host.Name] = true
+				use(p.host.Name, p.flag("secure-port", defaultPorts[name]), name)
+			}
+		}
+	}
+	for _, w := range f.Workloads {
+		if f.isComponent(w.Ref) || w.Replicas == 0 {
+			continue
+		}
+		for _, port := range hostPorts(w) {
+			for _, host := range f.hostsOf(w, hosts) {
+				use(host, port, w.Ref)
+			}
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(users)) {
+		for _, port := range slices.Sorted(maps.Keys(users[host])) {
+			who := users[host][port]
+			switch {
+			case len(who) > 1:
+				bad.add(host+":"+port, "port %s of host %s: %s", port, host, strings.Join(who, " and "))
+			case port == defaultPorts[ccm] && who[0] != ccm && f.stage() != stageExternal:
+				bad.add(host+":"+port, "port %s of host %s, which the new cloud-controller-manager takes, has %s", port, host, who[0])
+			}
+		}
+	}
+	for _, w := range f.Workloads {
+		if complaint := surges(w); complaint != "" {
+			bad.add(w.Ref, "%s %s", w.Ref, complaint)
+		}
+	}
+	if bad.empty() {
+		return pass("port %s is free for the cloud-controller-manager on %s", defaultPorts[ccm], plural(len(hosts), "control-plane host"))
+	}
+	return with(bad.some(v1.Fail, "%s on the hosts' network: %s", plural(len(bad.lines), "conflict"), bad.lines[0]), "one process for each port of a host", "manifests, workloads",
+		fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", defaultPorts[ccm]))
+}
+
+// surges says why an update of a cloud-controller-manager on the host's network gets stuck; empty when it does not.
+func surges(w v1.Workload) string {
+	if w.Role != v1.RoleCCM || !w.HostNetwork || w.Replicas == 0 || !strings.HasPrefix(w.Ref, "Deployment/") || w.Strategy != "RollingUpdate" {
+		return ""
+	}
+	if w.MaxSurge == "0" || w.MaxSurge == "0%" {
+		return ""
+	}
+	return fmt.Sprintf("is updated with maxSurge %s on the host's network: the new pod cannot listen while the old one does", orElse(w.MaxSurge, "25%"))
+}
+
+// isComponent tells whether a workload is already known as a component of the control plane.
+func (f facts) isComponent(ref string) bool {
+	return slices.ContainsFunc(f.Hosted, func(c v1.Component) bool { return c.Manifest == ref })
+}
+
+// hostPorts are the ports of its host on which a workload listens, as far as its pods say: those it declares and, on the host's network, --secure-port.
+func hostPorts(w v1.Workload) []string {
+	ports := map[string]bool{}
+	for _, c := range w.Containers {
+		for _, p := range c.HostPorts {
+			ports[strconv.Itoa(int(p))] = true
+		}
+		if !w.HostNetwork {
+			continue
+		}
+		if p := c.Flags["secure-port"]; p != "" && p != "0" {
+			ports[p] = true
+		} else if w.Role == v1.RoleCCM && p == "" {
+			ports[defaultPorts[ccm]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ports))
+}
+
+// hostsOf are those of the control-plane hosts on which a workload runs.
+func (f facts) hostsOf(w v1.Workload, hosts map[string]bool) []string {
+	var out []string
+	for _, h := range f.Hosts {
+		if hosts[h.Name] && h.NodeName != "" && slices.Contains(w.Nodes, h.NodeName) {
+			out = append(out, h.Name)
+		}
+	}
+	return out
+}
+
+var otherCCM = Check{
+	Code: "CP-012", Reason: "OtherCCM", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "no cloud-controller-manager workload is in the cluster beside the one of the migration",
+	Explain: []string{
+		"A Helm chart, an addon or an earlier try may have left a Deployment or DaemonSet of a cloud-controller-manager. It is found by its image and command, whatever it is called. Beside in-tree managers it is a second owner at once; beside another cloud-controller-manager it is one as soon as their leases differ: " +
+			"two with the same lease name and namespace exclude each other, one with --leader-elect=false or another --leader-elect-resource-name does not.",
+		"A workload that is scaled to 0 is a warning: whoever owns it may scale it up. Remove it with the tool that made it, or it comes back.",
+	},
+	judge: judgeOtherCCM,
+}
+
+func judgeOtherCCM(f facts) v1.Finding {
+	if finding, ok := f.missing("workloads"); ok {
+		return finding
+	}
+	var live, idle complaints
+	leases := map[string][]string{}
+	for _, p := range f.all(ccm) {
+		if p.runs() != v1.RunsDeployment {
+			leases[leaseOf(p.Flags)] = append(leases[leaseOf(p.Flags)], p.String())
+		}
+	}
+	for _, w := range f.Workloads {
+		if w.Role != v1.RoleCCM {
+			continue
+		}
+		lease := leaseOf(ccmFlags(w))
+		leases[lease] = append(leases[lease], w.Ref)
+		if w.Replicas == 0 {
+			idle.add(w.Ref, "%s (%s) is scaled to 0", w.Ref, imageOf(w))
+			continue
+		}
+		live.add(w.Ref, "%s (%s) has %s ready and elects by %s", w.Ref, imageOf(w), plural(int(w.Ready), "pod"), lease)
+	}
+	const expected, source = "no other cloud-controller-manager", "/apis/apps/v1/deployments, /apis/apps/v1/daemonsets"
+	inTree := len(f.inTree()) > 0
+	switch {
+	case !live.empty() && inTree && !f.opts.InProgress:
+		return with(live.finding(v1.Fail, "a cloud-controller-manager runs beside in-tree managers: %s", live.lines[0]), expected, source, deleteCommand(live.objects[0]))
+	case !live.empty() && len(leases) > 1:
+		return with(live.finding(v1.Fail, "cloud-controller-managers elect by %d leases (%s): each has a leader of its own", len(leases), strings.Join(slices.Sorted(maps.Keys(leases)), ", ")),
+			expected, source, deleteCommand(live.objects[0]))
+	case !idle.empty():
+		return with(idle.finding(v1.Warn, "%s", idle.lines[0]), expected, source, deleteCommand(idle.objects[0]))
+	case !live.empty():
+		return pass("one cloud-controller-manager is in the cluster: %s", live.lines[0])
+	}
+	return pass("no workload runs a cloud-controller-manager")
+}
+
+// leaseOf names the lock by which a manager with these flags is elected.
+func leaseOf(flags map[string]string) string {
+	if v := flags["leader-elect"]; v == "false" || v == "0" {
+		return "no lease at all (--leader-elect=false)"
+	}
+	return "Lease/" + orElse(flags["leader-elect-resource-namespace"], "kube-system") + "/" + orElse(flags["leader-elect-resource-name"], ccm)
+}
+
+// ccmFlags are the flags of the container that is the manager: the first one that names a cloud provider, else the first.
+func ccmFlags(w v1.Workload) map[string]string {
+	for _, c := range w.Containers {
+		if _, ok := c.Flags["cloud-provider"]; ok {
+			return c.Flags
+		}
+	}
+	if len(w.Containers) == 0 {
+		return nil
+	}
+	return w.Containers[0].Flags
+}
+
+func imageOf(w v1.Workload) string {
+	if len(w.Containers) == 0 {
+		return "no image"
+	}
+	return w.Containers[0].Image
+}
+
+// deleteCommand is kubectl for a workload's Ref.
+func deleteCommand(ref string) string {
+	parts := strings.SplitN(ref, "/", 3)
+	if len(parts) != 3 {
+		return "kubectl -n kube-system get deployments,daemonsets"
+	}
+	return fmt.Sprintf("kubectl -n %s delete %s %s   # or with the tool that installed it", parts[1], strings.ToLower(parts[0]), parts[2])
+}

@@ -1,0 +1,224 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+var managerRights = Check{
+	Code: "RBAC-002", Reason: "ManagerRightsMissing", Category: categoryTooling, Level: LevelError, Impact: ImpactNoLoops, DependsOn: onAPI,
+	Title: "the new manager's identity may do what its loops do, or the plan grants it before the manager starts",
+	Explain: []string{
+		"The cloud-controller-manager runs as system:serviceaccount:kube-system:cloud-controller-manager. It reads and patches nodes and their status, deletes nodes whose instance is gone, patches the status of Services, writes events and makes tokens for its loops (--use-service-account-credentials). " +
+			"A right that is missing is an error every few seconds in its log, while it is healthy and holds the lease: load balancers without addresses in the Service, nodes that keep their taint.",
+		"As long as no such manager runs, missing rights are no fault: the plan's first steps make the identity and its roles, and the check passes and says how many rights are to come. With a cloud-controller-manager there already, each missing right is a fault now.",
+		"Who has not RBAC alone (RBAC-003) gets the same list as permissions to grant.",
+	},
+	judge: judgeManagerRights,
+}
+
+func judgeManagerRights(f facts) v1.Finding {
+	var bad complaints
+	var errs []string
+	asked := 0
+	for _, a := range f.Access {
+		if a.Who != userCCM || a.Resource == "leases" {
+			continue
+		}
+		asked++
+		switch {
+		case a.Error != "":
+			errs = append(errs, fmt.Sprintf("%s: %s", describeAccess(a), a.Error))
+		case !a.Allowed:
+			bad.add(resourceOf(a), "%s", describeAccess(a))
+		}
+	}
+	const expected, source = "yes to every SubjectAccessReview", "SubjectAccessReview"
+	fix := "kubectl auth can-i --list --as=" + userCCM
+	switch {
+	case len(errs) > 0:
+		return with(unknown("what %s may do is not known: %s", userCCM, errs[0]), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+	case asked == 0:
+		if finding, ok := f.missing("access"); ok {
+			return with(finding, expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+		}
+		return with(unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", userCCM), expected, source, "transplant snapshot -o yaml")
+	case bad.empty():
+		return pass("the new manager's identity may do all %s that its loops do", plural(asked, "thing"))
+	case len(f.all(ccm)) > 0:
+		return with(bad.some(v1.Fail, "the running cloud-controller-manager may not do %d of %s that its loops do: %s", len(bad.lines), plural(asked, "thing"), bad.lines[0]), expected, source, fix)
+	}
+	finding := pass("the new manager's identity lacks %d of %s; the plan grants them before it starts", len(bad.lines), plural(asked, "right"))
+	finding.Found = few(bad.lines)
+	return finding
+}
+
+var otherAuthorizer = Check{
+	Code: "RBAC-003", Reason: "NoRBAC", Category: categoryTooling, Level: LevelError, Impact: ImpactNoLoops, DependsOn: []string{"HOST-001"},
+	Title: "every API server authorizes by RBAC, so that the roles of the plan have effect",
+	Explain: []string{
+		"The plan grants the managers' rights with roles. Where --authorization-mode does not contain RBAC, roles are objects without effect: somebody has to grant the same rights in the policy file (ABAC) or in the webhook's backend, before the managers need them. The finding lists them.",
+		"With AlwaysAllow everybody may do everything, and nothing has to be granted. An authorization configuration file (--authorization-config, since 1.29) is not read: whether RBAC is among its authorizers is judged by what the API server answered about the managers (LM-003, RBAC-002).",
+	},
+	judge: judgeAuthorizer,
+}
+
+// grants are the permissions that the managers need where roles have no effect.
+var grants = []string{
+	userKCM + " and " + userCCM + ": get, update leases.coordination.k8s.io " + DefaultLeaseName + " in kube-system; create leases.coordination.k8s.io in kube-system (without a name: a name is not known when something is created)",
+	userCCM + ": the same for leases.coordination.k8s.io " + ccm,
+	userCCM + ": get, list, watch, update, patch, delete nodes; patch nodes/status",
+	userCCM + ": list, watch, update, patch services; patch, update services/status",
+	userCCM + ": create, patch, update events; create serviceaccounts/token in kube-system; get, list, watch configmaps, secrets, endpoints in kube-system",
+}
+
+func judgeAuthorizer(f facts) v1.Finding {
+	var bad complaints
+	configured, always := 0, 0
+	for _, p := range f.all(kas) {
+		modes := strings.Split(p.flag("authorization-mode", "AlwaysAllow"), ",")
+		switch {
+		case p.flag("authorization-config", "") != "":
+			configured++
+		case slices.Contains(modes, "RBAC"):
+		case slices.Contains(modes, "AlwaysAllow"):
+			always++
+		default:
+			bad.add(p.String(), "%s has --authorization-mode=%s", p, strings.Join(modes, ","))
+		}
+	}
+	n := len(f.all(kas))
+	const source = "--authorization-mode of " + kas
+	switch {
+	case n == 0:
+		return unknown("no %s was found", kas)
+	case !bad.empty():
+		finding := bad.finding(v1.Fail, "%s without RBAC: the plan's roles have no effect, and these rights have to be granted by hand: %s", plural(n, kas), strings.Join(grants, "; "))
+		return with(finding, "RBAC among the modes", source, "kubectl auth can-i update leases.coordination.k8s.io/"+DefaultLeaseName+" -n kube-system --as="+userKCM)
+	case configured > 0:
+		return pass("%s an authorization configuration; what the managers may do was asked of the API server itself", plural(configured, kas)+" "+has(configured))
+	case always > 0:
+		return pass("%s everything to everybody: nothing has to be granted", plural(always, kas)+" "+allows(always))
+	}
+	return pass("%s by RBAC", plural(n, kas)+" "+authorizes(n))
+}
+
+func allows(n int) string {
+	if n == 1 {
+		return "allows"
+	}
+	return "allow"
+}
+
+func authorizes(n int) string {
+	if n == 1 {
+		return "authorizes"
+	}
+	return "authorize"
+}
+
+var mainLeaseAccess = Check{
+	Code: "RBAC-004", Reason: "MainLeaseForbidden", Category: categoryTooling, Level: LevelCritical, Impact: ImpactNoLoops, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "each manager that runs may use its own main lease, and rules limited to names do not stand for create",
+	Explain: []string{
+		"The documented preparation of leader migration patches the roles system::leader-locking-kube-controller-manager and system::leader-locking-cloud-controller-manager by merge. A merge patch replaces the list of rules: whatever the role gave before is gone, the main lease of a cloud-controller-manager among it, and the manager waits for its lease for ever " +
+			"(https://kubernetes.io/docs/tasks/administer-cluster/controller-manager-leader-migration/). kube-controller-manager has its main lease from the ClusterRole of the same name and survives.",
+		"create is never limited by resourceNames: an object has no name yet when its creation is judged. A role with verbs create, get and update and the lease's name under resourceNames gives get and update alone, so a lease that does not exist yet can never be made. Transplant writes a rule of its own for create.",
+		"The API server was asked about both managers' identities.",
+	},
+	judge: judgeMainLease,
+}
+
+func judgeMainLease(f facts) v1.Finding {
+	var bad complaints
+	var errs []string
+	asked := 0
+	for _, who := range []struct{ component, user string }{{kcm, userKCM}, {ccm, userCCM}} {
+		if len(f.all(who.component)) == 0 {
+			continue
+		}
+		for _, verb := range []string{"get", "update"} {
+			switch a, ok := f.accessTo(who.user, verb, "leases", who.component); {
+			case !ok:
+				errs = append(errs, fmt.Sprintf("it was not asked whether %s may %s the lease %s", who.user, verb, who.component))
+			case a.Error != "":
+				errs = append(errs, fmt.Sprintf("asking whether %s may %s the lease %s: %s", who.user, verb, who.component, a.Error))
+			case !a.Allowed:
+				bad.add(who.user, "%s may not %s the lease %s", who.user, verb, who.component)
+			default:
+				asked++
+			}
+		}
+		create, ok := f.leaseAnswer(who.user, "create")
+		_, leased := f.lease(who.component)
+		if get, asked := f.leaseAnswer(who.user, "update"); ok && asked && !create.Allowed && create.Error == "" && get.Allowed {
+			bad.add(who.user, "%s may update the lease %s and may not create leases: a rule with resourceNames does not stand for create", who.user, f.opts.LeaseName)
+		} else if ok && !create.Allowed && create.Error == "" && !leased && len(f.gathering("leases")) == 0 {
+			bad.add(who.user, "%s may not create leases, and its main lease %s does not exist", who.user, who.component)
+		}
+	}
+	const expected, source = "get and update of its own lease by name, create without a name", "SubjectAccessReview"
+	switch {
+	case !bad.empty():
+		return with(bad.finding(v1.Fail, "%s", bad.lines[0]), expected, source, "kubectl -n kube-system get roles -o yaml | grep -B2 -A12 leader-locking")
+	case len(errs) > 0:
+		return with(unknown("%s", strings.Join(errs, "; ")), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+	case asked == 0:
+		return unknown("no manager was found")
+	}
+	return pass("every manager may get and update its main lease")
+}
+
+// accessTo finds the answer about an object of kube-system.
+func (f facts) accessTo(user, verb, resource, name string) (v1.AccessAnswer, bool) {
+	for _, a := range f.Access {
+		if a.Who == user && a.Verb == verb && a.Resource == resource && a.Name == name && a.Namespace == "kube-system" {
+			return a, true
+		}
+	}
+	return v1.AccessAnswer{}, false
+}
+
+var writeRefused = Check{
+	Code: "PROOF-001", Reason: "WriteRefused", Category: categoryTooling, Level: LevelError, Impact: ImpactGap, DependsOn: onAPI,
+	Title: "the API server would take every object that apply writes",
+	Explain: []string{
+		"Every object of the plan is sent to the API server with dryRun=All: it is authorized, validated, defaulted and shown to admission plugins and webhooks, and then thrown away. What is refused here would stop the migration in the middle: a webhook that wants labels, a quota, a policy against the host's network, a name that somebody else's object has.",
+		"An object that was not answered for is unknown. The proof is made when it is asked for, and by apply before its first step in any case.",
+	},
+	judge: judgeDryRuns,
+}
+
+func judgeDryRuns(f facts) v1.Finding {
+	var bad complaints
+	var silent []string
+	for _, d := range f.DryRuns {
+		switch {
+		case d.OK:
+		case d.Unanswered:
+			silent = append(silent, fmt.Sprintf("%s %s: %s", d.Verb, d.Ref, d.Error))
+		default:
+			bad.add(d.Ref, "%s %s: %s", d.Verb, d.Ref, d.Error)
+		}
+	}
+	const expected, source = "no refusal", "the API server, with dryRun=All"
+	switch {
+	case !bad.empty():
+		fix := "kubectl auth can-i --list -n kube-system"
+		if strings.Contains(bad.lines[0], "webhook") {
+			fix = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+		}
+		return with(bad.some(v1.Fail, "the API server refuses %d of %s that apply writes: %s", len(bad.lines), plural(len(f.DryRuns), "object"), bad.lines[0]), expected, source, fix)
+	case len(silent) > 0:
+		return with(unknown("no answer to %s: %s", plural(len(silent), "dry run"), silent[0]), expected, source, "transplant check --proof")
+	case len(f.DryRuns) == 0:
+		if finding, ok := f.missing("dryruns"); ok {
+			return with(finding, expected, source, "transplant check --proof")
+		}
+		return skip("the API server was not asked: transplant check --proof sends every object of the plan as a dry run")
+	}
+	return pass("the API server would take all %s that apply writes", plural(len(f.DryRuns), "object"))
+}

@@ -1,0 +1,111 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+var strategyFits = Check{
+	Code: "CP-013", Reason: "StrategyMisfit", Category: categoryControlPlane, Level: LevelWarning, Impact: ImpactGap, DependsOn: onHosts,
+	Title: "the strategy fits the number of control-plane hosts",
+	Explain: []string{
+		"Leader migration (KEP-2436) keeps the cloud loops running while the managers of several hosts change one after the other: the next host is ready to take over before the owner ends. With a single control-plane host there is nobody to take over. The loops stop in any case while its one manager restarts, " +
+			"and --strategy=downtime does the same with fewer restarts and no migration lease.",
+		"With several hosts, downtime means that all kube-controller-managers give the loops up before the first cloud-controller-manager takes them: no Service gets a load balancer and no new node is initialised in between. Leader migration needs leader election in every manager (CP-002), and a version that has it (VER-004).",
+	},
+	judge: judgeStrategy,
+}
+
+func judgeStrategy(f facts) v1.Finding {
+	kcms := len(f.all(kcm))
+	for _, p := range f.all(kcm) {
+		if p.runs() == v1.RunsDeployment && p.Replicas != nil {
+			kcms = int(*p.Replicas)
+		}
+	}
+	strategy := f.strategy()
+	const expected, source = "leader-migration with two hosts or more, downtime with one", "manifests of " + kcm
+	note := v1.Finding{Outcome: v1.Warn, Objects: []string{kcm}, Found: plural(kcms, kcm) + ", --strategy=" + strategy}
+	switch {
+	case f.stage() == stageExternal:
+		return skip("every %s is external already: nothing is left to move", kcm)
+	case kcms == 0:
+		return unknown("no %s was found", kcm)
+	case strategy != strategyDowntime && strategy != strategyLeaderMigration:
+		return with(v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("there is no strategy %q", strategy), Objects: []string{"--strategy"}, Found: strategy}, "leader-migration or downtime", "--strategy",
+			"transplant plan --strategy=leader-migration")
+	case strategy == strategyLeaderMigration && kcms == 1:
+		note.Summary = "there is one " + kcm + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
+		return with(note, expected, source, "transplant plan --strategy=downtime")
+	case strategy == strategyDowntime && kcms > 1:
+		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
+		return with(note, expected, source, "transplant plan --strategy=leader-migration")
+	}
+	return pass("%s fits %s", strategy, plural(kcms, kcm))
+}
+
+// Defaults of an election (k8s.io/component-base/config/options).
+const (
+	defaultLeaseDuration = 15 * time.Second
+	defaultRenewDeadline = 10 * time.Second
+	defaultRetryPeriod   = 2 * time.Second
+)
+
+// wideGap is the estimate from which on the gap is worth a warning: Services and nodes that come in the meantime wait for that long.
+const wideGap = 2 * time.Minute
+
+// restartTime is allowed for a static pod from its old process's end to its new process's first election attempt: the kubelet looks at the manifests
+// every 20 s by default, and the old process may take as long to end.
+const restartTime = 40 * time.Second
+
+var gapLength = Check{
+	Code: "GAP-002", Reason: "GapLength", Category: categoryLeaderMigration, Level: LevelWarning, Impact: ImpactGap, DependsOn: onHosts,
+	Title: "the time in which nobody runs the cloud loops is short, and nothing waits for them now",
+	Explain: []string{
+		"Between the end of the old owner and the start of the new one nobody runs the cloud loops: members of load balancers are not updated, new Services get no address, new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized and get no route. What exists goes on serving. " +
+			"With leader migration the gap is one election: Transplant releases the old owner's leases, so that the next manager takes them at its next retry; if the release is refused or lost, it is the lease duration. With --strategy=downtime the restart of every manager adds to it.",
+		"The estimate comes from the flags --leader-elect-lease-duration, --leader-elect-retry-period and the number of hosts. It warns where the lease is so long, or the hosts are so many, that the gap may exceed two minutes. Keep scale-ups and Service changes out of it.",
+	},
+	judge: judgeGap,
+}
+
+func judgeGap(f facts) v1.Finding {
+	in := f.inTree()
+	if len(in) == 0 {
+		return skip("no in-tree manager is left")
+	}
+	var worst, best time.Duration
+	for _, p := range in {
+		lease, ok1 := p.duration("leader-elect-lease-duration", defaultLeaseDuration)
+		retry, ok2 := p.duration("leader-elect-retry-period", defaultRetryPeriod)
+		if !ok1 || !ok2 {
+			return with(unknown("%s has an election flag that is no duration: %s, %s", p, p.flag("leader-elect-lease-duration", "15s"), p.flag("leader-elect-retry-period", "2s")), "a duration such as 15s",
+				p.host.Name+":"+p.Manifest, "")
+		}
+		worst, best = max(worst, lease+retry), max(best, retry)
+	}
+	if f.strategy() == strategyDowntime {
+		restarts := time.Duration(len(in)) * restartTime
+		best += restarts
+		worst += restarts
+	}
+	text := fmt.Sprintf("the cloud loops have no owner for about %s, and for %s at most if a lease cannot be released", best, worst)
+	if worst > wideGap {
+		return with(v1.Finding{Outcome: v1.Warn, Summary: text, Objects: []string{kcm}, Found: fmt.Sprintf("strategy %s, %s", f.strategy(), plural(len(in), "in-tree manager"))},
+			"two minutes or less", "election flags of "+kcm, "grep -n leader-elect "+in[0].Manifest+"   # on host "+in[0].host.Name)
+	}
+	return pass("%s", text)
+}
+
+// duration is the value of a flag as a duration, or what the component takes when it is not given; false when it is none.
+func (p placed) duration(flag string, otherwise time.Duration) (time.Duration, bool) {
+	v, given := p.Flags[flag]
+	if !given {
+		return otherwise, true
+	}
+	d, err := time.ParseDuration(strings.TrimSpace(v))
+	return d, err == nil
+}

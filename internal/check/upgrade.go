@@ -1,0 +1,140 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+var upgradeUnderway = Check{
+	Code: "VER-007", Reason: "UpgradeUnderway", Category: categoryVersions, Level: LevelError, Impact: ImpactAPI, DependsOn: append([]string{"API-001"}, onHosts...), Retryable: true,
+	Title: "no upgrade of the control plane is under way: every component has one version on all hosts, and kubeadm knows the same",
+	Explain: []string{
+		"A migration changes the flags of the same manifests that an upgrade rewrites. While both are under way each undoes the other: kubeadm writes manifests from its own configuration, and a rollback of the migration restores " +
+			"manifests with the image of before. Finish the upgrade, or begin it after the migration.",
+		"The versions are those of the images in the manifests, host by host, and the one in ConfigMap kube-system/kubeadm-config, which is what the last kubeadm upgrade apply aimed at. Differences in the patch version alone are a warning. " +
+			"With --replace-hosts, new hosts of the next minor are the migration itself, and are a warning too.",
+	},
+	judge: judgeUpgrade,
+}
+
+func judgeUpgrade(f facts) v1.Finding {
+	var minors, patches complaints
+	var unclear []string
+	n := 0
+	for _, name := range []string{kas, kcm, scheduler} {
+		versions := map[string][]string{}
+		for _, p := range f.all(name) {
+			n++
+			version, ok := imageVersion(p.Image)
+			if !ok {
+				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				continue
+			}
+			versions[version] = append(versions[version], p.host.Name)
+		}
+		if len(versions) < 2 {
+			continue
+		}
+		to := &patches
+		if differentMinors(slices.Collect(maps.Keys(versions))) {
+			to = &minors
+		}
+		var parts []string
+		for _, v := range slices.Sorted(maps.Keys(versions)) {
+			parts = append(parts, v+" on "+few(versions[v]))
+		}
+		to.add(name, "%s is %s", name, strings.Join(parts, ", "))
+	}
+	if f.Kubeadm != nil && f.Kubeadm.KubernetesVersion != "" && differentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
+		minors.add("ConfigMap/kube-system/kubeadm-config", "kubeadm-config says %s and the API server is %s", f.Kubeadm.KubernetesVersion, f.Cluster.Version)
+	}
+	const expected, source, fix = "one version of each component", "images in the manifests, ConfigMap kube-system/kubeadm-config", "kubeadm upgrade plan"
+	switch {
+	case !minors.empty() && (f.opts.ReplaceHosts || f.opts.InProgress):
+		return with(minors.finding(v1.Warn, "the control plane has two minor versions: %s", minors.lines[0]), expected, source, "transplant status")
+	case !minors.empty():
+		return with(minors.finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors.lines[0]), expected, source, fix)
+	case len(unclear) > 0:
+		return with(unknown("%s", strings.Join(unclear, "; ")), expected, source, "")
+	case !patches.empty():
+		return with(patches.finding(v1.Warn, "%s", patches.lines[0]), expected, source, fix)
+	}
+	if finding, ok := f.missing("kubeadm"); ok {
+		return finding
+	}
+	return pass("all %s of the control plane have the version of their kind", plural(n, "component"))
+}
+
+// imageVersion is v1.26.0 of an image's tag.
+func imageVersion(image string) (string, bool) {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	_, ok := versionMinor(tag)
+	return tag, ok
+}
+
+func differentMinors(versions []string) bool {
+	seen := map[int]bool{}
+	for _, v := range versions {
+		if m, ok := versionMinor(v); ok {
+			seen[m] = true
+		}
+	}
+	return len(seen) > 1
+}
+
+var providerEnds = Check{
+	Code: "VER-010", Reason: "ProviderEnds", Category: categoryVersions, Level: LevelError, Impact: ImpactNoLoops, DependsOn: withProvider,
+	Title: "nothing in the cluster is newer than the last version that has the in-tree provider",
+	Explain: []string{
+		"The in-tree provider of each cloud ends with a minor version of Kubernetes. A cluster must be migrated before it is upgraded past that one: there a kube-controller-manager with the provider's name in its flags exits, and so does a kubelet. " +
+			"A rollback of the migration needs the in-tree provider as well, so the upgrade has to wait until the migration is finished and nobody wants to go back.",
+		"The check passes and says how far the cluster may be upgraded before its migration. It fails where kubelets, a host or kubeadm's " +
+			"configuration are past the end already while the in-tree provider is still named.",
+	},
+	judge: judgeProviderEnds,
+}
+
+func judgeProviderEnds(f facts) v1.Finding {
+	if len(f.inTree()) == 0 {
+		return skip("no in-tree manager is left")
+	}
+	provider, ok := catalogue.Lookup(f.provider())
+	if !ok {
+		return unknown("the managers name no one provider")
+	}
+	cluster, ok := versionMinor(f.Cluster.Version)
+	if !ok {
+		return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
+	}
+	var bad complaints
+	past := func(object, version string) {
+		if m, ok := versionMinor(version); ok && m > provider.LastInTree {
+			bad.add(object, "%s is %s", object, version)
+		}
+	}
+	for _, n := range f.Nodes {
+		past(n.Name, n.KubeletVersion)
+	}
+	if f.Kubeadm != nil {
+		past("ConfigMap/kube-system/kubeadm-config", f.Kubeadm.KubernetesVersion)
+	}
+	expected := fmt.Sprintf("1.%d at most, until the migration is finished", provider.LastInTree)
+	const source = "/version, /api/v1/nodes, ConfigMap kube-system/kubeadm-config"
+	switch {
+	case !bad.empty():
+		return with(bad.some(v1.Fail, "%s %s past 1.%d, the last version with the in-tree provider %s", plural(len(bad.objects), "thing"), be(len(bad.objects)), provider.LastInTree, provider.Name),
+			expected, source, "kubectl get nodes -o wide")
+	case len(f.gathering("nodes")) > 0:
+		finding, _ := f.missing("nodes")
+		return finding
+	case cluster == provider.LastInTree:
+		return pass("1.%d is the last version with the in-tree provider %s: migrate before the next upgrade", cluster, provider.Name)
+	}
+	return pass("the in-tree provider %s ends after 1.%d; the cluster (%s) may be upgraded up to it before the migration, and not past it", provider.Name, provider.LastInTree, f.Cluster.Version)
+}
