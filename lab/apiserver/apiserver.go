@@ -36,6 +36,8 @@ type Options struct {
 	Progress io.Writer
 	// Audit makes the server keep a log of every request that may change something; see Server.Audit.
 	Audit bool
+	// AuditReads makes the log hold reads too; see Server.Reads. It includes Audit.
+	AuditReads bool
 	// Flags are further flags of kube-apiserver. They win over those that it has anyway.
 	Flags []string
 }
@@ -120,7 +122,11 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 	if err := s.pki.WriteEtcd(s.path("etcd"), addresses); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("audit-policy.yaml"), []byte(auditPolicy), 0o644); err != nil {
+	policy := auditPolicy
+	if o.AuditReads {
+		policy = auditReadsPolicy
+	}
+	if err := os.WriteFile(s.path("audit-policy.yaml"), []byte(policy), 0o644); err != nil {
 		return fmt.Errorf("writing audit policy: %w", err)
 	}
 	s.etcd, err = process.Start(process.Options{
@@ -130,7 +136,7 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 		return err
 	}
 	s.api, err = process.Start(process.Options{
-		Name: "kube-apiserver", Path: programs.api, Args: append(s.flags(o.Audit), o.Flags...), Dir: s.dir, Output: s.path("kube-apiserver.log"),
+		Name: "kube-apiserver", Path: programs.api, Args: append(s.flags(o.Audit || o.AuditReads), o.Flags...), Dir: s.dir, Output: s.path("kube-apiserver.log"),
 	})
 	if err != nil {
 		return err

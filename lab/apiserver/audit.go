@@ -8,11 +8,20 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
 
 const auditLog = "audit.log"
+
+// auditReadsPolicy records reads too.
+const auditReadsPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
 
 // auditPolicy records who asked for which change and how it ended, not what the change was: bodies would cost more than the requests.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
@@ -33,6 +42,7 @@ type Write struct {
 	Subresource string // as status; or empty
 	Namespace   string
 	Name        string    // empty for a create with a generated name
+	DryRun      bool      // it asked for nothing to be kept
 	Code        int       // HTTP status of the answer
 	Received    time.Time // when the request came in
 	Answered    time.Time // when the answer had been given
@@ -44,11 +54,32 @@ func (w Write) Accepted() bool { return w.Code >= 200 && w.Code < 300 }
 // Lease tells whether the request was about a lease, which leader election writes every few seconds whatever else happens.
 func (w Write) Lease() bool { return w.Resource == "leases" }
 
+// Read is a request of the audit log that asked for something.
+type Read struct {
+	User      string
+	Verb      string // get, list, watch
+	Resource  string
+	Namespace string
+	Name      string
+	URI       string
+}
+
 // audit is what has been read of the log.
 type audit struct {
 	mu     sync.Mutex
 	offset int64
 	writes []Write
+	reads  []Read
+}
+
+// Reads returns the requests so far that asked for something, in the order of their answers. It needs Options.AuditReads.
+func (s *Server) Reads() ([]Read, error) {
+	if _, err := s.Audit(); err != nil {
+		return nil, err
+	}
+	s.audit.mu.Lock()
+	defer s.audit.mu.Unlock()
+	return s.audit.reads[:len(s.audit.reads):len(s.audit.reads)], nil
 }
 
 // Audit returns the requests so far that may have changed something, in the order of their answers, those that were refused included. It needs
@@ -73,18 +104,19 @@ func (s *Server) Audit() ([]Write, error) {
 		return nil, fmt.Errorf("reading audit log: %w", err)
 	}
 	data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line may still be being written
-	writes, err := parseAudit(data)
+	writes, reads, err := parseAudit(data)
 	if err != nil {
 		return nil, err
 	}
 	a.offset += int64(len(data))
-	a.writes = append(a.writes, writes...)
+	a.writes, a.reads = append(a.writes, writes...), append(a.reads, reads...)
 	return a.writes[:len(a.writes):len(a.writes)], nil
 }
 
 // event is what of an audit event is looked at.
 type event struct {
 	Stage string `json:"stage"`
+	URI   string `json:"requestURI"`
 	Verb  string `json:"verb"`
 	User  struct {
 		Username string `json:"username"`
@@ -103,21 +135,26 @@ type event struct {
 	Answered time.Time `json:"stageTimestamp"`
 }
 
-func parseAudit(data []byte) ([]Write, error) {
+func parseAudit(data []byte) ([]Write, []Read, error) {
 	var out []Write
+	var reads []Read
 	for line := range bytes.Lines(data) {
 		var e event
 		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("reading a line of the audit log: %w", err)
+			return nil, nil, fmt.Errorf("reading a line of the audit log: %w", err)
 		}
 		if e.Stage != "ResponseComplete" {
+			continue
+		}
+		if e.Verb == "get" || e.Verb == "list" || e.Verb == "watch" {
+			reads = append(reads, Read{e.User.Username, e.Verb, e.Object.Resource, e.Object.Namespace, e.Object.Name, e.URI})
 			continue
 		}
 		out = append(out, Write{
 			User: e.User.Username, UserAgent: e.UserAgent, Verb: e.Verb,
 			Resource: e.Object.Resource, Subresource: e.Object.Subresource, Namespace: e.Object.Namespace, Name: e.Object.Name,
-			Code: e.Response.Code, Received: e.Received, Answered: e.Answered,
+			DryRun: strings.Contains(e.URI, "dryRun=All"), Code: e.Response.Code, Received: e.Received, Answered: e.Answered,
 		})
 	}
-	return out, nil
+	return out, reads, nil
 }
