@@ -28,16 +28,27 @@ func TestASavedSnapshotIsReadBackAsItWas(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	for name, tc := range map[string]struct{ in, want string }{
-		"YAML":             {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n", ""},
-		"JSON":             {`{"apiVersion":"transplant.dev/v1alpha1","kind":"Snapshot","toolVersion":"v1"}`, ""},
-		"an unknown field": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\nadded: later\n", ""},
-		"a newer version":  {"apiVersion: transplant.dev/v1beta1\nkind: Snapshot\n", `apiVersion is "transplant.dev/v1beta1" and this version of transplant reads transplant.dev/v1alpha1 only`},
-		"a plan":           {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\n", `kind is "Plan", not Snapshot`},
-		"nothing":          {"", `kind is "", not Snapshot`},
-		"not YAML":         {"a: [", "not YAML or JSON"},
-		"a list":           {"- a\n", "not YAML or JSON"},
-		"a wrong type":     {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nnodes: many\n", "reading the snapshot: "},
-		"a binary":         {"\x00\x01\x02", "not YAML or JSON"},
+		"YAML": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n", ""},
+		"JSON": {`{"apiVersion":"transplant.dev/v1alpha1","kind":"Snapshot","toolVersion":"v1"}`, ""},
+		"an unknown field": {
+			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v9.1.0\nadded: later\n",
+			`it has the field "added", which this version of transplant does not know; it was written by transplant v9.1.0: use that version, or take the snapshot again`,
+		},
+		"an unknown field far down": {
+			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nnodes:\n- name: a\n  mood: good\n",
+			`it has the field "mood", which this version of transplant does not know; it was written by another version of transplant`,
+		},
+		"a newer version": {
+			"apiVersion: transplant.dev/v1beta1\nkind: Snapshot\ntoolVersion: v9.1.0\n",
+			`apiVersion is "transplant.dev/v1beta1", written by transplant v9.1.0, and this version of transplant reads transplant.dev/v1alpha1 only; use the version that wrote it`,
+		},
+		"a key twice":  {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nkind: Snapshot\n", `already set`},
+		"a plan":       {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\n", `kind is "Plan", not Snapshot`},
+		"nothing":      {"", `kind is "", not Snapshot`},
+		"not YAML":     {"a: [", "not YAML or JSON"},
+		"a list":       {"- a\n", "not YAML or JSON"},
+		"a wrong type": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nnodes: many\n", "reading the snapshot: "},
+		"a binary":     {"\x00\x01\x02", "not YAML or JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Load(strings.NewReader(tc.in))
