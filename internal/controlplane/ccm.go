@@ -1,15 +1,18 @@
 package controlplane
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
 // CCM is the static pod of a cloud-controller-manager.
 type CCM struct {
-	// Name of the pod, its container and its program, e.g. cloud-controller-manager.
-	Name  string
-	Image string
+	// Name of the pod and its container, e.g. cloud-controller-manager.
+	Name string
+	// Program in the image, e.g. /bin/aws-cloud-controller-manager; Name when it is empty.
+	Program string
+	Image   string
 	// Host is the machine that the manifest is for.
 	Host string
 	// BindAddress is where the manager serves its health; unspecified addresses are probed on loopback. The flag is not added: it is one of Flags.
@@ -58,7 +61,7 @@ func RenderCCM(c CCM) []byte {
 	}
 	line("  labels:\n    app.kubernetes.io/managed-by: transplant\n    component: %s\n    tier: control-plane", text(c.Name))
 	line("  name: %s\n  namespace: kube-system", text(c.Name))
-	line("spec:\n  containers:\n  - command:\n    - %s", text(c.Name))
+	line("spec:\n  containers:\n  - command:\n    - %s", text(cmp.Or(c.Program, c.Name)))
 	for _, f := range c.Flags {
 		line("    - %s", text("--"+f.Name+"="+f.Value))
 	}
