@@ -68,9 +68,7 @@ func Defaults(o v1.Options) v1.Options {
 // Validate reports every option that cannot be used, at once.
 func Validate(o v1.Options) error {
 	var errs []error
-	if o.Strategy != LeaderMigration {
-		errs = append(errs, fmt.Errorf("strategy %q is not known: use %s", o.Strategy, LeaderMigration))
-	}
+	errs = append(errs, validateChoices(o)...)
 	retry, err := time.ParseDuration(o.RetryPeriod)
 	if err != nil || retry < 50*time.Millisecond {
 		errs = append(errs, fmt.Errorf("retry period %q: give a duration of at least 50ms; each standby reads its lease that often", o.RetryPeriod))
@@ -121,12 +119,16 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 		return nil, err
 	}
 	b := &builder{snap: snap, opts: opts, facts: map[string]v1.Fact{}}
-	hosts, err := controlPlane(snap)
-	if err != nil {
+	if handled, err := b.otherControlPlane(); err != nil {
 		return nil, err
-	}
-	if err := b.forward(hosts); err != nil {
-		return nil, err
+	} else if !handled {
+		hosts, err := controlPlane(snap)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.forward(hosts); err != nil {
+			return nil, err
+		}
 	}
 	if err := errors.Join(b.refused...); err != nil {
 		return nil, err

@@ -15,13 +15,21 @@ func (r *rollback) downtime() {
 	r.removeCCM()
 	managers := distinct(r.started(func(s v1.Step) bool { return s.Component == KCM && (stops(s) || edits(s)) }))
 	for _, s := range managers {
-		r.add(r.stopAgain(s))
+		if s.Ref == "" { // one that is the controller of its own Deployment is never stopped
+			r.add(r.stopAgain(s))
+		}
 	}
 	for _, s := range distinct(r.started(func(s v1.Step) bool { return edits(s) && s.Component != KCM && s.Component != CCM })) {
 		r.add(r.unled(s))
 	}
 	r.patchesBack()
 	for _, s := range r.ownerLast(KCM, managers) {
+		if s.Ref != "" {
+			back := r.unled(s)
+			back.Leases = []string{KCM}
+			r.add(back)
+			continue
+		}
 		r.add(r.startAsItWas(s))
 	}
 	r.verifyBack()
@@ -29,24 +37,19 @@ func (r *rollback) downtime() {
 }
 
 func stops(s v1.Step) bool {
-	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit || s.Kind == v1.StepScale && s.Replicas != nil && *s.Replicas == 0
+	return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit
 }
 
 // stopAgain stops a kube-controller-manager that the migration started without its provider; one that was never started again is stopped already.
 func (r *rollback) stopAgain(s v1.Step) v1.Step {
 	out := v1.Step{
-		ID: "undo/stop/" + s.ID, Phase: PhaseStopped, Title: "stop " + s.Component + at(s), Host: s.Host, Component: s.Component, Path: s.Path, Ref: s.Ref, Unit: s.Unit,
+		ID: "undo/stop/" + s.ID, Phase: PhaseStopped, Title: "stop " + s.Component + at(s), Host: s.Host, Component: s.Component, Path: s.Path, Unit: s.Unit,
 		Leases: []string{KCM}, Successors: []string{KCM}, Group: PhaseStopped + at(s), Requires: []string{"cluster:uid"}, EstimateSeconds: 10, Undo: "transplant apply",
 		Changes: []v1.Change{{Field: KCM, Before: "external", After: "stopped"}},
 	}
-	switch {
-	case s.Unit != "":
+	out.Kind = v1.StepRemoveManifest
+	if s.Unit != "" {
 		out.Kind = v1.StepStopUnit
-	case s.Ref != "":
-		out.Kind, out.Replicas = v1.StepScale, new(int32)
-		out.Leases, out.Successors, out.Group = nil, nil, ""
-	default:
-		out.Kind = v1.StepRemoveManifest
 	}
 	return out
 }
@@ -63,35 +66,20 @@ func at(s v1.Step) string {
 func (r *rollback) startAsItWas(s v1.Step) v1.Step {
 	out := v1.Step{
 		ID: "undo/start/" + s.ID, Phase: PhaseOriginal, Title: "start " + s.Component + at(s) + " as it was before the migration", Host: s.Host, Component: s.Component,
-		Path: s.Path, Ref: s.Ref, Unit: s.Unit, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
+		Path: s.Path, Unit: s.Unit, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
 		Changes: []v1.Change{{Field: KCM, Before: "stopped", After: "as it was"}},
 	}
 	keeps := s // the first step that changed the place is the one that has the backup
-	if !edits(s) && (s.Unit != "" || s.Ref != "") {
+	if !edits(s) && s.Unit != "" {
 		for _, e := range r.started(func(o v1.Step) bool { return edits(o) && place(o) == place(s) }) {
 			keeps = e
 			break
 		}
 	}
 	out.Restore = keeps.ID
-	switch {
-	case s.Unit != "":
+	out.Kind = v1.StepRestoreManifest
+	if s.Unit != "" {
 		out.Kind = v1.StepStartUnit
-	case s.Ref != "":
-		out.Kind, out.Replicas, out.Leases = v1.StepScale, r.replicasBefore(s.Ref), []string{KCM}
-	default:
-		out.Kind = v1.StepRestoreManifest
 	}
 	return out
-}
-
-// replicasBefore is what the migration starts a Deployment with again: as many as it had.
-func (r *rollback) replicasBefore(ref string) *int32 {
-	n := int32(1)
-	for _, s := range r.journal.Plan.Steps {
-		if s.Ref == ref && s.Kind == v1.StepScale && s.Replicas != nil && *s.Replicas > 0 {
-			n = *s.Replicas
-		}
-	}
-	return &n
 }

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// otherControlPlane plans for control planes whose hosts are not edited: those that are replaced, and those that run as Deployments. It returns false
+// when the snapshot and the options ask for neither.
+func (b *builder) otherControlPlane() (bool, error) {
+	if b.opts.ReplaceHosts {
+		return true, b.replace()
+	}
+	if m := hosted(b.snap, KCM); m != nil {
+		return true, b.deployment(m)
+	}
+	return false, nil
+}
+
+func hosted(snap *v1.Snapshot, name string) *v1.Component {
+	for i := range snap.Hosted {
+		if snap.Hosted[i].Name == name {
+			return &snap.Hosted[i]
+		}
+	}
+	return nil
+}
+
+// ChooseStrategy returns the strategy for a snapshot where none was asked for, and why.
+func ChooseStrategy(snap *v1.Snapshot, o v1.Options) (strategy, why string) {
+	if o.ReplaceHosts {
+		return LeaderMigration, "hosts are replaced one by one"
+	}
+	if m := hosted(snap, KCM); m != nil {
+		return Downtime, KCM + " runs as " + m.Manifest
+	}
+	n := 0
+	for _, h := range snap.Hosts {
+		if component(h, KCM) != nil {
+			n++
+		}
+	}
+	if n == 1 {
+		return Downtime, "one control-plane host: nobody could take the loops over under a lease"
+	}
+	return LeaderMigration, fmt.Sprintf("%d control-plane hosts", n)
+}
+
+// deployment plans for a kube-controller-manager that is a Deployment of the cluster that it manages.
+//
+// The documents scale it down, and that is right where it runs in another cluster. In its own cluster it is the controller of its own Deployment: scaled
+// to none, nobody is left to scale it up again. So it is not scaled but changed in place: its lease lets one of the old and new pods run loops at a
+// time, and once the last old pod has ended nobody runs the cloud loops until the cloud-controller-manager, a Deployment beside it, does.
+func (b *builder) deployment(m *v1.Component) error {
+	if err := b.deployable(m); err != nil {
+		return err
+	}
+	b.fact("cluster:uid", b.snap.Cluster.UID, "")
+	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", ccmObjects())
+	b.add(b.edit(v1.Host{}, m, v1.Step{
+		ID: "external/" + KCM + "@" + m.Manifest, Phase: PhaseHandover, Title: "make " + m.Manifest + " external, and wait until its old pods have ended",
+		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: externalEdits(m), Leases: []string{KCM},
+	}))
+	b.deployedAPIServers()
+	object := b.renderCCMDeployment(m)
+	b.ensure(PhaseHandover, "from its first lease on it runs the cloud loops; until then nodes are not initialised and load balancers do not change", []map[string]any{object})
+	start := &b.steps[len(b.steps)-1]
+	start.Component, start.EstimateSeconds = CCM, 30
+	b.kubelets()
+	b.add(v1.Step{ID: "verify/handed-over", Phase: PhaseVerify, Kind: v1.StepVerify, Title: "nodes and load balancers are as before", EstimateSeconds: 2})
+	return nil
+}
+
+// deployable says why a Deployment cannot be migrated; nil when it can.
+func (b *builder) deployable(m *v1.Component) error {
+	switch {
+	case b.opts.Strategy != Downtime:
+		return fmt.Errorf("%s runs as %s: whether its old process has ended cannot be proven on a host, so leader migration would not hand over quickly; use --strategy %s", KCM, m.Manifest, Downtime)
+	case m.Error != "":
+		return fmt.Errorf("%s: %s", m.Manifest, m.Error)
+	case m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external":
+		return fmt.Errorf("%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if a migration was started, continue it with: transplant apply", m.Manifest, m.Flags["cloud-provider"])
+	case m.Flags["cloud-config"] != "":
+		return fmt.Errorf("%s reads its cloud config %s from a volume of its pod, which is not read here: run the control plane's managers as static pods first, or take --cloud-config out if the provider does not need it",
+			m.Manifest, m.Flags["cloud-config"])
+	}
+	for _, w := range b.snap.Workloads {
+		if w.Role == v1.RoleCCM {
+			return fmt.Errorf("%s is there already: remove it, or continue the migration that put it there", w.Ref)
+		}
+	}
+	return nil
+}
+
+func externalEdits(m *v1.Component) []v1.Edit {
+	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
+	if _, ok := m.Flags["cloud-config"]; ok {
+		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cloud-config"})
+	}
+	return edits
+}
+
+// deployedAPIServers makes the API servers external, wherever they run.
+func (b *builder) deployedAPIServers() {
+	change := func(h v1.Host, c *v1.Component, where string) {
+		if c == nil || c.Flags["cloud-provider"] == "" || c.Flags["cloud-provider"] == "external" {
+			return
+		}
+		b.add(b.edit(h, c, v1.Step{
+			ID: "external/" + KAS + "@" + where, Phase: PhaseHandover, Title: "make " + KAS + " of " + where + " external",
+			Why: "takes the provider out of the API server (labels of persistent volumes); nobody runs a cloud loop now", Edits: externalEdits(c),
+		}))
+	}
+	if c := hosted(b.snap, KAS); c != nil {
+		change(v1.Host{}, c, c.Manifest)
+	}
+	for _, h := range b.snap.Hosts {
+		if !h.APIOnly {
+			change(h, component(h, KAS), h.Name)
+		}
+	}
+}
+
+// renderCCMDeployment puts the cloud-controller-manager beside a kube-controller-manager's Deployment: on its nodes, with its tolerations and as many
+// replicas.
+func (b *builder) renderCCMDeployment(m *v1.Component) map[string]any {
+	args := []string{CCM, "--cloud-provider=" + m.Flags["cloud-provider"], "--leader-elect=true", "--leader-elect-retry-period=" + ccmRetryPeriod, "--use-service-account-credentials=false"}
+	for _, name := range carriedFlags {
+		value, ok := m.Flags[name]
+		if name == "cluster-name" && b.opts.ClusterName != "" {
+			value, ok = b.opts.ClusterName, true
+		}
+		if ok {
+			args = append(args, "--"+name+"="+value)
+		}
+	}
+	// A node that is not initialised must take it, or nobody initialises it.
+	tolerations := []any{
+		object{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"},
+		object{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+		object{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
+		object{"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"},
+	}
+	labels := object{"app.kubernetes.io/name": CCM, "app.kubernetes.io/managed-by": "transplant"}
+	pod := object{
+		"serviceAccountName": CCMAccount, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": "system-cluster-critical", "tolerations": tolerations,
+		"containers": []any{object{"name": CCM, "image": b.opts.Image, "command": texts(args), "resources": object{"requests": object{"cpu": "100m", "memory": "64Mi"}}, "env": b.env()}},
+	}
+	for _, w := range b.snap.Workloads {
+		if w.Ref == m.Manifest && len(w.NodeSelector) > 0 {
+			selector := object{}
+			for k, v := range w.NodeSelector {
+				selector[k] = v
+			}
+			pod["nodeSelector"] = selector
+		}
+	}
+	return object{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(CCM, Namespace),
+		"spec": object{
+			// One at a time on its host port: the next one starts when the last has ended.
+			"replicas": replicas(m), "strategy": object{"type": "Recreate"}, "selector": object{"matchLabels": labels},
+			"template": object{"metadata": object{"labels": labels}, "spec": pod},
+		},
+	}
+}
+
+func texts(in []string) []any {
+	out := make([]any, len(in))
+	for i := range in {
+		out[i] = in[i]
+	}
+	return out
+}
+
+func (b *builder) env() []any {
+	out := []any{}
+	for _, e := range b.opts.Env {
+		name, value, _ := strings.Cut(e, "=")
+		out = append(out, object{"name": name, "value": value})
+	}
+	return out
+}
