@@ -45,7 +45,9 @@ type container struct {
 	Command []string `yaml:"command"`
 	Args    []string `yaml:"args"`
 	Env     []struct {
-		Name string `yaml:"name"`
+		Name      string `yaml:"name"`
+		Value     string `yaml:"value"`
+		ValueFrom any    `yaml:"valueFrom"`
 	} `yaml:"env"`
 	VolumeMounts []mount `yaml:"volumeMounts"`
 }
@@ -177,17 +179,26 @@ func (m *Manifest) Namespace() string {
 	return m.pod.Metadata.Namespace
 }
 
-// Component is the base name of the program that the component's container runs, e.g. kube-apiserver.
-func (m *Manifest) Component() string { return componentOf(m.container()) }
+// Component is the base name of the program that the component's container runs, e.g. kube-apiserver. A cloud's own manager, such as
+// aws-cloud-controller-manager, is a cloud-controller-manager.
+func (m *Manifest) Component() string { return generic(componentOf(m.container())) }
+
+func generic(component string) string {
+	if strings.HasSuffix(component, "-"+cloudControllerManager) {
+		return cloudControllerManager
+	}
+	return component
+}
 
 // Image of the component's container.
 func (m *Manifest) Image() string { return m.container().Image }
 
-// Command is the command and then the arguments of the component's container.
+// Command is the command and then the arguments of the component's container, as they are written.
 func (m *Manifest) Command() []string { return m.container().arguments() }
 
-// Flags are the flags of Command, as FlagsOf reads them.
-func (m *Manifest) Flags() map[string]string { return FlagsOf(m.Command()) }
+// Flags are the flags of Command, as FlagsOf reads them, with $(NAME) replaced as the kubelet does. What the manifest does not say, or what by its
+// name may be secret, stays as it is written.
+func (m *Manifest) Flags() map[string]string { return FlagsOf(m.expanded()) }
 
 // EnvNames are the names of the environment variables of the component's container, sorted. Their values may be secret and are not returned.
 func (m *Manifest) EnvNames() []string {
@@ -219,9 +230,7 @@ var defaultPorts = map[string]string{"kube-apiserver": "6443", "kube-controller-
 func (m *Manifest) Address() string { return address(m.Component(), m.Flags()) }
 
 func address(component string, flags map[string]string) string {
-	if strings.HasSuffix(component, "-"+cloudControllerManager) {
-		component = cloudControllerManager
-	}
+	component = generic(component)
 	port := defaultPorts[component]
 	if p, ok := flags["secure-port"]; ok {
 		port = p

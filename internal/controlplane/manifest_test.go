@@ -85,7 +85,7 @@ func TestComponent(t *testing.T) {
 		"by its arguments only":                       {podOf("    args: [kube-scheduler, --x]\n"), "kube-scheduler", "127.0.0.1:10259"},
 		"behind a wrapper":                            {podOf("    command: [/sbin/tini, --, kube-controller-manager]\n"), "kube-controller-manager", "127.0.0.1:10257"},
 		"behind a shell that only passes it on":       {podOf("    command: [/bin/sh, -c, 'exec \"$@\"', --, kube-apiserver, --secure-port=1]\n"), "kube-apiserver", "127.0.0.1:1"},
-		"a cloud's manager":                           {podOf("    command: [/bin/aws-cloud-controller-manager]\n"), "aws-cloud-controller-manager", "127.0.0.1:10258"},
+		"a cloud's manager":                           {podOf("    command: [/bin/aws-cloud-controller-manager]\n"), "cloud-controller-manager", "127.0.0.1:10258"},
 		"by its image when that has the program":      {podOf("    image: registry.example:5000/provider-aws/cloud-controller-manager:v1@sha256:00\n    args: [--v=2]\n"), "cloud-controller-manager", "127.0.0.1:10258"},
 		"in the second container":                     {podOf("    command: [logs]\n  - name: b\n    command: [kube-scheduler]\n"), "kube-scheduler", "127.0.0.1:10259"},
 		"in the second container, by image":           {podOf("    command: [logs]\n  - name: b\n    image: x/cloud-controller-manager\n"), "cloud-controller-manager", "127.0.0.1:10258"},

@@ -221,11 +221,12 @@ func (u *Unit) Command() []string {
 // Flags are the flags of Command, as FlagsOf reads them.
 func (u *Unit) Flags() map[string]string { return FlagsOf(u.Command()) }
 
-// Component is the base name of the program, e.g. kube-apiserver; where the program is another one, what the unit's name says.
+// Component is the base name of the program, e.g. kube-apiserver, and cloud-controller-manager for a cloud's own; where the program is another one,
+// what the unit's name says.
 func (u *Unit) Component() string {
 	args := u.Command()
 	if at := program(args); at >= 0 && isComponent(path.Base(args[at])) {
-		return path.Base(args[at])
+		return generic(path.Base(args[at]))
 	}
 	return strings.TrimSuffix(u.Name, path.Ext(u.Name))
 }

@@ -26,7 +26,8 @@ type Host interface {
 	Remove(ctx context.Context, path string) error
 	// List returns the sorted names of everything in a directory but directories. errors.Is(err, fs.ErrNotExist) as for ReadFile.
 	List(ctx context.Context, dir string) ([]string, error)
-	// Processes returns the processes of the program with this base name, sorted by PID. Empty with a nil error means: certainly none runs.
+	// Processes returns the processes of the program with this base name, sorted by PID; for cloud-controller-manager also those of a cloud's own,
+	// such as aws-cloud-controller-manager. Empty with a nil error means: certainly none runs.
 	Processes(ctx context.Context, component string) ([]v1.Process, error)
 	// RestartKubelet asks the machine's service manager to restart the kubelet and waits for its answer.
 	RestartKubelet(ctx context.Context) error

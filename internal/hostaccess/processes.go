@@ -85,7 +85,7 @@ func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 	if err != nil {
 		return v1.Process{}, false, fmt.Errorf("reading the command line of process %d: %w", pid, err)
 	}
-	if len(args) == 0 || path.Base(args[0]) != component {
+	if len(args) == 0 || !runs(path.Base(args[0]), component) {
 		return v1.Process{}, false, nil
 	}
 	cwd, err := root.Readlink(path.Join(thread, "cwd"))
@@ -105,6 +105,11 @@ func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 		return v1.Process{}, false, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	}
 	return v1.Process{PID: pid, StartTicks: ticks, State: state, Args: args}, state != "", nil
+}
+
+// runs tells whether a program is a component: cloud-controller-manager is also every cloud's own, such as aws-cloud-controller-manager.
+func runs(program, component string) bool {
+	return program == component || component == "cloud-controller-manager" && strings.HasSuffix(program, "-"+component)
 }
 
 // foreign tells that a process runs as a user who owns neither the host's directory nor what makes it a host. It is false when in doubt.
