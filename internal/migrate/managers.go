@@ -22,43 +22,66 @@ const (
 	kas       = "kube-apiserver"
 )
 
-// Target is a manager that a manifest says should run.
+// Target is a manager that a manifest or a unit says should run.
 type Target struct{ Component, Host, Address, Path string }
 
-// Targets reads the manifests of the hosts for the managers of the components that should run now, sorted. What is no manifest that can be read
+// Targets reads the manifests and units of the hosts for the managers of the components that should run now, sorted. What cannot be read as either
 // is left out: check names it.
 func Targets(ctx context.Context, hosts []hostaccess.Host, components ...string) ([]Target, error) {
 	var out []Target
 	for _, h := range hosts {
-		names, err := h.List(ctx, controlplane.ManifestDir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // a worker
-		} else if err != nil {
+		found, err := podTargets(ctx, h, components)
+		if err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			if strings.HasPrefix(name, ".") {
+		for _, c := range components {
+			if slices.ContainsFunc(found, func(t Target) bool { return t.Component == c }) {
 				continue
 			}
-			path := controlplane.ManifestDir + "/" + name
-			file, err := h.ReadFile(ctx, path)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			} else if err != nil {
+			t, ok, err := unitTarget(ctx, h, c)
+			if err != nil {
 				return nil, err
 			}
-			m, err := controlplane.Parse(file.Data)
-			if err != nil {
-				continue
-			}
-			if slices.Contains(components, m.Component()) {
-				out = append(out, Target{m.Component(), h.Name(), m.Address(), path})
+			if ok {
+				found = append(found, t)
 			}
 		}
+		out = append(out, found...)
 	}
 	sort.Slice(out, func(i, j int) bool {
 		return out[i].Component+"@"+out[i].Host < out[j].Component+"@"+out[j].Host
 	})
+	return out, nil
+}
+
+// podTargets reads the static pods of a host.
+func podTargets(ctx context.Context, h hostaccess.Host, components []string) ([]Target, error) {
+	names, err := h.List(ctx, controlplane.ManifestDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // a worker, or a control plane of units
+	} else if err != nil {
+		return nil, err
+	}
+	var out []Target
+	for _, name := range names {
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		path := controlplane.ManifestDir + "/" + name
+		file, err := h.ReadFile(ctx, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		m, err := controlplane.Parse(file.Data)
+		if err != nil {
+			continue
+		}
+		if slices.Contains(components, m.Component()) {
+			out = append(out, Target{m.Component(), h.Name(), m.Address(), path})
+		}
+	}
 	return out, nil
 }
 

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/handover"
 )
 
@@ -243,16 +245,25 @@ func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
 }
 
 func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error {
-	if err := e.replace(ctx, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, nil }); err != nil {
-		return err
-	}
-	err := e.poll(ctx, timeout(sub), settleInterval, func(ctx context.Context) (bool, error) {
+	back := func(ctx context.Context) (bool, error) {
 		f, sum, err := e.read(ctx, sub.Host, sub.Path)
 		if err != nil || sum == absent {
 			return false, err
 		}
 		return e.running(ctx, sub, f.Data)
-	})
+	}
+	var err error
+	if strings.HasPrefix(sub.Path, controlplane.ManifestDir+"/") {
+		err = e.replace(ctx, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, nil })
+	} else { // a unit is stopped and started; its files stay
+		sub.Kind, sub.Unit = v1.StepStartUnit, sub.Component+".service"
+		back = func(ctx context.Context) (bool, error) { return unit{e}.done(ctx, sub) }
+		err = unit{e}.do(ctx, sub, &rec)
+	}
+	if err != nil {
+		return err
+	}
+	err = e.poll(ctx, timeout(sub), settleInterval, back)
 	if errors.Is(err, errWaited) {
 		return &VerifyError{Waited: timeout(sub), Reason: fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host)}
 	} else if err != nil {

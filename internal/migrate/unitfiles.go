@@ -3,16 +3,50 @@ package migrate
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // apply carries a step's edits out on the files of its unit and returns those that change.
-func (x unit) apply(context.Context, v1.Step) (map[string][]byte, error) {
-	return nil, errors.New("unit files are not read yet")
+func (x unit) apply(ctx context.Context, s v1.Step) (map[string][]byte, error) {
+	u, err := x.readUnit(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return controlplane.ApplyUnit(u, s.Edits)
 }
 
 // flags are those that the files of a unit say it runs with.
-func (x unit) flags(context.Context, v1.Step) (map[string]string, error) {
-	return nil, errors.New("unit files are not read yet")
+func (x unit) flags(ctx context.Context, s v1.Step) (map[string]string, error) {
+	u, err := x.readUnit(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return u.Flags(), nil
+}
+
+func (x unit) readUnit(ctx context.Context, s v1.Step) (*controlplane.Unit, error) {
+	h, err := x.host(s.Host)
+	if err != nil {
+		return nil, err
+	}
+	return controlplane.ReadUnit(hostaccess.Reading(ctx, h), s.Unit)
+}
+
+// unitTarget finds a manager that a systemd unit runs. A unit whose process is not there is stopped, and no manager that should answer.
+func unitTarget(ctx context.Context, h hostaccess.Host, component string) (Target, bool, error) {
+	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, h), component+".service")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Target{}, false, nil
+	} else if err != nil {
+		return Target{}, false, nil //nolint:nilerr // check names a unit that cannot be read
+	}
+	procs, err := h.Processes(ctx, component)
+	if err != nil || len(procs) == 0 {
+		return Target{}, false, err
+	}
+	return Target{component, h.Name(), u.Address(), u.Home()}, true, nil
 }
