@@ -1,47 +1,105 @@
 package catalogue
 
-// providers: the last minors are those of the removals, kubernetes/kubernetes #67782 (openstack, 1.26), #115838 (aws, 1.27), #121355 (azure),
-// #122937 (vsphere), #124519 (gce), each counted as the last minor that still has the code.
+// providers. The last minors are those whose source still imports the code: pkg/cloudprovider/providers and the directories of
+// k8s.io/legacy-cloud-providers of v1.20.0 to v1.31.0 (removals: kubernetes/kubernetes #67782 openstack, #115838 aws, #121355 azure, #122937 vsphere,
+// #124519 gce); volume plugins by cmd/kube-controller-manager/app/plugins_providers.go; the kubelet's credentials by pkg/credentialprovider; where
+// binaries come from, by pkg/nodemodel/fileassets.go of kubernetes/kops and .github/workflows/release.yaml of kubernetes-sigs/cloud-provider-azure. Node
+// names, loops and the metadata service by the packages of legacy-cloud-providers and of each external provider.
 var providers = []Provider{
 	{
-		Name: "aws", Title: "Amazon Web Services", LastInTree: 26, Routes: true, LoadBalancers: true,
-		Plugins: []VolumePlugin{
-			{Name: "kubernetes.io/aws-ebs", Driver: "ebs.csi.aws.com", MigrationGate: "CSIMigrationAWS", UnregisterGate: "InTreePluginAWSUnregister"},
-		},
-		Credentials: &CredentialProvider{Binary: "ecr-credential-provider", MatchImages: []string{
-			"*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn", "*.dkr.ecr-fips.*.amazonaws.com", "*.dkr.ecr.us-iso-east-1.c2s.ic.gov", "*.dkr.ecr.us-isob-east-1.sc2s.sgov.gov",
+		Name: "aws", Title: "Amazon Web Services", LastInTree: 26, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
+		NeedsClusterID: true,
+		Plugins: []VolumePlugin{{
+			Name: "kubernetes.io/aws-ebs", Driver: "ebs.csi.aws.com", MigrationGate: "CSIMigrationAWS", UnregisterGate: "InTreePluginAWSUnregister",
+			CompleteGate: "CSIMigrationAWSComplete", LastInTree: 26, LimitResource: "attachable-volumes-aws-ebs",
 		}},
+		Credentials: &CredentialProvider{
+			Binary: "ecr-credential-provider", LastInTree: 26,
+			// The patterns of docs/credential_provider.md of cloud-provider-aws, and registries of the GovCloud and isolated partitions that the in-tree
+			// provider matched (pkg/credentialprovider/aws/aws_credentials.go).
+			MatchImages: []string{
+				"*.dkr.ecr.*.amazonaws.com", "*.dkr.ecr.*.amazonaws.com.cn", "*.dkr.ecr-fips.*.amazonaws.com", "*.dkr.ecr.us-iso-east-1.c2s.ic.gov",
+				"*.dkr.ecr.us-isob-east-1.sc2s.sgov.gov",
+			},
+			Source: "https://artifacts.k8s.io/binaries/cloud-provider-aws/<version>/linux/<arch>/ecr-credential-provider-linux-<arch>",
+		},
+		NodeName:     "the private DNS name of the instance, which a node keeps that has its providerID",
+		Metadata:     "the kubelet reads its name, addresses, zone and type there, and each manager the zone and the VPC of its own instance",
+		BalancerName: "from the Service's uid; the cluster's name is of no account",
+		ClusterMark:  "the tag kubernetes.io/cluster/<id> (owned or shared), or KubernetesCluster, on instances, security groups, route tables and subnets",
 	},
 	{
-		Name: "azure", Title: "Microsoft Azure", LastInTree: 29, Routes: true, LoadBalancers: true,
+		Name: "azure", Title: "Microsoft Azure", LastInTree: 29, Routes: true, LoadBalancers: true, ConfigFormat: "json", ExternalFormat: "json",
 		Plugins: []VolumePlugin{
-			{Name: "kubernetes.io/azure-disk", Driver: "disk.csi.azure.com", MigrationGate: "CSIMigrationAzureDisk", UnregisterGate: "InTreePluginAzureDiskUnregister"},
-			{Name: "kubernetes.io/azure-file", Driver: "file.csi.azure.com", MigrationGate: "CSIMigrationAzureFile", UnregisterGate: "InTreePluginAzureFileUnregister"},
+			{
+				Name: "kubernetes.io/azure-disk", Driver: "disk.csi.azure.com", MigrationGate: "CSIMigrationAzureDisk", UnregisterGate: "InTreePluginAzureDiskUnregister",
+				CompleteGate: "CSIMigrationAzureDiskComplete", LastInTree: 26, LimitResource: "attachable-volumes-azure-disk",
+			},
+			{
+				Name: "kubernetes.io/azure-file", Driver: "file.csi.azure.com", MigrationGate: "CSIMigrationAzureFile", UnregisterGate: "InTreePluginAzureFileUnregister",
+				CompleteGate: "CSIMigrationAzureFileComplete", LastInTree: 29,
+			},
 		},
-		Credentials: &CredentialProvider{Binary: "acr-credential-provider", MatchImages: []string{"*.azurecr.io", "*.azurecr.cn", "*.azurecr.de", "*.azurecr.us"}, Args: []string{"/etc/kubernetes/azure.json"}},
+		Credentials: &CredentialProvider{
+			Binary: "acr-credential-provider", LastInTree: 29, Args: []string{"/etc/kubernetes/azure.json"},
+			MatchImages: []string{"*.azurecr.io", "*.azurecr.cn", "*.azurecr.de", "*.azurecr.us"},
+			Source:      "https://github.com/kubernetes-sigs/cloud-provider-azure/releases/download/<version>/azure-acr-credential-provider-linux-<arch>",
+		},
+		NodeName:     "the name of the virtual machine, or the computer name of an instance of a scale set, in lower case",
+		Metadata:     "the kubelet reads its zone, type and addresses there when useInstanceMetadata is true, and every component its token when useManagedIdentityExtension is",
+		NodeManager:  "cloud-node-manager, which takes the part of the cloud-node controller: without it new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized",
+		BalancerName: "the cluster's name (or the availability set's): with another --cluster-name every Service gets another load balancer and another address",
+		ClusterMark:  "the tag k8s-azure-cluster-name on public addresses, and the resource group of the cloud config",
 	},
-	{Name: "cloudstack", Title: "Apache CloudStack", LastInTree: 15, Unsupported: "its in-tree provider left with Kubernetes 1.16, before any version that this tool migrates"},
 	{
-		Name: "gce", Title: "Google Compute Engine", LastInTree: 30, Routes: true, LoadBalancers: true,
-		Plugins: []VolumePlugin{
-			{Name: "kubernetes.io/gce-pd", Driver: "pd.csi.storage.gke.io", MigrationGate: "CSIMigrationGCE", UnregisterGate: "InTreePluginGCEUnregister"},
-		},
-		Credentials: &CredentialProvider{Binary: "auth-provider-gcp", Args: []string{"get-credentials", "--v=3"}, MatchImages: []string{
-			"container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev",
+		Name: "cloudstack", Title: "Apache CloudStack", LastInTree: 15,
+		Unsupported: "its in-tree provider left with Kubernetes 1.16, before any version that this tool migrates",
+	},
+	{
+		Name: "gce", Title: "Google Compute Engine", LastInTree: 30, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
+		// pkg/controller/nodeipam/ipam: the three allocators that ask the cloud are built for GCE alone.
+		Allocators: []string{"CloudAllocator", "IPAMFromCluster", "IPAMFromCloud"},
+		Plugins: []VolumePlugin{{
+			Name: "kubernetes.io/gce-pd", Driver: "pd.csi.storage.gke.io", MigrationGate: "CSIMigrationGCE", UnregisterGate: "InTreePluginGCEUnregister",
+			CompleteGate: "CSIMigrationGCEComplete", LastInTree: 27, LimitResource: "attachable-volumes-gce-pd",
 		}},
+		Credentials: &CredentialProvider{
+			Binary: "auth-provider-gcp", LastInTree: 30, Args: []string{"get-credentials", "--v=3"},
+			MatchImages: []string{"container.cloud.google.com", "gcr.io", "*.gcr.io", "*.pkg.dev"},
+			Source:      "https://artifacts.k8s.io/binaries/cloud-provider-gcp/<version>/auth-provider-gcp/linux/<arch>/auth-provider-gcp",
+		},
+		NodeName:     "the name of the instance",
+		Metadata:     "the kubelet reads its name and addresses there, and every component its token, its project and its zone where the cloud config names none",
+		BalancerName: "from the Service's uid; the cluster's name is of no account",
+		ClusterMark:  "node-tags and node-instance-prefix of the cloud config, for firewall rules and instance groups",
 	},
 	{
-		Name: "openstack", Title: "OpenStack", LastInTree: 25, Routes: true, LoadBalancers: true,
-		Plugins: []VolumePlugin{
-			{Name: "kubernetes.io/cinder", Driver: "cinder.csi.openstack.org", MigrationGate: "CSIMigrationOpenStack", UnregisterGate: "InTreePluginOpenStackUnregister"},
-		},
+		Name: "openstack", Title: "OpenStack", LastInTree: 25, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
+		Plugins: []VolumePlugin{{
+			Name: "kubernetes.io/cinder", Driver: "cinder.csi.openstack.org", MigrationGate: "CSIMigrationOpenStack", UnregisterGate: "InTreePluginOpenStackUnregister",
+			CompleteGate: "CSIMigrationOpenStackComplete", LastInTree: 25, LimitResource: "attachable-volumes-cinder",
+		}},
+		NodeName:     "the name of the server, letter by letter, as long as the node has no providerID",
+		Metadata:     "the kubelet reads its name, its server id and its zone there or on the config drive, in the order of [Metadata] search-order",
+		BalancerName: "in tree from the Service's uid; outside from the cluster's name, namespace and name: the external manager finds the older ones by the uid",
+		ClusterMark:  "the cluster's name in the description of load balancers and security groups",
 	},
-	{Name: "ovirt", Title: "oVirt", LastInTree: 15, Unsupported: "its in-tree provider left with Kubernetes 1.16, before any version that this tool migrates"},
-	{Name: "photon", Title: "VMware Photon", LastInTree: 15, Unsupported: "its in-tree provider left with Kubernetes 1.16, and its platform was ended"},
 	{
-		Name: "vsphere", Title: "VMware vSphere", LastInTree: 29,
-		Plugins: []VolumePlugin{
-			{Name: "kubernetes.io/vsphere-volume", Driver: "csi.vsphere.vmware.com", MigrationGate: "CSIMigrationvSphere", UnregisterGate: "InTreePluginvSphereUnregister"},
-		},
+		Name: "ovirt", Title: "oVirt", LastInTree: 15,
+		Unsupported: "its in-tree provider left with Kubernetes 1.16, before any version that this tool migrates",
+	},
+	{
+		Name: "photon", Title: "VMware Photon", LastInTree: 15,
+		Unsupported: "its in-tree provider left with Kubernetes 1.16, and its platform was ended",
+	},
+	{
+		Name: "vsphere", Title: "VMware vSphere", LastInTree: 29, ConfigFormat: "ini", ExternalFormat: "yaml",
+		Plugins: []VolumePlugin{{
+			Name: "kubernetes.io/vsphere-volume", Driver: "csi.vsphere.vmware.com", MigrationGate: "CSIMigrationvSphere", UnregisterGate: "InTreePluginvSphereUnregister",
+			CompleteGate: "CSIMigrationvSphereComplete", LastInTree: 28,
+		}},
+		NodeName:     "any: a virtual machine is found by the node's system UUID, or by its name as the guest's host name",
+		BalancerName: "none: it has no load balancers",
+		ClusterMark:  "none; the CSI driver marks its disks with a cluster-id of its own config",
 	},
 }
