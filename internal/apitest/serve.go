@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,6 +47,8 @@ func verb(method string, r request, watch bool) string {
 		return "create"
 	case http.MethodPut:
 		return "update"
+	case http.MethodPatch:
+		return "patch"
 	case http.MethodDelete:
 		return "delete"
 	}
@@ -68,18 +70,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		write(w, http.StatusOK, map[string]string{"major": "1", "minor": "26", "gitVersion": "v1.26.0"})
 		return
 	}
+	if s.discovery(w, req) {
+		return
+	}
 	r := parse(req.URL.Path)
-	if r.resource == "" {
+	if r.resource == "" || !s.serves(r) {
 		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 		return
 	}
 	v := verb(req.Method, r, req.URL.Query().Get("watch") == "true")
+	s.count(v, r)
 	if s.refuses(v, r) {
 		status(w, http.StatusForbidden, metav1.StatusReasonForbidden, refusal(v, r))
 		return
 	}
 	var body map[string]any
-	if v == "create" || v == "update" || v == "delete" {
+	if v == "create" || v == "update" || v == "patch" || v == "delete" {
 		var err error
 		if body, err = decode(req); err != nil {
 			status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
@@ -92,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serve(w, req.URL.Path, v, r, body)
+	s.serve(w, req, v, r, body)
 }
 
 // decode reads a body: typed clients write Protobuf, dynamic ones JSON, and a deletion may have none.
@@ -137,15 +143,16 @@ func refusal(verb string, r request) string {
 	return fmt.Sprintf("%s%s is forbidden: User %q cannot %s resource %q in API group %q%s", r.resource, name, User, verb, r.full(), r.group, scope)
 }
 
-func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body map[string]any) {
+func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r request, body map[string]any) {
+	path, dry := req.URL.Path, req.URL.Query().Get("dryRun") == "All"
 	object, found := s.objects[strings.TrimSuffix(path, "/"+r.sub)]
 	switch {
 	case strings.HasSuffix(r.resource, "subjectaccessreviews"):
 		s.review(w, body)
 	case verb == "list":
-		write(w, http.StatusOK, map[string]any{"apiVersion": groupVersion(r), "kind": listKind(r), "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": s.list(r)})
+		s.page(w, req, r)
 	case verb == "create" && r.sub == "":
-		s.create(w, path+"/"+fmt.Sprint(metadata(body)["name"]), r, body)
+		s.create(w, path+"/"+fmt.Sprint(metadata(body)["name"]), r, body, dry)
 	case !found:
 		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", r.resource, r.name))
 	case r.sub == "token":
@@ -153,21 +160,25 @@ func (s *Server) serve(w http.ResponseWriter, path, verb string, r request, body
 	case verb == "get":
 		write(w, http.StatusOK, object)
 	case verb == "update":
-		s.update(w, path, r, object, body)
+		s.update(w, path, r, object, body, dry)
+	case verb == "patch":
+		s.update(w, path, r, object, merged(object, body), dry)
 	case verb == "delete":
 		if pre, ok := body["preconditions"].(map[string]any); ok && pre["resourceVersion"] != nil && pre["resourceVersion"] != metadata(object)["resourceVersion"] {
 			status(w, http.StatusConflict, metav1.StatusReasonConflict, "the precondition does not hold")
 			return
 		}
-		s.log = append(s.log, verb+" "+path)
-		s.remove(path)
+		if !dry {
+			s.log = append(s.log, verb+" "+path)
+			s.remove(path)
+		}
 		write(w, http.StatusOK, object)
 	default:
 		status(w, http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, verb+" is not supported")
 	}
 }
 
-func (s *Server) create(w http.ResponseWriter, path string, r request, body map[string]any) {
+func (s *Server) create(w http.ResponseWriter, path string, r request, body map[string]any, dry bool) {
 	if _, there := s.objects[path]; there {
 		status(w, http.StatusConflict, metav1.StatusReasonAlreadyExists, fmt.Sprintf("%s %q already exists", r.resource, metadata(body)["name"]))
 		return
@@ -175,19 +186,44 @@ func (s *Server) create(w http.ResponseWriter, path string, r request, body map[
 	if r.namespace != "" {
 		metadata(body)["namespace"] = r.namespace
 	}
-	s.log = append(s.log, "create "+path)
-	s.store(path, body)
+	if !dry {
+		s.log = append(s.log, "create "+path)
+		s.store(path, body)
+	}
 	write(w, http.StatusCreated, body)
 }
 
-func (s *Server) update(w http.ResponseWriter, path string, r request, object, body map[string]any) {
+func (s *Server) update(w http.ResponseWriter, path string, r request, object, body map[string]any, dry bool) {
 	if rv := metadata(body)["resourceVersion"]; rv != nil && rv != "" && rv != metadata(object)["resourceVersion"] {
 		status(w, http.StatusConflict, metav1.StatusReasonConflict, fmt.Sprintf("%s %q: the object has been modified", r.resource, r.name))
 		return
 	}
-	s.log = append(s.log, "update "+path)
-	s.store(path, body)
+	if !dry {
+		s.log = append(s.log, "update "+path)
+		s.store(path, body)
+	}
 	write(w, http.StatusOK, body)
+}
+
+// merged is an object with a JSON merge patch applied; the object itself stays as it is.
+func merged(object, patch map[string]any) map[string]any {
+	out := maps.Clone(object)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for key, value := range patch {
+		below, isMap := value.(map[string]any)
+		switch {
+		case value == nil:
+			delete(out, key)
+		case isMap:
+			old, _ := out[key].(map[string]any)
+			out[key] = merged(old, below)
+		default:
+			out[key] = value
+		}
+	}
+	return out
 }
 
 func groupVersion(r request) string {

@@ -45,6 +45,8 @@ type Server struct {
 	denied   map[string]bool           // "verb resource"
 	watchers map[chan event]string     // path of an object, or of a collection with a slash at its end
 	log      []string
+	groups   []string       // group/version; nil for those of a current API server
+	requests map[string]int // "verb resource"
 }
 
 type event struct {
@@ -55,7 +57,7 @@ type event struct {
 // New starts a server with the namespace kube-system in it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{objects: map[string]map[string]any{}, denied: map[string]bool{}, watchers: map[chan event]string{}}
+	s := &Server{objects: map[string]map[string]any{}, denied: map[string]bool{}, watchers: map[chan event]string{}, requests: map[string]int{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(func() {
 		server.CloseClientConnections() // watches end
