@@ -2,20 +2,43 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// effects says in sentences what a plan will change, what it will not, and what nobody can promise.
+// effects says in sentences what this plan will change, what it will not, and what nobody can promise.
+func (b *builder) effects() []string {
+	out := effects(Forward, b.snap, b.steps, b.opts)
+	if b.opts.Strategy == Downtime {
+		out = append(out, fmt.Sprintf("gap: for about %d s nobody runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
+			b.gap(), strings.Join(b.loopNames(), ", ")))
+	}
+	if note := b.volumeNote(); note != "" {
+		out = append(out, note)
+	}
+	if note := b.credentialNote(); note != "" {
+		out = append(out, note)
+	}
+	if left := b.proxiesLeftOut(); len(left) > 0 {
+		out = append(out, fmt.Sprintf("not carried over: %s of %s; a snapshot holds no values of variables, so where the cloud is reached through a proxy or with a private authority, name them with --ccm-env",
+			strings.Join(left, ", "), KCM))
+	}
+	return append(append(out, b.balancerNote()...), b.notes...)
+}
+
+// effects are those that every plan has.
 func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	restarts := map[string]int{}
 	for _, s := range steps {
-		restarts[s.Component]++ // steps that restart nothing name no component
+		if s.Ref == "" || s.Kind == v1.StepEnsureObject || s.Kind == v1.StepEditWorkload {
+			restarts[s.Component]++ // steps that restart nothing name no component
+		}
 	}
 	out := []string{
 		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(snap.Services)),
-		fmt.Sprintf("nodes: %d kept, 0 provider ids changed", len(snap.Nodes)),
+		nodesEffect(snap, steps),
 	}
 	if snap.Cloud != nil {
 		out = append(out, fmt.Sprintf("routes: %d kept", len(snap.Cloud.Routes)))
@@ -33,6 +56,84 @@ func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Optio
 		out = append(out, fmt.Sprintf("not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with Kubernetes 1.27", n))
 	}
 	return append(out, unfenced(snap, opts)...)
+}
+
+// nodesEffect counts the nodes that keep what they have and those that get a providerID or are drained.
+func nodesEffect(snap *v1.Snapshot, steps []v1.Step) string {
+	filled, drained := 0, 0
+	for _, s := range steps {
+		if s.Kind == v1.StepInitializeNode {
+			filled++
+		}
+		if s.Drain {
+			drained++
+		}
+	}
+	out := fmt.Sprintf("nodes: %d kept, 0 provider ids changed", len(snap.Nodes))
+	if filled > 0 {
+		out += fmt.Sprintf(", %d nodes get one", filled)
+	}
+	if drained > 0 {
+		out += fmt.Sprintf(", %d drained one by one", drained)
+	}
+	return out
+}
+
+// loopNames are the loops that stop and start, as far as they ran.
+func (b *builder) loopNames() []string {
+	var out []string
+	for _, l := range b.loops() {
+		if b.runs(string(l)) {
+			out = append(out, string(l))
+		}
+	}
+	return out
+}
+
+// volumeNote says what becomes of the volumes.
+func (b *builder) volumeNote() string {
+	if len(b.volumes.plugins) == 0 {
+		return ""
+	}
+	names := make([]string, len(b.volumes.plugins))
+	for i, p := range b.volumes.plugins {
+		names[i] = p.Name
+	}
+	left := b.unmigratedNodes()
+	switch {
+	case !b.volumes.csi && b.volumes.unknown:
+		return fmt.Sprintf("volumes: which there are of %s is not known, so %s keeps the plugin with --%s and its --cloud-config", strings.Join(names, ", "), KCM, flagVolumePlugin)
+	case !b.volumes.csi:
+		return fmt.Sprintf("volumes: those of %s stay in-tree; %s keeps the provider for them with --%s and its --cloud-config, which ends with Kubernetes 1.%d: install the CSI driver and plan with --volumes=%s before that",
+			strings.Join(names, ", "), KCM, flagVolumePlugin, b.provider.LastInTree+1, v1.VolumesCSI)
+	case len(left) > 0:
+		return fmt.Sprintf("volumes: those of %s go to CSI node by node; %s keeps the plugin, because the kubelets of %s are not changed by this plan", strings.Join(names, ", "), KCM, few(left))
+	}
+	return fmt.Sprintf("volumes: those of %s go to CSI node by node, none is copied or recreated; the in-tree plugin stays until the last kubelet is done", strings.Join(names, ", "))
+}
+
+// balancerNote says what a provider does to load balancers when another manager takes them over, and what is done to volumes' records.
+func (b *builder) balancerNote() []string {
+	var out []string
+	name := b.snap.Cluster.Name
+	if b.opts.ClusterName != "" && b.opts.ClusterName != name && b.provider.Name != ProviderAWS && b.provider.Name != providerGCE && len(b.snap.Services) > 0 {
+		out = append(out, fmt.Sprintf("load balancers: with cluster name %q in place of %q all %d are made anew with new addresses, and the old ones are left behind", b.opts.ClusterName, name, len(b.snap.Services)))
+	}
+	if b.provider.Name == providerOpenStack {
+		n := 0
+		if b.snap.Volumes != nil {
+			for _, pv := range b.snap.Volumes.PersistentVolumes {
+				if strings.HasPrefix(pv.ProvisionedBy, "kubernetes.io/") {
+					n++
+				}
+			}
+		}
+		if n > 0 {
+			out = append(out, fmt.Sprintf("to do by hand: %d persistent volumes say that kubernetes.io/cinder made them; when one is deleted later its disk stays in Cinder, unless the annotation names the driver: "+
+				"kubectl annotate pv NAME --overwrite pv.kubernetes.io/provisioned-by=cinder.csi.openstack.org", n))
+		}
+	}
+	return out
 }
 
 // unreached counts the nodes whose kubelets a plan cannot see.
@@ -64,6 +165,9 @@ func unfenced(snap *v1.Snapshot, opts v1.Options) []string {
 	a, errA := time.ParseDuration(opts.RenewDeadline)
 	if errA != nil || errB != nil {
 		return nil
+	}
+	if opts.Strategy == Downtime {
+		return []string{fmt.Sprintf("not promised: the in-tree manager is not fenced. If it is paused and resumed while it is stopped it can still write to the cloud for one renew deadline, %s", b)}
 	}
 	return []string{fmt.Sprintf("not promised: the in-tree manager is not fenced. If it is paused and resumed during a handover it can still write to the cloud for one "+
 		"renew deadline: %s now, %s during the migration. Its leases are released only when its process has ended, so a planned handover does not open that window", b, a)}

@@ -2,45 +2,116 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/controllernames"
-	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
 
 // Phases of a migration, in order.
 const (
-	PhasePrepare   = "prepare"
-	PhaseMigration = "leader-migration"
-	PhaseHandover  = "handover"
-	PhaseKubelets  = "kubelets"
-	PhaseVerify    = "verify"
-	PhaseFinish    = "finish"
+	PhasePrepare     = "prepare"
+	PhaseMigration   = "leader-migration"
+	PhaseHandover    = "handover"
+	PhaseStart       = "start" // strategy downtime: the cloud-controller-managers come when no in-tree one is left
+	PhaseVolumes     = "volumes"
+	PhaseKubelets    = "kubelets"
+	PhaseNodes       = "nodes"
+	PhaseVolumesDone = "volumes-done"
+	PhaseKubeadm     = "kubeadm"
+	PhaseVerify      = "verify"
+	PhaseFinish      = "finish"
 )
 
-// movedLoops are the loops that change their manager; nodeipam stays with the KCM but changes its process at every restart of an owner.
+// movedLoops are the loops that change their manager; nodeipam stays with the KCM, unless it is moved, but changes its process at every restart of an owner.
 var movedLoops = []controllernames.Loop{controllernames.Service, controllernames.Route, controllernames.NodeLifecycle}
 
-func (b *builder) forward(hosts []v1.Host) error {
-	if err := b.prepare(hosts); err != nil {
-		return err
+// loops are those that change their manager in this plan.
+func (b *builder) loops() []controllernames.Loop {
+	if b.moveIPAM {
+		return append(slices.Clone(movedLoops), controllernames.NodeIPAM)
 	}
-	for _, h := range hosts {
-		b.enableLeaderMigration(h)
-	}
-	for _, h := range hosts {
-		b.rollHost(h)
-	}
-	b.kubelets()
-	b.verify(PhaseVerify, "verify/handed-over", owners(CCM))
-	if !b.opts.KeepLeaderMigration {
-		b.finish(hosts)
-	}
-	return nil
+	return movedLoops
 }
 
-// owners is the expectation that the moved loops run in one component. Node IPAM, which stays in the kube-controller-manager, is looked at when
+// forward is the whole migration.
+func (b *builder) forward() {
+	b.prepare()
+	if b.opts.Strategy == Downtime {
+		b.interrupted()
+	} else {
+		b.handedOver()
+	}
+	b.nodeManagers()
+	b.schedulers()
+	b.kubelets()
+	b.backfill()
+	b.dropPlugins()
+	b.kubeadm()
+	b.verify(PhaseVerify, "verify/handed-over", owners(CCM))
+	if b.opts.Strategy == LeaderMigration && !b.opts.KeepLeaderMigration {
+		b.finish()
+	}
+}
+
+// handedOver moves the loops from manager to manager under the migration lease: at no moment do two run them, and only for an election does none.
+func (b *builder) handedOver() {
+	for _, h := range b.hosts {
+		b.enableLeaderMigration(h)
+		if b.shape == v1.ShapeDaemonSet {
+			b.externalAPI(h, PhaseMigration) // its manager has just given the loops up, and no other one will come to this host before the next phase
+		}
+	}
+	if b.shape == v1.ShapeDaemonSet {
+		b.startDaemonSet(PhaseHandover)
+	}
+	for _, h := range b.hosts {
+		b.makeExternal(h, "it no longer runs the moved loops; leader migration must be off here, or it would sit on the lease with nothing to run. "+
+			"On the owner's host, which comes last, this is the handover of the loops", []string{KCM, b.opts.LeaseName}, []string{KCM, CCM})
+		if b.shape == v1.ShapeDaemonSet {
+			continue
+		}
+		b.externalAPI(h, PhaseHandover)
+		b.startPod(h, PhaseHandover, PhaseHandover+"@"+h.Name, "the next owner runs, has its main lease and reaches the cloud before the old one is stopped")
+	}
+}
+
+// interrupted stops the loops in one manager and starts them in the other. The API server of the owner's host is restarted where that makes the gap
+// no longer: after another host's manager has the loops, else in the gap, since nothing could act without an API server anyway.
+func (b *builder) interrupted() {
+	last := b.hosts[len(b.hosts)-1]
+	others := b.hosts[:len(b.hosts)-1]
+	for _, h := range b.hosts {
+		b.makeExternal(h, "it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: nobody runs them until the first "+CCM+" does",
+			[]string{KCM}, b.successorsOf(KCM))
+		if h.Name != last.Name || len(others) == 0 || b.shape == v1.ShapeDaemonSet {
+			b.externalAPI(h, PhaseHandover)
+		}
+	}
+	if b.shape == v1.ShapeDaemonSet {
+		b.startDaemonSet(PhaseStart)
+		return
+	}
+	for _, h := range others {
+		b.startPod(h, PhaseStart, PhaseStart+"@"+h.Name, "no in-tree manager runs the loops any longer: with this one the gap ends")
+	}
+	if len(others) > 0 {
+		b.externalAPI(last, PhaseStart)
+	}
+	b.startPod(last, PhaseStart, PhaseStart+"@"+last.Name, "no in-tree manager runs the loops any longer")
+}
+
+// successorsOf names who has to be ready before an owner is stopped; on a single host there is nobody.
+func (b *builder) successorsOf(comp string) []string {
+	if len(b.hosts) < 2 {
+		return nil
+	}
+	return []string{comp}
+}
+
+// owners is the expectation that the moved loops run in one component. Node IPAM, where it stays in the kube-controller-manager, is looked at when
 // a phase is verified: v1.26 sleeps for 10 s before it runs it, and no step has to wait for that.
 func owners(moved string) map[string]string {
 	out := map[string]string{}
@@ -51,7 +122,7 @@ func owners(moved string) map[string]string {
 }
 
 // expectFor leaves out a loop that nobody ran before: a cluster without --allocate-node-cidrs has no node IPAM, one without
-// --configure-cloud-routes no route loop.
+// --configure-cloud-routes no route loop, a cloud without load balancers no service loop.
 func (b *builder) expectFor(in map[string]string) map[string]string {
 	out := map[string]string{}
 	for loop, comp := range in {
@@ -68,83 +139,48 @@ func (b *builder) runs(loop string) bool {
 		if m == nil {
 			continue
 		}
+		if disabled(m.Flags["controllers"], controllernames.Loop(loop)) {
+			return false
+		}
 		switch loop {
 		case string(controllernames.NodeIPAM):
 			return m.Flags["allocate-node-cidrs"] == "true"
 		case string(controllernames.Route):
-			return m.Flags["allocate-node-cidrs"] == "true" && m.Flags["configure-cloud-routes"] != "false"
+			return m.Flags["allocate-node-cidrs"] == "true" && m.Flags["configure-cloud-routes"] != "false" && b.hasRoutes(h)
+		case string(controllernames.Service):
+			return b.provider.Name == "" || b.provider.LoadBalancers
 		}
 	}
 	return true
 }
 
-func (b *builder) prepare(hosts []v1.Host) error {
-	b.fact("cluster:uid", b.snap.Cluster.UID, "")
-	b.ensure(PhasePrepare, "reads the managers' /metrics with a token that may do nothing else", observerObjects())
-	b.ensure(PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", migrationObjects(b.opts.LeaseName))
-	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", ccmObjects())
-	for _, h := range hosts {
-		m := component(h, KCM)
-		kcmMinor, err := minor(m.Image, b.snap.Cluster.Version)
-		if err != nil {
-			return fmt.Errorf("host %s: %w", h.Name, err)
-		}
-		kcmFile, err := migrationconfig.Render(controllernames.KubeControllerManager, kcmMinor, movedLoops, b.opts.LeaseName)
-		if err != nil {
-			return fmt.Errorf("rendering the leader migration config of %s on host %s: %w", KCM, h.Name, err)
-		}
-		ccmFile, err := migrationconfig.Render(controllernames.CloudControllerManager, ccmMinor, movedLoops, b.opts.LeaseName)
-		if err != nil {
-			return fmt.Errorf("rendering the leader migration config of %s on host %s: %w", CCM, h.Name, err)
-		}
-		if m.Flags["cloud-config"] == "" {
-			return fmt.Errorf("%s on host %s has no --cloud-config: give the provider its configuration in a file, so that the cloud-controller-manager's can be derived from it", KCM, h.Name)
-		}
-		if h.CloudConfig == nil || h.CloudConfig.Error != "" {
-			return fmt.Errorf("cloud config %s on host %s could not be read or turned into the external provider's: see transplant check", m.Flags["cloud-config"], h.Name)
-		}
-		b.writeFile(h, KCMMigration, string(kcmFile), "names of the loops in the dialect of this kube-controller-manager")
-		b.writeFile(h, CCMMigration, string(ccmFile), "the same loops in the dialect of the cloud-controller-manager: one file for both would make two owners")
-		b.derive(h, CCMCloudConf, DeriveCloudConfig, h.CloudConfig.Path, "0600", h.CloudConfig.DerivedChanges)
-		b.derive(h, CCMKubeconfig, DeriveKubeconfig, KCMKubeconfig, "0600", []string{"server and CA of " + KCMKubeconfig + ", token of Secret " + Namespace + "/" + TokenSecret})
+// hasRoutes tells that the in-tree provider has a route loop: OpenStack's has one when its config names a router.
+func (b *builder) hasRoutes(h v1.Host) bool {
+	if b.provider.Name == "" {
+		return true // a rollback, which asks the gauges
 	}
-	return nil
-}
-
-func (b *builder) writeFile(h v1.Host, path, content, why string) {
-	b.add(v1.Step{
-		ID: "write/" + path + "@" + h.Name, Phase: PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + path + " on " + h.Name, Why: why,
-		Host: h.Name, Path: path, Content: content, Mode: "0644", Requires: []string{"cluster:uid", b.fileFact(h, path)},
-		Undo: "restore what was there", EstimateSeconds: 0.1, Changes: []v1.Change{{Field: path, After: strings.TrimSpace(content)}},
-	})
-}
-
-func (b *builder) derive(h v1.Host, path, derivation, source, mode string, changes []string) {
-	s := v1.Step{
-		ID: "write/" + path + "@" + h.Name, Phase: PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + path + " on " + h.Name,
-		Why: "derived on the host from " + source + ", which stays as it is", Host: h.Name, Path: path, Derive: derivation, Source: source, Mode: mode,
-		Requires: []string{"cluster:uid", b.fileFact(h, path), b.fileFact(h, source)}, Undo: "restore what was there", EstimateSeconds: 0.1,
+	if b.provider.Name != providerOpenStack || h.CloudConfig == nil {
+		return b.provider.Routes
 	}
-	for _, c := range changes {
-		s.Changes = append(s.Changes, v1.Change{Field: path, After: c})
-	}
-	b.add(s)
+	return slices.ContainsFunc(h.CloudConfig.Keys, func(k string) bool { return strings.EqualFold(k, "Route.router-id") })
 }
 
 func (b *builder) enableLeaderMigration(h v1.Host) {
-	m := component(h, KCM)
+	m := b.now(h, KCM)
+	edits := []v1.Edit{
+		{Op: "setFlag", Name: "enable-leader-migration", Value: "true"},
+		{Op: "setFlag", Name: "leader-migration-config", Value: KCMMigration},
+		{Op: "setFlag", Name: "leader-elect-retry-period", Value: b.opts.RetryPeriod},
+		{Op: "setFlag", Name: "leader-elect-renew-deadline", Value: b.opts.RenewDeadline},
+		{Op: "addHostPath", Name: "transplant-leader-migration", Value: KCMMigration, PathType: "File"},
+	}
+	n, _ := b.minorOf(m) // aim has asked
+	edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, append(b.csiGates(), gateChange{gateLeaderMigration, gateOn}))...)
 	b.add(b.edit(h, m, v1.Step{
 		ID: "leader-migration/" + KCM + "@" + h.Name, Phase: PhaseMigration, Title: "switch leader migration on in " + KCM + " on " + h.Name,
 		Why:    "from here on the loops run only under the lease that both managers respect; shorter elections close the gap of each restart",
 		Leases: []string{KCM, b.opts.LeaseName}, Successors: []string{KCM}, Group: PhaseMigration + "@" + h.Name,
-		Edits: []v1.Edit{
-			{Op: "setFlag", Name: "enable-leader-migration", Value: "true"},
-			{Op: "setFlag", Name: "leader-migration-config", Value: KCMMigration},
-			{Op: "setFlag", Name: "leader-elect-retry-period", Value: b.opts.RetryPeriod},
-			{Op: "setFlag", Name: "leader-elect-renew-deadline", Value: b.opts.RenewDeadline},
-			{Op: "addHostPath", Name: "transplant-leader-migration", Value: KCMMigration, PathType: "File"},
-		},
-		Expect: b.expectFor(owners(KCM)),
+		Edits: edits, Expect: b.expectFor(owners(KCM)),
 	}))
 }
 
@@ -165,126 +201,130 @@ func changes(edits []v1.Edit, flags map[string]string) []v1.Change {
 	return out
 }
 
-func (b *builder) rollHost(h v1.Host) {
-	group := PhaseHandover + "@" + h.Name
-	m, api := component(h, KCM), component(h, KAS)
-	during := withFlags(m.Flags, map[string]string{"enable-leader-migration": "true", "leader-migration-config": KCMMigration,
-		"leader-elect-retry-period": b.opts.RetryPeriod, "leader-elect-renew-deadline": b.opts.RenewDeadline})
-	external := b.edit(h, m, v1.Step{
-		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KCM + " on " + h.Name + " external",
-		Why: "it no longer runs the moved loops; leader migration must be off here, or it would sit on the lease with nothing to run. " +
-			"On the owner's host, which comes last, this is the handover of the loops",
-		Leases: []string{KCM, b.opts.LeaseName}, Successors: []string{KCM, CCM}, Group: group, Edits: b.externalKCM(m), Expect: b.expectFor(owners("")),
-	})
-	external.Changes = changes(external.Edits, during)
-	b.add(external)
-	apiEdits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
-	if _, ok := api.Flags["cloud-config"]; ok {
-		apiEdits = append(apiEdits, v1.Edit{Op: "unsetFlag", Name: "cloud-config"})
+// makeExternal makes the kube-controller-manager of a host external.
+func (b *builder) makeExternal(h v1.Host, why string, leases, successors []string) {
+	s := v1.Step{
+		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KCM + " on " + h.Name + " external", Why: why,
+		Leases: leases, Successors: successors, Group: PhaseHandover + "@" + h.Name, Edits: b.externalEdits(b.now(h, KCM), component(h, KCM)),
 	}
-	if api.Flags["cloud-provider"] == ProviderAWS {
-		b.add(b.edit(h, api, v1.Step{
-			ID: "external/" + KAS + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KAS + " on " + h.Name + " external",
-			Why:   "takes the provider out of the API server (labels of persistent volumes); no manager that owns a loop depends on it now",
-			Group: group, Edits: apiEdits,
-		}))
+	if b.opts.Strategy == LeaderMigration {
+		s.Expect = b.expectFor(owners(""))
 	}
-	manifest, change := b.renderCCM(h, m)
-	b.add(v1.Step{
-		ID: "start/" + CCM + "@" + h.Name, Phase: PhaseHandover, Kind: v1.StepAddManifest, Title: "start " + CCM + " on " + h.Name,
-		Why:  "the next owner runs, has its main lease and reaches the cloud before the old one is stopped",
-		Host: h.Name, Component: CCM, Path: CCMManifest, Content: manifest, Mode: "0600", Group: group,
-		Requires: []string{"cluster:uid", b.fileFact(h, CCMManifest)}, Changes: change, Undo: "remove it", EstimateSeconds: 20,
-	})
+	b.add(b.edit(h, b.now(h, KCM), s))
 }
 
-func withFlags(flags, more map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, m := range []map[string]string{flags, more} {
-		for k, v := range m {
-			out[k] = v
+// externalKCM are the edits of a kube-controller-manager that nothing was changed of.
+func (b *builder) externalKCM(m *v1.Component) []v1.Edit { return b.externalEdits(m, m) }
+
+// externalEdits take the in-tree provider and leader migration out of m, and put back the election periods that it had when it was as was says.
+func (b *builder) externalEdits(m, was *v1.Component) []v1.Edit {
+	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
+	if b.volumes.keep() {
+		edits = append(edits, v1.Edit{Op: "setFlag", Name: flagVolumePlugin, Value: b.provider.Name})
+	} else {
+		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
+	}
+	if b.opts.Strategy == LeaderMigration {
+		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "enable-leader-migration"}, v1.Edit{Op: "unsetFlag", Name: "leader-migration-config"})
+		for _, f := range []string{"leader-elect-retry-period", "leader-elect-renew-deadline"} {
+			if v, ok := was.Flags[f]; ok {
+				edits = append(edits, v1.Edit{Op: "setFlag", Name: f, Value: v})
+			} else {
+				edits = append(edits, v1.Edit{Op: "unsetFlag", Name: f})
+			}
 		}
+		edits = append(edits, v1.Edit{Op: "removeHostPath", Name: "transplant-leader-migration", Value: KCMMigration})
+	}
+	n, _ := b.minorOf(m) // aim has asked
+	edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, b.externalGates(m, was))...)
+	if b.moveIPAM {
+		name := controllernames.Name(controllernames.KubeControllerManager, n, loopIPAM)
+		edits = append(edits, v1.Edit{Op: "setFlag", Name: "controllers", Value: without(m.Flags["controllers"], name, loopIPAM)})
+		if m.Flags["cidr-allocator-type"] == cloudAllocator {
+			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"})
+		}
+	}
+	return edits
+}
+
+// externalGates are the gates of a kube-controller-manager that becomes external.
+func (b *builder) externalGates(m, was *v1.Component) []gateChange {
+	var out []gateChange
+	if b.opts.Strategy == Downtime {
+		out = b.csiGates()
+	}
+	if !b.volumes.keep() {
+		out = append(out, inTreeAgain(m.Flags[gatesFlag], gateNoProviders)...)
+	}
+	set, had := readGates(m.Flags[gatesFlag]), readGates(was.Flags[gatesFlag])
+	_, now := set[gateLeaderMigration]
+	if _, before := had[gateLeaderMigration]; now && !before {
+		out = append(out, gateChange{gateLeaderMigration, gateGone})
 	}
 	return out
 }
 
-// externalKCM takes the in-tree provider and leader migration out, and puts back the election periods that were there.
-func (b *builder) externalKCM(m *v1.Component) []v1.Edit {
-	edits := []v1.Edit{
-		{Op: "setFlag", Name: "cloud-provider", Value: "external"},
-		{Op: "unsetFlag", Name: "cloud-config"},
-		{Op: "unsetFlag", Name: "enable-leader-migration"},
-		{Op: "unsetFlag", Name: "leader-migration-config"},
+// pvLabels is the admission plugin that asks an in-tree provider for the labels of volumes; without one it refuses volumes or leaves them unlabelled.
+const pvLabels = "PersistentVolumeLabel"
+
+// externalAPI takes the provider out of a host's kube-apiserver, where it has one.
+func (b *builder) externalAPI(h v1.Host, phase string) {
+	api := b.now(h, KAS)
+	edits := b.apiEdits(api)
+	if len(edits) == 0 {
+		return
 	}
-	for _, f := range []string{"leader-elect-retry-period", "leader-elect-renew-deadline"} {
-		if v, ok := m.Flags[f]; ok {
-			edits = append(edits, v1.Edit{Op: "setFlag", Name: f, Value: v})
-		} else {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: f})
-		}
-	}
-	return append(edits, v1.Edit{Op: "removeHostPath", Name: "transplant-leader-migration", Value: KCMMigration})
+	b.add(b.edit(h, api, v1.Step{
+		ID: "external/" + KAS + "@" + h.Name, Phase: phase, Title: "make " + KAS + " on " + h.Name + " external",
+		Why:   "takes the provider out of the API server (labels of persistent volumes); no manager that owns a loop depends on it now",
+		Group: phase + "@" + h.Name, Edits: edits,
+	}))
 }
 
-func (b *builder) kubelets() {
-	for _, h := range b.snap.Hosts {
-		if h.Kubelet == nil || h.Kubelet.Error != "" || h.Kubelet.Flags["cloud-provider"] != ProviderAWS {
-			continue
-		}
-		edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
-		if _, ok := h.Kubelet.Flags["cloud-config"]; ok {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cloud-config"})
-		}
-		b.add(v1.Step{
-			ID: "external/kubelet@" + h.Name, Phase: PhaseKubelets, Kind: v1.StepKubelet, Title: "make the kubelet on " + h.Name + " external",
-			Why:  "a registered node gets no taint by this; its identity and addresses stay",
-			Host: h.Name, Component: "kubelet", Path: h.Kubelet.Source, Edits: edits, Requires: []string{"cluster:uid", b.fileFact(h, h.Kubelet.Source)},
-			Changes: changes(edits, h.Kubelet.Flags), Undo: "put the flags back and restart", EstimateSeconds: 5,
-		})
+func (b *builder) apiEdits(api *v1.Component) []v1.Edit {
+	var edits []v1.Edit
+	n, err := b.minorOf(api)
+	if err != nil {
+		n = b.api
 	}
+	if api.Flags["cloud-provider"] == b.provider.Name {
+		edits = append(edits, v1.Edit{Op: "setFlag", Name: "cloud-provider", Value: "external"})
+		if f, held := catalogue.FlagAt(KAS, "cloud-provider", n); held && !f.Known {
+			edits[0] = v1.Edit{Op: "unsetFlag", Name: "cloud-provider"}
+		}
+		if _, ok := api.Flags[flagCloudConfig]; ok {
+			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
+		}
+	}
+	plugins := items(api.Flags["enable-admission-plugins"])
+	if slices.Contains(plugins, pvLabels) {
+		rest := slices.DeleteFunc(plugins, func(p string) bool { return p == pvLabels })
+		if len(rest) == 0 {
+			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "enable-admission-plugins"})
+		} else {
+			edits = append(edits, v1.Edit{Op: "setFlag", Name: "enable-admission-plugins", Value: strings.Join(rest, ",")})
+		}
+	}
+	return append(edits, gateEdits(api.Flags[gatesFlag], KAS, n, inTreeAgain(api.Flags[gatesFlag], gateNoProviders))...)
+}
+
+// startPod puts the cloud-controller-manager on a host.
+func (b *builder) startPod(h v1.Host, phase, group, why string) {
+	manifest, change := b.renderCCM(h, component(h, KCM))
+	b.add(b.addCCM(h, manifest, v1.Step{
+		ID: "start/" + CCM + "@" + h.Name, Phase: phase, Title: "start " + CCM + " on " + h.Name, Why: why, Group: group, Changes: change,
+	}))
 }
 
 func (b *builder) verify(phase, id string, expect map[string]string) {
 	expect[string(controllernames.NodeIPAM)] = KCM
+	if b.moveIPAM {
+		expect[string(controllernames.NodeIPAM)] = expect[string(controllernames.NodeLifecycle)]
+	}
 	b.add(v1.Step{
 		ID: id, Phase: phase, Kind: v1.StepVerify, Title: "each loop has one owner, nodes and load balancers are as before",
 		Expect: b.expectFor(expect), EstimateSeconds: 2,
 	})
-}
-
-func (b *builder) finish(hosts []v1.Host) {
-	for _, h := range hosts {
-		edits := []v1.Edit{
-			{Op: "unsetFlag", Name: "enable-leader-migration"},
-			{Op: "unsetFlag", Name: "leader-migration-config"},
-			{Op: "unsetFlag", Name: "leader-elect-renew-deadline"},
-			{Op: "setFlag", Name: "leader-elect-retry-period", Value: ccmRetryPeriod},
-			{Op: "removeHostPath", Name: "transplant-leader-migration", Value: CCMMigration},
-		}
-		b.add(v1.Step{
-			ID: "finish/" + CCM + "@" + h.Name, Phase: PhaseFinish, Kind: v1.StepEditManifest, Title: "switch leader migration off in " + CCM + " on " + h.Name,
-			Why:  "no in-tree manager is left that could want the migration lease",
-			Host: h.Name, Component: CCM, Path: CCMManifest, Edits: edits, Leases: []string{CCM, b.opts.LeaseName}, Successors: []string{CCM},
-			Group: PhaseFinish + "@" + h.Name, Requires: []string{"cluster:uid", FileFact(h.Name, CCMManifest)},
-			Changes: changes(edits, map[string]string{"enable-leader-migration": "true", "leader-migration-config": CCMMigration,
-				"leader-elect-renew-deadline": b.opts.RenewDeadline, "leader-elect-retry-period": b.opts.RetryPeriod}),
-			Undo: "put the manifest back from its backup", EstimateSeconds: 25, Expect: b.expectFor(owners(CCM)),
-		})
-	}
-	for _, h := range hosts {
-		for _, path := range []string{KCMMigration, CCMMigration} {
-			b.add(v1.Step{
-				ID: "remove/" + path + "@" + h.Name, Phase: PhaseFinish, Kind: v1.StepRemoveFile, Title: "remove " + path + " on " + h.Name,
-				Host: h.Name, Path: path, Restore: "write/" + path + "@" + h.Name, Requires: []string{"cluster:uid", FileFact(h.Name, path)},
-				Changes: []v1.Change{{Field: path, Before: "written by this migration"}}, Undo: "write it again", EstimateSeconds: 0.1,
-			})
-		}
-	}
-	b.deleteObject(PhaseFinish, "delete/", "Lease/"+Namespace+"/"+b.opts.LeaseName, "nobody respects it any longer")
-	for _, o := range migrationObjects(b.opts.LeaseName) {
-		b.deleteObject(PhaseFinish, "delete/", Ref(o), "the lease that it grants is gone")
-	}
-	b.verify(PhaseFinish, "verify/finished", owners(CCM))
 }
 
 func (b *builder) deleteObject(phase, id, r, why string) {
@@ -293,3 +333,43 @@ func (b *builder) deleteObject(phase, id, r, why string) {
 		Changes: []v1.Change{{Field: r, Before: "made by this migration"}}, Undo: "make it again", EstimateSeconds: 0.1,
 	})
 }
+
+// estimate sums up the guesses of steps, in whole seconds.
+func estimate(steps []v1.Step) int {
+	sum := 0.0
+	for _, s := range steps {
+		sum += s.EstimateSeconds
+	}
+	return int(sum + 0.5)
+}
+
+// gap is how long nobody runs the loops in a plan with downtime, from the restart of the last in-tree owner to the first cloud-controller-manager.
+func (b *builder) gap() int {
+	from, to := -1, -1
+	for i, s := range b.steps {
+		if strings.HasPrefix(s.ID, "external/"+KCM+"@") {
+			from = i
+		}
+		if to < 0 && strings.HasPrefix(s.ID, "start/"+CCM) {
+			to = i
+		}
+	}
+	if from < 0 || to < from {
+		return 0
+	}
+	return estimate(b.steps[from : to+1])
+}
+
+// apiAddress is where a component on a host finds the API server of its own host.
+func apiAddress(h v1.Host) string {
+	api := component(h, KAS)
+	if api == nil {
+		return ""
+	}
+	if p := api.Flags["secure-port"]; p != "" {
+		return p
+	}
+	return fmt.Sprint(defaultAPIPort)
+}
+
+const defaultAPIPort = 6443

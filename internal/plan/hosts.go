@@ -15,14 +15,21 @@ const (
 	KCM = "kube-controller-manager"
 	CCM = "cloud-controller-manager"
 	KAS = "kube-apiserver"
+	// Scheduler is changed only where volumes move to CSI.
+	Scheduler   = "kube-scheduler"
+	kubeletName = "kubelet"
 )
 
 // controlPlane returns the hosts that run a kube-controller-manager, the owner of the loops last, and says what keeps a plan from being made.
-func controlPlane(snap *v1.Snapshot) ([]v1.Host, error) {
+func controlPlane(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 	var out []v1.Host
 	var errs []error
 	for _, h := range snap.Hosts {
 		if !h.ControlPlane {
+			continue
+		}
+		if h.APIOnly {
+			errs = append(errs, fmt.Errorf("host %s runs a control plane and cannot be reached: name it with --host-access", h.Name))
 			continue
 		}
 		m := component(h, KCM)
@@ -33,9 +40,9 @@ func controlPlane(snap *v1.Snapshot) ([]v1.Host, error) {
 		case m.Error != "":
 			errs = append(errs, fmt.Errorf("manifest %s on host %s: %s", m.Manifest, h.Name, m.Error))
 			continue
-		case m.Flags["cloud-provider"] != ProviderAWS:
-			errs = append(errs, fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %q: the in-tree provider is not what moves here; "+
-				"if a migration was started, continue it with: transplant apply", KCM, h.Name, m.Flags["cloud-provider"], ProviderAWS))
+		case provider == "" || m.Flags["cloud-provider"] != provider:
+			errs = append(errs, fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %s: the in-tree provider is not what moves here; "+
+				"if a migration was started, continue it with: transplant apply", KCM, h.Name, m.Flags["cloud-provider"], quoted(provider)))
 			continue
 		case component(h, KAS) == nil:
 			errs = append(errs, fmt.Errorf("host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely", h.Name, KAS))
@@ -50,16 +57,36 @@ func controlPlane(snap *v1.Snapshot) ([]v1.Host, error) {
 	if len(out) == 0 && len(errs) == 0 {
 		errs = append(errs, errors.New("no control-plane host is known: name the hosts with --host-access"))
 	}
-	if len(out) == 1 && len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("only one control-plane host (%s) is known, and leader migration needs a second one to take over: "+
-			"name every control-plane host with --host-access", out[0].Name))
-	}
+	errs = append(errs, unreachable(snap)...)
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	owner := OwnerHost(snap, KCM)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Name != owner && out[j].Name == owner })
 	return out, nil
+}
+
+// quoted is the provider that was looked for.
+func quoted(provider string) string {
+	if provider == "" {
+		return "with an in-tree provider"
+	}
+	return strconv.Quote(provider)
+}
+
+// unreachable are control-plane nodes that no host was named for: a manager there would go on beside the new one.
+func unreachable(snap *v1.Snapshot) []error {
+	known := map[string]bool{}
+	for _, h := range snap.Hosts {
+		known[h.NodeName] = true
+	}
+	var errs []error
+	for _, n := range snap.ControlPlaneNodes {
+		if !known[n] {
+			errs = append(errs, fmt.Errorf("node %s runs a control plane and its host is not known: name it with --host-access", n))
+		}
+	}
+	return errs
 }
 
 // OwnerHost is the host whose process of the component says that it leads the component's main lease; empty when none or several do.

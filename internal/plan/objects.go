@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -14,10 +13,14 @@ const (
 	MigrationRB = "transplant-leader-migration"
 	CCMAccount  = "cloud-controller-manager"
 	CCMRole     = "transplant-cloud-controller-manager"
-	CCMState    = "transplant-service-state-" + ProviderAWS // where our manager notes which load balancers are in line
+	CCMState    = statePrefix + ProviderAWS // where our manager on AWS notes which load balancers are in line
 	TokenSecret = "cloud-controller-manager-token"
 	kcmUser     = "system:kube-controller-manager"
+	statePrefix = "transplant-service-state-"
 )
+
+// StateName is the ConfigMap in which our manager of a provider notes which load balancers are in line.
+func StateName(provider string) string { return statePrefix + provider }
 
 type object = map[string]any
 
@@ -82,12 +85,43 @@ func migrationObjects(lease string) []object {
 	}
 }
 
-// ccmObjects are the identity of the cloud-controller-manager and what its loops need, no more.
-func ccmObjects() []object {
+// identity is that of the cloud-controller-manager of this plan. A DaemonSet's pods get their token by themselves.
+func (b *builder) identity() []object {
+	objects := identityObjects(b.provider.Name)
+	if b.shape == v1.ShapeDaemonSet {
+		return objects[:len(objects)-1]
+	}
+	return objects
+}
+
+// providerRules are what a provider's own code asks the API for beside its loops, in the whole cluster and in kube-system.
+//
+// azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure pkg/provider/azure_local_services.go).
+// gce: the identity of the cluster is ConfigMap ingress-uid (gce_clusterid.go). vsphere: its config may name a Secret with the credentials of vCenter
+// (cloud-provider-vsphere pkg/common/credentialmanager).
+func providerRules(provider string) (cluster, namespaced []object) {
 	core, all := []string{""}, []string{"get", "list", "watch"}
+	switch provider {
+	case providerAzure:
+		cluster = []object{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, all)}
+	case providerGCE:
+		namespaced = []object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
+	case providerVSphere:
+		namespaced = []object{rule(core, []string{"secrets"}, all)}
+	}
+	return cluster, namespaced
+}
+
+// ccmObjects are those of our manager on AWS.
+func ccmObjects() []object { return identityObjects(ProviderAWS) }
+
+// identityObjects are the identity of the cloud-controller-manager and what its loops need, no more. The last one is the Secret with its token.
+func identityObjects(provider string) []object {
+	core, all := []string{""}, []string{"get", "list", "watch"}
+	cluster, namespaced := providerRules(provider)
 	return []object{
 		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(CCMAccount, Namespace)},
-		rbac("ClusterRole", CCMRole, "", object{"rules": []object{
+		rbac("ClusterRole", CCMRole, "", object{"rules": append([]object{
 			rule(core, []string{"nodes"}, append([]string{"update", "patch", "delete"}, all...)),
 			rule(core, []string{"nodes/status"}, []string{"update", "patch"}),
 			rule(core, []string{"services"}, append([]string{"update", "patch"}, all...)),
@@ -95,16 +129,16 @@ func ccmObjects() []object {
 			rule(core, []string{"events"}, []string{"create", "patch", "update"}),
 			rule([]string{"authentication.k8s.io"}, []string{"tokenreviews"}, []string{"create"}),
 			rule([]string{"authorization.k8s.io"}, []string{"subjectaccessreviews"}, []string{"create"}),
-		}}),
+		}, cluster...)}),
 		rbac("ClusterRoleBinding", CCMRole, "", object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []object{account(CCMAccount)}}),
-		rbac("Role", CCMRole, Namespace, object{"rules": []object{
+		rbac("Role", CCMRole, Namespace, object{"rules": append([]object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, CCM),
 			// Which load balancers are in line: without it, each new leader ensures them all.
 			rule(core, []string{"configmaps"}, []string{"create"}),
-			rule(core, []string{"configmaps"}, []string{"get", "update"}, CCMState),
+			rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
-		}}),
+		}, namespaced...)}),
 		rbac("RoleBinding", CCMRole, Namespace, object{"roleRef": ref("Role", CCMRole), "subjects": []object{account(CCMAccount)}}),
 		{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": func() object {
 			m := meta(TokenSecret, Namespace)
@@ -134,13 +168,9 @@ func ObjectRefs() []string {
 
 func (b *builder) ensure(phase, why string, objects []object) {
 	for _, o := range objects {
-		raw, err := json.Marshal(o)
-		if err != nil {
-			panic(err) // maps of strings marshal
-		}
 		r := Ref(o)
 		b.add(v1.Step{
-			ID: "create/" + r, Phase: phase, Kind: v1.StepEnsureObject, Title: "create " + r, Why: why, Ref: r, Object: string(raw),
+			ID: "create/" + r, Phase: phase, Kind: v1.StepEnsureObject, Title: "create " + r, Why: why, Ref: r, Object: mustJSON(o),
 			Undo: "delete it, if this migration made it", EstimateSeconds: 0.1, Changes: []v1.Change{{Field: r, After: "created"}},
 		})
 	}

@@ -11,6 +11,12 @@ const (
 	CCMManifest   = "/etc/kubernetes/manifests/cloud-controller-manager.yaml"
 )
 
+// Paths of the image credential provider, where a kubelet names none yet.
+const (
+	CredentialConfig = "/etc/kubernetes/image-credential-provider.yaml"
+	CredentialDir    = "/usr/local/lib/kubelet-credential-providers"
+)
+
 // Names of derivations that the engine carries out on a host, where a plan must not hold the content.
 const (
 	// DeriveCloudConfig makes the external provider's cloud config from the in-tree one.

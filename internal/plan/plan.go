@@ -4,17 +4,25 @@
 // The order keeps two promises. One owner: whoever may run a loop needs the lease that the present owner holds. One planned handover of the
 // loops: the host that owns them is rolled last, and no kube-apiserver is restarted while a manager that owns a loop depends on it.
 //
-//	prepare          RBAC, files on the hosts
+//	prepare          RBAC, files on the hosts, image credential providers
 //	leader-migration each in-tree kube-controller-manager learns the migration lease      owner last: handover KCM -> KCM
 //	handover         host by host: KCM external, kube-apiserver external, CCM starts      owner last: handover KCM -> CCM
-//	kubelets         --cloud-provider=external
+//	volumes          the schedulers count volumes as CSI's, where volumes move
+//	kubelets         --cloud-provider=external, one at a time
+//	nodes            nodes without providerID get one
+//	volumes-done     the in-tree volume plugins go, when the last kubelet is done
+//	kubeadm          what kubeadm would write at the next upgrade
 //	verify           owners and inventory
 //	finish           leader migration off, lease and files gone                           owner last: handover CCM -> CCM
+//
+// With the strategy downtime the phases leader-migration and handover are one: each kube-controller-manager becomes external, the owner's last,
+// and then the cloud-controller-managers start; between the two nobody runs the loops, and the plan says for how long.
 package plan
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sort"
 	"strings"
 	"time"
@@ -28,11 +36,17 @@ const (
 	Rollback = "rollback"
 )
 
-// LeaderMigration is the strategy for replicated control planes.
+// LeaderMigration is the strategy for replicated control planes; see also Downtime.
 const LeaderMigration = "leader-migration"
 
-// ProviderAWS is the in-tree provider that plans can be made for.
-const ProviderAWS = "aws"
+// Names of providers that a plan has to tell apart.
+const (
+	ProviderAWS       = "aws"
+	providerAzure     = "azure"
+	providerGCE       = "gce"
+	providerOpenStack = "openstack"
+	providerVSphere   = "vsphere"
+)
 
 // Defaults of the options.
 const (
@@ -45,14 +59,8 @@ const (
 // ccmMinor is the minor of k8s.io/cloud-provider that our cloud-controller-manager is built from: it decides the dialect of controller names.
 const ccmMinor = 37
 
-// Defaults fills in what was not chosen.
+// Defaults fills in what was not chosen and does not depend on the cluster; Make chooses strategy, image and shape by the snapshot.
 func Defaults(o v1.Options) v1.Options {
-	if o.Strategy == "" {
-		o.Strategy = LeaderMigration
-	}
-	if o.Image == "" {
-		o.Image = DefaultImage
-	}
 	if o.LeaseName == "" {
 		o.LeaseName = DefaultLease
 	}
@@ -104,10 +112,15 @@ func secretEnv(name string) bool {
 
 // builder collects the steps and facts of one plan.
 type builder struct {
+	target
 	snap  *v1.Snapshot
 	opts  v1.Options
 	facts map[string]v1.Fact
 	steps []v1.Step
+	// flags of each component as they are after the steps so far, by host/component.
+	flags map[string]map[string]string
+	// notes are effects that were found on the way.
+	notes []string
 	// refused are the reasons why no plan can be made of what was found on the way; Make returns them.
 	refused []error
 }
@@ -119,29 +132,83 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 		return nil, err
 	}
 	b := &builder{snap: snap, opts: opts, facts: map[string]v1.Fact{}}
+	if err := b.identify(); err != nil {
+		return nil, err
+	}
 	if handled, err := b.otherControlPlane(); err != nil {
 		return nil, err
 	} else if !handled {
-		hosts, err := controlPlane(snap)
-		if err != nil {
+		if err := b.aim(); err != nil {
 			return nil, err
 		}
-		if err := b.forward(hosts); err != nil {
-			return nil, err
-		}
+		b.forward()
 	}
 	if err := errors.Join(b.refused...); err != nil {
 		return nil, err
 	}
 	p := &v1.Plan{
 		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster,
-		Strategy: opts.Strategy, Direction: Forward, Options: opts, Facts: b.sortedFacts(), Steps: b.steps,
-		Effects: effects(Forward, snap, b.steps, opts), Findings: notPassed(findings),
+		Strategy: b.opts.Strategy, Direction: Forward, Options: b.opts, Facts: b.sortedFacts(), Steps: b.steps,
+		Effects: b.effects(), Findings: notPassed(findings),
 	}
-	return p, unique(p.Steps)
+	if err := unique(p.Steps); err != nil {
+		return nil, err
+	}
+	return p, Verify(p, snap)
 }
 
-func (b *builder) add(s v1.Step) { b.steps = append(b.steps, s) }
+// add puts a step at the end and remembers what it makes of the flags of its component.
+func (b *builder) add(s v1.Step) {
+	b.steps = append(b.steps, s)
+	if len(s.Edits) == 0 {
+		return
+	}
+	flags := b.flagsAt(s.Host, s.Component)
+	if flags == nil {
+		return
+	}
+	for _, e := range s.Edits {
+		switch e.Op {
+		case "setFlag":
+			flags[e.Name] = e.Value
+		case "unsetFlag":
+			delete(flags, e.Name)
+		}
+	}
+}
+
+// flagsAt are the flags of a component on a host after the steps so far; nil when the snapshot knows no such component.
+func (b *builder) flagsAt(host, name string) map[string]string {
+	if b.flags == nil {
+		b.flags = map[string]map[string]string{}
+		for _, h := range b.snap.Hosts {
+			for _, c := range h.Components {
+				flags := maps.Clone(c.Flags)
+				if flags == nil {
+					flags = map[string]string{}
+				}
+				if merged := allGates(c.Command, flags[gatesFlag]); merged != "" {
+					flags[gatesFlag] = merged
+				}
+				b.flags[h.Name+"/"+c.Name] = flags
+			}
+		}
+	}
+	return b.flags[host+"/"+name]
+}
+
+func (b *builder) flagsOf(h v1.Host, name string) map[string]string { return b.flagsAt(h.Name, name) }
+
+// now is a component with the flags that it has after the steps so far; nil when the host has none of that name.
+func (b *builder) now(h v1.Host, name string) *v1.Component {
+	c := component(h, name)
+	if c == nil {
+		return nil
+	}
+	after := *c
+	after.Flags = maps.Clone(b.flagsOf(h, name))
+	return &after
+}
 
 // fact records a fact and returns its ID, to be required by a step.
 func (b *builder) fact(id, value, detail string) string {
@@ -162,8 +229,15 @@ func (b *builder) fileFact(h v1.Host, path string) string {
 			value, detail = c.SHA256, strings.Join(c.Command, "\n")
 		}
 	}
-	if h.Kubelet != nil && h.Kubelet.Source == path && h.Kubelet.SHA256 != "" {
-		value = h.Kubelet.SHA256
+	if h.Kubelet != nil {
+		for _, f := range h.Kubelet.Files {
+			if f.Path == path && f.Present {
+				value = f.SHA256
+			}
+		}
+		if h.Kubelet.Source == path && h.Kubelet.SHA256 != "" {
+			value = h.Kubelet.SHA256
+		}
 	}
 	return b.fact(FileFact(h.Name, path), value, detail)
 }

@@ -15,14 +15,19 @@ func TestNoPlanIsMadeFor(t *testing.T) {
 	}{
 		{"no host", func(s *v1.Snapshot) { s.Hosts = nil }, []string{"no control-plane host is known", "--host-access"}},
 		{"workers only", func(s *v1.Snapshot) { s.Hosts[0].ControlPlane, s.Hosts[1].ControlPlane = false, false }, []string{"no control-plane host is known"}},
-		{"one control-plane host", func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }, []string{"only one control-plane host (cp-1)", "leader migration needs a second one"}},
+		{"a control-plane node whose host is not known", func(s *v1.Snapshot) {
+			s.Hosts, s.ControlPlaneNodes = s.Hosts[:1], []string{"node-cp-1", "node-cp-2"}
+		}, []string{"node node-cp-2 runs a control plane", "--host-access"}},
+		{"a host that is known from the API alone", func(s *v1.Snapshot) { s.Hosts[1].APIOnly = true }, []string{"host cp-2 runs a control plane and cannot be reached"}},
 		{"a manager that is external already", func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "external" },
 			[]string{`kube-controller-manager on host cp-1 runs with --cloud-provider="external", not "aws"`, "transplant apply"}},
-		{"another provider", func(s *v1.Snapshot) {
-			kcmOf(s, 0).Flags["cloud-provider"] = "gce"
-			kcmOf(s, 1).Flags["cloud-provider"] = "gce"
-		},
-			[]string{"on host cp-1 runs with", "on host cp-2 runs with", `"gce"`}},
+		{"two providers", func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "gce" }, []string{"different in-tree providers (aws, gce)"}},
+		{"a provider that has no external manager", func(s *v1.Snapshot) {
+			kcmOf(s, 0).Flags["cloud-provider"], kcmOf(s, 1).Flags["cloud-provider"] = "cloudstack", "cloudstack"
+		}, []string{"provider cloudstack is not supported", "aws, azure, gce, openstack, vsphere"}},
+		{"a provider that never was in tree", func(s *v1.Snapshot) {
+			kcmOf(s, 0).Flags["cloud-provider"], kcmOf(s, 1).Flags["cloud-provider"] = "hetzner", "hetzner"
+		}, []string{"--cloud-provider=hetzner is no provider that was in tree"}},
 		{"a cluster that is half migrated", func(s *v1.Snapshot) {
 			s.Hosts[1].Components = append(s.Hosts[1].Components, v1.Component{Name: CCM, Manifest: CCMManifest})
 		}, []string{"host cp-2 has a cloud-controller-manager already (" + CCMManifest + ")", "continue the migration"}},
