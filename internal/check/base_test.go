@@ -68,6 +68,7 @@ func healthy() *v1.Snapshot {
 		addNode(s, fmt.Sprintf("ip-10-0-1-%d.ec2.internal", 10+i), fmt.Sprintf("i-1%016d", i))
 	}
 	withVolumes(s)
+	withKubelets(s)
 	for _, verb := range []string{"get", "list"} {
 		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
 	}
@@ -109,6 +110,7 @@ func migrated() *v1.Snapshot {
 		setFlags(s, i, kcm, map[string]string{"cloud-provider": "external"})
 		setFlags(s, i, kas, map[string]string{"cloud-provider": "external"})
 		delete(manager(s, i, kcm).Flags, "cloud-config")
+		kubeletFlags(s, i, map[string]string{"cloud-provider": "external"})
 		addCCM(s, i, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0")
 	}
 	s.Kubeadm.ExtraArgs = map[string]map[string]string{"apiServer": {"cloud-provider": "external"}, "controllerManager": {"cloud-provider": "external"}}

@@ -37,7 +37,7 @@ func withVolumes(s *v1.Snapshot) {
 	}
 	s.Workloads = append(s.Workloads,
 		v1.Workload{
-			Ref: "DaemonSet/kube-system/ebs-csi-node", Role: v1.RoleCSINode, Replicas: 5, Ready: 5, HostNetwork: true,
+			Ref: "DaemonSet/kube-system/ebs-csi-node", Role: v1.RoleCSINode, Replicas: 5, Ready: 5, HostNetwork: true, Tolerations: []string{"*"},
 			Containers: []v1.Container{{Name: "ebs-plugin", Image: ebsImage}},
 		},
 		v1.Workload{

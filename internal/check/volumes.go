@@ -129,6 +129,17 @@ func gatesIn(flag string) map[string]bool {
 	return out
 }
 
+// setGates are the feature gates that a component is given.
+func (p placed) setGates() map[string]bool {
+	out := map[string]bool{}
+	for name, value := range p.gates() {
+		if on, err := strconv.ParseBool(value); err == nil {
+			out[name] = on
+		}
+	}
+	return out
+}
+
 // effective is the value of a feature gate in a component of a minor with these settings. A gate that the catalogue knows of an earlier minor and
 // not of this one has become the rule.
 func effective(gate string, set map[string]bool, minor int) bool {
@@ -160,7 +171,7 @@ func (f facts) leaves(p placed, plugin catalogue.VolumePlugin) (leaves, known bo
 	if !ok {
 		return false, false
 	}
-	set := gatesIn(p.flag("feature-gates", ""))
+	set := p.setGates()
 	if catalogue.GateAt(masterGate, minor).Known && !effective(masterGate, set, minor) {
 		return false, true
 	}

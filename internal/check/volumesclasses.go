@@ -132,7 +132,7 @@ func judgeZones(f facts) v1.Finding {
 	case bad.empty():
 		return pass("%s of %s in %s, and no API server labels volumes", plural(zonal, "zonal disk"), plural(len(vols.PersistentVolumes), "volume"), plural(len(zones), "zone"))
 	case unlabelled > 0:
-		return with(bad.some(v1.Warn, "%s in a cluster of %s, and %s label volumes with the in-tree provider", counted(unlabelled, "1 volume has no zone", "volumes have no zone"),
+		return with(bad.some(v1.Warn, "%s in a cluster of %s, and %s label volumes with the in-tree provider", howMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
 			plural(len(zones), "zone"), plural(admissions, kas)), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
 	}
 	return with(bad.some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", plural(admissions, kas)), expected, source, "transplant explain VOL-006")
@@ -193,7 +193,7 @@ var defaultClass = Check{
 				"kubectl annotate storageclass "+bad.objects[0]+" storageclass.kubernetes.io/is-default-class-")
 		case len(inTree) > 0:
 			return pass("%s is the only default of %s; %s of an in-tree plugin, which migration translates: %s", bad.objects[0], plural(len(vols.StorageClasses), "class"),
-				counted(len(inTree), "one is", "are"), few(inTree))
+				howMany(len(inTree), "one is", "are"), few(inTree))
 		}
 		return pass("%s is the only default of %s", bad.objects[0], plural(len(vols.StorageClasses), "class"))
 	},

@@ -98,7 +98,7 @@ func (f facts) judgeAttacher(p placed, u use, inTreeNodes []string, failing, war
 }
 
 var migrationOrder = Check{
-	Code: "VOL-002", Reason: "MigrationGatesOrder", Category: categoryVolumes, Level: LevelError, Impact: ImpactVolumes, DependsOn: onVolumes, Mandatory: true, AcceptUnknown: true,
+	Code: "VOL-002", Reason: "MigrationGatesOrder", Category: categoryVolumes, Level: LevelError, Impact: ImpactVolumes, DependsOn: onVolumes,
 	Title: "no kubelet leaves volumes to CSI before every kube-controller-manager and scheduler does",
 	Explain: []string{
 		"CSI migration of a plugin goes on in kube-controller-manager and kube-scheduler first, and in each kubelet, after a drain, last; it goes off in the reverse order (KEP-625, upgrade and downgrade). A kubelet " +
@@ -131,7 +131,7 @@ func judgeMigrationOrder(f facts) v1.Finding {
 		for _, p := range off {
 			switch {
 			case len(nodes) > 0:
-				failing.add(p.String(), "%s is off in %s and on in the %s %s", u.MigrationGate, p, counted(len(nodes), "kubelet of", "kubelets of"), few(nodes))
+				failing.add(p.String(), "%s is off in %s and on in the %s %s", u.MigrationGate, p, howMany(len(nodes), "kubelet of", "kubelets of"), few(nodes))
 			case len(on) > 0:
 				failing.add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
 			}
@@ -159,7 +159,7 @@ func judgeMigrationOrder(f facts) v1.Finding {
 	return pass("%s", strings.Join(passed, "; "))
 }
 
-func counted(n int, one, many string) string {
+func howMany(n int, one, many string) string {
 	if n == 1 {
 		return one
 	}
@@ -220,7 +220,7 @@ func judgeUnregistered(f facts) v1.Finding {
 	case n == 0:
 		return pass("no component unregisters an in-tree volume plugin")
 	}
-	return pass("%s unregistered, and nothing uses %s any more", plural(n, "plugin"), counted(n, "it", "of them"))
+	return pass("%s unregistered, and nothing uses %s any more", plural(n, "plugin"), howMany(n, "it", "of them"))
 }
 
 func need(n int) string {
@@ -242,7 +242,7 @@ func (f facts) unregisteredBy(plugin catalogue.VolumePlugin) []string {
 	var out []string
 	for _, name := range []string{kas, kcm, scheduler} {
 		for _, p := range f.all(name) {
-			if gatesIn(p.flag("feature-gates", ""))[plugin.UnregisterGate] {
+			if p.setGates()[plugin.UnregisterGate] {
 				out = append(out, p.String())
 			}
 		}

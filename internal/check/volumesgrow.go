@@ -54,7 +54,7 @@ func judgeExpansion(f facts) v1.Finding {
 	}
 	for _, p := range f.all(kcm) {
 		minor, known := f.minorOf(p)
-		if n > 0 && known && !effective("ExpandCSIVolumes", gatesIn(p.flag("feature-gates", "")), minor) {
+		if n > 0 && known && !effective("ExpandCSIVolumes", p.setGates(), minor) {
 			bad.add(p.String(), "%s has ExpandCSIVolumes off", p)
 		}
 	}

@@ -117,7 +117,7 @@ func judgeStuck(f facts) v1.Finding {
 	if !bad {
 		return pass("all %s are attached to nodes that exist, or on their way", plural(len(vols.Attachments), "VolumeAttachment"))
 	}
-	return with(all.some(outcome, "%d of %s %s", len(all.lines), plural(len(vols.Attachments), "VolumeAttachment"), counted(len(all.lines), "hangs", "hang")),
+	return with(all.some(outcome, "%d of %s %s", len(all.lines), plural(len(vols.Attachments), "VolumeAttachment"), howMany(len(all.lines), "hangs", "hang")),
 		"attached to a node that exists", "/apis/storage.k8s.io/v1/volumeattachments", "kubectl describe volumeattachment "+all.objects[0])
 }
 
@@ -171,9 +171,9 @@ func judgeLimits(f facts) v1.Finding {
 	fix := "kubectl get csinodes -o custom-columns='NODE:.metadata.name,LIMITS:.spec.drivers[*].allocatable.count'"
 	switch {
 	case bad && outcome == v1.Fail:
-		return with(all.some(outcome, "%s more volumes than the CSI driver attaches", counted(len(failing.lines), "1 node holds", "nodes hold")), expected, source, fix)
+		return with(all.some(outcome, "%s more volumes than the CSI driver attaches", howMany(len(failing.lines), "1 node holds", "nodes hold")), expected, source, fix)
 	case bad:
-		return with(all.some(outcome, "%s fewer volumes through CSI", counted(len(warning.lines), "1 node attaches", "nodes attach")), expected, source, fix)
+		return with(all.some(outcome, "%s fewer volumes through CSI", howMany(len(warning.lines), "1 node attaches", "nodes attach")), expected, source, fix)
 	}
 	return pass("the CSI limits of %s are no lower than what the nodes have and hold", plural(len(f.Nodes), "node"))
 }

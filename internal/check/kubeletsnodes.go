@@ -1,0 +1,268 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+const labelHostname = "kubernetes.io/hostname"
+
+var nameFromCloud = Check{
+	Code: "KUBELET-004", Reason: "NodeNameFromCloud", Category: categoryKubelets, Level: LevelCritical, Impact: ImpactNodeDeletion, DependsOn: []string{"API-001"},
+	Title: "no node would register under another name once its kubelet is external",
+	Explain: []string{
+		"An in-tree kubelet asks the cloud for the name of its Node (on AWS the private DNS name, on OpenStack the server's name). An external one takes --hostname-override, or else the host's own name. Where the two differ, " +
+			"the kubelet that becomes external registers a second Node; the first is left not ready and is deleted, with its labels, taints, attachments and pods.",
+		"The host's own name is in the label " + labelHostname + ", which the kubelet sets at registration: a node whose label is not its name got its name from the cloud. Keep the name with --hostname-override=<node name> on that kubelet.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("nodes"); ok {
+			return finding
+		}
+		kept := map[string]bool{}
+		for _, k := range f.kubelets() {
+			if k.Flags["hostname-override"] == k.host.NodeName || k.provider() == external {
+				kept[k.host.NodeName] = true
+			}
+		}
+		var bad complaints
+		labelled := 0
+		for _, n := range f.Nodes {
+			hostname := n.Labels[labelHostname]
+			if hostname == "" {
+				continue
+			}
+			labelled++
+			if hostname != n.Name && !kept[n.Name] {
+				bad.add(n.Name, "%s would come back as %s", n.Name, hostname)
+			}
+		}
+		if bad.empty() {
+			return pass("all %s with the label %s have the host's name, or keep their own", plural(labelled, "node"), labelHostname)
+		}
+		return with(bad.some(v1.Fail, "%s another name from an external kubelet", howMany(len(bad.lines), "1 node would get", "nodes would get")), labelHostname+" equal to the node's name, or --hostname-override with it",
+			"/api/v1/nodes", "kubectl get nodes -L "+labelHostname)
+	},
+}
+
+var nodeIPAbsent = Check{
+	Code: "KUBELET-005", Reason: "NodeIPAbsent", Category: categoryKubelets, Level: LevelWarning, Impact: ImpactNodeJoin, DependsOn: []string{"API-001"},
+	Title: "kubelets whose version waits for addresses are told their own",
+	Explain: []string{
+		"An external kubelet without --node-ip leaves a new Node without address until the cloud-controller-manager writes one; pods on the host's network, static pods among them, have no IP until then " +
+			"(https://github.com/kubernetes/kubernetes/issues/125348, https://github.com/kubernetes/kubernetes/issues/120720). Older kubelets wrote the address of the default route for the time being. Nodes that exist keep their addresses.",
+		"With --node-ip the kubelet writes it at once and tells the manager by the annotation " + annotationProvidedIP + "; NODE-015 compares that with what the cloud knows. A control plane that has to come up without a manager, " +
+			"after a power cut for example, needs it.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("nodes"); ok {
+			return finding
+		}
+		told := f.nodeIPFlags()
+		var bad complaints
+		old := 0
+		for _, n := range f.Nodes {
+			minor, ok := versionMinor(n.KubeletVersion)
+			switch {
+			case !ok || !catalogue.WaitsForAddresses(minor):
+				old++
+			case n.Annotations[annotationProvidedIP] == "" && told[n.Name] == "":
+				bad.add(n.Name, "%s (%s) is told no address", n.Name, n.KubeletVersion)
+			}
+		}
+		if bad.empty() {
+			return pass("%d of %s fill in their addresses themselves, the others are told theirs", old, plural(len(f.Nodes), "kubelet"))
+		}
+		return with(bad.some(v1.Warn, "%s new Nodes without address until the cloud-controller-manager runs", howMany(len(bad.lines), "1 external kubelet would register", "external kubelets would register")),
+			"--node-ip on each kubelet", "/api/v1/nodes, flags of the kubelets", "kubectl get node "+bad.objects[0]+" -o jsonpath='{.metadata.annotations}'")
+	},
+}
+
+var kubeletDefaults = Check{
+	Code: "KUBELET-007", Reason: "KubeletDefaultsDiffer", Category: categoryKubelets, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: onVolumes,
+	Title: "ConfigMap kubelet-config gives a joining or upgraded kubelet what the others have",
+	Explain: []string{
+		"kubeadm join and kubeadm upgrade node write /var/lib/kubelet/config.yaml from ConfigMap kube-system/kubelet-config (kubelet-config-1.x before 1.24). A feature gate that was set in the files of the nodes alone is gone " +
+			"after the next upgrade: a node would fall back to the in-tree plugin or to the in-tree image credentials by itself. The plan changes the ConfigMap together with the kubelets.",
+		"A providerID in the ConfigMap is given to every node that joins: all of them would be one instance to the new manager.",
+	},
+	judge: judgeKubeletDefaults,
+}
+
+func judgeKubeletDefaults(f facts) v1.Finding {
+	if finding, ok := f.missing("kubelet-defaults"); ok {
+		return finding
+	}
+	if f.KubeletDefaults == nil {
+		return skip("there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags")
+	}
+	d := f.KubeletDefaults
+	name := "ConfigMap/kube-system/" + orElse(d.Name, "kubelet-config")
+	var failing, warning complaints
+	if d.ProviderID != "" {
+		failing.add(name, "%s gives every node the providerID %s", name, d.ProviderID)
+	}
+	compared := 0
+	for _, k := range f.kubelets() {
+		if k.Config == nil || k.Config.Error != "" {
+			continue
+		}
+		compared++
+		if gates := gateDiff(k.Config.FeatureGates, d.FeatureGates); gates != "" {
+			warning.add(k.String(), "%s has %s", k, gates)
+		}
+		if k.Config.ServerTLSBootstrap != d.ServerTLSBootstrap {
+			warning.add(k.String(), "%s has serverTLSBootstrap %t, %s %t", k, k.Config.ServerTLSBootstrap, name, d.ServerTLSBootstrap)
+		}
+	}
+	all, outcome, bad := worst(&failing, &warning)
+	fix := "kubectl -n kube-system edit configmap " + orElse(d.Name, "kubelet-config")
+	switch {
+	case bad && outcome == v1.Fail:
+		return with(all.some(outcome, "%s", failing.lines[0]), "no providerID there", name, fix)
+	case bad:
+		return with(all.some(outcome, "kubeadm would change %s at its next upgrade", howMany(len(warning.lines), "a kubelet", "settings of kubelets")), "the same gates in the ConfigMap and on the nodes", name, fix)
+	}
+	return pass("%s agrees with the configuration of %s and names no providerID", name, plural(compared, "kubelet"))
+}
+
+// gateDiff says which cloud gates differ; gates that have nothing to do with clouds, volumes or credentials are left to their owner.
+func gateDiff(have, would map[string]bool) string {
+	var out []string
+	for _, gate := range cloudGates() {
+		a, given := have[gate]
+		b, kept := would[gate]
+		if given != kept || a != b {
+			out = append(out, fmt.Sprintf("%s=%s where the ConfigMap has %s", gate, boolOr(a, given), boolOr(b, kept)))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func boolOr(v, given bool) string {
+	if !given {
+		return "nothing"
+	}
+	return fmt.Sprint(v)
+}
+
+// cloudGates are the gates that a migration sets on kubelets, sorted.
+func cloudGates() []string {
+	out := []string{masterGate, "DisableCloudProviders", "DisableKubeletCloudCredentialProviders", "KubeletCredentialProviders", "RotateKubeletServerCertificate"}
+	for _, p := range catalogue.Providers() {
+		for _, plugin := range p.Plugins {
+			out = append(out, plugin.MigrationGate, plugin.UnregisterGate)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+const signerServing = "kubernetes.io/kubelet-serving"
+
+var servingCertificates = Check{
+	Code: "KUBELET-008", Reason: "ServingCertificates", Category: categoryKubelets, Level: LevelWarning, Impact: ImpactAPI, DependsOn: []string{"API-001"}, Retryable: true,
+	Title: "kubelets that ask for serving certificates get them",
+	Explain: []string{
+		"With serverTLSBootstrap (RotateKubeletServerCertificate) a kubelet asks the cluster for its serving certificate, with its Node's addresses in it, and asks again when they change, which they may when the new manager writes " +
+			"them. An external kubelet does not ask before its Node has addresses. Nothing in Kubernetes approves these requests; until somebody does, kubectl logs, exec and metrics of that node fail.",
+		"What waits or was denied now is named, and so is that no workload of the cluster is known to approve requests. See https://github.com/kubernetes/kubernetes/issues/120720.",
+	},
+	judge: judgeServing,
+}
+
+func judgeServing(f facts) v1.Finding {
+	if finding, ok := f.missing("csrs"); ok {
+		return finding
+	}
+	if finding, ok := f.missing("kubelet-defaults"); ok {
+		return finding
+	}
+	asking := f.askingKubelets()
+	var bad complaints
+	serving := 0
+	for _, c := range f.CertificateRequests {
+		if c.SignerName != signerServing {
+			continue
+		}
+		serving++
+		node := strings.TrimPrefix(c.Username, "system:node:")
+		switch {
+		case c.State == "Pending" && f.TakenAt.Sub(c.Created) > patience:
+			bad.add(c.Name, "%s of %s waits since %s", c.Name, node, c.Created.UTC().Format("2006-01-02 15:04"))
+		case c.State == "Denied" || c.State == "Failed":
+			bad.add(c.Name, "%s of %s is %s", c.Name, node, strings.ToLower(c.State))
+		}
+	}
+	approver := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 })
+	switch {
+	case !bad.empty():
+		return with(bad.some(v1.Warn, "%s of kubelets not answered", howMany(len(bad.lines), "1 request", "requests")), "approved soon after they are made", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			"kubectl certificate approve "+bad.objects[0])
+	case asking == "" && serving == 0:
+		return pass("no kubelet asks the cluster for a serving certificate")
+	case !approver && len(f.gathering("workloads")) > 0:
+		finding, _ := f.missing("workloads")
+		return finding
+	case !approver:
+		return with(v1.Finding{Outcome: v1.Warn, Summary: "kubelets ask for serving certificates, and no approver is known in the cluster", Found: orElse(asking, plural(serving, "request"))}, "a workload that approves them",
+			"serverTLSBootstrap, workloads", "kubectl get csr --field-selector spec.signerName="+signerServing)
+	}
+	return pass("kubelets ask for serving certificates (%s), and an approver answers: no request waits", orElse(asking, plural(serving, "request")))
+}
+
+// askingKubelets says where kubelets are told to ask for serving certificates; empty when nowhere.
+func (f facts) askingKubelets() string {
+	if f.KubeletDefaults != nil && f.KubeletDefaults.ServerTLSBootstrap {
+		return "kubelet-config has serverTLSBootstrap"
+	}
+	var on []string
+	for _, k := range f.kubelets() {
+		if k.Config != nil && k.Config.ServerTLSBootstrap || k.Flags["rotate-server-certificates"] == "true" {
+			on = append(on, k.String())
+		}
+	}
+	return few(on)
+}
+
+var kubeletProviderID = Check{
+	Code: "KUBELET-009", Reason: "KubeletProviderID", Category: categoryKubelets, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: onVolumes,
+	Title: "a kubelet that is told a providerID is told its Node's",
+	Explain: []string{
+		"--provider-id, or providerID in the kubelet's configuration, is what the kubelet registers its Node with. It can be set once: a Node that registers with another one than the cloud's is unknown to the new manager, and " +
+			"one that registers with its neighbour's (a copied file) shares that neighbour's fate.",
+		"It is not needed: the manager sets the providerID of a tainted Node. Where it is set, it must be right.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, none := f.noKubelets(); none {
+			return finding
+		}
+		if finding, ok := f.missing("nodes"); ok {
+			return finding
+		}
+		var bad complaints
+		told := 0
+		for _, k := range f.kubelets() {
+			id := k.Flags["provider-id"]
+			if id == "" && k.Config != nil {
+				id = k.Config.ProviderID
+			}
+			if id == "" {
+				continue
+			}
+			told++
+			if k.node.Name != "" && k.node.ProviderID != id {
+				bad.add(k.String(), "%s is told %s, and its Node has %s", k, id, orElse(k.node.ProviderID, "none"))
+			}
+		}
+		if bad.empty() {
+			return pass("%d of %s told a providerID, and it is the Node's", told, plural(len(f.kubelets()), "kubelet")+" "+be(told))
+		}
+		return with(bad.some(v1.Fail, "%s another providerID than its Node has", howMany(len(bad.lines), "1 kubelet is told", "kubelets are told")), "none, or the Node's", "flags and configuration of the kubelets",
+			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+hostOf(bad.objects[0]))
+	},
+}

@@ -1,0 +1,267 @@
+package check
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+const gateNoInTreeCredentials = "DisableKubeletCloudCredentialProviders"
+
+var credentialProviderMissing = Check{
+	Code: "PULL-001", Reason: "CredentialProviderMissing", Category: categoryKubelets, Level: LevelError, Impact: ImpactImagePulls, DependsOn: onVolumes,
+	Title: "kubelets that pull from the cloud's registry have an image credential provider before they lose the built-in one",
+	Explain: []string{
+		"The in-tree provider gave kubelets the credentials for its registry (ECR, ACR, GCR). With the in-tree code gone, or with the gate " + gateNoInTreeCredentials + " on (the default since it is beta), a kubelet has them only from a binary " +
+			"that --image-credential-provider-config and --image-credential-provider-bin-dir name (KEP-2133). Images that are on the node already go on, so the fault shows on new nodes: ImagePullBackOff, the CNI and kube-proxy among them " +
+			"where they come from that registry. See https://github.com/kubernetes/cloud-provider-aws/issues/596.",
+		"While the built-in one still works, the missing provider is a warning: install binary and configuration on every node, and in the image of new ones, before the kubelet changes. A node whose kubelet could not be read is named too.",
+	},
+	judge: judgeCredentialProviderMissing,
+}
+
+func judgeCredentialProviderMissing(f facts) v1.Finding {
+	provider, ok := catalogue.Lookup(f.cloudName())
+	if ok && provider.Credentials == nil {
+		return skip("does not concern %s: its in-tree kubelet had no image credentials", provider.Name)
+	}
+	if finding, ok := f.missing("nodes"); ok {
+		return finding
+	}
+	if finding, ok := f.missing("hosts/*/kubelet"); ok {
+		return finding
+	}
+	kubelets := make(map[string]kubelet, len(f.Hosts))
+	for _, k := range f.kubelets() {
+		kubelets[k.host.NodeName] = k
+	}
+	var failing, warning complaints
+	pulling := 0
+	for _, n := range f.Nodes {
+		if len(n.Registries) == 0 {
+			continue
+		}
+		pulling++
+		k, read := kubelets[n.Name]
+		minor, known := versionMinor(n.KubeletVersion)
+		switch {
+		case read && (k.Credentials != nil || k.Flags["image-credential-provider-config"] != ""):
+		case known && minor > provider.LastInTree:
+			failing.add(n.Name, "%s pulls from %s, and kubelet 1.%d has no built-in credentials", n.Name, few(n.Registries), minor)
+		case read && known && effective(gateNoInTreeCredentials, k.gates(), minor):
+			failing.add(n.Name, "%s pulls from %s, and %s is on in its kubelet", n.Name, few(n.Registries), gateNoInTreeCredentials)
+		case read:
+			warning.add(n.Name, "%s pulls from %s", n.Name, few(n.Registries))
+		default:
+			warning.add(n.Name, "%s pulls from %s, and its kubelet was not read", n.Name, few(n.Registries))
+		}
+	}
+	binary := "the provider's binary"
+	if provider.Credentials != nil {
+		binary = provider.Credentials.Binary
+	}
+	all, outcome, bad := worst(&failing, &warning)
+	switch {
+	case pulling == 0:
+		return pass("no image on %s comes from a registry that needs the cloud's credentials", plural(len(f.Nodes), "node"))
+	case bad && outcome == v1.Fail:
+		return with(all.some(outcome, "%s images of the cloud's registry on new pods", howMany(len(failing.lines), "1 node cannot pull", "nodes cannot pull")), binary+" and a CredentialProviderConfig on every node", "status.images of the Nodes, the kubelets' flags",
+			"transplant plan --out plan.yaml")
+	case bad:
+		return with(all.some(outcome, "%s on the built-in image credentials", howMany(len(warning.lines), "1 node may depend", "nodes may depend")), binary+" and a CredentialProviderConfig on every node before its kubelet changes",
+			"status.images of the Nodes, the kubelets' flags", "transplant plan --out plan.yaml")
+	}
+	return pass("all %s that pull from the cloud's registry have an image credential provider", plural(pulling, "node"))
+}
+
+// withCredentials are the kubelets that name image credential providers, and the finding where none does.
+func (f facts) withCredentials() ([]kubelet, v1.Finding, bool) {
+	if finding, none := f.noKubelets(); none {
+		return nil, finding, false
+	}
+	if finding, ok := f.missing("hosts/*/credential-providers"); ok {
+		return nil, finding, false
+	}
+	out := slices.DeleteFunc(f.kubelets(), func(k kubelet) bool { return k.Credentials == nil })
+	if len(out) == 0 {
+		return nil, skip("no kubelet names an image credential provider"), false
+	}
+	return out, v1.Finding{}, true
+}
+
+var credentialProviderBroken = Check{
+	Code: "PULL-002", Reason: "CredentialProviderBroken", Category: categoryKubelets, Level: LevelCritical, Impact: ImpactNodeJoin, DependsOn: onVolumes,
+	Title: "every image credential provider is there and answers",
+	Explain: []string{
+		"A kubelet whose CredentialProviderConfig cannot be read, or names a binary that is not in its directory or not executable, does not start. One whose binary gives no answer, or one of another API version than the configuration names, starts " +
+			"and pulls nothing from that registry.",
+		"Binaries are asked where host access can run them, with an image of the registry; the credentials they give are not kept.",
+	},
+	judge: func(f facts) v1.Finding {
+		kubelets, finding, ok := f.withCredentials()
+		if !ok {
+			return finding
+		}
+		var failing, warning complaints
+		asked, n := 0, 0
+		for _, k := range kubelets {
+			c := k.Credentials
+			if c.Error != "" {
+				failing.add(k.String(), "%s: %s", k.host.Name+":"+c.ConfigPath, c.Error)
+			}
+			for _, p := range c.Providers {
+				n++
+				switch {
+				case !p.Present:
+					failing.add(k.String(), "%s has no executable %s/%s", k.host.Name, c.BinDir, p.Name)
+				case p.Asked == "":
+				case !p.Answered:
+					failing.add(k.String(), "%s on %s does not answer for %s: %s", p.Name, k.host.Name, p.Asked, orElse(p.Error, "no credentials of the API version "+p.APIVersion))
+				default:
+					asked++
+				}
+			}
+			if c.Error == "" && len(c.Providers) == 0 {
+				warning.add(k.String(), "%s names no provider", k.host.Name+":"+c.ConfigPath)
+			}
+		}
+		all, outcome, bad := worst(&failing, &warning)
+		if !bad {
+			return pass("%s of %s there, and %d of them answered", plural(n, "image credential provider"), plural(len(kubelets), "kubelet")+" "+be(n), asked)
+		}
+		return with(all.some(outcome, "%s", all.lines[0]), "a configuration that can be read, and executable binaries that answer", "the kubelets' hosts", "ls -l "+binDirOf(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
+	},
+}
+
+// binDirOf is the directory of the binaries of a kubelet.
+func binDirOf(kubelets []kubelet, name string) string {
+	for _, k := range kubelets {
+		if k.String() == name {
+			return orElse(k.Credentials.BinDir, k.Credentials.ConfigPath)
+		}
+	}
+	return ""
+}
+
+var credentialProviderVersion = Check{
+	Code: "PULL-003", Reason: "CredentialProviderVersion", Category: categoryKubelets, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: onVolumes,
+	Title: "the kubelets read the version of their CredentialProviderConfig, now and after the next upgrade",
+	Explain: []string{
+		"The configuration and the protocol with the binaries came as v1alpha1, v1beta1 and v1, a few minors apart. A kubelet exits at start when it is given a version that it does not know. Before its gate KubeletCredentialProviders was on by default, " +
+			"it ignored the flags without it.",
+		"A configuration of an alpha version where the kubelet knows a better one is a warning: write it anew before it goes.",
+	},
+	judge: func(f facts) v1.Finding {
+		kubelets, finding, ok := f.withCredentials()
+		if !ok {
+			return finding
+		}
+		var failing, warning complaints
+		var unclear []string
+		for _, k := range kubelets {
+			minor, known := k.minor()
+			if !known {
+				unclear = append(unclear, k.String())
+				continue
+			}
+			k.judgeCredentialVersions(minor, &failing, &warning)
+		}
+		all, outcome, bad := worst(&failing, &warning)
+		switch {
+		case !bad && len(unclear) > 0:
+			return unknown("the version of %s is not known", few(unclear))
+		case !bad:
+			return pass("%s read their image credential configuration", plural(len(kubelets), "kubelet"))
+		}
+		return with(all.some(outcome, "%s", all.lines[0]), "a version that the kubelet knows", "--image-credential-provider-config", "head -3 "+configOf(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
+	},
+}
+
+func configOf(kubelets []kubelet, name string) string {
+	for _, k := range kubelets {
+		if k.String() == name {
+			return k.Credentials.ConfigPath
+		}
+	}
+	return ""
+}
+
+func (k kubelet) judgeCredentialVersions(minor int, failing, warning *complaints) {
+	api := catalogue.CredentialConfigAt(minor)
+	c := k.Credentials
+	switch {
+	case c.APIVersion == "":
+	case !slices.Contains(api.ConfigVersions, c.APIVersion):
+		failing.add(k.String(), "kubelet 1.%d of %s does not read %s of %s", minor, k.host.Name, c.ConfigPath, c.APIVersion)
+	case strings.HasSuffix(c.APIVersion, "alpha1") && api.ConfigVersions[0] != c.APIVersion:
+		warning.add(k.String(), "%s:%s is %s, and kubelet 1.%d reads %s", k.host.Name, c.ConfigPath, c.APIVersion, minor, api.ConfigVersions[0])
+	}
+	for _, p := range c.Providers {
+		if p.APIVersion != "" && !slices.Contains(api.PluginVersions, p.APIVersion) {
+			failing.add(k.String(), "kubelet 1.%d of %s does not speak %s with %s", minor, k.host.Name, p.APIVersion, p.Name)
+		}
+	}
+	if !effective("KubeletCredentialProviders", k.gates(), minor) {
+		failing.add(k.String(), "KubeletCredentialProviders is off in kubelet 1.%d of %s, which ignores its configuration", minor, k.host.Name)
+	}
+}
+
+var registryNotMatched = Check{
+	Code: "PULL-004", Reason: "RegistryNotMatched", Category: categoryKubelets, Level: LevelError, Impact: ImpactImagePulls, DependsOn: onVolumes,
+	Title: "the image credential providers match every registry of the cloud that the nodes pull from",
+	Explain: []string{
+		"A kubelet asks a provider only for images that match one of its matchImages: each part of the host's name is matched alone, and * stands for no dot. A pattern for *.dkr.ecr.*.amazonaws.com leaves out registries in China and those with FIPS " +
+			"endpoints, one for *.azurecr.io leaves out the sovereign clouds: their images are pulled without credentials and refused.",
+	},
+	judge: func(f facts) v1.Finding {
+		kubelets, finding, ok := f.withCredentials()
+		if !ok {
+			return finding
+		}
+		if finding, ok := f.missing("nodes"); ok {
+			return finding
+		}
+		var bad complaints
+		n := 0
+		for _, k := range kubelets {
+			for _, registry := range k.node.Registries {
+				n++
+				if !k.matches(registry) {
+					bad.add(k.String(), "no provider of %s matches %s", k.host.Name, registry)
+				}
+			}
+		}
+		if bad.empty() {
+			return pass("the providers of %s match all %d registries that their nodes pull from", plural(len(kubelets), "kubelet"), n)
+		}
+		return with(bad.some(v1.Fail, "%s: its images would be pulled without credentials", bad.lines[0]), "a pattern in matchImages for each registry", "CredentialProviderConfig, status.images of the Nodes",
+			"grep -n -A8 matchImages "+configOf(kubelets, bad.objects[0])+"   # on host "+hostOf(bad.objects[0]))
+	},
+}
+
+func (k kubelet) matches(registry string) bool {
+	for _, p := range k.Credentials.Providers {
+		if slices.ContainsFunc(p.MatchImages, func(pattern string) bool { return matchImage(pattern, registry) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchImage tells whether the host of a pattern of matchImages matches a registry: part by part, as the kubelet does.
+func matchImage(pattern, registry string) bool {
+	pattern, _, _ = strings.Cut(strings.TrimPrefix(pattern, "https://"), "/")
+	want, have := strings.Split(pattern, "."), strings.Split(registry, ".")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if ok, err := path.Match(want[i], have[i]); err != nil || !ok {
+			return false
+		}
+	}
+	return true
+}
