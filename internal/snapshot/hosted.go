@@ -71,7 +71,7 @@ func hostedComponent(w *workload) (v1.Component, bool) {
 	if len(container.Command) > 0 && len(container.Args) > 0 {
 		out.Remarks = append(out.Remarks, "args split between command and args")
 	}
-	if len(container.Command) > 0 && len(wordsOf(container.Command)) != len(container.Command) {
+	if byShell(container.Command) {
 		out.Remarks = append(out.Remarks, "started by a shell")
 	}
 	return out, true

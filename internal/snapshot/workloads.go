@@ -151,12 +151,22 @@ func withoutUser(name, value string) string {
 	return maskText(value)
 }
 
-// wordsOf splits the script of a shell, so that its flags can be read.
+// wordsOf splits the script that a shell is given, so that the flags in it can be read.
 func wordsOf(command []string) []string {
-	if len(command) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash"}, baseOf(command[0])) {
+	if !byShell(command) {
 		return command
 	}
-	return strings.Fields(strings.Join(command[1:], " "))
+	var out []string
+	for _, arg := range command[1:] {
+		if !strings.HasPrefix(arg, "-") { // -c, -ec
+			out = append(out, strings.Fields(arg)...)
+		}
+	}
+	return out
+}
+
+func byShell(command []string) bool {
+	return len(command) > 0 && slices.Contains([]string{"sh", "bash", "ash", "dash"}, baseOf(command[0]))
 }
 
 func baseOf(path string) string { return path[strings.LastIndex(path, "/")+1:] }
