@@ -42,12 +42,13 @@ func (r *reader) file(data []byte) Config {
 	document, err := decode(data)
 	if err != nil {
 		// The asterisk is by far the likeliest reason, since the documentation prints it so. With it quoted, the rest can be read too.
-		quoted := r.wildcards(data)
-		if quoted == nil {
+		mended, found := r.mend(data)
+		if !found {
 			r.problem(NotYAML, "", "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
-			return Config{}
 		}
-		if document, err = decode(quoted); err != nil {
+		if document, err = decodeYAML(mended); err != nil && !found {
+			return Config{}
+		} else if err != nil {
 			r.problem(NotYAML, "", "", "%s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return Config{}
 		}
@@ -70,6 +71,11 @@ func decode(data []byte) (any, error) {
 			return nil, fmt.Errorf("the file begins like JSON, which managers then read it as, and is not: %w", err)
 		}
 	}
+	return decodeYAML(data)
+}
+
+// decodeYAML reads a file as YAML whatever it begins with.
+func decodeYAML(data []byte) (any, error) {
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return nil, err
@@ -79,6 +85,25 @@ func decode(data []byte) (any, error) {
 		return nil, err
 	}
 	return document, nil
+}
+
+// indentingTab finds tabs among the white space at the beginning of a line, and a list item that is followed by one.
+var indentingTab = regexp.MustCompile(`(?m)^[ \t]*(?:- ?)?\t[ \t]*`)
+
+// mend returns the file without the faults that are common and leave no doubt about what was meant; found tells whether there was one.
+func (r *reader) mend(data []byte) (mended []byte, found bool) {
+	mended = data
+	if at := indentingTab.FindIndex(data); at != nil {
+		found = true
+		r.problem(TabIndent, fmt.Sprintf("line %d", 1+bytes.Count(data[:at[1]], []byte("\n"))), "indent with spaces", "YAML takes no tabs for indentation: no manager can read the file")
+		mended = indentingTab.ReplaceAllFunc(data, func(indent []byte) []byte {
+			return bytes.ReplaceAll(bytes.ReplaceAll(indent, []byte("-\t"), []byte("- ")), []byte("\t"), []byte("  "))
+		})
+	}
+	if quoted := r.wildcards(mended); quoted != nil {
+		mended, found = quoted, true
+	}
+	return mended, found
 }
 
 // wildcards reports every unquoted asterisk and returns the file with them quoted; nil when there is none.
@@ -124,7 +149,10 @@ func (r *reader) config(top map[string]any) Config {
 	if group != Group || !slices.Contains([]string{V1Alpha1, V1Beta1, V1}, version) || kind != Kind {
 		r.problem(WrongKind, "", fmt.Sprintf("write apiVersion: %s/%s and kind: %s", Group, V1, Kind),
 			"the file says that it is %q of %q", kind, apiVersion)
-		return Config{}
+		if _, listed := top["controllerLeaders"]; !listed {
+			return Config{}
+		}
+		version = V1 // it is one in all but name, so what else is wrong with it is worth saying
 	}
 	config := Config{
 		Version:      version,

@@ -62,7 +62,9 @@ func TestParseReportsEverythingThatIsWrong(t *testing.T) {
 		{"a list", "- a\n", []string{"WrongKind: the file holds a list, not a LeaderMigrationConfiguration"}},
 		{"not YAML", "a: [", []string{"NotYAML: line 1: did not find expected node content"}},
 		{"YAML in braces, which managers take for JSON", "{kind: LeaderMigrationConfiguration}", []string{
-			"NotYAML: the file begins like JSON, which managers then read it as, and is not: invalid character 'k' looking for beginning of object key string"}},
+			"NotYAML: the file begins like JSON, which managers then read it as, and is not: invalid character 'k' looking for beginning of object key string",
+			`WrongKind: the file says that it is "LeaderMigrationConfiguration" of ""; write apiVersion: controllermanager.config.k8s.io/v1 and kind: LeaderMigrationConfiguration`,
+		}},
 		{"a duplicate key", head(V1) + lease + lease, []string{`NotYAML: unmarshal errors: line 4: key "leaderName" already set in map`}},
 		{"the wildcard as the documentation prints it", head(V1) + lease + "controllerLeaders:\n  - name: route\n    component: *\n  - name: service\n    component: *  # both\n",
 			[]string{

@@ -16,6 +16,8 @@ const (
 	UnquotedWildcard Code = "UnquotedWildcard"
 	// StrayListItem is a list item that holds what belongs to the item above it, as in the documentation's node IPAM sample.
 	StrayListItem Code = "StrayListItem"
+	// TabIndent is a file that is indented with tabs, which no manager can read.
+	TabIndent Code = "TabIndent"
 	// SeveralDocuments is a file with more than one YAML document; managers read the first and ignore the rest.
 	SeveralDocuments Code = "SeveralDocuments"
 	// WrongKind is another apiVersion or kind.
