@@ -14,12 +14,23 @@ import (
 type judged struct {
 	placed
 	path     string
+	content  string
+	minor    int
 	config   migrationconfig.Config
 	problems []migrationconfig.Problem
 }
 
 // source names the file, as host:path.
 func (j judged) source() string { return j.host.Name + ":" + j.path }
+
+// rewrite is the command that writes the file that was meant. The manager reads it when it starts.
+func (j judged) rewrite() string {
+	file, ok := migrationconfig.Correct(controllernames.Component(j.Name), j.minor, []byte(j.content))
+	if !ok {
+		return "transplant plan --strategy=downtime"
+	}
+	return migrationconfig.Command(file, j.path) + "   # on host " + j.host.Name + "; " + j.Name + " reads it when it starts"
+}
 
 // migrationConfigs judges the config of every manager that names one, and says which could not be judged.
 func (f facts) migrationConfigs() (all []judged, unclear []string) {
@@ -45,7 +56,7 @@ func (f facts) migrationConfigs() (all []judged, unclear []string) {
 		if p.Name == ccm && own(p.Image) {
 			problems = forOwn(problems, config)
 		}
-		all = append(all, judged{placed: p, path: file.Path, config: config, problems: problems})
+		all = append(all, judged{placed: p, path: file.Path, content: file.Content, minor: minor, config: config, problems: problems})
 	}
 	return all, unclear
 }
@@ -105,10 +116,7 @@ func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good s
 			}
 			to.add(j.source(), "%s for %s: %s", j.path, j, q)
 			if fix == "" {
-				fix = "vi " + j.path + "   # on host " + j.host.Name
-				if q.Fix != "" {
-					fix += ": " + q.Fix
-				}
+				fix = j.rewrite()
 			}
 		}
 	}

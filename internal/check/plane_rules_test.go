@@ -41,4 +41,152 @@ func managerRight(right string, allowed bool) v1.AccessAnswer {
 	return v1.AccessAnswer{Who: userCCM, Verb: verb, Resource: resource, Allowed: allowed}
 }
 
-var planeRules = []rule{}
+// ccmWorkload is a cloud-controller-manager that came with a chart.
+func ccmWorkload() v1.Workload {
+	return v1.Workload{
+		Ref: "Deployment/kube-system/aws-ccm", Role: v1.RoleCCM, Replicas: 2, Ready: 2, HostNetwork: true, Strategy: "Recreate",
+		Containers: []v1.Container{{Name: "ccm", Image: upstreamCCM, Flags: map[string]string{"cloud-provider": "aws"}}},
+	}
+}
+
+func withWorkload(change func(*v1.Workload)) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		w := ccmWorkload()
+		if change != nil {
+			change(&w)
+		}
+		s.Workloads = append(s.Workloads, w)
+	}
+}
+
+// started gives every component of the hosts a command line with these arguments and a process that runs it.
+func started(s *v1.Snapshot) {
+	for i := range s.Hosts {
+		for j := range s.Hosts[i].Components {
+			c := &s.Hosts[i].Components[j]
+			c.Command = []string{c.Name, "--v=2"}
+			c.Pod.Command = c.Command
+			c.Processes[0].Args = []string{"/usr/local/bin/" + c.Name, "--v=2"}
+		}
+	}
+}
+
+func notGathered(facts ...string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) { cannotGather(s, facts...) }
+}
+
+var planeRules = []rule{
+	{name: "the hosts agree", code: "CP-008", want: pass_, says: []string{"6 components"}},
+	{name: "a flag differs", code: "CP-008", want: warn, says: []string{"kube-apiserver --audit-log-path: (not given) on cp-1, cp-3; /var/log/a on cp-2"}, change: func(s *v1.Snapshot) {
+		setFlags(s, 1, kas, map[string]string{"audit-log-path": "/var/log/a"})
+	}},
+	{name: "the environment differs", code: "CP-008", want: warn, says: []string{"environment", "HTTPS_PROXY on cp-2"}, change: func(s *v1.Snapshot) { manager(s, 1, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
+	{name: "addresses may differ", code: "CP-008", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, kas, map[string]string{"advertise-address": "10.0.0.12"}) }},
+	{name: "what the cloud loops do is another check's", code: "CP-008", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cluster-name": "b"}) }},
+
+	{name: "plain manifests", code: "CP-009", want: pass_, says: []string{"6 manifests"}},
+	{name: "anchors", code: "CP-009", want: warn, says: []string{"anchors", "on host cp-2", "transplant diff"}, change: func(s *v1.Snapshot) { manager(s, 1, kcm).Remarks = []string{"anchors"} }},
+	{name: "arguments split between command and args", code: "CP-009", want: warn, says: []string{"split"}, change: func(s *v1.Snapshot) { manager(s, 1, kcm).Remarks = []string{"args split between command and args"} }},
+	{name: "a flag given twice", code: "CP-009", want: warn, says: []string{"--cluster-name is given 2 times"}, change: func(s *v1.Snapshot) {
+		manager(s, 0, kcm).Command = []string{kcm, "--cluster-name=a", "--cluster-name", "b"}
+	}},
+	{name: "gates may be given twice", code: "CP-009", want: pass_, change: func(s *v1.Snapshot) {
+		manager(s, 0, kcm).Command = []string{kcm, "--feature-gates=A=true", "--feature-gates=B=true"}
+	}},
+
+	{name: "all controllers", code: "CP-010", want: pass_, says: []string{"not given"}},
+	{name: "kubeadm's list", code: "CP-010", want: pass_, says: []string{"the plan keeps the list"}, change: flagsOf(kcm, map[string]string{"controllers": "*,bootstrapsigner,tokencleaner"})},
+	{name: "G26: a list without the star", code: "CP-010", want: warn, says: []string{`without "*"`}, change: flagsOf(kcm, map[string]string{"controllers": "service,route,cloud-node-lifecycle,deployment"})},
+	{name: "G26: a loop is off", code: "CP-010", want: warn, says: []string{"the route loop is off, and stays off"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-route"})},
+	{name: "G27: the node lifecycle controller is off", code: "CP-010", want: warn, says: []string{"nobody marks nodes whose kubelet is gone"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-nodelifecycle"})},
+	{name: "no manager", code: "CP-010", want: unknwn, change: onlyAPIServers},
+
+	{name: "a range is allocated", code: "CP-018", want: pass_, says: []string{"10.200.0.0/16 by RangeAllocator"}},
+	{name: "nothing is allocated", code: "CP-018", want: pass_, change: flagsOf(kcm, map[string]string{"allocate-node-cidrs": "false"})},
+	{name: "G28: the cloud allocates, and the manager is external", code: "CP-018", want: fails, says: []string{"CloudAllocator needs a cloud provider", "exits when it leads"}, change: flagsOf(kcm, map[string]string{
+		"cloud-provider": "external", "cidr-allocator-type": "CloudAllocator",
+	})},
+	{name: "G28: the cloud allocates, and the cloud is not gce", code: "CP-018", want: fails, says: []string{"for gce alone"}, change: flagsOf(kcm, map[string]string{"cidr-allocator-type": "CloudAllocator"})},
+	{name: "no range", code: "CP-018", want: fails, says: []string{"without --cluster-cidr"}, change: flagsOf(kcm, map[string]string{"cluster-cidr": ""})},
+	{name: "nodeipam is off in the list", code: "CP-018", want: warn, says: []string{"switches nodeipam off"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-nodeipam"})},
+	{name: "routes without CIDRs", code: "CP-018", want: warn, says: []string{"--configure-cloud-routes=true does nothing"}, change: flagsOf(kcm, map[string]string{"allocate-node-cidrs": "false", "configure-cloud-routes": "true"})},
+	{name: "no manager", code: "CP-018", want: unknwn, change: onlyAPIServers},
+
+	{name: "the ports are free", code: "CP-011", want: pass_, says: []string{"port 10258", "3 control-plane hosts"}},
+	{name: "G44: somebody else listens on the new manager's port", code: "CP-011", want: fails, says: []string{"port 10258 of host cp-2", "DaemonSet/kube-system/cni", "ss -ltnp"}, change: func(s *v1.Snapshot) {
+		s.Workloads = []v1.Workload{{Ref: "DaemonSet/kube-system/cni", Role: v1.RoleCNI, Replicas: 5, HostNetwork: true, Nodes: []string{s.Hosts[1].NodeName}, Containers: []v1.Container{{HostPorts: []int32{10258}}}}}
+	}},
+	{name: "G44: two components on one port", code: "CP-011", base: migrated, want: fails, says: []string{"kube-controller-manager and cloud-controller-manager"}, change: flagsOf(ccm, map[string]string{"secure-port": "10257"})},
+	{name: "G44: a rolling update on the host's network", code: "CP-011", want: fails, says: []string{"maxSurge 25%"}, change: withWorkload(func(w *v1.Workload) { w.Strategy = "RollingUpdate" })},
+	{name: "a rolling update that takes one away first", code: "CP-011", want: pass_, change: withWorkload(func(w *v1.Workload) { w.Strategy, w.MaxSurge = "RollingUpdate", "0" })},
+	{name: "workloads could not be listed", code: "CP-011", want: unknwn, change: notGathered("workloads")},
+
+	{name: "no such workload", code: "CP-012", want: pass_},
+	{name: "G25: a chart's manager beside in-tree ones", code: "CP-012", want: fails, says: []string{"Deployment/kube-system/aws-ccm", upstreamCCM, "kubectl -n kube-system delete deployment aws-ccm"}, change: withWorkload(nil)},
+	{name: "G25: scaled to nothing", code: "CP-012", want: warn, says: []string{"is scaled to 0"}, change: withWorkload(func(w *v1.Workload) { w.Replicas, w.Ready = 0, 0 })},
+	{name: "G25: two managers by two leases", code: "CP-012", base: migrated, want: fails, says: []string{"2 leases", "Lease/kube-system/mine"}, change: withWorkload(func(w *v1.Workload) {
+		w.Containers[0].Flags["leader-elect-resource-name"] = "mine"
+	})},
+	{name: "two managers by one lease", code: "CP-012", base: migrated, want: pass_, change: withWorkload(nil)},
+	{name: "workloads could not be listed", code: "CP-012", want: unknwn, change: notGathered("workloads")},
+
+	{name: "three hosts", code: "CP-013", want: pass_, says: []string{"leader-migration fits 3"}},
+	{name: "G48: one host", code: "CP-013", want: warn, says: []string{"nobody to hand over to", "--strategy=downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
+	{name: "G48: one host, by downtime", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
+	{name: "three hosts, by downtime", code: "CP-013", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"leader migration would keep them running"}},
+	{name: "a Deployment of two", code: "CP-013", want: pass_, says: []string{"2 kube-controller-managers"}, change: hosted},
+	{name: "a strategy that does not exist", code: "CP-013", want: fails, opts: Options{Strategy: "yolo"}, says: []string{`"yolo"`}},
+	{name: "no manager", code: "CP-013", want: unknwn, change: onlyAPIServers},
+	{name: "everything is over", code: "CP-013", base: migrated, want: skipped},
+
+	{name: "one provider", code: "CP-014", want: pass_},
+	{name: "G51 G20: an API server was made external by hand", code: "CP-014", want: fails, says: []string{"kube-apiserver@cp-2 is external while kube-controller-manager of the same host is in-tree"}, change: func(s *v1.Snapshot) {
+		setFlags(s, 1, kas, map[string]string{"cloud-provider": "external"})
+	}},
+	{name: "an API server that is external in a run", code: "CP-014", want: warn, opts: Options{InProgress: true}, change: func(s *v1.Snapshot) { setFlags(s, 1, kas, map[string]string{"cloud-provider": "external"}) }},
+	{name: "an API server of another cloud", code: "CP-014", want: fails, says: []string{"names gce"}, change: flagsOf(kas, map[string]string{"cloud-provider": "gce"})},
+	{name: "G51: an API server that was forgotten", code: "CP-014", base: migrated, want: fails, says: []string{"names aws although"}, change: flagsOf(kas, map[string]string{"cloud-provider": "aws"})},
+	{name: "G51: a volume plugin without its config", code: "CP-014", base: migrated, want: fails, says: []string{"without --cloud-config"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
+	{name: "G51: a volume plugin that is not in tree", code: "CP-014", base: migrated, want: fails, says: []string{"in 1.27: aws left after 1.26"}, change: changes(ofVersion("v1.27.4"), flagsOf(kcm, map[string]string{
+		"external-cloud-volume-plugin": "aws", "cloud-config": "/etc/kubernetes/cloud.conf",
+	}))},
+	{name: "a volume plugin beside the in-tree provider", code: "CP-014", want: fails, says: []string{"has no effect"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
+	{name: "a volume plugin with its config", code: "CP-014", base: migrated, want: pass_, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws", "cloud-config": "/etc/kubernetes/cloud.conf"})},
+	{name: "nothing is known of either", code: "CP-014", want: unknwn, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].Components = []v1.Component{{Name: scheduler, Manifest: "/etc/kubernetes/manifests/kube-scheduler.yaml"}}
+		}
+	}},
+
+	{name: "no tunnels", code: "CP-015", want: pass_, says: []string{"3 kube-apiservers reach"}},
+	{name: "G51: SSH tunnels", code: "CP-015", want: fails, says: []string{"--ssh-user=core", "egress-selector", "konnectivity"}, change: flagsOf(kas, map[string]string{"ssh-user": "core", "ssh-keyfile": "/key"})},
+	{name: "an egress selector", code: "CP-015", want: pass_, says: []string{"through an egress selector"}, change: flagsOf(kas, map[string]string{"egress-selector-config-file": "/etc/kubernetes/egress.yaml"})},
+	{name: "no API server on the hosts", code: "CP-015", want: unknwn, change: onlyManagers},
+
+	{name: "processes run what the files say", code: "CP-016", want: pass_, says: []string{"6 processes"}, change: started},
+	{name: "a unit was edited and not restarted", code: "CP-016", want: fails, says: []string{"kube-controller-manager@cp-1", "but --cloud-provider=aws", "pidof kube-controller-manager"}, change: changes(started, func(s *v1.Snapshot) {
+		c := manager(s, 0, kcm)
+		c.Runs, c.Unit = v1.RunsSystemd, "kube-controller-manager.service"
+		c.Processes[0].Args = append(c.Processes[0].Args, "--cloud-provider=aws")
+	})},
+	{name: "processes could not be listed", code: "CP-016", want: unknwn, change: changes(started, notGathered("hosts/cp-2/processes/kube-apiserver"))},
+	{name: "no arguments were seen", code: "CP-016", want: skipped},
+	{name: "a unit has no pod", code: "CP-005", want: pass_, says: []string{"5 pods"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Runs, manager(s, 0, kcm).Pod = v1.RunsSystemd, nil }},
+	{name: "a Deployment whose pods are not ready", code: "CP-005", want: fails, says: []string{"1 of 2 replicas are ready"}, change: changes(hosted, func(s *v1.Snapshot) {
+		s.Workloads = []v1.Workload{{Ref: "Deployment/kube-system/kube-controller-manager", Role: v1.RoleKCM, Replicas: 2, Ready: 1}}
+	})},
+	{name: "a Deployment is in-tree", code: "CP-001", want: pass_, says: []string{"1 Deployment with --cloud-provider=aws"}, change: hosted},
+
+	{name: "kubeadm knows", code: "CP-017", want: pass_},
+	{name: "G81: a flag was edited in the manifest alone", code: "CP-017", want: warn, says: []string{"--cloud-provider is external in the manifest and aws in kubeadm-config", "cp-1, cp-2, cp-3", "kubectl -n kube-system edit configmap kubeadm-config"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
+	{name: "another name of the cluster", code: "CP-017", want: warn, says: []string{"--cluster-name is lab in the manifest, and kubeadm would write prod"}, change: func(s *v1.Snapshot) { s.Kubeadm.ClusterName = "prod" }},
+	{name: "the order of gates means nothing", code: "CP-017", want: pass_, change: changes(flagsOf(kcm, map[string]string{"feature-gates": "B=true,A=true"}), func(s *v1.Snapshot) {
+		s.Kubeadm.ExtraArgs["controllerManager"]["feature-gates"] = "A=true,B=true"
+	})},
+	{name: "kubeadm did not make the cluster", code: "CP-017", want: skipped, says: []string{"what made it"}, change: func(s *v1.Snapshot) { s.Kubeadm = nil }},
+	{name: "it does not parse", code: "CP-017", want: unknwn, says: []string{"line 3"}, change: func(s *v1.Snapshot) { s.Kubeadm.Error = "line 3: no" }},
+	{name: "it could not be read", code: "CP-017", want: unknwn, change: func(s *v1.Snapshot) {
+		s.Kubeadm = nil
+		cannotGather(s, "kubeadm")
+	}},
+}

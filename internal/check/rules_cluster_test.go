@@ -60,7 +60,7 @@ var ownershipRules = []rule{
 
 var versionRules = []rule{
 	{name: "within our range", code: "VER-001", want: pass_, says: []string{"1.26 to 1.36", "tests"}},
-	{name: "before our range", code: "VER-001", want: fails, says: []string{"v1.25.4", "1.26 to 1.36"}, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
+	{name: "before our range", code: "VER-001", want: fails, opts: Options{Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"}, says: []string{"v1.25.4", "1.26 to 1.36"}, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
 	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.0" }},
 	{name: "another image of the same minor", code: "VER-001", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}},
 	{name: "another image that is newer", code: "VER-001", want: fails, opts: Options{Image: upstreamCCM}, says: []string{"1.25 or 1.26"}},
@@ -73,7 +73,6 @@ var versionRules = []rule{
 		manager(s, 0, kcm).Image = "registry.k8s.io/kube-controller-manager:v1.27.4"
 	}},
 	{name: "a provider that never was", code: "VER-002", want: fails, says: []string{`"awz"`}, change: func(s *v1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "awz"}) }},
-	{name: "a provider that is not moved yet", code: "VER-002", want: fails, says: []string{"moves aws only"}, change: func(s *v1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "gce"}) }},
 	{name: "the image has no tag and the cluster no version", code: "VER-002", want: unknwn, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).Image = "localhost:5000/kcm"
 		s.Cluster.Version = "devel"
