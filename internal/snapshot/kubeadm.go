@@ -170,20 +170,25 @@ func maskNode(n *yamlv3.Node, name string, env bool) bool {
 			changed = maskComments(n.Content[i]) || changed
 		}
 	case yamlv3.ScalarNode:
-		value := maskNamed(name, n.Value)
-		if env && name != "name" && n.Value != "" {
-			value = masked
-		}
-		if value != n.Value {
-			n.Value, n.Tag, n.Style = value, "!!str", 0
-			changed = true
-		}
+		changed = maskScalar(n, name, env) || changed
 	case yamlv3.DocumentNode, yamlv3.SequenceNode, yamlv3.AliasNode:
 		for _, child := range n.Content {
 			changed = maskNode(child, name, env) || changed
 		}
 	}
 	return changed
+}
+
+func maskScalar(n *yamlv3.Node, name string, env bool) bool {
+	value := maskNamed(name, n.Value)
+	if env && name != "name" && n.Value != "" {
+		value = masked
+	}
+	if value == n.Value {
+		return false
+	}
+	n.Value, n.Tag, n.Style = value, "!!str", 0
+	return true
 }
 
 // maskComments masks what comments say, where somebody kept an old flag.

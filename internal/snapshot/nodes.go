@@ -62,15 +62,16 @@ func Node(n *corev1.Node) v1.Node {
 	}
 	slices.Sort(out.Taints)
 	for _, c := range n.Status.Conditions {
-		switch c.Type {
-		case corev1.NodeReady:
-			out.Ready = string(c.Status)
-			if !c.LastTransitionTime.IsZero() {
-				since := c.LastTransitionTime.UTC()
-				out.ReadySince = &since
-			}
-		case corev1.NodeNetworkUnavailable:
+		if c.Type == corev1.NodeNetworkUnavailable {
 			out.NetworkUnavailable = string(c.Status)
+		}
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		out.Ready = string(c.Status)
+		if !c.LastTransitionTime.IsZero() {
+			since := c.LastTransitionTime.UTC()
+			out.ReadySince = &since
 		}
 	}
 	for _, v := range n.Status.VolumesInUse {
