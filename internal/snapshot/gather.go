@@ -101,6 +101,8 @@ type gatherer struct {
 
 	mu     sync.Mutex
 	errors []v1.GatherError
+	// plugins are the image credential providers of each host, for asking them.
+	plugins map[string][]plugin
 }
 
 // Gather looks at everything once. It returns a snapshot in any case; what could not be learnt is in its Errors.
@@ -129,7 +131,7 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces)
 	g.matchPods()
 	g.hosted()
-	together(ctx, g.leases, g.managers, g.cloud, g.endpoints, g.access)
+	together(ctx, g.leases, g.managers, g.cloud, g.endpoints, g.access, g.afterHosts)
 	g.finish(before)
 	return g.snap
 }

@@ -260,7 +260,7 @@ func TestWhatAHostDoesNotTellIsUnknown(t *testing.T) {
 		facts = append(facts, e.Fact)
 	}
 	want := []string{
-		"cloud", "hosts/cp-1/cloud-config", "hosts/cp-1/leader-migration/kube-controller-manager", "hosts/cp-1/processes/kube-apiserver",
+		"clocks/cp-1", "cloud", "hosts/cp-1/cloud-config", "hosts/cp-1/kubelet-process", "hosts/cp-1/leader-migration/kube-controller-manager", "hosts/cp-1/processes/kube-apiserver",
 		"hosts/cp-1/processes/kube-controller-manager", "hosts/cp-2", "managers/cp-1/kube-controller-manager",
 	}
 	if diff := cmp.Diff(want, facts); diff != "" {

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
@@ -53,8 +51,8 @@ type looker struct {
 	*gatherer
 	access hostaccess.Host
 	host   v1.Host
-	// manifests are the files of the manifests directory that the kubelet reads, whatever they hold.
-	manifests []string
+	// manifests are the files of the manifests directory that the kubelet reads, whatever they hold; units are those of the components' units.
+	manifests, units []string
 }
 
 // fact is the path of a fact of this host.
@@ -63,22 +61,38 @@ func (l *looker) fact(parts ...string) string {
 }
 
 func (l *looker) all(ctx context.Context) {
+	l.kubelet(ctx) // first: it says where the manifests lie
 	if !l.components(ctx) {
 		return
 	}
+	l.services(ctx)
+	slices.SortStableFunc(l.host.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
 	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1.Component) bool { return c.Name == kcm || c.Name == kas })
 	l.processes(ctx)
-	l.kubelet(ctx)
+	l.clock(ctx)
+	l.cloudConfigs(ctx)
 	if l.host.ControlPlane {
 		l.leaderMigration(ctx)
-		l.cloudConfig(ctx)
 		l.files(ctx)
 	}
 }
 
+// manifestDir is where the kubelet looks for static pods.
+func (l *looker) manifestDir() string {
+	k := l.host.Kubelet
+	if k != nil && k.Flags["pod-manifest-path"] != "" {
+		return k.Flags["pod-manifest-path"]
+	}
+	if k != nil && k.Config != nil && strings.HasPrefix(k.Config.StaticPodPath, "/") {
+		return k.Config.StaticPodPath
+	}
+	return controlplane.ManifestDir
+}
+
 // components reads the manifests directory. It returns false when nothing of the host can be read.
 func (l *looker) components(ctx context.Context) bool {
-	names, err := l.access.List(ctx, controlplane.ManifestDir)
+	dir := l.manifestDir()
+	names, err := l.access.List(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true // a worker has none
 	}
@@ -92,7 +106,7 @@ func (l *looker) components(ctx context.Context) bool {
 		if strings.HasPrefix(name, ".") {
 			continue
 		}
-		at := path.Join(controlplane.ManifestDir, name)
+		at := path.Join(dir, name)
 		file, err := l.access.ReadFile(ctx, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // gone since it was listed
@@ -106,7 +120,6 @@ func (l *looker) components(ctx context.Context) bool {
 			l.host.Components = append(l.host.Components, c)
 		}
 	}
-	slices.SortStableFunc(l.host.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
 	return true
 }
 
@@ -120,17 +133,11 @@ func component(at string, data []byte) (v1.Component, bool) {
 		return out, out.Name != ""
 	}
 	out.Name = m.Component()
-	if strings.HasSuffix(out.Name, "-"+ccm) {
-		out.Name = ccm // aws-cloud-controller-manager and the like
-	}
 	if !slices.Contains(components, out.Name) {
 		return out, false
 	}
-	out.Image, out.Command = m.Image(), maskArgs(m.Command())
-	out.Flags, out.EnvNames, out.HostPaths, out.Address = m.Flags(), m.EnvNames(), m.HostPaths(), m.Address()
-	for name, value := range out.Flags {
-		out.Flags[name] = maskArg(value)
-	}
+	out.Image, out.Command, out.Flags = m.Image(), maskCommand(m.Command()), maskFlags(m.Flags())
+	out.EnvNames, out.HostPaths, out.Address, out.Remarks = m.EnvNames(), m.HostPaths(), m.Address(), maskTexts(m.Remarks())
 	return out, true
 }
 
@@ -149,15 +156,10 @@ func meant(at string, data []byte) string {
 	return ""
 }
 
-// secretArgument finds an assignment of something secret inside an argument, as in a shell command; flags that name files are not meant.
-var secretArgument = regexp.MustCompile(`(?i)((?:secret|password|passwd|token)[a-z_]*=)[^\s;]+`)
-
-func maskArg(arg string) string { return secretArgument.ReplaceAllString(arg, "${1}"+masked) }
-
-func maskArgs(args []string) []string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		out[i] = maskArg(a)
+func maskTexts(in []string) []string {
+	var out []string
+	for _, text := range in {
+		out = append(out, maskText(text))
 	}
 	return out
 }
@@ -167,43 +169,17 @@ func (l *looker) processes(ctx context.Context) {
 	asked := map[string][]v1.Process{}
 	for i, c := range l.host.Components {
 		if _, done := asked[c.Name]; !done {
-			found, err := l.access.Processes(ctx, program(c))
+			found, err := l.access.Processes(ctx, c.Name)
 			if err != nil {
 				l.unknown(l.fact("processes", c.Name), err.Error())
 			}
 			for j := range found {
-				found[j].Args = maskArgs(found[j].Args)
+				found[j].Args = maskCommand(found[j].Args)
 			}
 			asked[c.Name] = found
 		}
 		l.host.Components[i].Processes = asked[c.Name]
 	}
-}
-
-// program is the base name of what a component's processes run.
-func program(c v1.Component) string {
-	if len(c.Command) > 0 && strings.HasSuffix(c.Command[0], c.Name) {
-		return path.Base(c.Command[0])
-	}
-	return c.Name
-}
-
-func (l *looker) kubelet(ctx context.Context) {
-	k := &v1.Kubelet{Source: controlplane.KubeletFlagsFile}
-	file, err := l.access.ReadFile(ctx, k.Source)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		k.Error = "there is no such file; the kubelet was not set up by kubeadm"
-	case err != nil:
-		k.Error = err.Error()
-		l.unknown(l.fact("kubelet"), err.Error())
-	default:
-		k.SHA256 = sha(file.Data)
-		if k.Flags, err = controlplane.ParseKubeletFlags(file.Data); err != nil {
-			k.Error = err.Error()
-		}
-	}
-	l.host.Kubelet = k
 }
 
 // leaderMigration reads the config that each manager names, and the one at the documented path if none does.
@@ -245,39 +221,9 @@ func hostPath(c v1.Component, in string) string {
 	return out
 }
 
-// cloudConfig describes the file that the in-tree manager names, and tries the derivation of the external provider's.
-func (l *looker) cloudConfig(ctx context.Context) {
-	for _, c := range l.host.Components {
-		in := c.Flags["cloud-config"]
-		if c.Name != kcm || in == "" {
-			continue
-		}
-		out := &v1.CloudConfig{Path: hostPath(c, in)}
-		l.host.CloudConfig = out
-		file, err := l.access.ReadFile(ctx, out.Path)
-		if err != nil {
-			out.Error = err.Error()
-			l.unknown(l.fact("cloud-config"), fmt.Sprintf("cloud config of %s: %v", c.Name, err))
-			return
-		}
-		out.SHA256 = sha(file.Data)
-		out.Keys, out.ServiceOverrides, err = cloudconfig.Describe(file.Data)
-		if err == nil {
-			var derived []byte
-			if derived, out.DerivedChanges, err = cloudconfig.DeriveAWS(file.Data); err == nil {
-				out.DerivedSHA256 = sha(derived)
-			}
-		}
-		if err != nil {
-			out.Error = err.Error()
-		}
-		return
-	}
-}
-
 // files tells of every file that a migration reads or writes, present or not.
 func (l *looker) files(ctx context.Context) {
-	wanted := append(append(slices.Clone(alwaysLooked), l.Files...), l.manifests...)
+	wanted := slices.Concat(alwaysLooked, l.Files, l.manifests, l.units)
 	for _, f := range l.host.LeaderMigration {
 		wanted = append(wanted, f.Path)
 	}
@@ -286,14 +232,22 @@ func (l *looker) files(ctx context.Context) {
 	}
 	slices.Sort(wanted)
 	for _, at := range slices.Compact(wanted) {
-		file, err := l.access.ReadFile(ctx, at)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			l.host.Files = append(l.host.Files, v1.File{Path: at})
-		case err != nil:
+		if f, err := l.file(ctx, at); err != nil {
 			l.unknown(l.fact("files")+at, err.Error())
-		default:
-			l.host.Files = append(l.host.Files, v1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())})
+		} else {
+			l.host.Files = append(l.host.Files, f)
 		}
 	}
+}
+
+// file tells of one file, present or not.
+func (l *looker) file(ctx context.Context, at string) (v1.File, error) {
+	file, err := l.access.ReadFile(ctx, at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v1.File{Path: at}, nil
+	}
+	if err != nil {
+		return v1.File{}, err
+	}
+	return v1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())}, nil
 }

@@ -1,0 +1,95 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+)
+
+// cloudConfigs describes every cloud config that a component of the host names. The manager's is Host.CloudConfig: the external provider's is derived
+// from it.
+func (l *looker) cloudConfigs(ctx context.Context) {
+	var all []v1.CloudConfig
+	add := func(component, at string) {
+		i := slices.IndexFunc(all, func(c v1.CloudConfig) bool { return c.Path == at })
+		if i < 0 {
+			i, all = len(all), append(all, v1.CloudConfig{Path: at})
+		}
+		if !slices.Contains(all[i].UsedBy, component) {
+			all[i].UsedBy = append(all[i].UsedBy, component)
+			slices.Sort(all[i].UsedBy)
+		}
+	}
+	for _, c := range l.host.Components {
+		if in := c.Flags["cloud-config"]; in != "" && (c.Name == kcm || c.Name == kas) {
+			add(c.Name, hostPath(c, in))
+		}
+	}
+	if k := l.host.Kubelet; k != nil && k.Flags["cloud-config"] != "" {
+		add("kubelet", k.Flags["cloud-config"])
+	}
+	slices.SortFunc(all, func(a, b v1.CloudConfig) int { return strings.Compare(a.Path, b.Path) })
+	for _, c := range all {
+		l.describeCloudConfig(ctx, &c)
+		if l.host.CloudConfig == nil && slices.Contains(c.UsedBy, kcm) {
+			l.host.CloudConfig = &c
+		} else {
+			l.host.CloudConfigs = append(l.host.CloudConfigs, c)
+		}
+	}
+}
+
+func (l *looker) describeCloudConfig(ctx context.Context, out *v1.CloudConfig) {
+	user := out.UsedBy[0]
+	if slices.Contains(out.UsedBy, kcm) {
+		user = kcm
+	}
+	file, err := l.access.ReadFile(ctx, out.Path)
+	if err != nil {
+		out.Error = err.Error()
+		l.unknown(l.fact("cloud-config"), fmt.Sprintf("cloud config of %s: %v", user, err))
+		return
+	}
+	out.SHA256 = sha(file.Data)
+	out.Provider = l.providerOf(out.UsedBy)
+	if err := describeConfig(out, file.Data, user == kcm); err != nil {
+		out.Error = maskText(err.Error())
+	}
+}
+
+// providerOf is the in-tree provider that the components of a config name; the external provider's manager does not name it.
+func (l *looker) providerOf(users []string) string {
+	for _, c := range l.host.Components {
+		if p := c.Flags["cloud-provider"]; slices.Contains(users, c.Name) && p != "" && p != external {
+			return p
+		}
+	}
+	if k := l.host.Kubelet; k != nil && slices.Contains(users, "kubelet") && k.Flags["cloud-provider"] != external {
+		return k.Flags["cloud-provider"]
+	}
+	for _, c := range l.host.Components {
+		if p := c.Flags["cloud-provider"]; c.Name == ccm && p != external {
+			return p
+		}
+	}
+	return ""
+}
+
+const external = "external"
+
+// describeConfig fills in what a config says, and tries the derivation of the external provider's.
+func describeConfig(out *v1.CloudConfig, data []byte, derive bool) (err error) {
+	if out.Keys, out.ServiceOverrides, err = cloudconfig.Describe(data); err != nil || !derive {
+		return err
+	}
+	derived, changes, err := cloudconfig.DeriveAWS(data)
+	if err != nil {
+		return err
+	}
+	out.DerivedChanges, out.DerivedSHA256 = changes, sha(derived)
+	return nil
+}

@@ -1,0 +1,130 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// componentUnit is what units of control planes are called: kube-controller-manager.service, kubernetes-apiserver.service,
+// aws-cloud-controller-manager.service. What they start decides, not their name.
+var componentUnit = regexp.MustCompile(`(kube|cloud).*(apiserver|api-server|controller-manager|scheduler).*\.service$`)
+
+// services finds the components that systemd starts.
+func (l *looker) services(ctx context.Context) {
+	found := map[string]string{} // unit -> where it was found first
+	for _, dir := range controlplane.UnitDirs {
+		names, err := l.access.List(ctx, dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			l.unknown(l.fact("units"), err.Error())
+			return
+		}
+		for _, name := range names {
+			if componentUnit.MatchString(name) && !strings.Contains(name, "@.") && found[name] == "" {
+				found[name] = path.Join(dir, name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		c, unit := l.service(ctx, name, found[name])
+		if c == nil || !l.takes(ctx, c) {
+			continue
+		}
+		l.host.Components = append(l.host.Components, *c)
+		if unit != nil {
+			l.units = append(l.units, unit.Paths()...)
+		}
+	}
+}
+
+// service is what a unit says; nil for one that starts something else.
+func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *controlplane.Unit) {
+	c := &v1.Component{Runs: v1.RunsSystemd, Unit: name, Manifest: at}
+	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, l.access), name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil // gone since it was listed
+		}
+		if !slices.Contains(components, meantByUnit(name)) {
+			return nil, nil
+		}
+		c.Name, c.Error = meantByUnit(name), maskText(err.Error())
+		if file, err := l.access.ReadFile(ctx, at); err == nil {
+			c.SHA256 = sha(file.Data)
+		} else {
+			l.unknown(l.fact("units"), err.Error())
+		}
+		return c, nil
+	}
+	if c.Name = u.Component(); !slices.Contains(components, c.Name) {
+		return nil, nil
+	}
+	c.Manifest = u.Home()
+	c.SHA256 = sha(u.Data(c.Manifest))
+	c.Command, c.Flags = maskCommand(u.Command()), maskFlags(u.Flags())
+	c.EnvNames, c.Address, c.Remarks = u.EnvNames(), u.Address(), maskTexts(u.Remarks())
+	c.Sources = elsewhere(u.Sources(), c.Manifest)
+	return c, u
+}
+
+// meantByUnit guesses which component a unit that cannot be read is of, by its name.
+func meantByUnit(name string) string {
+	name = strings.TrimSuffix(name, ".service")
+	switch {
+	case strings.Contains(name, ccm):
+		return ccm
+	case strings.Contains(name, "controller-manager"):
+		return kcm
+	case strings.Contains(name, "scheduler"):
+		return scheduler
+	default:
+		return kas
+	}
+}
+
+// elsewhere are the sources that are not the file itself.
+func elsewhere(sources map[string]string, home string) map[string]string {
+	var out map[string]string
+	for flag, file := range sources {
+		if file != home {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[flag] = file
+		}
+	}
+	return out
+}
+
+// takes decides whether a unit is a component of this control plane. Packages leave units that nobody starts: one that is not known to run, beside a
+// static pod of the same component, is a remark of that.
+func (l *looker) takes(ctx context.Context, c *v1.Component) bool {
+	i := slices.IndexFunc(l.host.Components, func(o v1.Component) bool { return o.Name == c.Name })
+	if i < 0 {
+		return true
+	}
+	state := "whether it runs could not be asked"
+	if units, ok := l.access.(hostaccess.Units); ok {
+		if running, err := units.Active(ctx, c.Unit); err == nil && running {
+			return true
+		} else if err == nil {
+			state = "it does not run"
+		}
+	}
+	remarks := &l.host.Components[i].Remarks
+	*remarks = append(*remarks, fmt.Sprintf("the host has a unit %s too: %s", c.Unit, state))
+	return false
+}
