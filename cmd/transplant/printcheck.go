@@ -129,15 +129,8 @@ func details(f v1.Finding, l layout) []detail {
 	if len(f.Objects) > 0 {
 		out = append(out, detail{strings.Join(f.Objects, ", "), true})
 	}
-	var compared []string
-	if f.Expected != "" {
-		compared = append(compared, "expected "+f.Expected)
-	}
-	if f.Found != "" {
-		compared = append(compared, "found "+f.Found)
-	}
-	if len(compared) > 0 {
-		out = append(out, detail{strings.Join(compared, ", "), false})
+	if text := compared(f, l); text != "" {
+		out = append(out, detail{text, false})
 	}
 	if l.wide && f.Source != "" {
 		out = append(out, detail{"source: " + f.Source, false})
@@ -152,6 +145,29 @@ func details(f v1.Finding, l layout) []detail {
 		out = append(out, detail{"docs: " + docsURL(f.Code), false})
 	}
 	return out
+}
+
+// foundLines is how many of many complaints are printed; -o wide prints them all.
+const foundLines = 3
+
+// compared is what was expected and what was found: on one line, or with a line for each complaint where there are several.
+func compared(f v1.Finding, l layout) string {
+	complaints := strings.Split(f.Found, "; ")
+	var parts []string
+	if f.Expected != "" {
+		parts = append(parts, "expected "+f.Expected)
+	}
+	if len(complaints) == 1 {
+		if f.Found != "" {
+			parts = append(parts, "found "+f.Found)
+		}
+		return strings.Join(parts, ", ")
+	}
+	more := ""
+	if n := len(complaints) - foundLines; n > 0 && !l.wide {
+		complaints, more = complaints[:foundLines], fmt.Sprintf("\n  and %d more: -o wide shows them all", n)
+	}
+	return strings.Join(append(parts, "found"), ", ") + "\n  " + strings.Join(complaints, "\n  ") + more
 }
 
 // docsURL is the page of a check as this version of the program has it; explain prints the same, offline.

@@ -90,8 +90,8 @@ func (f *Field) files(h Host, values map[string]string) error {
 		}
 	}
 	return f.standIn(h, "kubelet", "", append(strings.Fields(f.kubeletGates()), "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf",
-		"--config=/var/lib/kubelet/config.yaml", "--cloud-provider=" + f.options.Provider, "--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock",
-		"--hostname-override=" + h.Node, "--pod-infra-container-image=registry.k8s.io/pause:3.9"), nil)
+		"--config=/var/lib/kubelet/config.yaml", "--cloud-provider="+f.options.Provider, "--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock",
+		"--hostname-override="+h.Node, "--pod-infra-container-image=registry.k8s.io/pause:3.9"), nil)
 }
 
 // kubeletGates are the gates of a kubelet, behind its provider.
