@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -49,7 +48,12 @@ func judgeManifests(f facts) v1.Finding {
 			}
 		}
 	}
-	if bad.empty() {
+	switch {
+	case bad.empty() && n+len(f.Hosted) == 0:
+		return unknown("no manifest, unit or Deployment of the control plane was found")
+	case bad.empty() && n == 0:
+		return pass("the control plane runs as %s, one for each component", plural(len(f.Hosted), "Deployment"))
+	case bad.empty():
 		return pass("all %s are Pods, one for each component of a host", plural(n, "manifest"))
 	}
 	return with(bad.finding(v1.Fail, "%s in the manifests directories cannot be relied on", plural(len(bad.lines), "thing")),
@@ -130,7 +134,10 @@ var leaderElection = Check{
 				bad.add(p.String(), "%s has --leader-elect=%s", p, p.Flags["leader-elect"])
 			}
 		}
-		if bad.empty() {
+		switch {
+		case len(f.managers()) == 0:
+			return unknown("no manager was found")
+		case bad.empty():
 			return pass("leader election is on in %s", plural(len(f.managers()), "manager"))
 		}
 		return with(bad.finding(v1.Fail, "leader election is off in %s", plural(len(bad.lines), "manager")), "--leader-elect=true", bad.objects[0],
@@ -172,7 +179,10 @@ func judgeSameFlags(f facts) v1.Finding {
 	if values, differ := byValue(kcms, configDigest); differ {
 		bad.add("cloud config", "the cloud config file differs: %s", values)
 	}
-	if bad.empty() {
+	switch {
+	case len(f.all(kcm)) == 0:
+		return unknown("no %s was found", kcm)
+	case bad.empty():
 		return pass("the cloud flags of %s agree", plural(len(kcms), kcm))
 	}
 	outcome := v1.Fail
@@ -204,49 +214,4 @@ func byValue(in []placed, value func(placed) string) (groups string, differ bool
 		parts = append(parts, fmt.Sprintf("%s on %s", v, strings.Join(hosts[v], ", ")))
 	}
 	return strings.Join(parts, "; "), len(parts) > 1
-}
-
-var halfMigrated = Check{
-	Code: "CP-007", Reason: "HalfMigrated", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
-	Title: "the cluster is at one end of a migration, or a journal says how it got between",
-	Explain: []string{
-		"Some managers are in-tree and some external, or a cloud-controller-manager runs beside in-tree managers. If a migration of Transplant was interrupted, its journal in the " +
-			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
-		"A cloud-controller-manager that runs as a Deployment or DaemonSet has no manifest on a host. Its lease gives it away: somebody renews it.",
-	},
-	judge: func(f facts) v1.Finding {
-		if finding, ok := f.foreignCCM(); ok {
-			return finding
-		}
-		switch f.stage() {
-		case stageInTree:
-			return pass("no migration has begun: %s", f.stateSentence())
-		case stageExternal:
-			return pass("the loops have left %s: %s", kcm, f.stateSentence())
-		case stageUnknown:
-			return unknown("no %s manifest could be read", kcm)
-		case stageMixed:
-		}
-		var bad complaints
-		for _, p := range append(f.all(kcm), f.all(ccm)...) {
-			bad.add(p.String(), "%s runs with --cloud-provider=%q", p, p.flag("cloud-provider", ""))
-		}
-		if f.opts.InProgress {
-			return with(bad.finding(v1.Warn, "a migration is under way: %s", f.stateSentence()), "one end of the migration", "manifests", "transplant apply")
-		}
-		return with(bad.finding(v1.Fail, "a migration was begun and there is no journal of it: %s", f.stateSentence()),
-			"every "+kcm+" in-tree and no "+ccm+", or the other way round", "manifests", "kubectl -n kube-system get configmap transplant-journal")
-	},
-}
-
-// foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
-func (f facts) foreignCCM() (v1.Finding, bool) {
-	lease, ok := f.lease(ccm)
-	if !ok || lease.Holder == "" || expired(lease, f.TakenAt) || len(f.all(ccm)) > 0 {
-		return v1.Finding{}, false
-	}
-	var bad complaints
-	bad.add("Lease/kube-system/"+ccm, "%s renewed the lease %s at %s", lease.Holder, ccm, lease.RenewTime.Format(time.RFC3339))
-	return with(bad.finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", ccm, lease.Holder), "no other "+ccm,
-		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+ccm, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
 }

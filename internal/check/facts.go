@@ -255,6 +255,23 @@ func (f facts) manager(component, host string) (v1.Manager, bool) {
 	return m, ok
 }
 
+// scrapes are what the processes of a component say of themselves: one on a host, one for each pod of a Deployment, whose Host is the Deployment's
+// name with the pod's behind it.
+func (f facts) scrapes(p placed) []v1.Manager {
+	if m, ok := f.manager(p.Name, p.host.Name); ok {
+		return []v1.Manager{m}
+	}
+	var out []v1.Manager
+	if p.runs() == v1.RunsDeployment {
+		for _, m := range f.Managers {
+			if m.Component == p.Name && strings.HasPrefix(m.Host, p.host.Name+"/") {
+				out = append(out, m)
+			}
+		}
+	}
+	return out
+}
+
 func (f facts) lease(name string) (v1.Lease, bool) {
 	l, ok := f.leases[name]
 	return l, ok

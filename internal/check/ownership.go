@@ -121,14 +121,19 @@ func judgeOwnership(f facts) v1.Finding {
 func (f facts) owners() (owners map[controllernames.Loop][]string, silent []string) {
 	owners = map[controllernames.Loop][]string{}
 	for _, p := range f.managers() {
-		m, scraped := f.manager(p.Name, p.host.Name)
-		if !scraped || m.Error != "" {
-			silent = append(silent, strings.TrimSuffix(p.String()+": "+m.Error, ": "))
-			continue
+		all := f.scrapes(p)
+		if len(all) == 0 {
+			silent = append(silent, p.String())
 		}
-		for _, metric := range m.Loops {
-			if loop, ok := controllernames.LoopOfMetric(metric); ok {
-				owners[loop] = append(owners[loop], p.String())
+		for _, m := range all {
+			if m.Error != "" {
+				silent = append(silent, m.Component+"@"+m.Host+": "+m.Error)
+				continue
+			}
+			for _, metric := range m.Loops {
+				if loop, ok := controllernames.LoopOfMetric(metric); ok {
+					owners[loop] = append(owners[loop], m.Component+"@"+m.Host)
+				}
 			}
 		}
 	}
@@ -154,23 +159,9 @@ func judgeIdleHolder(f facts) v1.Finding {
 		return skip("nobody holds the lease %s", f.opts.LeaseName)
 	}
 	source := "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + lease.Name
-	var silent []string
-	for _, p := range f.managers() {
-		m, scraped := f.manager(p.Name, p.host.Name)
-		if !scraped || m.Error != "" {
-			silent = append(silent, p.String())
-			continue
-		}
-		if !slices.Contains(m.Leads, lease.Name) {
-			continue
-		}
-		if slices.ContainsFunc(controllernames.CloudLoops, func(l controllernames.Loop) bool { return slices.Contains(m.Loops, controllernames.MetricName(l)) }) {
-			return pass("%s holds the lease %s and runs %s", p, lease.Name, strings.Join(m.Loops, ", "))
-		}
-		var bad complaints
-		bad.add(p.String(), "%s (%s) holds %s and runs %s", p, lease.Holder, lease.Name, orNothing(m.Loops))
-		return with(bad.finding(v1.Fail, "%s holds the migration lease and runs no cloud loop", p), "a holder that runs the loops", source,
-			"transplant explain LM-002")
+	silent, finding, found := f.holderOf(lease, source)
+	if found {
+		return finding
 	}
 	if len(silent) > 0 {
 		return with(unknown("%s holds the lease %s; which manager that is cannot be told, since %s could not be asked", lease.Holder, lease.Name, strings.Join(silent, ", ")),
@@ -180,6 +171,32 @@ func judgeIdleHolder(f facts) v1.Finding {
 	bad.add("Lease/kube-system/"+lease.Name, "%s holds %s, and no manager says that it does", lease.Holder, lease.Name)
 	return with(bad.finding(v1.Fail, "the migration lease is held by %s, which is none of the managers on these hosts", lease.Holder), "a holder that runs the loops", source,
 		"kubectl -n kube-system get lease "+lease.Name+" -o yaml")
+}
+
+// holderOf judges the manager that says that it leads by a lease; otherwise it returns who could not be asked.
+func (f facts) holderOf(lease v1.Lease, source string) (silent []string, finding v1.Finding, found bool) {
+	for _, p := range f.managers() {
+		all := f.scrapes(p)
+		if len(all) == 0 {
+			silent = append(silent, p.String())
+		}
+		for _, m := range all {
+			who := m.Component + "@" + m.Host
+			switch {
+			case m.Error != "":
+				silent = append(silent, who)
+				continue
+			case !slices.Contains(m.Leads, lease.Name):
+				continue
+			case slices.ContainsFunc(controllernames.CloudLoops, func(l controllernames.Loop) bool { return slices.Contains(m.Loops, controllernames.MetricName(l)) }):
+				return nil, pass("%s holds the lease %s and runs %s", who, lease.Name, strings.Join(m.Loops, ", ")), true
+			}
+			var bad complaints
+			bad.add(who, "%s (%s) holds %s and runs %s", who, lease.Holder, lease.Name, orNothing(m.Loops))
+			return nil, with(bad.finding(v1.Fail, "%s holds the migration lease and runs no cloud loop", who), "a holder that runs the loops", source, "transplant explain LM-002"), true
+		}
+	}
+	return silent, v1.Finding{}, false
 }
 
 func expired(l v1.Lease, now time.Time) bool {

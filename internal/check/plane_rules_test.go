@@ -41,8 +41,8 @@ func managerRight(right string, allowed bool) v1.AccessAnswer {
 	return v1.AccessAnswer{Who: userCCM, Verb: verb, Resource: resource, Allowed: allowed}
 }
 
-// ccmWorkload is a cloud-controller-manager that came with a chart.
-func ccmWorkload() v1.Workload {
+// chartCCM is a cloud-controller-manager that came with a chart.
+func chartCCM() v1.Workload {
 	return v1.Workload{
 		Ref: "Deployment/kube-system/aws-ccm", Role: v1.RoleCCM, Replicas: 2, Ready: 2, HostNetwork: true, Strategy: "Recreate",
 		Containers: []v1.Container{{Name: "ccm", Image: upstreamCCM, Flags: map[string]string{"cloud-provider": "aws"}}},
@@ -51,7 +51,7 @@ func ccmWorkload() v1.Workload {
 
 func withWorkload(change func(*v1.Workload)) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
-		w := ccmWorkload()
+		w := chartCCM()
 		if change != nil {
 			change(&w)
 		}
@@ -176,6 +176,33 @@ var planeRules = []rule{
 		s.Workloads = []v1.Workload{{Ref: "Deployment/kube-system/kube-controller-manager", Role: v1.RoleKCM, Replicas: 2, Ready: 1}}
 	})},
 	{name: "a Deployment is in-tree", code: "CP-001", want: pass_, says: []string{"1 Deployment with --cloud-provider=aws"}, change: hosted},
+
+	{name: "G20: a manager was added beside in-tree ones by hand", code: "CP-007", want: fails, says: []string{"take it away", "mv /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{name: "G20: one host was made external by hand", code: "CP-007", want: fails, says: []string{"external on cp-2, and when one of them leads nobody runs", "sed -i 's/--cloud-provider=external/--cloud-provider=aws/' /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2"}, change: func(s *v1.Snapshot) {
+		setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"})
+	}},
+	{name: "all hosts were made external and nothing took over", code: "CP-007", want: fails, says: []string{"nothing runs the cloud loops"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
+	{name: "the middle of the documented procedure", code: "CP-007", want: fails, says: []string{"the middle of KEP-2436"}, change: func(s *v1.Snapshot) {
+		addCCM(s, 0, upstreamCCM)
+		eachHost(s, kcm, map[string]string{"enable-leader-migration": "true"})
+		setFlags(s, 0, ccm, map[string]string{"enable-leader-migration": "true"})
+	}},
+	{name: "leader migration is on and nothing has moved", code: "CP-007", want: pass_, says: []string{"leader migration is on in 3"}, change: flagsOf(kcm, map[string]string{"enable-leader-migration": "true"})},
+	{name: "no manager", code: "CP-007", want: unknwn, change: onlyAPIServers},
+	{name: "no manager", code: "CP-002", want: unknwn, change: onlyAPIServers},
+	{name: "no manager", code: "CP-004", want: unknwn, change: onlyAPIServers},
+	{name: "no component at all", code: "CP-003", want: unknwn, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].Components = nil
+		}
+	}},
+	{name: "Deployments", code: "CP-003", want: pass_, says: []string{"1 Deployment"}, change: hosted},
+	{name: "the pods of a Deployment say what they run", code: "LM-006", want: fails, says: []string{"loop service runs in 2 managers", "Deployment/kube-system/kube-controller-manager/b"}, change: changes(hosted, func(s *v1.Snapshot) {
+		s.Managers = []v1.Manager{
+			{Component: kcm, Host: "Deployment/kube-system/kube-controller-manager/a", Loops: []string{"service"}},
+			{Component: kcm, Host: "Deployment/kube-system/kube-controller-manager/b", Loops: []string{"service"}},
+		}
+	})},
 
 	{name: "kubeadm knows", code: "CP-017", want: pass_},
 	{name: "G81: a flag was edited in the manifest alone", code: "CP-017", want: warn, says: []string{"--cloud-provider is external in the manifest and aws in kubeadm-config", "cp-1, cp-2, cp-3", "kubectl -n kube-system edit configmap kubeadm-config"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},

@@ -1,0 +1,127 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+var halfMigrated = Check{
+	Code: "CP-007", Reason: "HalfMigrated", Category: categoryControlPlane, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: onHosts,
+	Title: "the cluster is at one end of a migration, or a journal says how it got between",
+	Explain: []string{
+		"Some managers are in-tree and some external, or a cloud-controller-manager runs beside in-tree managers. If a migration of Transplant was interrupted, its journal in the " +
+			"cluster says so, and apply continues or rollback undoes it. If there is no journal, somebody began by hand, and a plan that assumes a beginning would be wrong.",
+		"The finding says which stage the manifests are at and the shortest way to an end: with a cloud-controller-manager beside in-tree managers that is to take it away; with some managers external, to give them their provider back; with all managers external and no cloud-controller-manager nobody runs the " +
+			"cloud loops at all, and the provider has to come back at once. From there, transplant plan starts clean.",
+		"A cloud-controller-manager that runs as a Deployment or DaemonSet has no manifest on a host. Its lease gives it away: somebody renews it.",
+	},
+	judge: judgeHalfMigrated,
+}
+
+func judgeHalfMigrated(f facts) v1.Finding {
+	if finding, ok := f.foreignCCM(); ok {
+		return finding
+	}
+	switch f.stage() {
+	case stageInTree:
+		if n := migratingIn(f.all(kcm)); n > 0 {
+			return pass("no loop has moved: %s; leader migration is on in %d of them", f.stateSentence(), n)
+		}
+		return pass("no migration has begun: %s", f.stateSentence())
+	case stageExternal:
+		return pass("the loops have left %s: %s", kcm, f.stateSentence())
+	case stageUnknown:
+		return unknown("no %s manifest could be read", kcm)
+	case stageMixed:
+	}
+	var bad complaints
+	for _, p := range f.managers() {
+		bad.add(p.String(), "%s runs with --cloud-provider=%q", p, p.flag("cloud-provider", ""))
+	}
+	if f.opts.InProgress {
+		return with(bad.finding(v1.Warn, "a migration is under way: %s", f.stateSentence()), "one end of the migration", "manifests", "transplant apply")
+	}
+	stage, next := f.handStage()
+	return with(bad.finding(v1.Fail, "a migration was begun and there is no journal of it: %s; %s", f.stateSentence(), stage),
+		"every "+kcm+" in-tree and no "+ccm+", or the other way round", "manifests, ConfigMap kube-system/transplant-journal", next)
+}
+
+// handStage says where a migration that was begun by hand stands, and the command that leads back to its beginning.
+func (f facts) handStage() (stage, next string) {
+	var external []placed
+	for _, p := range f.all(kcm) {
+		if p.external() {
+			external = append(external, p)
+		}
+	}
+	in, ccms := f.inTree(), f.all(ccm)
+	provider := orElse(f.provider(), "<provider>")
+	back := ""
+	if len(external) > 0 {
+		p := external[0]
+		back = fmt.Sprintf("sed -i 's/--cloud-provider=external/--cloud-provider=%s/' %s   # on host %s", provider, p.Manifest, names(external))
+	}
+	switch {
+	case len(in) == 0:
+		return "all managers are external and nothing runs the cloud loops: give the managers their provider back, or start a cloud-controller-manager now", back
+	case len(external) == 0 && migratingIn(in) == len(in) && migratingIn(ccms) == len(ccms):
+		return "both managers contend for the migration lease, which is the middle of KEP-2436: take the cloud-controller-manager away to begin anew", remove(ccms)
+	case len(external) == 0:
+		return "a cloud-controller-manager was started beside in-tree managers that do not all respect the migration lease: take it away", remove(ccms)
+	case len(ccms) == 0:
+		return "managers are external on " + names(external) + ", and when one of them leads nobody runs the cloud loops: give them their provider back", back
+	}
+	return "managers are external on " + names(external) + " beside a cloud-controller-manager: give them their provider back, and then take the cloud-controller-manager away", back
+}
+
+// migratingIn counts the components in which leader migration is in effect.
+func migratingIn(all []placed) int {
+	n := 0
+	for _, p := range all {
+		if p.migrates() {
+			n++
+		}
+	}
+	return n
+}
+
+// names joins the hosts of components.
+func names(all []placed) string {
+	var out []string
+	for _, p := range all {
+		out = append(out, p.host.Name)
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// remove is the command that ends a cloud-controller-manager for good.
+func remove(ccms []placed) string {
+	if len(ccms) == 0 {
+		return ""
+	}
+	p := ccms[0]
+	switch p.runs() {
+	case v1.RunsDeployment:
+		return deleteCommand(p.Manifest)
+	case v1.RunsSystemd:
+		return fmt.Sprintf("systemctl disable --now %s   # on host %s", p.Unit, names(ccms))
+	}
+	return fmt.Sprintf("mv %s /var/tmp/   # on host %s", p.Manifest, names(ccms))
+}
+
+// foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
+func (f facts) foreignCCM() (v1.Finding, bool) {
+	lease, ok := f.lease(ccm)
+	if !ok || lease.Holder == "" || expired(lease, f.TakenAt) || len(f.all(ccm)) > 0 {
+		return v1.Finding{}, false
+	}
+	var bad complaints
+	bad.add("Lease/kube-system/"+ccm, "%s renewed the lease %s at %s", lease.Holder, ccm, lease.RenewTime.Format(time.RFC3339))
+	return with(bad.finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", ccm, lease.Holder), "no other "+ccm,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+ccm, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
+}
