@@ -51,7 +51,7 @@ func judgeHostsDiffer(f facts) v1.Finding {
 		}
 	}
 	if bad.empty() {
-		return pass("%s agree between their hosts", plural(n, "component"))
+		return pass("the flags and environment of %s are the same on every host", plural(n, "component"))
 	}
 	return with(bad.some(v1.Warn, "%s of control-plane components %s between the hosts: %s", plural(len(bad.lines), "setting"), differs(len(bad.lines)), bad.lines[0]),
 		"the same on every host", "manifests and unit files", "transplant snapshot -o yaml")

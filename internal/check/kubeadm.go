@@ -16,6 +16,9 @@ var kubeadmNames = map[string]string{"apiServer": kas, "controllerManager": kcm}
 // writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the fields they come from.
 var kubeadmFlags = []string{"cloud-provider", "cloud-config", "external-cloud-volume-plugin", "controllers", "configure-cloud-routes", "feature-gates", "cidr-allocator-type"}
 
+// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say (cmd/kubeadm/app/phases/controlplane).
+const kubeadmControllers = "*,bootstrapsigner,tokencleaner"
+
 var kubeadmReverts = Check{
 	Code: "CP-017", Reason: "KubeadmWouldRevert", Category: categoryControlPlane, Level: LevelWarning, Impact: ImpactTwoOwners, DependsOn: append([]string{"API-001"}, onHosts...),
 	Title: "kubeadm-config has the cloud flags that the manifests have",
@@ -68,6 +71,9 @@ func (f facts) kubeadmComplaints(section string, p placed) []string {
 	for _, flag := range kubeadmFlags {
 		have, given := p.Flags[flag]
 		want, configured := args[flag]
+		if !configured && p.Name == kcm && flag == "controllers" {
+			want, configured = kubeadmControllers, true
+		}
 		switch {
 		case given && !configured:
 			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))

@@ -213,12 +213,12 @@ func judgeDryRuns(f facts) v1.Finding {
 		}
 		return with(bad.some(v1.Fail, "the API server refuses %d of %s that apply writes: %s", len(bad.lines), plural(len(f.DryRuns), "object"), bad.lines[0]), expected, source, fix)
 	case len(silent) > 0:
-		return with(unknown("no answer to %s: %s", plural(len(silent), "dry run"), silent[0]), expected, source, "transplant check --proof")
+		return with(unknown("no answer to %s: %s", plural(len(silent), "dry run"), silent[0]), expected, source, "transplant check --prove")
 	case len(f.DryRuns) == 0:
 		if finding, ok := f.missing("dryruns"); ok {
-			return with(finding, expected, source, "transplant check --proof")
+			return with(finding, expected, source, "transplant check --prove")
 		}
-		return skip("the API server was not asked: transplant check --proof sends every object of the plan as a dry run")
+		return skip("the API server was not asked: transplant check --prove sends every object of the plan as a dry run")
 	}
 	return pass("the API server would take all %s that apply writes", plural(len(f.DryRuns), "object"))
 }

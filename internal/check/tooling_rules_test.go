@@ -109,7 +109,7 @@ var toolingRules = []rule{
 		}
 	}},
 
-	{name: "nobody asked for the proof", code: "PROOF-001", want: skipped, says: []string{"--proof"}},
+	{name: "nobody asked for the proof", code: "PROOF-001", want: skipped, says: []string{"--prove"}},
 	{name: "everything is taken", code: "PROOF-001", want: pass_, says: []string{"all 2 objects"}, change: dryRuns(v1.DryRun{OK: true}, v1.DryRun{OK: true})},
 	{
 		name: "a webhook refuses", code: "PROOF-001", want: fails, says: []string{"1 of 2 objects", "ConfigMap/kube-system/x", "kubectl get validatingwebhookconfigurations"},
