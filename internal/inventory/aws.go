@@ -28,9 +28,10 @@ type AWSOptions struct {
 const (
 	tagCluster       = "kubernetes.io/cluster/"
 	tagClusterLegacy = "KubernetesCluster"
-	// batch is how many ids or names go into one call; the classic API takes 20 names for tags, the others take more.
-	batch     = 100
-	tagsBatch = 20
+	// How many ids or names go into one call: the classic API takes 20 names for tags, EC2 takes 200 values in a filter, the others take more.
+	batch       = 100
+	tagsBatch   = 20
+	filterBatch = 200
 )
 
 // AWS reads EC2 and both load balancer APIs. It makes Describe calls only.
@@ -75,9 +76,12 @@ func (a *AWS) Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 
 	cluster, err := a.cluster(instances)
 	if err != nil {
-		inv.Errors = append(inv.Errors, PartRoutes+": "+err.Error(), PartLoadBalancers+": "+err.Error())
+		inv.Errors = append(inv.Errors, PartRoutes+": "+err.Error(), PartLoadBalancers+": "+err.Error(), PartSecurityGroups+": "+err.Error())
 		slices.Sort(inv.Errors)
 		return inv
+	}
+	if err := a.countGroups(ctx, cluster, instances, inv.Instances); err != nil {
+		inv.Errors = append(inv.Errors, PartSecurityGroups+": "+err.Error())
 	}
 	if inv.Routes, err = a.routes(ctx, cluster); err != nil {
 		inv.Errors = append(inv.Errors, PartRoutes+": "+err.Error())
@@ -116,7 +120,7 @@ func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) 
 		}
 	}
 	slices.Sort(ids)
-	for part := range slices.Chunk(slices.Compact(ids), batch) {
+	for part := range slices.Chunk(slices.Compact(ids), filterBatch) {
 		found, err := a.instancesByID(ctx, part)
 		if err != nil {
 			return out, err
@@ -124,7 +128,7 @@ func (a *AWS) instances(ctx context.Context, nodes []v1.Node) (answered, error) 
 		out.add(part, found)
 	}
 	slices.Sort(names)
-	for part := range slices.Chunk(slices.Compact(names), batch) {
+	for part := range slices.Chunk(slices.Compact(names), filterBatch) {
 		found, err := a.describeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
 			filter("private-dns-name", part...), filter("instance-state-name", "pending", "running", "stopping", "stopped"),
 		}})
@@ -189,11 +193,7 @@ func placeInstances(nodes []v1.Node, got answered) []v1.CloudInstance {
 		instance, found := got.found[key]
 		placed := v1.CloudInstance{Node: n.Name, ID: instanceID(n.ProviderID), Found: found}
 		if found {
-			placed.ID = aws.ToString(instance.InstanceId)
-			placed.PrivateDNSName = aws.ToString(instance.PrivateDnsName)
-			if instance.State != nil {
-				placed.State = string(instance.State.Name)
-			}
+			describe(&placed, instance)
 		}
 		out = append(out, placed)
 	}

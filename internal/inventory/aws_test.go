@@ -78,6 +78,9 @@ func instance(id, name, state, tags string) string {
 		"</name></instanceState><privateDnsName>" + name + "</privateDnsName><tagSet>" + tags + "</tagSet></item></instancesSet></item>"
 }
 
+// labTag is what an instance with the tag ours is told to have.
+var labTag = []string{"lab=owned"}
+
 const ours = "<item><key>kubernetes.io/cluster/lab</key><value>owned</value></item>"
 
 func instances(items ...string) string {
@@ -173,8 +176,8 @@ func TestInventory(t *testing.T) {
 			{Table: "rtb-lab", CIDR: "10.200.9.0/24", Target: "eni-9", State: "active"},
 		},
 		Instances: []v1.CloudInstance{
-			{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"},
-			{Node: "ip-10-0-0-12.ec2.internal", ID: "i-0b", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-12.ec2.internal"},
+			{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
+			{Node: "ip-10-0-0-12.ec2.internal", ID: "i-0b", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-12.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -206,7 +209,7 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 		"one id is not known": {
 			answer: twoNodesOneGone, nodes: nodes(),
 			want: []v1.CloudInstance{
-				{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"},
+				{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)},
 				{Node: "ip-10-0-0-12.ec2.internal", ID: "i-0b"},
 			},
 		},
@@ -226,12 +229,12 @@ func TestAnInstanceIsMissingOnlyWhenEC2SaysSo(t *testing.T) {
 				return http.StatusOK, instances(instance("i-0c", "ip-10-0-0-13.ec2.internal", "running", ours))
 			},
 			nodes: []v1.Node{{Name: "ip-10-0-0-13.ec2.internal"}},
-			want:  []v1.CloudInstance{{Node: "ip-10-0-0-13.ec2.internal", ID: "i-0c", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-13.ec2.internal"}},
+			want:  []v1.CloudInstance{{Node: "ip-10-0-0-13.ec2.internal", ID: "i-0c", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-13.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)}},
 		},
 		"a node of another cloud is not asked for": {
 			answer: always(instances(instance("i-0a", "ip-10-0-0-11.ec2.internal", "terminated", ours))),
 			nodes:  append(nodes()[:1], v1.Node{Name: "virtual", ProviderID: "kind://virtual"}),
-			want:   []v1.CloudInstance{{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "terminated", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal"}},
+			want:   []v1.CloudInstance{{Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "terminated", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", ClusterTags: labTag, ClusterGroups: new(int)}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,11 +276,47 @@ func TestManyNodesAreAskedForInBatches(t *testing.T) {
 	if got.Errors != nil {
 		t.Errorf("errors: %q", got.Errors)
 	}
-	if largest != batch || calls < 3 {
+	if largest != filterBatch || calls > 3 {
 		t.Errorf("%d calls, the largest with %d ids", calls, largest)
 	}
 	if len(got.Instances) != 250 || slices.ContainsFunc(got.Instances, func(i v1.CloudInstance) bool { return !i.Found }) {
 		t.Errorf("not every instance was found: %d", len(got.Instances))
+	}
+}
+
+func TestWhatAnInstanceTellsOfItself(t *testing.T) {
+	c := lab()
+	c.answers[ec2API+"/DescribeInstances"] = always(instances(`<item><instancesSet><item><instanceId>i-0a</instanceId><instanceType>m5.large</instanceType>
+<instanceState><name>running</name></instanceState><privateDnsName>ip-10-0-0-11.ec2.internal</privateDnsName><placement><availabilityZone>us-east-1a</availabilityZone></placement>
+<privateDnsNameOptions><hostnameType>resource-name</hostnameType></privateDnsNameOptions><metadataOptions><httpPutResponseHopLimit>1</httpPutResponseHopLimit></metadataOptions>
+<iamInstanceProfile><arn>arn:aws:iam::1:instance-profile/nodes</arn></iamInstanceProfile>
+<groupSet><item><groupId>sg-1</groupId></item><item><groupId>sg-2</groupId></item><item><groupId>sg-3</groupId></item></groupSet>
+<tagSet><item><key>kubernetes.io/cluster/lab</key><value>owned</value></item><item><key>kubernetes.io/cluster/a</key><value>shared</value></item>
+<item><key>KubernetesCluster</key><value>lab</value></item><item><key>Name</key><value>x</value></item></tagSet></item></instancesSet></item>`))
+	asked := ""
+	c.answers[ec2API+"/DescribeSecurityGroups"] = func(form url.Values) (int, string) {
+		asked = form.Get("Filter.1.Name") + form.Get("Filter.1.Value.1") + form.Get("Filter.1.Value.3")
+		return http.StatusOK, `<DescribeSecurityGroupsResponse><securityGroupInfo>
+<item><groupId>sg-1</groupId><tagSet><item><key>kubernetes.io/cluster/lab</key><value>owned</value></item></tagSet></item>
+<item><groupId>sg-2</groupId><tagSet><item><key>KubernetesCluster</key><value>lab</value></item></tagSet></item>
+<item><groupId>sg-3</groupId><tagSet><item><key>kubernetes.io/cluster/a</key><value>owned</value></item></tagSet></item></securityGroupInfo></DescribeSecurityGroupsResponse>`
+	}
+	got := source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
+	one, two := 1, 2
+	want := []v1.CloudInstance{{
+		Node: "ip-10-0-0-11.ec2.internal", ID: "i-0a", State: "running", Found: true, PrivateDNSName: "ip-10-0-0-11.ec2.internal", HostnameType: "resource-name", Zone: "us-east-1a",
+		Type: "m5.large", ClusterTags: []string{"a=shared", "lab=legacy", "lab=owned"}, ClusterGroups: &two, MetadataHops: &one, Profile: true,
+	}}
+	if diff := cmp.Diff(want, got.Instances); diff != "" {
+		t.Errorf("instances (-want +got):\n%s", diff)
+	}
+	if asked != "group-idsg-1sg-3" {
+		t.Errorf("asked for %q", asked)
+	}
+	c.answers[ec2API+"/DescribeSecurityGroups"] = refuse("UnauthorizedOperation", "no")
+	got = source(t, c, AWSOptions{Cluster: "lab"}).Inventory(t.Context(), nodes()[:1])
+	if diff := cmp.Diff([]string{"securitygroups: ec2:DescribeSecurityGroups was refused: UnauthorizedOperation: no"}, got.Errors); diff != "" || got.Instances[0].ClusterGroups != nil {
+		t.Errorf("errors (-want +got):\n%s, groups %v", diff, got.Instances[0].ClusterGroups)
 	}
 }
 

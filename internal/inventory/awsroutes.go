@@ -60,11 +60,7 @@ func (a *AWS) routeTables(ctx context.Context, cluster string) ([]ec2types.Route
 		return tables, nil
 	}
 	tables = slices.DeleteFunc(tables, func(t ec2types.RouteTable) bool {
-		tags := map[string]string{}
-		for _, tag := range t.Tags {
-			tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
-		}
-		return !belongs(cluster, tags)
+		return !belongs(cluster, tagsOf(t.Tags))
 	})
 	if len(tables) == 0 {
 		return nil, fmt.Errorf("no route table is tagged %s%s: name it with --cloud=aws:routeTable=ID", tagCluster, cluster)

@@ -16,15 +16,16 @@ import (
 // Source reads one cloud.
 type Source interface {
 	// Inventory returns what the cloud holds for the cluster of these nodes. It is never nil; parts that could not be read are in its Errors, each
-	// beginning with the part's name: instances, routes, loadbalancers.
+	// beginning with the part's name: instances, routes, loadbalancers, securitygroups.
 	Inventory(ctx context.Context, nodes []v1.Node) *v1.CloudInventory
 }
 
 // Parts of an inventory, as its errors begin.
 const (
-	PartInstances     = "instances"
-	PartRoutes        = "routes"
-	PartLoadBalancers = "loadbalancers"
+	PartInstances      = "instances"
+	PartRoutes         = "routes"
+	PartLoadBalancers  = "loadbalancers"
+	PartSecurityGroups = "securitygroups"
 )
 
 // Open returns the source that a specification names: "aws", or "aws:cluster=NAME,routeTable=ID". Credentials, region and endpoint come from
