@@ -55,13 +55,10 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 	c := &v1.Component{Runs: v1.RunsSystemd, Unit: name, Manifest: at}
 	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, l.access), name)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil // gone since it was listed
-		}
-		if !slices.Contains(components, meantByUnit(name)) {
+		c.Name, c.Error = meantByUnit(name), maskText(err.Error())
+		if c.Name == "" || errors.Is(err, fs.ErrNotExist) { // gone since it was listed
 			return nil, nil
 		}
-		c.Name, c.Error = meantByUnit(name), maskText(err.Error())
 		if file, err := l.access.ReadFile(ctx, at); err == nil {
 			c.SHA256 = sha(file.Data)
 		} else {
@@ -80,18 +77,21 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 	return c, u
 }
 
-// meantByUnit guesses which component a unit that cannot be read is of, by its name.
+// namedUnit is what a unit of a component is called whose command cannot be read; kube-scheduler-exporter.service is none.
+var namedUnit = regexp.MustCompile(`^(?:kube|kubernetes)-?(apiserver|api-server|controller-manager|scheduler)\.service$|cloud-controller-manager\.service$`)
+
+// meantByUnit is the component that a unit which cannot be read is of, by its name; empty when it is of none.
 func meantByUnit(name string) string {
-	name = strings.TrimSuffix(name, ".service")
+	m := namedUnit.FindStringSubmatch(name)
 	switch {
-	case strings.Contains(name, ccm):
+	case m == nil:
+		return ""
+	case m[1] == "":
 		return ccm
-	case strings.Contains(name, "controller-manager"):
-		return kcm
-	case strings.Contains(name, "scheduler"):
-		return scheduler
-	default:
+	case m[1] == "api-server":
 		return kas
+	default:
+		return "kube-" + m[1]
 	}
 }
 
@@ -112,7 +112,7 @@ func elsewhere(sources map[string]string, home string) map[string]string {
 // takes decides whether a unit is a component of this control plane. Packages leave units that nobody starts: one that is not known to run, beside a
 // static pod of the same component, is a remark of that.
 func (l *looker) takes(ctx context.Context, c *v1.Component) bool {
-	i := slices.IndexFunc(l.host.Components, func(o v1.Component) bool { return o.Name == c.Name })
+	i := slices.IndexFunc(l.host.Components, func(o v1.Component) bool { return o.Name == c.Name && o.Runs != v1.RunsSystemd })
 	if i < 0 {
 		return true
 	}
