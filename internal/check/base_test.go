@@ -69,6 +69,9 @@ func healthy() *v1.Snapshot {
 	}
 	withVolumes(s)
 	withKubelets(s)
+	withIdentities(s)
+	served(s)
+	previewed(s)
 	for _, verb := range []string{"get", "list"} {
 		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
 	}
@@ -98,9 +101,14 @@ func component(name, image string, flags map[string]string) v1.Component {
 }
 
 func addNode(s *v1.Snapshot, name, id string) {
-	s.Nodes = append(s.Nodes, v1.Node{Name: name, UID: "uid-" + name, ProviderID: "aws:///us-east-1a/" + id, Ready: "True"})
-	s.Cloud.Instances = append(s.Cloud.Instances, v1.CloudInstance{Node: name, ID: id, State: "running", Found: true, PrivateDNSName: name})
-	s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: fmt.Sprintf("10.200.%d.0/24", len(s.Nodes)), Target: id, State: "active"})
+	n := len(s.Nodes) + 1
+	cidr := fmt.Sprintf("10.200.%d.0/24", n)
+	s.Nodes = append(s.Nodes, v1.Node{
+		Name: name, UID: "uid-" + name, ProviderID: "aws:///us-east-1a/" + id, Ready: "True", OS: "linux", PodCIDRs: []string{cidr}, Addresses: addressesOf(name, n),
+		Labels: map[string]string{zoneLabels.stable: "us-east-1a", regionLabels.stable: "us-east-1", typeLabels.stable: "m5.large"},
+	})
+	s.Cloud.Instances = append(s.Cloud.Instances, instanceOf(name, id))
+	s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: cidr, Target: id, State: "active"})
 }
 
 // migrated is the cluster after its migration: external, with our cloud-controller-manager on every host.
@@ -110,6 +118,7 @@ func migrated() *v1.Snapshot {
 		setFlags(s, i, kcm, map[string]string{"cloud-provider": "external"})
 		setFlags(s, i, kas, map[string]string{"cloud-provider": "external"})
 		delete(manager(s, i, kcm).Flags, "cloud-config")
+		delete(s.Hosts[i].Kubelet.Flags, "cloud-config")
 		kubeletFlags(s, i, map[string]string{"cloud-provider": "external"})
 		addCCM(s, i, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0")
 	}

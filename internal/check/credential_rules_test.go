@@ -1,3 +1,139 @@
 package check
 
-var credentialRules = []rule{}
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// withIdentities gives the instances of the healthy cluster an identity, and a metadata service that pods can reach.
+func withIdentities(s *v1.Snapshot) {
+	hops := 2
+	for i := range s.Cloud.Instances {
+		s.Cloud.Instances[i].Profile, s.Cloud.Instances[i].MetadataHops = true, &hops
+	}
+}
+
+// onAzure names Azure in every manager of the healthy cluster.
+func onAzure() *v1.Snapshot {
+	s := healthy()
+	for i := range s.Hosts {
+		setFlags(s, i, kcm, map[string]string{"cloud-provider": "azure"})
+	}
+	return s
+}
+
+// onAzureAfter is a migrated cluster on Azure with the official manager and cloud-node-manager.
+func onAzureAfter() *v1.Snapshot {
+	s := migrated()
+	for i := range s.Hosts {
+		setFlags(s, i, ccm, map[string]string{"cloud-provider": "azure", "controllers": "*,-cloud-node"})
+	}
+	s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
+	return s
+}
+
+// configSettings adds keys to the cloud config of the i-th host.
+func configSettings(s *v1.Snapshot, i int, settings map[string]string) {
+	c := s.Hosts[i].CloudConfig
+	for key, value := range settings {
+		c.Keys = append(c.Keys, key)
+		if c.Settings == nil {
+			c.Settings = map[string]string{}
+		}
+		c.Settings[key] = value
+	}
+}
+
+func ccmWorkload() v1.Workload {
+	return v1.Workload{
+		Ref: "Deployment/kube-system/aws-cloud-controller-manager", Role: v1.RoleCCM, HostNetwork: true, PriorityClass: "system-cluster-critical", Replicas: 2, Ready: 2,
+		Containers: []v1.Container{{Name: "manager", Image: upstreamCCM, Requests: map[string]string{"cpu": "100m", "memory": "128Mi"}}},
+	}
+}
+
+var credentialRules = []rule{
+	{name: "G40: every key is understood", code: "CFG-002", want: pass_, says: []string{"3 cloud configs"}},
+	{name: "G40: a key that a provider refuses", code: "CFG-002", want: fails, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
+		s.Hosts[1].CloudConfig.Problems = []string{"Global.Zonne is no key of the external provider"}
+	}},
+	{name: "a kubelet's cloud config has one", code: "CFG-002", want: fails, says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"}, change: func(s *v1.Snapshot) {
+		s.Hosts[0].CloudConfigs = []v1.CloudConfig{{Path: "/etc/kubernetes/kubelet-cloud.conf", Problems: []string{"Global.X: unknown"}}}
+	}},
+	{name: "no cloud config", code: "CFG-002", want: skipped, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig = nil
+		}
+	}},
+	{name: "it could not be read", code: "CFG-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+
+	{name: "nothing is in the environment", code: "CFG-004", want: pass_},
+	{name: "G45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
+		manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
+	}},
+	{name: "G45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
+	{name: "G45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
+		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
+	}},
+	{name: "G45: a private authority among the distribution's", code: "CFG-004", want: pass_, change: func(s *v1.Snapshot) {
+		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/ssl/certs/cloud-ca.crt"})
+	}},
+	{name: "after the migration", code: "CFG-004", base: migrated, want: skipped},
+	{name: "the cloud config could not be read", code: "CFG-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+
+	{name: "G50: two hops and no half of a config", code: "CFG-005", want: pass_},
+	{name: "G50: a driver behind one hop", code: "CFG-005", want: fails, says: []string{"Deployment/kube-system/ebs-csi-controller has a pod network", "--http-put-response-hop-limit 2 --instance-id i-00000000000000002"}, change: func(s *v1.Snapshot) {
+		hops := 1
+		s.Cloud.Instances[1].MetadataHops = &hops
+	}},
+	{name: "G50: a driver with credentials of its own", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
+		hops := 1
+		s.Cloud.Instances[1].MetadataHops = &hops
+		theWorkload(s, "Deployment/kube-system/ebs-csi-controller").Containers[0].EnvNames = []string{"AWS_WEB_IDENTITY_TOKEN_FILE"}
+	}},
+	{name: "G50: half of what spares the metadata service", code: "CFG-005", want: warn, says: []string{"lacks KubernetesClusterID, SubnetID"}, change: func(s *v1.Snapshot) {
+		configSettings(s, 0, map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1"})
+	}},
+	{name: "all of it", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
+		configSettings(s, 0, map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1", "Global.SubnetID": "subnet-1", "Global.KubernetesClusterID": "lab"})
+	}},
+	{name: "the cloud was not asked", code: "CFG-005", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
+	{name: "another cloud", code: "CFG-005", base: onAzure, want: skipped, says: []string{"azure"}},
+	{name: "workloads could not be listed", code: "CFG-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
+
+	{name: "they are needed until the end", code: "CRED-003", want: pass_, says: []string{"3 of 3 kubelets have a cloud config", "5 instances have an identity"}},
+	{name: "a kubelet after the migration", code: "CRED-003", base: migrated, want: warn, says: []string{"kubelet@cp-1 is external and has --cloud-config=/etc/kubernetes/cloud.conf", kubeadmFlagsEnv}, change: func(s *v1.Snapshot) {
+		kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/kubernetes/cloud.conf"})
+	}},
+	{name: "after the migration nothing is left", code: "CRED-003", base: migrated, want: pass_},
+	{name: "no kubelet was read", code: "CRED-003", want: skipped, change: noHostKubelets},
+	{name: "one could not be read", code: "CRED-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+
+	{name: "every instance has an identity", code: "CRED-004", want: pass_, says: []string{"3 instances"}},
+	{name: "G12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{name: "a file is given", code: "CRED-004", want: pass_, opts: Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{name: "the cloud was not asked", code: "CRED-004", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
+	{name: "instances could not be read", code: "CRED-004", want: unknwn, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"instances: no right"} }},
+
+	{name: "G49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
+	{name: "G49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},
+	{name: "G49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
+	{name: "G49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
+	{name: "G49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},
+	{name: "G49: two initialise nodes", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-controller-manager@cp-1 initialises nodes too"}, change: func(s *v1.Snapshot) {
+		setFlags(s, 0, ccm, map[string]string{"controllers": "*"})
+	}},
+	{name: "workloads could not be listed", code: "CLOUD-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
+
+	{name: "none runs as a workload", code: "CLOUD-003", want: skipped},
+	{name: "one that is as it should be", code: "CLOUD-003", want: pass_, change: func(s *v1.Snapshot) { s.Workloads = append(s.Workloads, ccmWorkload()) }},
+	{name: "one that requests nothing", code: "CLOUD-003", want: warn, says: []string{"container manager of Deployment/kube-system/aws-cloud-controller-manager requests no cpu or memory"}, change: func(s *v1.Snapshot) {
+		w := ccmWorkload()
+		w.Containers[0].Requests = nil
+		s.Workloads = append(s.Workloads, w)
+	}},
+	{name: "one with a CPU limit and no priority", code: "CLOUD-003", want: warn, says: []string{"may use 100m of CPU", "priority class of every pod"}, change: func(s *v1.Snapshot) {
+		w := ccmWorkload()
+		w.PriorityClass, w.Containers[0].Limits = "", map[string]string{"cpu": "100m"}
+		s.Workloads = append(s.Workloads, w)
+	}},
+	{name: "workloads could not be listed", code: "CLOUD-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
+}

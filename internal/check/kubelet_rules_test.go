@@ -105,7 +105,7 @@ var kubeletRules = []rule{
 		kubeletFlags(s, 0, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "one names another provider", code: "KUBELET-003", want: fails, says: []string{"names gce, and the managers aws"}, change: func(s *v1.Snapshot) { kubeletFlags(s, 0, map[string]string{"cloud-provider": "gce"}) }},
-	{name: "one of a version without the provider", code: "KUBELET-003", want: fails, says: []string{"1.27 and names aws, which left after 1.26"}, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "v1.27.4") }},
+	{name: "one of a version without the provider", code: "KUBELET-003", want: fails, says: []string{`kubelet 1.27 has no provider "aws"`}, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "v1.27.4") }},
 	{name: "the gate switches the provider off", code: "KUBELET-003", want: fails, says: []string{"DisableCloudProviders is on"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].Kubelet.Config.FeatureGates = map[string]bool{"DisableCloudProviders": true}
 	}},

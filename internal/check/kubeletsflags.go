@@ -158,10 +158,10 @@ func judgeKubeletsMixed(f facts) v1.Finding {
 		switch {
 		case k.inTree() && cloud != "" && name != cloud:
 			failing.add(k.String(), "%s names %s, and the managers %s", k, name, cloud)
-		case k.inTree() && known && minor > provider.LastInTree:
-			failing.add(k.String(), "%s is 1.%d and names %s, which left after 1.%d", k, minor, name, provider.LastInTree)
-		case k.inTree() && known && effective("DisableCloudProviders", k.gates(), minor):
-			failing.add(k.String(), "%s names %s, and DisableCloudProviders is on in 1.%d", k, name, minor)
+		case known && !k.accepts(minor).Starts:
+			failing.add(k.String(), "%s: %s", k, k.accepts(minor).Why)
+		case known && k.contradicts(minor) != "":
+			failing.add(k.String(), "%s names %s, and %s in 1.%d", k, name, k.contradicts(minor), minor)
 		case name == "" && stage == stageInTree:
 			warning.add(k.String(), "%s has no --cloud-provider", k)
 		case name == external && stage == stageInTree:
@@ -181,6 +181,28 @@ func judgeKubeletsMixed(f facts) v1.Finding {
 	first := all.objects[0]
 	return with(all.some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.lines[0]), "--cloud-provider="+orElse(cloud, "<the managers' provider>")+", or external once the managers are", "the kubelets' flags and versions",
 		"ps -C kubelet -o args=   # on host "+hostOf(first))
+}
+
+// accepts tells whether a kubelet of a minor starts with the provider that it names.
+func (k kubelet) accepts(minor int) catalogue.Acceptance {
+	return catalogue.Accepts("kubelet", k.provider(), minor)
+}
+
+// contradicts names a gate that keeps the kubelet from starting with its provider; empty when none does.
+func (k kubelet) contradicts(minor int) string {
+	for _, g := range k.accepts(minor).Gates {
+		if effective(g.Gate, k.gates(), minor) != g.Value {
+			return fmt.Sprintf("%s is %s", g.Gate, gateWord(!g.Value))
+		}
+	}
+	return ""
+}
+
+func gateWord(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 var kubeletRefused = Check{

@@ -9,7 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-const gateNoInTreeCredentials = "DisableKubeletCloudCredentialProviders"
+const gateNoInTreeCredentials = catalogue.DisableKubeletCloudCredentialProviders
 
 var credentialProviderMissing = Check{
 	Code: "PULL-001", Reason: "CredentialProviderMissing", Category: categoryKubelets, Level: LevelError, Impact: ImpactImagePulls, DependsOn: onVolumes,
@@ -25,7 +25,10 @@ var credentialProviderMissing = Check{
 
 func judgeCredentialProviderMissing(f facts) v1.Finding {
 	provider, ok := catalogue.Lookup(f.cloudName())
-	if ok && provider.Credentials == nil {
+	switch {
+	case !ok:
+		return skip("the cloud provider is not known (CP-001)")
+	case provider.Credentials == nil:
 		return skip("does not concern %s: its in-tree kubelet had no image credentials", provider.Name)
 	}
 	if finding, ok := f.missing("nodes"); ok {
@@ -49,7 +52,7 @@ func judgeCredentialProviderMissing(f facts) v1.Finding {
 		minor, known := versionMinor(n.KubeletVersion)
 		switch {
 		case read && (k.Credentials != nil || k.Flags["image-credential-provider-config"] != ""):
-		case known && minor > provider.LastInTree:
+		case known && minor > provider.Credentials.LastInTree:
 			failing.add(n.Name, "%s pulls from %s, and kubelet 1.%d has no built-in credentials", n.Name, few(n.Registries), minor)
 		case read && known && effective(gateNoInTreeCredentials, k.gates(), minor):
 			failing.add(n.Name, "%s pulls from %s, and %s is on in its kubelet", n.Name, few(n.Registries), gateNoInTreeCredentials)
@@ -59,10 +62,7 @@ func judgeCredentialProviderMissing(f facts) v1.Finding {
 			warning.add(n.Name, "%s pulls from %s, and its kubelet was not read", n.Name, few(n.Registries))
 		}
 	}
-	binary := "the provider's binary"
-	if provider.Credentials != nil {
-		binary = provider.Credentials.Binary
-	}
+	binary := provider.Credentials.Binary
 	all, outcome, bad := worst(&failing, &warning)
 	switch {
 	case pulling == 0:

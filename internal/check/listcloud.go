@@ -2,7 +2,14 @@ package check
 
 // cloudChecks are the checks about the provider's configuration and its way to the cloud.
 var cloudChecks = []Check{
-	cloudConfig,        // CFG-001: the external provider's configuration can be derived
-	credentialVariable, // CRED-001: credentials that the new manager would not have
-	inventoryComplete,  // CLOUD-001: before and after can be compared
+	cloudConfig,           // CFG-001: the external provider's configuration can be derived
+	configKeys,            // CFG-002: keys that a provider refuses or misreads
+	environmentLost,       // CFG-004: the way to the cloud that the new manager would lack
+	selfNotFound,          // CFG-005: a metadata service that does not answer
+	credentialVariable,    // CRED-001: credentials that the new manager would not have
+	credentialsOnKubelets, // CRED-003: credentials that nobody needs any more
+	credentialsNowhere,    // CRED-004: hosts without any
+	inventoryComplete,     // CLOUD-001: before and after can be compared
+	nodeManagerMissing,    // CLOUD-002: nodes that nobody initialises
+	ccmResources,          // CLOUD-003: a manager that is throttled or evicted
 }

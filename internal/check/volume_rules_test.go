@@ -75,8 +75,8 @@ func noInTreeVolumes() *v1.Snapshot {
 	return s
 }
 
-// onVSphere puts a volume and a driver of vSphere into the healthy cluster in place of those of AWS.
-func onVSphere() *v1.Snapshot {
+// vSphereCluster puts a volume and a driver of vSphere into the healthy cluster in place of those of AWS.
+func vSphereCluster() *v1.Snapshot {
 	s := healthy()
 	const plugin, driver = "kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"
 	s.Volumes.CSIDrivers = []string{driver}
@@ -202,14 +202,14 @@ var volumeRules = []rule{
 	{name: "classes could not be listed", code: "VOL-007", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/storageclasses") }},
 
 	{name: "the driver takes every volume", code: "VOL-008", want: pass_, says: []string{"3 in-tree volumes"}},
-	{name: "G66: thin disks on vSphere", code: "VOL-008", base: onVSphere, want: pass_},
-	{name: "G66: thick disks on vSphere", code: "VOL-008", base: onVSphere, want: warn, says: []string{"diskformat=eagerzeroedthick", "StorageClass/thin"}, change: func(s *v1.Snapshot) {
+	{name: "G66: thin disks on vSphere", code: "VOL-008", base: vSphereCluster, want: pass_},
+	{name: "G66: thick disks on vSphere", code: "VOL-008", base: vSphereCluster, want: warn, says: []string{"diskformat=eagerzeroedthick", "StorageClass/thin"}, change: func(s *v1.Snapshot) {
 		s.Volumes.StorageClasses[0].Parameters["diskformat"] = "eagerzeroedthick"
 	}},
-	{name: "G66: raw vSAN parameters", code: "VOL-008", base: onVSphere, want: warn, says: []string{"hostFailuresToTolerate=1"}, change: func(s *v1.Snapshot) {
+	{name: "G66: raw vSAN parameters", code: "VOL-008", base: vSphereCluster, want: warn, says: []string{"hostFailuresToTolerate=1"}, change: func(s *v1.Snapshot) {
 		s.Volumes.StorageClasses[0].Parameters["hostFailuresToTolerate"] = "1"
 	}},
-	{name: "G66: a disk under a datastore cluster", code: "VOL-008", base: onVSphere, want: fails, says: []string{"[cluster/store-1] kubevols/disk-1.vmdk"}, change: func(s *v1.Snapshot) {
+	{name: "G66: a disk under a datastore cluster", code: "VOL-008", base: vSphereCluster, want: fails, says: []string{"[cluster/store-1] kubevols/disk-1.vmdk"}, change: func(s *v1.Snapshot) {
 		s.Volumes.PersistentVolumes[0].Handle = "[cluster/store-1] kubevols/disk-1.vmdk"
 	}},
 	{name: "G66: a blob on Azure", code: "VOL-008", want: fails, says: []string{"blob in a storage account"}, change: func(s *v1.Snapshot) {
@@ -245,12 +245,12 @@ var volumeRules = []rule{
 
 	{name: "G70: the driver expands volumes", code: "VOL-011", want: pass_, says: []string{"1 class"}},
 	{name: "G70: the controller has no resizer", code: "VOL-011", want: warn, says: []string{"no csi-resizer", "gp3"}, change: func(s *v1.Snapshot) {
-		w := workload(s, "Deployment/kube-system/ebs-csi-controller")
+		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = w.Containers[:3]
 	}},
 	{name: "G70: the gate is off", code: "VOL-011", base: of1_22, want: warn, says: []string{"ExpandCSIVolumes off"}, change: func(s *v1.Snapshot) { gate(s, 1, kcm, "ExpandCSIVolumes=false") }},
 	{name: "G70: snapshots without their API", code: "VOL-011", want: warn, says: []string{"snapshot.storage.k8s.io"}, change: func(s *v1.Snapshot) {
-		w := workload(s, "Deployment/kube-system/ebs-csi-controller")
+		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = append(w.Containers, v1.Container{Name: "csi-snapshotter", Image: "registry.k8s.io/sig-storage/csi-snapshotter:v6.3.0"})
 		s.APIGroups = []string{"apps/v1", "storage.k8s.io/v1"}
 	}},
@@ -275,12 +275,12 @@ var volumeRules = []rule{
 	{name: "CSINodes could not be listed", code: "CSI-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
 
 	{name: "a release that nothing speaks against", code: "CSI-003", want: pass_, says: []string{"ebs.csi.aws.com v1.28.0", "1.26"}},
-	{name: "G66: a vSphere release that fits", code: "CSI-003", base: onVSphere, want: pass_},
-	{name: "G66: the vSphere driver of 1.21 and Kubernetes 1.22", code: "CSI-003", base: onVSphere, want: warn, says: []string{"csi.vsphere.vmware.com v2.3.0 is meant for Kubernetes up to 1.21"}, change: func(s *v1.Snapshot) {
+	{name: "G66: a vSphere release that fits", code: "CSI-003", base: vSphereCluster, want: pass_},
+	{name: "G66: the vSphere driver of 1.21 and Kubernetes 1.22", code: "CSI-003", base: vSphereCluster, want: warn, says: []string{"csi.vsphere.vmware.com v2.3.0 is meant for Kubernetes up to 1.21"}, change: func(s *v1.Snapshot) {
 		s.Cluster.Version = "v1.22.0"
 		driverImage(s, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.3.0")
 	}},
-	{name: "G66: a vSphere release that does not migrate", code: "CSI-003", base: onVSphere, want: fails, says: []string{"v2.0.1 does not take over in-tree volumes; 2.1 does"}, change: func(s *v1.Snapshot) {
+	{name: "G66: a vSphere release that does not migrate", code: "CSI-003", base: vSphereCluster, want: fails, says: []string{"v2.0.1 does not take over in-tree volumes; 2.1 does"}, change: func(s *v1.Snapshot) {
 		driverImage(s, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.0.1")
 	}},
 	{name: "no driver", code: "CSI-003", want: skipped, change: func(s *v1.Snapshot) { s.Workloads = nil }},
@@ -288,33 +288,33 @@ var volumeRules = []rule{
 
 	{name: "the driver runs", code: "CSI-004", want: pass_},
 	{name: "the controller is not ready", code: "CSI-004", want: fails, says: []string{"Deployment/kube-system/ebs-csi-controller", "no pod that is ready"}, change: func(s *v1.Snapshot) {
-		workload(s, "Deployment/kube-system/ebs-csi-controller").Ready = 0
+		theWorkload(s, "Deployment/kube-system/ebs-csi-controller").Ready = 0
 	}},
 	{name: "the controller has no attacher", code: "CSI-004", want: fails, says: []string{"has no container csi-attacher"}, change: func(s *v1.Snapshot) {
-		w := workload(s, "Deployment/kube-system/ebs-csi-controller")
+		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = w.Containers[:2]
 	}},
-	{name: "a node pod is not ready", code: "CSI-004", want: warn, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { workload(s, "DaemonSet/kube-system/ebs-csi-node").Ready = 4 }},
+	{name: "a node pod is not ready", code: "CSI-004", want: warn, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/ebs-csi-node").Ready = 4 }},
 	{name: "the controller runs elsewhere", code: "CSI-004", want: warn, says: []string{"no controller of ebs.csi.aws.com"}, change: func(s *v1.Snapshot) {
-		workload(s, "Deployment/kube-system/ebs-csi-controller").Role = v1.RoleDNS
+		theWorkload(s, "Deployment/kube-system/ebs-csi-controller").Role = v1.RoleDNS
 	}},
 	{name: "no in-tree volume", code: "CSI-004", base: noInTreeVolumes, want: skipped},
 	{name: "workloads could not be listed", code: "CSI-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 
 	{name: "G71: the driver marks disks for the cluster", code: "CSI-005", want: pass_, says: []string{"ebs.csi.aws.com marks disks for lab"}},
 	{name: "G71: the instances are tagged for another", code: "CSI-005", want: warn, says: []string{"--k8s-tag-cluster-id=other", "tagged for lab"}, change: func(s *v1.Snapshot) {
-		workload(s, "Deployment/kube-system/ebs-csi-controller").Containers[0].Flags["k8s-tag-cluster-id"] = "other"
+		theWorkload(s, "Deployment/kube-system/ebs-csi-controller").Containers[0].Flags["k8s-tag-cluster-id"] = "other"
 		s.Cloud.Instances[0].ClusterTags = []string{"lab=owned"}
 	}},
 	{name: "G71: two drivers of two IDs", code: "CSI-005", want: warn, says: []string{"elsewhere other"}, change: func(s *v1.Snapshot) {
-		workload(s, "DaemonSet/kube-system/ebs-csi-node").Containers[0].Flags = map[string]string{"k8s-tag-cluster-id": "other"}
+		theWorkload(s, "DaemonSet/kube-system/ebs-csi-node").Containers[0].Flags = map[string]string{"k8s-tag-cluster-id": "other"}
 	}},
-	{name: "G71: vSphere keeps it in a Secret", code: "CSI-005", base: onVSphere, want: skipped, says: []string{"vmware-system-csi/vsphere-config-secret", "grep cluster-id"}},
+	{name: "G71: vSphere keeps it in a Secret", code: "CSI-005", base: vSphereCluster, want: skipped, says: []string{"vmware-system-csi/vsphere-config-secret", "grep cluster-id"}},
 	{name: "workloads could not be listed", code: "CSI-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 }
 
-// workload returns a workload of the snapshot, to be changed.
-func workload(s *v1.Snapshot, ref string) *v1.Workload {
+// theWorkload returns a workload of the snapshot, to be changed.
+func theWorkload(s *v1.Snapshot, ref string) *v1.Workload {
 	for i := range s.Workloads {
 		if s.Workloads[i].Ref == ref {
 			return &s.Workloads[i]

@@ -171,6 +171,9 @@ func (f facts) leaves(p placed, plugin catalogue.VolumePlugin) (leaves, known bo
 	if !ok {
 		return false, false
 	}
+	if minor > plugin.LastInTree {
+		return true, true // its volumes are the driver's, whatever is set
+	}
 	set := p.setGates()
 	if catalogue.GateAt(masterGate, minor).Known && !effective(masterGate, set, minor) {
 		return false, true

@@ -8,7 +8,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
-const external = "external"
+const external = catalogue.External
 
 var onVolumes = append([]string{"API-001"}, onHosts...)
 
@@ -185,7 +185,7 @@ var unregisteredTooEarly = Check{
 	Code: "VOL-004", Reason: "UnregisteredTooEarly", Category: categoryVolumes, Level: LevelError, Impact: ImpactVolumes, DependsOn: onVolumes,
 	Title: "no component drops an in-tree volume plugin before everything has left it",
 	Explain: []string{
-		"The gates InTreePlugin<Name>Unregister take the plugin out of a component altogether. They come last in KEP-625: as long as one kubelet, scheduler or kube-controller-manager has the plugin's migration off, or " +
+		"The gates InTreePlugin<Name>Unregister (CSIMigration<Name>Complete in 1.20) take the plugin out of a component altogether. They come last in KEP-625: as long as one kubelet, scheduler or kube-controller-manager has the plugin's migration off, or " +
 			"one node has a volume mounted in-tree, the component that dropped it can neither attach nor unmount that volume.",
 	},
 	judge: judgeUnregistered,
@@ -242,13 +242,13 @@ func (f facts) unregisteredBy(plugin catalogue.VolumePlugin) []string {
 	var out []string
 	for _, name := range []string{kas, kcm, scheduler} {
 		for _, p := range f.all(name) {
-			if p.setGates()[plugin.UnregisterGate] {
+			if set := p.setGates(); set[plugin.UnregisterGate] || set[plugin.CompleteGate] {
 				out = append(out, p.String())
 			}
 		}
 	}
 	for _, k := range f.kubelets() {
-		if k.gates()[plugin.UnregisterGate] {
+		if set := k.gates(); set[plugin.UnregisterGate] || set[plugin.CompleteGate] {
 			out = append(out, k.String())
 		}
 	}

@@ -153,7 +153,7 @@ func judgeLimits(f facts) v1.Finding {
 			if !registered {
 				continue // CSI-002 says so
 			}
-			before := n.Attachable["attachable-volumes-"+strings.TrimPrefix(u.Name, "kubernetes.io/")]
+			before := n.Attachable[u.LimitResource]
 			old, err := strconv.Atoi(before)
 			held := mounts[u.Name] + mounts[u.Driver]
 			switch {

@@ -1,0 +1,112 @@
+package check
+
+import (
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+var nodeManagerMissing = Check{
+	Code: "CLOUD-002", Reason: "NodeManagerMissing", Category: categoryCloud, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: []string{"API-001"}, Retryable: true,
+	Title: "a provider that initialises nodes from the nodes themselves has its manager on every node",
+	Explain: []string{
+		"On Azure a node is initialised by cloud-node-manager, a DaemonSet that asks the instance metadata on the node itself; the cloud-controller-manager runs with --controllers=*,-cloud-node beside it. With neither, a node that joins keeps its taint for ever; " +
+			"with both, two processes write its addresses.",
+		"Before the migration its absence is no fault: the plan starts it. Where it runs, it has to run on every node.",
+	},
+	judge: judgeNodeManager,
+}
+
+func judgeNodeManager(f facts) v1.Finding {
+	provider, ok := catalogue.Lookup(f.cloudName())
+	switch {
+	case !ok:
+		return skip("the cloud provider is not known (CP-001)")
+	case provider.NodeManager == "":
+		return skip("does not concern %s", provider.Name)
+	}
+	if finding, ok := f.missing("workloads"); ok {
+		return finding
+	}
+	var bad complaints
+	running := 0
+	for _, w := range f.Workloads {
+		if w.Role != v1.RoleNodeManager {
+			continue
+		}
+		running++
+		if w.Ready < w.Replicas {
+			bad.add(w.Ref, "%s has %d of %d pods ready", w.Ref, w.Ready, w.Replicas)
+		}
+	}
+	for _, p := range f.all(ccm) {
+		if running > 0 && !leavesNodes(p.flag("controllers", "*")) {
+			bad.add(p.String(), "%s initialises nodes too: --controllers=%s", p, p.flag("controllers", "*"))
+		}
+	}
+	const expected, source = "cloud-node-manager on every node, and --controllers=*,-cloud-node", "/apis/apps/v1/daemonsets"
+	switch {
+	case running == 0 && f.stage() == stageExternal:
+		bad.add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
+		return with(bad.finding(v1.Fail, "nobody initialises new nodes: cloud-node-manager does not run"), expected, source, "kubectl get daemonsets -A | grep cloud-node-manager")
+	case running == 0:
+		return pass("cloud-node-manager does not run yet; the plan starts it on every node")
+	case bad.empty():
+		return pass("cloud-node-manager is ready on every node")
+	}
+	return with(bad.some(v1.Fail, "%s", bad.lines[0]), expected, source, "kubectl get daemonsets -A -o wide | grep cloud-node-manager")
+}
+
+// leavesNodes tells whether --controllers takes the initialisation of nodes away, under any of the loop's names.
+func leavesNodes(controllers string) bool {
+	entries := strings.Split(controllers, ",")
+	return slices.ContainsFunc(entries, func(e string) bool {
+		e = strings.TrimSpace(e)
+		return e == "-cloud-node" || e == "-cloud-node-controller"
+	})
+}
+
+var ccmResources = Check{
+	Code: "CLOUD-003", Reason: "ManagerResources", Category: categoryCloud, Level: LevelWarning, Impact: ImpactGap, DependsOn: []string{"API-001"},
+	Title: "an existing cloud-controller-manager has the requests and the priority of a control-plane component",
+	Explain: []string{
+		"A cloud-controller-manager that runs as a workload is evicted like any other when its node is short of memory, unless it has requests and a system priority. A limit on its CPU throttles it when it has most to do, at the takeover, when every Service and node " +
+			"is looked at: a throttled leader misses its lease's renewal, exits, and the gap begins again. A limit on its memory that was found on a small cluster kills it on a large one.",
+		"Where the namespace has a ResourceQuota, its requests have to fit in it, and priorities of the system may be restricted by a quota of that scope: kubectl -n kube-system get resourcequota. The manager that a plan makes has requests, no limits and the priority " +
+			"system-cluster-critical or higher.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("workloads"); ok {
+			return finding
+		}
+		var bad complaints
+		n := 0
+		for _, w := range f.Workloads {
+			if w.Role != v1.RoleCCM {
+				continue
+			}
+			n++
+			if !strings.HasPrefix(w.PriorityClass, "system-") {
+				bad.add(w.Ref, "%s has the priority class %s", w.Ref, orElse(w.PriorityClass, "of every pod"))
+			}
+			for _, c := range w.Containers {
+				switch {
+				case c.Requests["cpu"] == "" || c.Requests["memory"] == "":
+					bad.add(w.Ref, "container %s of %s requests no cpu or memory", c.Name, w.Ref)
+				case c.Limits["cpu"] != "":
+					bad.add(w.Ref, "container %s of %s may use %s of CPU at most", c.Name, w.Ref, c.Limits["cpu"])
+				}
+			}
+		}
+		switch {
+		case n == 0:
+			return skip("no cloud-controller-manager runs as a workload")
+		case bad.empty():
+			return pass("%s requests, no CPU limit and a system priority", plural(n, "cloud-controller-manager")+" "+has(n))
+		}
+		return with(bad.some(v1.Warn, "%s", bad.lines[0]), "requests, no CPU limit, system-cluster-critical", "/apis/apps/v1", "kubectl -n "+namespaceOf(bad.objects[0])+" get "+strings.ToLower(kindOf(bad.objects[0]))+" "+nameOf(bad.objects[0])+
+			" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'")
+	},
+}
