@@ -1,0 +1,177 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+const sourceMachines = "machine objects of cluster.k8s.io and cluster.x-k8s.io"
+
+var autoscalerActive = Check{
+	Code: "SCHED-004", Reason: "AutoscalerActive", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactNodeJoin, DependsOn: onAPI,
+	Title: "no cluster autoscaler adds or removes nodes meanwhile",
+	Explain: []string{
+		"A node that joins while nobody runs the cloud loops gets no route and no place in a load balancer, and with an external kubelet it stays tainted, for as long as the gap lasts. A node that is removed then stays in load balancers. The comparison of " +
+			"before and after shows both as differences. An autoscaler also deletes instances whose node did not become ready in time (15 minutes by default).",
+		"Scale the autoscaler to zero for the handover, and up again after it. What is paused there is not lost: it looks at pending pods when it is back.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("workloads"); ok {
+			return finding
+		}
+		if finding, ok := f.missing("machines"); ok {
+			return finding
+		}
+		var bad complaints
+		fix := "kubectl get pods -A | grep autoscaler"
+		for _, w := range f.Workloads {
+			if w.Role != v1.RoleAutoscaler || w.Replicas == 0 {
+				continue
+			}
+			bad.add(w.Ref, "%s with %s", w.Ref, plural(int(w.Replicas), "replica"))
+			if parts := strings.Split(w.Ref, "/"); len(parts) == 3 {
+				fix = fmt.Sprintf("kubectl -n %s scale %s %s --replicas=0", parts[1], strings.ToLower(parts[0]), parts[2])
+			}
+		}
+		if bad.empty() {
+			for _, m := range f.Machines {
+				if m.Autoscaled && !m.Paused {
+					bad.add(m.Ref, "%s may be scaled by an autoscaler that runs elsewhere", m.Ref)
+				}
+			}
+		}
+		if bad.empty() {
+			return pass("no cluster autoscaler is active, among %s and %s", plural(len(f.Workloads), "workload"), plural(len(f.Machines), "machine object"))
+		}
+		return with(bad.finding(v1.Warn, "a cluster autoscaler may add or remove nodes during the handover"), "none, or scaled to zero", sourceWorkloads, fix)
+	},
+}
+
+var machinesRolling = Check{
+	Code: "SCHED-005", Reason: "MachinesRolling", Category: categoryScheduling, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: onAPI, Retryable: true,
+	Title: "no machine object is in a rollout",
+	Explain: []string{
+		"Machines that are being made or deleted are nodes that come and go during the handover: the new ones join before or after it, with one kind of kubelet or the other, and the migration's before and after do not match. A Machine that is being deleted waits for the " +
+			"cloud-controller-manager to delete its node where machine-controller was told of an external one, and for nobody as long as there is none.",
+		"Wait for the rollout, or pause it. A MachineDeployment that never becomes whole is worth a look before anything else changes.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("machines"); ok {
+			return finding
+		}
+		if len(f.Machines) == 0 {
+			return none("machine object")
+		}
+		var bad complaints
+		for _, m := range f.Machines {
+			switch {
+			case m.Deleting:
+				bad.add(m.Ref, "%s is being deleted", m.Ref)
+			case m.Paused || m.Replicas == nil:
+			case readyReplicas(m) != *m.Replicas:
+				bad.add(m.Ref, "%s: %d of %d ready", m.Ref, readyReplicas(m), *m.Replicas)
+			}
+		}
+		if bad.empty() {
+			return pass("none of %s is in a rollout", plural(len(f.Machines), "machine object"))
+		}
+		return with(bad.finding(v1.Fail, "%s in a rollout", counting(len(bad.lines), "machine object", "is", "are")), "all replicas ready, nothing being deleted", sourceMachines, kubectlObject("describe", bad.objects[0]))
+	},
+}
+
+func readyReplicas(m v1.MachineObject) int32 {
+	if m.Ready == nil {
+		return 0
+	}
+	return *m.Ready
+}
+
+// kubectlObject names the object of a Ref Kind.group/namespace/name in a command.
+func kubectlObject(verb, ref string) string {
+	parts := strings.Split(ref, "/")
+	if len(parts) != 3 {
+		return "kubectl " + verb + " " + strings.ToLower(strings.ReplaceAll(ref, "/", " "))
+	}
+	return fmt.Sprintf("kubectl -n %s %s %s %s", parts[1], verb, strings.ToLower(parts[0]), parts[2])
+}
+
+// machines are the objects of one kind: Machine, MachineSet, MachineDeployment.
+func (f facts) machines(kind string) []v1.MachineObject {
+	return slices.DeleteFunc(slices.Clone(f.Machines), func(m v1.MachineObject) bool {
+		name, _, _ := strings.Cut(m.Ref, ".")
+		return name != kind
+	})
+}
+
+var machinesAtZero = Check{
+	Code: "SCHED-006", Reason: "MachinesScaledToZero", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactNodeJoin, DependsOn: onAPI,
+	Title: "machine objects that would be rotated have machines",
+	Explain: []string{
+		"A cluster whose MachineDeployments are all at zero (hibernated, or served by machines of another kind) has nothing to rotate: \"every machine is external\" is true of none, and other tools take the migration for finished there. The machines that come " +
+			"later are made from a template of before the migration, with an in-tree kubelet, which from 1.31 on does not start.",
+		"A plan counts kubelets, not machines, and does not call an empty list done. After the migration change the template once (any change of spec.template rolls it), so that later machines are external.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("machines"); ok {
+			return finding
+		}
+		deployments := f.machines("MachineDeployment")
+		if len(deployments) == 0 {
+			return none("MachineDeployment")
+		}
+		var empty complaints
+		for _, m := range deployments {
+			if m.Replicas == nil || *m.Replicas == 0 {
+				empty.add(m.Ref, "%s has no machine", m.Ref)
+			}
+		}
+		if len(empty.lines) < len(deployments) {
+			return pass("%d of %s machines", len(deployments)-len(empty.lines), counting(len(deployments), "MachineDeployment", "has", "have"))
+		}
+		return with(empty.finding(v1.Warn, "all %s at zero: their machines will be made from a template of before the migration", counting(len(deployments), "MachineDeployment", "is", "are")),
+			"machines, or a template that was changed", sourceMachines, kubectlObject("get", empty.objects[0])+" -o yaml")
+	},
+}
+
+var machinesMixed = Check{
+	Code: "SCHED-007", Reason: "MachinesMixed", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactNodeJoin, DependsOn: onAPI,
+	Title: "all machines were made for the same kind of kubelet, and for the one that fits how far the migration is",
+	Explain: []string{
+		"machine-controller notes on each Machine, when it is made, whether its kubelet was to be external. Mixed machines come from switches that were flipped too early: an external kubelet that joins before there is a cloud-controller-manager stays tainted. After the " +
+			"migration, a Machine for an in-tree kubelet is one that was not rotated yet, or was made from user data of before: operating-system-manager renews user data only when the MachineDeployment changes, so that deleting Machines one by " +
+			"one makes old ones again, although the annotation says otherwise.",
+		"The annotation is what somebody meant, not what a kubelet does: the checks of kubelets look at those. Change the MachineDeployment's template to make all of them anew.",
+	},
+	judge: func(f facts) v1.Finding {
+		if finding, ok := f.missing("machines"); ok {
+			return finding
+		}
+		machines := slices.DeleteFunc(f.machines("Machine"), func(m v1.MachineObject) bool { return strings.Contains(m.Ref, "cluster.x-k8s.io") })
+		if len(machines) == 0 {
+			return none("Machine of machine-controller")
+		}
+		external := len(slices.DeleteFunc(slices.Clone(machines), func(m v1.MachineObject) bool { return !m.External }))
+		wantExternal := f.stage() == stageExternal
+		var bad complaints
+		for _, m := range machines {
+			if m.External != wantExternal {
+				bad.add(m.Ref, "%s for an %s kubelet (node %s)", m.Ref, kindOfKubelet(m.External), orElse(m.Node, "none yet"))
+			}
+		}
+		if bad.empty() {
+			return pass("all %s made for %s kubelets", counting(len(machines), "machine", "was", "were"), kindOfKubelet(wantExternal))
+		}
+		return with(bad.finding(v1.Warn, "%d of %s were made for external kubelets while the managers are %s", external, plural(len(machines), "machine"), f.stateSentence()),
+			kindOfKubelet(wantExternal)+" kubelets", sourceMachines, kubectlObject("get", bad.objects[0])+" -o yaml")
+	},
+}
+
+func kindOfKubelet(external bool) string {
+	if external {
+		return "external"
+	}
+	return "in-tree"
+}

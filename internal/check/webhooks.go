@@ -1,0 +1,217 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+const sourceWebhooks = "/apis/admissionregistration.k8s.io/v1"
+
+var webhookDead = Check{
+	Code: "HOOK-001", Reason: "WebhookDead", Category: categoryScheduling, Level: LevelCritical, Impact: ImpactAPI, DependsOn: onAPI, Retryable: true,
+	Title: "every webhook that must answer for nodes, leases, pods and the like has a ready endpoint",
+	Explain: []string{
+		"With failurePolicy Fail, the API server refuses every write that a webhook without an endpoint would be asked about. If those are leases, the managers lose their elections and end; if they are nodes, no taint is cleared and no address written; " +
+			"if pods, no manager is started. Restarting control-plane components is the moment at which such a webhook is noticed.",
+		"Repair the backend, or exempt kube-system and the system's identities, or delete the configuration for the time of the migration (keep it: kubectl get -o yaml). A rule about every resource (*) counts too. " +
+			"See https://github.com/open-policy-agent/gatekeeper/issues/725.",
+	},
+	judge: func(f facts) v1.Finding {
+		var unknowns []string
+		bad, n, finding, ok := f.eachWebhook(func(w v1.Webhook, about string) string {
+			switch {
+			case !must(w) || w.Service == "":
+				return ""
+			case w.Ready == nil:
+				unknowns = append(unknowns, w.Ref)
+				return ""
+			case *w.Ready == 0:
+				return fmt.Sprintf("must answer for %s, and its Service %s has no ready endpoint", about, w.Service)
+			}
+			return ""
+		})
+		const expected = "a ready endpoint, or failurePolicy Ignore"
+		switch {
+		case !ok:
+			return finding
+		case !bad.empty():
+			return with(bad.finding(v1.Fail, "%s must answer for writes that the migration needs, and cannot", plural(len(bad.lines), "webhook")), expected, sourceWebhooks,
+				"kubectl get "+webhookOf(bad.objects[0])+" -o yaml")
+		case len(unknowns) > 0:
+			return with(unknown("the endpoints of %s are not known: %s", plural(len(unknowns), "webhook"), fewOf(unknowns)), expected, "/apis/discovery.k8s.io/v1/endpointslices", "")
+		}
+		return pass("%d of %s asked about vital objects, and those that must answer can", n, counting(len(f.Webhooks), "webhook", "is", "are"))
+	},
+}
+
+var webhookDeadlock = Check{
+	Code: "HOOK-002", Reason: "WebhookDeadlock", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactScheduling, DependsOn: onAPI,
+	Title: "the backend of every webhook that must answer for nodes, leases, pods and the like runs on uninitialised nodes too",
+	Explain: []string{
+		"A node that registers with an external kubelet has the taint " + taintUninitialized + " until the new manager clears it. If the pods behind a webhook do not tolerate that taint, and every node is new (a pool that was replaced, a restore), " +
+			"they do not start; without them the API server refuses what the manager writes; and without the manager no taint is cleared. Existing nodes are not tainted again, so a cluster whose nodes stay is not in danger.",
+		"Give the backend the toleration, or exempt nodes, leases and kube-system from the webhook. See https://github.com/deckhouse/deckhouse/issues/3257.",
+	},
+	judge: judgeWebhookDeadlock,
+}
+
+func judgeWebhookDeadlock(f facts) v1.Finding {
+	if finding, ok := f.missing("workloads"); ok {
+		return finding
+	}
+	workloads := map[string]v1.Workload{}
+	for _, w := range f.Workloads {
+		workloads[w.Ref] = w
+	}
+	known := 0
+	bad, n, finding, ok := f.eachWebhook(func(w v1.Webhook, about string) string {
+		backend, found := workloads[w.Backend]
+		if !must(w) || !found {
+			return ""
+		}
+		known++
+		if tolerates(backend.Tolerations, taintUninitialized, "NoSchedule") {
+			return ""
+		}
+		return fmt.Sprintf("must answer for %s; its backend %s does not tolerate the taint", about, backend.Ref)
+	})
+	switch {
+	case !ok:
+		return finding
+	case bad.empty():
+		return pass("%s asked about vital objects; the backends of %d that must answer are known and tolerate the taint", counting(n, "webhook", "is", "are"), known)
+	}
+	backend := workloads[f.backendOf(bad.objects[0])]
+	return with(bad.finding(v1.Warn, "the backends of %s do not run on uninitialised nodes", plural(len(bad.lines), "webhook")), "a toleration of "+taintUninitialized, sourceWebhooks, addToleration(backend))
+}
+
+func (f facts) backendOf(ref string) string {
+	i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == ref })
+	if i < 0 {
+		return ""
+	}
+	return f.Webhooks[i].Backend
+}
+
+// addToleration is the command that gives a workload the toleration of the uninitialised.
+func addToleration(w v1.Workload) string {
+	parts := strings.Split(w.Ref, "/")
+	if len(parts) != 3 {
+		return ""
+	}
+	return fmt.Sprintf(`kubectl -n %s patch %s %s --type=json -p '[{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"%s","operator":"Exists","effect":"NoSchedule"}}]'`,
+		parts[1], strings.ToLower(parts[0]), parts[2], taintUninitialized)
+}
+
+var webhookSlow = Check{
+	Code: "HOOK-003", Reason: "WebhookSlow", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactNoLoops, DependsOn: onAPI,
+	Title: "no webhook that is asked about leases may take as long as an election waits for its renewal",
+	Explain: []string{
+		"A leader that cannot renew its lease within --leader-elect-renew-deadline (10 s by default, shorter where a plan asks for quick handovers) ends itself. A webhook that is asked about leases, and does not answer, holds each renewal for its whole " +
+			"timeoutSeconds, 10 by default, also with failurePolicy Ignore: all managers lose their leases at once, again and again.",
+		"Exempt leases from the webhook: nobody has a policy for them. Otherwise give it a timeout of a second or two.",
+	},
+	judge: func(f facts) v1.Finding {
+		deadline := f.renewDeadline()
+		bad, n, finding, ok := f.eachWebhook(func(w v1.Webhook, _ string) string {
+			if !slices.Contains(asked(w), "leases") {
+				return ""
+			}
+			if time.Duration(w.TimeoutSeconds)*time.Second < deadline {
+				return ""
+			}
+			return fmt.Sprintf("may take %d s for a lease (failurePolicy %s)", w.TimeoutSeconds, orElse(w.FailurePolicy, "Fail"))
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("none of %s that are asked about vital objects may hold a lease for %s", plural(n, "webhook"), deadline)
+		}
+		return with(bad.finding(v1.Warn, "%s could hold the renewal of a lease until its leader ends", plural(len(bad.lines), "webhook")), "timeoutSeconds below "+deadline.String()+", or no rule about leases",
+			sourceWebhooks, "kubectl edit "+webhookOf(bad.objects[0]))
+	},
+}
+
+// renewDeadline is the shortest that a manager has, or gets during the migration.
+func (f facts) renewDeadline() time.Duration {
+	shortest := defaultRenewDeadline
+	texts := []string{f.opts.RenewDeadline}
+	for _, p := range f.managers() {
+		texts = append(texts, p.flag("leader-elect-renew-deadline", ""))
+	}
+	for _, text := range texts {
+		if d, err := time.ParseDuration(text); err == nil && d > 0 {
+			shortest = min(shortest, d)
+		}
+	}
+	return shortest
+}
+
+var webhookOutside = Check{
+	Code: "HOOK-004", Reason: "WebhookOutside", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactAPI, DependsOn: onAPI,
+	Title: "no webhook at a URL outside the cluster must answer for nodes, leases, pods and the like",
+	Explain: []string{
+		"Whether a webhook at a URL answers cannot be seen from the cluster: it depends on DNS, routes and certificates of the control-plane hosts. If it is reached through a load balancer or a name that the cluster itself serves, it can be gone for " +
+			"as long as nobody owns the service loop. Where the API server reached webhooks through the cloud's SSH tunnels or a network proxy, that way changes with the provider's code.",
+		"Ask it once from a control-plane host, or set failurePolicy Ignore for the time of the migration.",
+	},
+	judge: func(f facts) v1.Finding {
+		bad, n, finding, ok := f.eachWebhook(func(w v1.Webhook, about string) string {
+			if w.URL == "" || !must(w) {
+				return ""
+			}
+			return "must answer for " + about + " at " + w.URL
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("%s asked about vital objects; none that must answer is outside the cluster", counting(n, "webhook", "is", "are"))
+		}
+		url := ""
+		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad.objects[0] }); i >= 0 {
+			url = f.Webhooks[i].URL
+		}
+		return with(bad.finding(v1.Warn, "%s must answer from outside the cluster", plural(len(bad.lines), "webhook")), "a Service of the cluster, or failurePolicy Ignore", sourceWebhooks,
+			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+url)
+	},
+}
+
+var webhookOnMigration = Check{
+	Code: "HOOK-005", Reason: "WebhookOnMigration", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactGap, DependsOn: onAPI,
+	Title: "no webhook stands between the migration and the objects that it writes, or all of them let it pass",
+	Explain: []string{
+		"apply writes its journal, service accounts, roles, bindings, a lease and, depending on the control plane, Deployments. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
+			"before, half-way.",
+		"With --proof every object is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
+	},
+	judge: func(f facts) v1.Finding {
+		bad, _, finding, ok := f.eachWebhook(func(w v1.Webhook, about string) string {
+			if !must(w) {
+				return ""
+			}
+			return "is asked about " + about
+		})
+		answered := 0
+		for _, d := range f.DryRuns {
+			if !d.Unanswered {
+				answered++
+			}
+		}
+		switch {
+		case !ok:
+			return finding
+		case bad.empty():
+			return pass("no webhook that must answer is asked about the migration's objects")
+		case len(f.DryRuns) > 0 && answered == len(f.DryRuns):
+			return pass("%s sent as dry runs past %s; PROOF-001 says what they answered", counting(answered, "object", "was", "were"), plural(len(bad.lines), "webhook"))
+		}
+		return with(bad.finding(v1.Warn, "%s about objects of the migration, which no dry run has shown to pass", counting(len(bad.lines), "webhook", "is asked", "are asked")), "a dry run of every object", sourceWebhooks,
+			"transplant check --proof")
+	},
+}
