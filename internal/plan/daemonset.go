@@ -145,6 +145,8 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 	}
 	if b.program.readyPath != "" {
 		container["readinessProbe"] = httpProbe(b.program.readyPath, port, 0, 2, 3)
+	}
+	if b.program.ours {
 		pod["terminationGracePeriodSeconds"] = 30
 	}
 	return workload(CCM, "OnDelete", pod), flags
@@ -190,7 +192,6 @@ func (b *builder) endpointEnv() []any {
 // finishDaemonSet takes leader migration out of the DaemonSet.
 func (b *builder) finishDaemonSet() {
 	edits, was := b.finishEdits()
-	edits = withoutHostPaths(edits)
 	b.add(v1.Step{
 		ID: "finish/" + CCM, Phase: PhaseFinish, Kind: v1.StepEditWorkload, Title: "switch leader migration off in " + CCM,
 		Why: "no in-tree manager is left that could want the migration lease; the pods are replaced one by one, the owner's last", Component: CCM, Ref: CCMDaemonSet,

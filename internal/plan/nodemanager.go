@@ -12,13 +12,17 @@ func (b *builder) nodeManagers() {
 	if b.provider.Name != providerAzure {
 		return
 	}
+	phase := PhaseHandover
+	if b.opts.Strategy == Downtime {
+		phase = PhaseStart
+	}
 	why := "Azure's nodes are initialised by one manager on each node, from the instance's own metadata"
-	b.ensure(PhaseHandover, why, nodeManagerObjects())
+	b.ensure(phase, why, nodeManagerObjects())
 	set := b.nodeManager()
 	b.add(v1.Step{
-		ID: "start/" + NodeManager, Phase: PhaseHandover, Kind: v1.StepEnsureObject, Title: "start " + NodeManager + " on every node", Why: why,
+		ID: "start/" + NodeManager, Phase: phase, Kind: v1.StepEnsureObject, Title: "start " + NodeManager + " on every node", Why: why,
 		Component: NodeManager, Ref: NodeManagerDaemonSet, Object: mustJSON(set), Requires: []string{"cluster:uid"},
-		Undo: "delete it, if this migration made it", EstimateSeconds: 30, Changes: []v1.Change{{Field: "image", After: nodeManagerImage(b.opts.Image)}},
+		Undo: "delete it, if this migration made it", EstimateSeconds: 30, Changes: []v1.Change{{Field: "image", After: b.nodeManagerImage()}},
 	})
 	for _, n := range b.snap.Nodes {
 		if n.OS == "windows" {
@@ -27,9 +31,15 @@ func (b *builder) nodeManagers() {
 	}
 }
 
-// nodeManagerImage is the image that is released together with a cloud-controller-manager's.
-func nodeManagerImage(ccm string) string {
-	return strings.Replace(ccm, "azure-cloud-controller-manager", "azure-cloud-node-manager", 1)
+// nodeManagerImage is the image that is released together with the manager's: beside it where it was mirrored, else the catalogue's.
+func (b *builder) nodeManagerImage() string {
+	if known, ok := nearest(b.provider.Name, b.program.minor); ok && known.Ref == b.opts.Image {
+		return known.NodeManager
+	}
+	if beside := strings.Replace(b.opts.Image, "azure-cloud-controller-manager", "azure-cloud-node-manager", 1); beside != b.opts.Image {
+		return beside
+	}
+	return b.program.nodeManager
 }
 
 func nodeManagerObjects() []object {
@@ -59,7 +69,7 @@ func (b *builder) nodeManager() object {
 		"nodeSelector": object{"kubernetes.io/os": "linux"}, "tolerations": []any{object{"operator": "Exists"}},
 		"securityContext": object{"seccompProfile": object{"type": "RuntimeDefault"}},
 		"containers": []any{object{
-			"name": NodeManager, "image": nodeManagerImage(b.opts.Image), "imagePullPolicy": "IfNotPresent", "env": env,
+			"name": NodeManager, "image": b.nodeManagerImage(), "imagePullPolicy": "IfNotPresent", "env": env,
 			"command":   []any{NodeManager, "--node-name=$(NODE_NAME)", "--wait-routes=" + wait},
 			"resources": object{"requests": object{"cpu": "50m", "memory": "50Mi"}},
 		}},

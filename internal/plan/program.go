@@ -29,19 +29,21 @@ type program struct {
 	ipamOn   bool
 	// readyPath is what a readiness probe asks for; empty for none.
 	readyPath string
+	// nodeManager is the image that has to run on every node beside it; empty for none.
+	nodeManager string
 }
 
-// official are the programs of the providers' own images: the path in the image and what they add to the common library.
+// ways are what the providers' own programs do beside what the catalogue has of their images.
 //
-// aws: cloud-provider-aws cmd/aws-cloud-controller-manager. azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go, an
-// application of its own with one lease and a node IPAM controller that is on. gce: cloud-provider-gcp cmd/cloud-controller-manager/main.go.
-// openstack: cloud-provider-openstack cmd/openstack-cloud-controller-manager. vsphere: cloud-provider-vsphere cmd/vsphere-cloud-controller-manager.
-var official = map[string]program{
-	"aws":       {command: "/bin/aws-cloud-controller-manager", leaderMigration: true},
-	"azure":     {command: CCM, ipamName: "node-ipam", ipamOn: true},
-	"gce":       {command: "/" + CCM, leaderMigration: true, ipamName: "nodeipam", ipamOn: true},
-	"openstack": {command: "/bin/openstack-cloud-controller-manager", leaderMigration: true},
-	"vsphere":   {command: "/bin/vsphere-cloud-controller-manager", leaderMigration: true},
+// azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own: it takes the flags of leader
+// migration and campaigns for its main lease only, and its node IPAM controller is on. gce: cloud-provider-gcp cmd/cloud-controller-manager/main.go.
+var ways = map[string]struct {
+	oneLease bool
+	ipamName string
+	ipamOn   bool
+}{
+	providerAzure: {oneLease: true, ipamName: "node-ipam", ipamOn: true},
+	providerGCE:   {ipamName: "nodeipam", ipamOn: true},
 }
 
 // chooseImage takes the image of the options, else the catalogue's for the provider and the API server.
@@ -66,9 +68,7 @@ func programOf(provider, image string) (program, error) {
 		p.ipamName = controllernames.Name(controllernames.CloudControllerManager, ccmMinor, controllernames.NodeIPAM)
 		return p, nil
 	}
-	o := official[provider]
-	p.command, p.leaderMigration, p.ipamName, p.ipamOn = o.command, o.leaderMigration, o.ipamName, o.ipamOn
-	for m := catalogue.Oldest; m <= catalogue.Newest; m++ {
+	for m := catalogue.Oldest; m <= catalogue.Newest && p.minor == 0; m++ {
 		if known, ok := catalogue.OfficialImage(provider, m); ok && known.Ref == image {
 			p.minor = known.Minor
 		}
@@ -79,8 +79,27 @@ func programOf(provider, image string) (program, error) {
 	if p.minor == 0 {
 		return p, fmt.Errorf("image %s does not tell its version, and with it which names and flags its manager knows: name it with its tag, e.g. %s:v1.30.0", image, strings.SplitN(image, "@", 2)[0])
 	}
-	p.leaderMigration = p.leaderMigration && p.minor >= firstLeaderMigration
+	p.command = provider + "-" + CCM
+	if known, ok := nearest(provider, p.minor); ok {
+		p.readyPath, p.nodeManager = known.ReadyPath, known.NodeManager
+		if len(known.Command) > 0 {
+			p.command = known.Command[0]
+		}
+	}
+	own := ways[provider]
+	p.leaderMigration = !own.oneLease && p.minor >= firstLeaderMigration
+	p.ipamName, p.ipamOn = own.ipamName, own.ipamOn
 	return p, nil
+}
+
+// nearest is the provider's own image for a minor, or for the nearest one before it that has any: a mirrored image is built like it.
+func nearest(provider string, minor int) (catalogue.Image, bool) {
+	for m := minor; m >= catalogue.Oldest; m-- {
+		if known, ok := catalogue.OfficialImage(provider, m); ok {
+			return known, true
+		}
+	}
+	return catalogue.Image{}, false
 }
 
 // libraryMinor reads 27 from the tags v1.27.3 and v27.1.6; 0 when the tag tells nothing. The providers number their releases after the minor of

@@ -1,6 +1,105 @@
 package plan
 
-import v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+import (
+	"errors"
+	"fmt"
 
-// Verify is a stub.
-func Verify(p *v1.Plan, snap *v1.Snapshot) error { return nil }
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Rule is something that holds of every plan, whatever the cluster and the options.
+type Rule struct {
+	// ID is P-01 and so on; it is never given to another rule.
+	ID string
+	// Title is a clause that holds, Why what would happen otherwise.
+	Title, Why string
+	// holds returns what breaks the rule. What only a snapshot can tell is not looked at without one.
+	holds func(r *reading) error
+}
+
+// Rules are all of them. Make verifies every plan against them; so may whoever reads one from a file.
+var Rules = []Rule{
+	{"P-01", "no cloud-controller-manager starts before every kube-controller-manager respects the migration lease, or runs no cloud loop any longer",
+		"two managers would run every loop, and write to the cloud side by side", oneOwner},
+	{"P-02", "a kube-apiserver restarts only after its host's kube-controller-manager gave the loops up and before its host's cloud-controller-manager starts",
+		"an owner that cannot renew its lease ends, and the loops with it", apiServers},
+	{"P-03", "rights come first, roles that exist are never changed, and create is granted apart",
+		"a manager without the right to a lease runs no loop, and nothing says so; resource names never match a create", rightsFirst},
+	{"P-04", "a file is on a host before a component there is told of it, and goes only after none names it",
+		"a manager does not start without a file that it is told of", filesFirst},
+	{"P-05", "no kubelet becomes external and no node is tainted before a cloud-controller-manager runs",
+		"a node that registers keeps its taint, and nothing can be scheduled on it", managerFirst},
+	{"P-06", "kubelets change one at a time, those of the control plane first, and every in-tree kubelet that can be reached has its step",
+		"a migration that skips kubelets looks complete until the next upgrade, when they do not start", kubeletOrder},
+	{"P-07", "CSI migration is on in every kube-controller-manager and scheduler before the first kubelet has it",
+		"a kubelet that leaves volumes to CSI waits for an attachment that nobody makes", csiOrder},
+	{"P-08", "--external-cloud-volume-plugin, its --cloud-config and the in-tree plugin stay until the last kubelet is done",
+		"volumes of nodes that have not changed could not be attached or detached", pluginStays},
+	{"P-09", "a node with volumes of the in-tree plugin is drained before its kubelet leaves them to CSI",
+		"CSI cannot unmount what it did not mount", drainedFirst},
+	{"P-10", "no step sets a feature gate or a flag that the component's version does not know",
+		"the component would not start", knownGates},
+	{"P-11", "--feature-gates of the cluster's owner are merged, never replaced",
+		"a gate that somebody depends on would fall back to its default", gatesMerged},
+	{"P-12", "--controllers of the cluster's owner are merged, never replaced, and what they switch off stays off in the cloud-controller-manager",
+		"a controller would end or begin that nobody asked for", controllersMerged},
+	{"P-13", "node IPAM has one manager",
+		"two allocators give two nodes the same pod CIDR", oneAllocator},
+	{"P-14", "an image credential provider's config and binary are on a host before its kubelet names them",
+		"a kubelet does not start with a config that is not there", credentialsFirst},
+	{"P-15", "the cloud-controller-manager has the cluster name of the live kube-controller-manager, or the one that was asked for",
+		"load balancers would be made anew under another name, with other addresses, and the old ones left behind", sameName},
+	{"P-16", "flags that decide about routes, pod CIDRs and load balancers are carried over with their values",
+		"routes would be deleted or made twice", carriedOver},
+	{"P-17", "leader migration is off in every external kube-controller-manager",
+		"it would sit on the migration lease with nothing to run: no loop runs anywhere and every health check is green", migrationOff},
+	{"P-18", "the in-tree cloud config is never written or removed",
+		"there would be no way back, and an in-tree manager that restarts would die of a key that it does not know", inTreeConfigKept},
+	{"P-19", "every change on a host or of an object requires the facts that it was made from, among them the cluster's uid",
+		"a plan would be carried out on another cluster, or over somebody else's change", boundToFacts},
+	{"P-20", "a plan holds no secret",
+		"it is printed, reviewed and kept in the cluster", noSecret},
+	{"P-21", "every change says how it is undone",
+		"an operator at night would have to guess", undoTold},
+	{"P-22", "providerIDs are filled in after the handover, node by node, and only where there is none",
+		"an in-tree manager would write beside the new one; a providerID cannot be changed", fillLast},
+	{"P-23", "the cloud-controller-manager runs on nodes that are not initialised, on the host's network and resolver, with a priority of its own",
+		"it would wait for the network, the DNS or the node that waits for it", podShape},
+	{"P-24", "no port of the cloud-controller-manager is taken on its host",
+		"it would crash for ever beside the one that has the port", portFree},
+	{"P-25", "a kubelet keeps its name, addresses, providerID and taints",
+		"a node that registers under another name orphans volumes and pods of the old one", kubeletIdentity},
+	{"P-26", "no kube-apiserver is left external with the admission plugin " + pvLabels,
+		"it asks an in-tree provider that is not there: volumes are refused or left without their zone", labelsPlugin},
+	{"P-27", "a restart of an owner names its leases, its group and, where there is another host, its successors; the owners are looked at in the end",
+		"a lease would have to run out before anybody takes over", restartsTold},
+	{"P-28", "each migration config names the loops as its own component and version calls them",
+		"a name of another version matches nothing, and the manager runs the loop beside the other one", ownDialect},
+	{"P-29", "what kubeadm would write at the next upgrade is what the plan leaves behind",
+		"the next kubeadm upgrade would bring the in-tree provider back", kubeadmAgrees},
+	{"P-30", "authorities and proxies of the kube-controller-manager reach the cloud-controller-manager, or the plan says that they do not",
+		"a manager behind a proxy or with a private authority does not reach its cloud", trustKept},
+	{"P-31", "Azure: the cloud-controller-manager leaves nodes to the cloud-node-manager, which runs before the first kubelet changes",
+		"nobody initialises nodes, or two managers do", azureNodes},
+	{"P-32", "no plan is made for a provider that has no external manager here",
+		"the loops would end and never begin again", supportedOnly},
+}
+
+// Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only what the plan itself says is
+// looked at. A rollback has an order of its own and is not judged here.
+func Verify(p *v1.Plan, snap *v1.Snapshot) error {
+	if p.Direction != "" && p.Direction != Forward {
+		return nil
+	}
+	r, err := read(p, snap)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, rule := range Rules {
+		if err := rule.holds(r); err != nil {
+			errs = append(errs, fmt.Errorf("rule %s, %s: %w", rule.ID, rule.Title, err))
+		}
+	}
+	return errors.Join(errs...)
+}

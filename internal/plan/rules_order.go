@@ -1,0 +1,389 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func oneOwner(r *reading) error {
+	first, ok := r.first()
+	if !ok {
+		return nil
+	}
+	for _, i := range r.external() {
+		s := r.Steps[i]
+		if r.Strategy != LeaderMigration {
+			if i > first {
+				return fmt.Errorf("%s comes before %s", r.Steps[first].ID, s.ID)
+			}
+			continue
+		}
+		learns := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && sets(o, "enable-leader-migration", "true") })
+		if len(learns) == 0 || learns[0] > first {
+			return fmt.Errorf("%s comes before %s on host %s has learned the migration lease", r.Steps[first].ID, KCM, s.Host)
+		}
+	}
+	return nil
+}
+
+func apiServers(r *reading) error {
+	for i, s := range r.Steps {
+		if s.Component != KAS || !changesFlags(s) || s.Host == "" {
+			continue
+		}
+		managers := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && changesFlags(o) })
+		if len(managers) > 0 && managers[0] > i {
+			return fmt.Errorf("%s comes before %s", s.ID, r.Steps[managers[0]].ID)
+		}
+		for _, start := range r.starts {
+			if (start.host == s.Host || start.host == "" && len(managers) > 0) && start.index < i {
+				return fmt.Errorf("%s comes after %s", s.ID, r.Steps[start.index].ID)
+			}
+		}
+	}
+	return nil
+}
+
+func rightsFirst(r *reading) error {
+	var rights int
+	for i, s := range r.Steps {
+		kind, _, _ := strings.Cut(s.Ref, "/")
+		role := kind == "Role" || kind == "ClusterRole"
+		switch {
+		case s.Kind == v1.StepPatchObject && role:
+			return fmt.Errorf("step %s changes a role that exists", s.ID)
+		case s.Kind != v1.StepEnsureObject || !strings.HasPrefix(s.Object, "{"):
+			continue
+		case role:
+			if err := createApart(s); err != nil {
+				return err
+			}
+		}
+		if s.Phase == PhasePrepare && (role || strings.HasSuffix(kind, "Binding") || kind == "ServiceAccount") {
+			rights = i
+		}
+	}
+	for _, i := range append(r.external(), r.which(func(s v1.Step) bool { return sets(s, "enable-leader-migration", "true") })...) {
+		if i < rights {
+			return fmt.Errorf("%s comes before %s", r.Steps[i].ID, r.Steps[rights].ID)
+		}
+	}
+	return nil
+}
+
+func createApart(s v1.Step) error {
+	var role struct {
+		Rules []struct{ Verbs, ResourceNames []string }
+	}
+	if err := json.Unmarshal([]byte(s.Object), &role); err != nil {
+		return fmt.Errorf("object of step %s: %w", s.ID, err)
+	}
+	for _, rule := range role.Rules {
+		if len(rule.ResourceNames) > 0 && slices.Contains(rule.Verbs, "create") {
+			return fmt.Errorf("step %s grants create for the names %v", s.ID, rule.ResourceNames)
+		}
+	}
+	return nil
+}
+
+func filesFirst(r *reading) error {
+	written := map[string]int{}
+	for i, s := range r.Steps {
+		if s.Kind == v1.StepWriteFile || s.Kind == v1.StepCopyFile {
+			written[s.Host+":"+s.Path] = i
+		}
+	}
+	named := map[string]map[string]string{} // host/component -> flag -> value
+	for i, s := range r.Steps {
+		if s.Kind == v1.StepRemoveFile {
+			if who := namedBy(named, s.Host, s.Path); who != "" {
+				return fmt.Errorf("%s comes while %s names the file", s.ID, who)
+			}
+			continue
+		}
+		key := s.Host + "/" + s.Component
+		for flag, value := range r.names(i) {
+			if named[key] == nil {
+				named[key] = map[string]string{}
+			}
+			named[key][flag] = value
+			if at, ok := written[s.Host+":"+value]; ok && at > i {
+				return fmt.Errorf("%s comes before %s", s.ID, r.Steps[at].ID)
+			}
+		}
+		for _, e := range s.Edits {
+			if e.Op == "unsetFlag" {
+				delete(named[key], e.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// names are the flags that a step gives to a component.
+func (r *reading) names(i int) map[string]string {
+	out := map[string]string{}
+	for _, start := range r.starts {
+		if start.index == i {
+			for k, v := range start.flags {
+				out[k] = v
+			}
+		}
+	}
+	for _, e := range r.Steps[i].Edits {
+		if e.Op == "setFlag" {
+			out[e.Name] = e.Value
+		}
+	}
+	return out
+}
+
+func namedBy(named map[string]map[string]string, host, path string) string {
+	for key, flags := range named {
+		h, comp, _ := strings.Cut(key, "/")
+		if h != host && h != "" {
+			continue
+		}
+		for flag, value := range flags {
+			if value == path {
+				return comp + " with --" + flag
+			}
+		}
+	}
+	return ""
+}
+
+func managerFirst(r *reading) error {
+	first, ok := r.first()
+	if !ok {
+		return nil
+	}
+	for i, s := range r.Steps {
+		if i < first && (s.Kind == v1.StepKubelet || s.Kind == v1.StepInitializeNode) {
+			return fmt.Errorf("%s comes before %s", s.ID, r.Steps[first].ID)
+		}
+	}
+	return nil
+}
+
+func kubeletOrder(r *reading) error {
+	workers := ""
+	done := map[string]bool{}
+	for _, i := range r.kubelets() {
+		s := r.Steps[i]
+		done[s.Host] = true
+		if s.Group != "" {
+			return fmt.Errorf("step %s is done together with others (%s)", s.ID, s.Group)
+		}
+		h := r.host(s.Host)
+		switch {
+		case h == nil:
+		case !h.ControlPlane:
+			workers = s.ID
+		case workers != "":
+			return fmt.Errorf("%s comes before %s", workers, s.ID)
+		}
+	}
+	if r.snap == nil || len(r.external()) == 0 {
+		return nil
+	}
+	for _, h := range r.snap.Hosts {
+		if k := h.Kubelet; k != nil && k.Error == "" && !h.APIOnly && k.Flags["cloud-provider"] != "" && k.Flags["cloud-provider"] != "external" && !done[h.Name] {
+			return fmt.Errorf("the kubelet on host %s keeps --cloud-provider=%s", h.Name, k.Flags["cloud-provider"])
+		}
+	}
+	return nil
+}
+
+func csiOrder(r *reading) error {
+	for _, i := range r.kubelets() {
+		s := r.Steps[i]
+		e, ok := edit(s, gatesFlag)
+		if !ok {
+			continue
+		}
+		for gate, on := range readGates(e.Value) {
+			if !on || !strings.HasPrefix(gate, gateCSI) {
+				continue
+			}
+			if late := r.which(func(o v1.Step) bool {
+				oe, ok := edit(o, gatesFlag)
+				return ok && (o.Component == KCM || o.Component == Scheduler) && changesFlags(o) && readGates(oe.Value)[gate]
+			}); len(late) > 0 && r.firstOfEach(late) > i {
+				return fmt.Errorf("%s switches %s on before a control-plane component has it", s.ID, gate)
+			}
+			if why := r.withoutGate(gate, i); why != "" {
+				return fmt.Errorf("%s switches %s on, and %s has it off", s.ID, gate, why)
+			}
+		}
+	}
+	return nil
+}
+
+// firstOfEach is the latest of the first steps of each component of each host.
+func (r *reading) firstOfEach(indexes []int) int {
+	seen, last := map[string]bool{}, 0
+	for _, i := range indexes {
+		key := r.Steps[i].Host + "/" + r.Steps[i].Component
+		if !seen[key] {
+			seen[key] = true
+			last = max(last, i)
+		}
+	}
+	return last
+}
+
+// withoutGate names a component of the control plane that has a gate off when step i comes.
+func (r *reading) withoutGate(gate string, i int) string {
+	if r.snap == nil {
+		return ""
+	}
+	b := builder{snap: r.snap}
+	for _, h := range r.snap.Hosts {
+		for _, name := range []string{KCM, Scheduler} {
+			c := component(h, name)
+			if c == nil || h.APIOnly {
+				continue
+			}
+			n, err := b.minorOf(c)
+			value := allGates(c.Command, c.Flags[gatesFlag])
+			for _, s := range r.Steps[:i] {
+				if e, ok := edit(s, gatesFlag); ok && s.Host == h.Name && s.Component == name && changesFlags(s) {
+					value = e.Value
+				}
+			}
+			if err == nil && !gateValue(value, name, gate, n) {
+				return name + " on host " + h.Name
+			}
+		}
+	}
+	return ""
+}
+
+func pluginStays(r *reading) error {
+	last := -1
+	if k := r.kubelets(); len(k) > 0 {
+		last = k[len(k)-1]
+	}
+	kept := map[string]bool{}
+	for i, s := range r.Steps {
+		if s.Component != KCM || !changesFlags(s) {
+			continue
+		}
+		plugin, ok := edit(s, flagVolumePlugin)
+		if ok {
+			kept[s.Host] = plugin.Op == "setFlag"
+		}
+		config, drops := edit(s, flagCloudConfig)
+		if kept[s.Host] && drops && config.Op == "unsetFlag" {
+			return fmt.Errorf("%s takes --%s away that --%s needs", s.ID, flagCloudConfig, flagVolumePlugin)
+		}
+		if ok && plugin.Op == "unsetFlag" && i < last {
+			return fmt.Errorf("%s comes before %s", s.ID, r.Steps[last].ID)
+		}
+		if e, ok := edit(s, gatesFlag); ok && i < last && unregisters(e.Value) && !unregisters(r.original(s, gatesFlag)) {
+			return fmt.Errorf("%s takes the in-tree plugin out before %s", s.ID, r.Steps[last].ID)
+		}
+	}
+	return nil
+}
+
+func unregisters(gates string) bool {
+	for g, on := range readGates(gates) {
+		if on && (strings.HasPrefix(g, "InTreePlugin") || strings.HasPrefix(g, gateCSI) && strings.HasSuffix(g, "Complete")) {
+			return true
+		}
+	}
+	return false
+}
+
+func drainedFirst(r *reading) error {
+	if r.snap == nil {
+		return nil
+	}
+	b := builder{snap: r.snap}
+	b.provider, _ = supported(r.providerName())
+	b.api, _ = minor("", r.snap.Cluster.Version)
+	for _, i := range r.kubelets() {
+		s := r.Steps[i]
+		h := r.host(s.Host)
+		e, ok := edit(s, gatesFlag)
+		if h == nil || !ok || s.Drain {
+			continue
+		}
+		n := b.node(h.NodeName)
+		for _, p := range b.provider.Plugins {
+			if n != nil && mounted(*n, p) && readGates(e.Value)[p.MigrationGate] && !b.kubeletMigrated(*h, p) {
+				return fmt.Errorf("step %s leaves mounted volumes of %s to CSI and does not drain node %s", s.ID, p.Name, n.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func credentialsFirst(r *reading) error {
+	for _, i := range r.kubelets() {
+		s := r.Steps[i]
+		for _, flag := range []string{flagCredentialConfig, flagCredentialDir} {
+			e, ok := edit(s, flag)
+			if !ok || e.Op != "setFlag" {
+				continue
+			}
+			there := slices.ContainsFunc(r.Steps[:i], func(o v1.Step) bool {
+				return o.Host == s.Host && (o.Kind == v1.StepWriteFile && o.Path == e.Value || o.Kind == v1.StepCopyFile && strings.HasPrefix(o.Path, e.Value+"/"))
+			})
+			if !there {
+				return fmt.Errorf("%s names %s, which no step before has put on host %s", s.ID, e.Value, s.Host)
+			}
+		}
+	}
+	return nil
+}
+
+func fillLast(r *reading) error {
+	kubelets := r.kubelets()
+	seen := map[string]bool{}
+	for i, s := range r.Steps {
+		if s.Kind != v1.StepInitializeNode {
+			continue
+		}
+		if len(kubelets) > 0 && i < kubelets[len(kubelets)-1] {
+			return fmt.Errorf("%s comes before %s", s.ID, r.Steps[kubelets[len(kubelets)-1]].ID)
+		}
+		if s.Group != "" || seen[s.Ref] {
+			return fmt.Errorf("step %s is done together with others, or twice", s.ID)
+		}
+		seen[s.Ref] = true
+		if r.snap == nil {
+			continue
+		}
+		b := builder{snap: r.snap}
+		if n := b.node(strings.TrimPrefix(s.Ref, "Node/")); n == nil || n.ProviderID != "" {
+			return fmt.Errorf("step %s is about a node that is not there or has a providerID", s.ID)
+		}
+	}
+	return nil
+}
+
+func restartsTold(r *reading) error {
+	hosts := map[string]bool{}
+	for _, i := range r.external() {
+		hosts[r.Steps[i].Host] = true
+	}
+	for i, s := range r.Steps {
+		if s.Component != KCM && s.Component != CCM || !changesFlags(s) || s.Kind == v1.StepEditWorkload {
+			continue
+		}
+		if len(s.Leases) == 0 || s.Group == "" || len(s.Successors) == 0 && len(hosts) > 1 {
+			return fmt.Errorf("step %s restarts a manager and does not name its leases, its group or its successors", s.ID)
+		}
+		if !slices.ContainsFunc(r.Steps[i:], func(o v1.Step) bool { return o.Kind == v1.StepVerify }) {
+			return fmt.Errorf("after step %s nobody looks at the owners", s.ID)
+		}
+	}
+	return nil
+}

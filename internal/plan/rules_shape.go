@@ -1,0 +1,210 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func inTreeConfigKept(r *reading) error {
+	kept := map[string]bool{}
+	for _, s := range r.Steps {
+		if s.Derive == DeriveCloudConfig {
+			kept[s.Host+":"+s.Source] = true
+		}
+	}
+	if r.snap != nil {
+		for _, h := range r.snap.Hosts {
+			for _, c := range h.Components {
+				if f := c.Flags[flagCloudConfig]; f != "" {
+					kept[h.Name+":"+f] = true
+				}
+			}
+		}
+	}
+	for _, s := range r.Steps {
+		switch s.Kind {
+		case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:
+			if kept[s.Host+":"+s.Path] {
+				return fmt.Errorf("step %s changes %s", s.ID, s.Path)
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+func boundToFacts(r *reading) error {
+	for _, s := range r.Steps {
+		switch s.Kind {
+		case v1.StepEnsureObject, v1.StepDeleteObject, v1.StepVerify:
+			continue // they look at the object itself before they act
+		default:
+		}
+		if !slices.Contains(s.Requires, "cluster:uid") {
+			return fmt.Errorf("step %s does not require the cluster's uid", s.ID)
+		}
+		if s.Host != "" && s.Path != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Path)) {
+			return fmt.Errorf("step %s does not require what %s holds now", s.ID, s.Path)
+		}
+		if s.Kind == v1.StepWriteFile && s.Source != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Source)) {
+			return fmt.Errorf("step %s does not require what %s holds, which it derives from", s.ID, s.Source)
+		}
+		if (s.Kind == v1.StepPatchObject || s.Kind == v1.StepCopyFile || s.Kind == v1.StepInitializeNode) && len(s.Requires) < 2 {
+			return fmt.Errorf("step %s requires nothing of what it changes", s.ID)
+		}
+	}
+	return nil
+}
+
+// secretText is what credentials look like: AWS access keys, PEM private keys, JSON web tokens, and settings whose name says it.
+var secretText = regexp.MustCompile(`\bA[KS]IA[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[A-Za-z0-9_-]{10,}\.|(?i)(secret_access_key|aadclientsecret|password|session_token|application-credential-secret)["']?\s*[:=]\s*["']?[^\s"'*,}]`)
+
+func noSecret(r *reading) error {
+	for _, s := range r.Steps {
+		texts := []string{s.Content, s.Object, s.Patch}
+		for _, e := range s.Edits {
+			texts = append(texts, "--"+e.Name+"="+e.Value)
+		}
+		for _, t := range texts {
+			if secretText.MatchString(t) {
+				return fmt.Errorf("step %s holds what looks like one", s.ID)
+			}
+		}
+	}
+	for _, e := range r.Options.Env {
+		if name, _, _ := strings.Cut(e, "="); secretEnv(name) {
+			return fmt.Errorf("variable %s is one", name)
+		}
+	}
+	return nil
+}
+
+func undoTold(r *reading) error {
+	for _, s := range r.Steps {
+		if s.Kind != v1.StepVerify && s.Undo == "" {
+			return fmt.Errorf("step %s does not", s.ID)
+		}
+	}
+	return nil
+}
+
+func podShape(r *reading) error {
+	for _, s := range r.starts {
+		id := r.Steps[s.index].ID
+		switch {
+		case s.spec["hostNetwork"] != true:
+			return fmt.Errorf("step %s puts the manager into the pod network", id)
+		case s.spec["dnsPolicy"] != "Default":
+			return fmt.Errorf("step %s makes the manager depend on the cluster's DNS", id)
+		case s.spec["priorityClassName"] == nil:
+			return fmt.Errorf("step %s gives the manager no priority", id)
+		case s.managed && !tolerates(s.spec):
+			return fmt.Errorf("step %s does not tolerate %s", id, taintNew)
+		case s.managed && strings.HasPrefix(r.Steps[s.index].Ref, "DaemonSet/") && !ownAddress(s.spec):
+			return fmt.Errorf("step %s lets the manager reach the API through kube-proxy only", id)
+		}
+	}
+	return nil
+}
+
+func tolerates(spec map[string]any) bool {
+	list, _ := spec["tolerations"].([]any)
+	return slices.ContainsFunc(list, func(t any) bool {
+		t2, _ := t.(map[string]any)
+		return t2["key"] == taintNew || t2["key"] == nil && t2["operator"] == "Exists" && t2["effect"] == nil
+	})
+}
+
+func ownAddress(spec map[string]any) bool {
+	list, _ := spec["containers"].([]any)
+	for _, c := range list {
+		c, _ := c.(map[string]any)
+		env, _ := c["env"].([]any)
+		for _, e := range env {
+			if e, _ := e.(map[string]any); e["name"] == "KUBERNETES_SERVICE_HOST" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func portFree(r *reading) error {
+	if r.snap == nil {
+		return nil
+	}
+	for _, s := range r.starts {
+		port := s.flags["secure-port"]
+		if port == "" {
+			port = ccmPort
+		}
+		for _, h := range r.snap.Hosts {
+			if s.host != "" && h.Name != s.host {
+				continue
+			}
+			for _, c := range h.Components {
+				if _, taken, err := net.SplitHostPort(c.Address); err == nil && taken == port && c.Name != CCM {
+					return fmt.Errorf("step %s: port %s on host %s is %s's", r.Steps[s.index].ID, port, h.Name, c.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func trustKept(r *reading) error {
+	for _, s := range r.starts {
+		m := r.manager(s)
+		if m == nil || r.snap == nil || hosted(r.snap, KCM) != nil {
+			continue
+		}
+		mounted := map[string]bool{}
+		list, _ := s.spec["volumes"].([]any)
+		for _, v := range list {
+			v, _ := v.(map[string]any)
+			if path, ok := child(v, "hostPath")["path"].(string); ok {
+				mounted[path] = true
+			}
+		}
+		for _, p := range trust(m) {
+			if !mounted[p.Path] {
+				return fmt.Errorf("step %s does not mount %s, which %s has", r.Steps[s.index].ID, p.Path, KCM)
+			}
+		}
+		for _, name := range proxyNames {
+			given := slices.ContainsFunc(r.Options.Env, func(e string) bool { n, _, _ := strings.Cut(e, "="); return strings.EqualFold(n, name) })
+			if has(m.EnvNames, name) && !given && !strings.Contains(strings.Join(r.Effects, "\n"), name) {
+				return fmt.Errorf("%s of %s is neither carried over nor spoken of", name, KCM)
+			}
+		}
+	}
+	return nil
+}
+
+func azureNodes(r *reading) error {
+	if r.providerName() != providerAzure || r.snap != nil && hosted(r.snap, KCM) != nil {
+		return nil
+	}
+	for _, s := range r.starts {
+		if list := s.flags["controllers"]; !mentions(list, "-cloud-node") && !mentions(list, "-cloud-node-controller") {
+			return fmt.Errorf("step %s runs the node loop", r.Steps[s.index].ID)
+		}
+	}
+	if len(r.starts) == 0 {
+		return nil
+	}
+	at := r.which(func(s v1.Step) bool { return s.Ref == NodeManagerDaemonSet && s.Kind == v1.StepEnsureObject })
+	if len(at) == 0 {
+		return errors.New("no step starts it")
+	}
+	if k := r.kubelets(); len(k) > 0 && k[0] < at[0] {
+		return fmt.Errorf("%s comes before %s", r.Steps[k[0]].ID, r.Steps[at[0]].ID)
+	}
+	return nil
+}
