@@ -47,6 +47,14 @@ func noVersion(s *v1.Snapshot) {
 	s.Cluster.Version = "devel"
 }
 
+// previewOf takes the second node's providerID and gives the new provider's answer about it.
+func previewOf(id, err string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		s.Nodes[1].ProviderID = ""
+		s.Preview = &v1.Preview{Provider: "aws", Nodes: []v1.NodePreview{{Node: s.Nodes[1].Name, Found: true, ProviderID: id, Error: err}}}
+	}
+}
+
 var skewRules = []rule{
 	{name: "known", code: "VER-004", want: pass_, says: []string{"v1.26.0", "1.20"}},
 	{name: "1.19 is too old", code: "VER-004", want: fails, says: []string{"v1.19.16", "1.20 or later"}, change: ofVersion("v1.19.16")},
@@ -113,6 +121,13 @@ var skewRules = []rule{
 	{name: "the next version knows all", code: "VER-008", want: pass_, says: []string{"1.27"}},
 	{name: "G47: a gate that goes with the next version", code: "VER-008", want: warn, says: []string{"1.27 does not take feature gate ControllerManagerLeaderMigration"}, change: flagsOf(kcm, map[string]string{"feature-gates": "ControllerManagerLeaderMigration=true"})},
 	{name: "no version", code: "VER-008", want: unknwn, change: noVersion},
+
+	{name: "all nodes have one", code: "VER-011", want: pass_, says: []string{"0.37", "all 5 nodes"}},
+	{name: "G05: a node that nobody can name", code: "VER-011", want: fails, says: []string{"never initialise 1 node", "ip-10-0-0-12.ec2.internal", "kubectl patch node"}, change: previewOf("", "")},
+	{name: "G05: the provider finds it", code: "VER-011", want: pass_, change: previewOf("aws:///us-east-1a/i-2", "")},
+	{name: "G05: the provider did not answer", code: "VER-011", want: warn, says: []string{"--prove"}, change: previewOf("", "throttled")},
+	{name: "an older library does not mind", code: "VER-011", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}, says: []string{"0.26"}, change: previewOf("", "")},
+	{name: "nodes could not be listed", code: "VER-011", want: unknwn, change: noNodes},
 
 	{name: "a provider that has no successor", code: "VER-002", want: fails, says: []string{"Apache CloudStack, which Transplant cannot move"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "cloudstack"})},
 	{name: "the official manager for a version that ours is not proven with", code: "VER-001", want: pass_, says: []string{"1.24"}, change: ofVersion("v1.24.9")},

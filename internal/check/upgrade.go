@@ -67,7 +67,7 @@ func judgeUpgrade(f facts) v1.Finding {
 	if finding, ok := f.missing("kubeadm"); ok {
 		return finding
 	}
-	return pass("all %s of the control plane have the version of their kind", plural(n, "component"))
+	return pass("no upgrade is under way: %s of the control plane, each kind in one version", plural(n, "component"))
 }
 
 // imageVersion is v1.26.0 of an image's tag.

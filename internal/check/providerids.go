@@ -1,0 +1,69 @@
+package check
+
+import (
+	"fmt"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+var providerIDRequired = Check{
+	Code: "VER-011", Reason: "ProviderIDRequired", Category: categoryVersions, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: onAPI,
+	Title: "the new manager's version initialises every node, with the providerID that it has or finds",
+	Explain: []string{
+		fmt.Sprintf("Up to 0.%d the library of the cloud-controller-managers took the taint node.cloudprovider.kubernetes.io/uninitialized from a node whether or not it knew a providerID. From 0.%d on it does not: a node that has none, and for which the provider finds none, "+
+			"keeps the taint for ever, and nothing is scheduled there (https://github.com/kubernetes/kubernetes/pull/123713).", catalogue.ProviderIDRequired-1, catalogue.ProviderIDRequired),
+		"Nodes that were registered before the migration have no taint, and the manager leaves them alone; it meets them when they register again, which a kubelet does after its Node was deleted. So a node without a providerID works until the day it is replaced or repaired. " +
+			"The manager's version decides, not the cluster's. With --prove the provider's own code is asked what it would find.",
+	},
+	judge: judgeProviderIDRequired,
+}
+
+func judgeProviderIDRequired(f facts) v1.Finding {
+	cluster, ok := versionMinor(f.Cluster.Version)
+	if !ok {
+		return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
+	}
+	image, minor, ok := f.newImage(cluster)
+	switch {
+	case !ok:
+		return unknown("the library's version in image %q of the new manager is not known", image)
+	case minor < catalogue.ProviderIDRequired:
+		return pass("cloud-controller-manager 0.%d initialises nodes without a providerID too", minor)
+	}
+	previews := map[string]v1.NodePreview{}
+	if f.Preview != nil {
+		for _, p := range f.Preview.Nodes {
+			previews[p.Node] = p
+		}
+	}
+	var refused complaints
+	var unclear []string
+	_, finding, ok := f.eachNode(func(n v1.Node) string {
+		if n.ProviderID != "" {
+			return ""
+		}
+		p, asked := previews[n.Name]
+		switch {
+		case !asked || p.Error != "":
+			unclear = append(unclear, n.Name)
+		case p.ProviderID == "":
+			refused.add(n.Name, "%s: the provider finds no providerID", n.Name)
+		}
+		return ""
+	})
+	const source = "/api/v1/nodes, the new provider's own answer"
+	switch {
+	case !ok:
+		return finding
+	case !refused.empty():
+		return with(refused.some(v1.Fail, "cloud-controller-manager 0.%d would never initialise %s", minor, plural(len(refused.objects), "node")), "a providerID, or one that the provider finds", source,
+			fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"<what the cloud calls it>"}}'`, refused.objects[0]))
+	case len(unclear) > 0:
+		return with(v1.Finding{
+			Outcome: v1.Warn, Objects: unclear[:min(len(unclear), shown)], Found: few(unclear),
+			Summary: fmt.Sprintf("%s %s no providerID, and whether the new provider finds one was not asked", plural(len(unclear), "node"), has(len(unclear))),
+		}, "a providerID, or one that the provider finds", source, "transplant check --prove")
+	}
+	return pass("cloud-controller-manager 0.%d would initialise all %s", minor, plural(len(f.Nodes), "node"))
+}
