@@ -43,6 +43,15 @@ func configSettings(s *v1.Snapshot, i int, settings map[string]string) {
 	}
 }
 
+// secretIn puts a client secret into the cloud config of the first host, a file of the mode.
+func secretIn(s *v1.Snapshot, mode string) {
+	c := s.Hosts[0].CloudConfig
+	c.Keys = append(c.Keys, "aadClientSecret")
+	if mode != "" {
+		s.Hosts[0].Files = append(s.Hosts[0].Files, v1.File{Path: c.Path, Present: true, Mode: mode})
+	}
+}
+
 func ccmWorkload() v1.Workload {
 	return v1.Workload{
 		Ref: "Deployment/kube-system/aws-cloud-controller-manager", Role: v1.RoleCCM, HostNetwork: true, PriorityClass: "system-cluster-critical", Replicas: 2, Ready: 2,
@@ -65,11 +74,34 @@ var credentialRules = []rule{
 	}},
 	{name: "it could not be read", code: "CFG-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
+	{name: "G40: nothing changes", code: "CFG-003", want: pass_},
+	{name: "G40: a key that is read in tree only", code: "CFG-003", want: warn, says: []string{"Global.DisableStrictZoneCheck is read in tree only"}, change: func(s *v1.Snapshot) {
+		configSettings(s, 0, map[string]string{"Global.DisableStrictZoneCheck": "true"})
+	}},
+	{name: "G40: the type of machines on Azure", code: "CFG-003", base: onAzure, want: warn, says: []string{"vmType is not set: standard in tree, vmss outside"}},
+	{name: "G40: the type of machines on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			configSettings(s, i, map[string]string{"vmType": "standard"})
+		}
+	}},
+	{name: "it could not be read", code: "CFG-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+
+	{name: "no secret", code: "CRED-002", want: pass_, says: []string{"no secret"}},
+	{name: "a secret that only root reads", code: "CRED-002", base: onAzure, want: pass_, change: func(s *v1.Snapshot) { secretIn(s, "0600") }},
+	{name: "a secret that everybody reads", code: "CRED-002", base: onAzure, want: warn, says: []string{"aadClientSecret", "mode 0644", "chmod 600 /etc/kubernetes/cloud.conf"}, change: func(s *v1.Snapshot) { secretIn(s, "0644") }},
+	{name: "the mode is not known", code: "CRED-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { secretIn(s, "") }},
+
 	{name: "nothing is in the environment", code: "CFG-004", want: pass_},
 	{name: "G45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
 	}},
 	{name: "G45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
+	{name: "G45: OpenStack's variables", code: "CFG-004", want: fails, says: []string{"OS_REGION_NAME, which the external provider does not read"}, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			setFlags(s, i, kcm, map[string]string{"cloud-provider": "openstack"})
+		}
+		manager(s, 0, kcm).EnvNames = []string{"OS_REGION_NAME"}
+	}},
 	{name: "G45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
 	}},

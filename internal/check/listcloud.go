@@ -4,9 +4,11 @@ package check
 var cloudChecks = []Check{
 	cloudConfig,           // CFG-001: the external provider's configuration can be derived
 	configKeys,            // CFG-002: keys that a provider refuses or misreads
+	settingLost,           // CFG-003: keys without effect, and defaults that change
 	environmentLost,       // CFG-004: the way to the cloud that the new manager would lack
 	selfNotFound,          // CFG-005: a metadata service that does not answer
 	credentialVariable,    // CRED-001: credentials that the new manager would not have
+	secretsReadable,       // CRED-002: secrets that everybody on the host can read
 	credentialsOnKubelets, // CRED-003: credentials that nobody needs any more
 	credentialsNowhere,    // CRED-004: hosts without any
 	inventoryComplete,     // CLOUD-001: before and after can be compared
