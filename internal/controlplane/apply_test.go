@@ -332,7 +332,7 @@ func FuzzApply(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, ok := m.Flags()[flagName(name)]
+		have, ok := FlagsOf(m.Command())[flagName(name)]
 		switch edits[0].Op {
 		case setFlag:
 			if !ok || have != value {
@@ -355,13 +355,14 @@ func FuzzParse(f *testing.F) {
 	for _, name := range []string{"kubeadm-1.30-kube-scheduler.yaml", "handwritten-kube-controller-manager.yaml", "wrapped-kube-apiserver.json"} {
 		f.Add(example(f, name))
 	}
+	f.Add([]byte(podOf("    command: [kube-scheduler, --a=$(B), --a=$$(B)]\n    env: [{name: B, value: $(B)$}]\n")))
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nspec: &a {containers: [*a, {<<: *a}, {command: [sh, -c]}]}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Parse(data)
 		if err != nil {
 			return
 		}
-		_ = []any{m.Name(), m.Namespace(), m.Component(), m.Image(), m.Flags(), m.HostPaths(), m.Address()}
+		_ = []any{m.Name(), m.Namespace(), m.Component(), m.Image(), m.Flags(), m.HostPaths(), m.Address(), m.Remarks()}
 		if !slices.IsSorted(m.EnvNames()) {
 			t.Errorf("the names are not sorted: %q", m.EnvNames())
 		}

@@ -311,3 +311,52 @@ func chmod(t *testing.T, dir, at string, mode os.FileMode) {
 		t.Fatal(err)
 	}
 }
+
+func TestManifestsInTheWild(t *testing.T) {
+	pod := func(container string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: kube-controller-manager, namespace: kube-system}\nspec:\n  containers:\n  - name: kcm\n" + container
+	}
+	tests := map[string]struct {
+		manifest string
+		flags    map[string]string
+		remarks  string
+		err      string
+	}{
+		"flags in command and args, one of them twice": {
+			pod("    command: [kube-controller-manager, --v=2, --cluster-name=a]\n    args: [--cluster-name=b]\n"),
+			map[string]string{"v": "2", "cluster-name": "b"}, "--cluster-name is given 2 times: the last one counts|args split between command and args", "",
+		},
+		"a name from the environment": {
+			pod("    command: [kube-controller-manager, --cluster-name=$(NAME), --cloud-config=$(CONF), --x=$(SECRET_KEY)]\n    env: [{name: NAME, value: prod}, {name: SECRET_KEY, value: " + planted + "}]\n"),
+			map[string]string{"cluster-name": "prod", "cloud-config": "$(CONF)", "x": "$(SECRET_KEY)"},
+			"the value of --cloud-config depends on a variable that the manifest does not show ($(CONF))|the value of --x depends on a variable that the manifest does not show ($(SECRET_KEY))", "",
+		},
+		"anchors and a second container": {
+			pod("    command: &c [kube-controller-manager, --v=2]\n  - {name: log, command: [tail]}\n") + "  nodeSelectr: {}\n",
+			map[string]string{"v": "2"}, `the pod has 2 containers: flags are those of "kcm"|unknown field "spec.nodeSelectr", which a kubelet passes over`, "",
+		},
+		"a shell's script":  {pod("    command: [sh, -c, 'exec kube-controller-manager --v=2']\n"), nil, "", "kube-controller-manager is started by a script of sh, so that its flags cannot be read or edited"},
+		"a second document": {pod("    command: [kube-controller-manager]\n") + "---\nkind: Pod\n", nil, "", "it is not YAML: line 9: a second document begins there, which a kubelet would ignore"},
+		"a key twice":       {pod("    command: [kube-controller-manager]\n    command: [x]\n"), nil, "", `it is not a usable Pod: line 8: mapping key "command" already defined at line 7`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "cp-1/etc/kubernetes/manifests/kube-controller-manager.yaml", tt.manifest)
+			s, h := gatherHosts(t, dir, "cp-1", Options{})
+			if len(h.Components) != 1 {
+				t.Fatalf("got %+v", h.Components)
+			}
+			c := h.Components[0]
+			if diff := cmp.Diff(tt.flags, c.Flags); diff != "" {
+				t.Errorf("flags, -want +got:\n%s", diff)
+			}
+			if got := strings.Join(c.Remarks, "|"); got != tt.remarks || c.Name != kcm || !strings.HasPrefix(c.Error, tt.err) || (c.Error == "") != (tt.err == "") {
+				t.Errorf("%s: remarks %q, error %q", c.Name, got, c.Error)
+			}
+			if strings.Contains(saved(t, s), planted) {
+				t.Error("the snapshot holds a secret")
+			}
+		})
+	}
+}
