@@ -94,6 +94,13 @@ func TestDerive(t *testing.T) {
 			"[ServiceOverride \"x\"]\nService = kms\n[Global]\n[ServiceOverride \"x\"]\nRegion = r\nURL = u\nSigningRegion = r\n",
 			"[ServiceOverride \"x\"]\nService = KMS\n[Global]\n[ServiceOverride \"x\"]\nRegion = r\nURL = u\nSigningRegion = r\n",
 		},
+		"the metadata service loses the path that the newer SDK adds": {
+			strings.Replace(section("1", "ec2metadata", "r"), "http://x", "http://x/latest/", 1), section("1", "ec2imds", "r"),
+		},
+		"the metadata service without a path": {section("1", "ec2metadata", "r"), section("1", "ec2imds", "r")},
+		"the metadata service of two regions is one": {
+			section("1", "ec2metadata", "r") + section("2", "ec2imds", "s"), section("2", "ec2imds", "s"),
+		},
 		"services that nobody calls stay": {section("1", "autoscaling", "r"), section("1", "autoscaling", "r")},
 		"lines that end as on Windows": {
 			strings.ReplaceAll(section("1", "elasticloadbalancing", "r"), "\n", "\r\n"),
@@ -146,7 +153,6 @@ func TestChangesAreSentencesWithoutValues(t *testing.T) {
 func TestDeriveRefuses(t *testing.T) {
 	tests := map[string]struct{ in, want string }{
 		"an unknown service":                {section("7", "Ec2", "r"), `[ServiceOverride "7"]: Service "Ec2" is not known: the external provider would ignore it`},
-		"the metadata service":              {section("1", "ec2metadata", "r"), `[ServiceOverride "1"]: Service "ec2metadata": the external provider's override of the metadata service (ec2imds) takes another form of URL`},
 		"a blank service":                   {section("1", `" "`, "r"), `[ServiceOverride "1"]: Service is missing`},
 		"one service twice":                 {section("1", "ec2", "r") + section("2", "ec2", "r"), `[ServiceOverride "2"]: [ServiceOverride "1"] overrides the same service in the same region`},
 		"a line that is nothing":            {"[Global]\n= x\n", "line 2: "},
@@ -181,7 +187,7 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	keys, services, err := Describe([]byte("[global]\nzone = secret-a\nOdd = secret-b\nVPC\n" + section("1", "ec2", "secret-r")))
+	keys, services, err := DescribeAWS([]byte("[global]\nzone = secret-a\nOdd = secret-b\nVPC\n" + section("1", "ec2", "secret-r")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +198,7 @@ func TestDescribe(t *testing.T) {
 	if diff := cmp.Diff([]string{"ec2"}, services); diff != "" {
 		t.Errorf("services, -want +got:\n%s", diff)
 	}
-	if _, _, err := Describe([]byte("not a config")); err == nil {
+	if _, _, err := DescribeAWS([]byte("not a config")); err == nil {
 		t.Error("no error for what is no config")
 	}
 }

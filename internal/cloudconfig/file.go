@@ -1,5 +1,3 @@
-// Package cloudconfig decides what the external AWS provider's cloud config is, given the in-tree one. A file is edited in place: comments, order
-// and values stay, and no value but a service's name is ever returned beside the file.
 package cloudconfig
 
 import (

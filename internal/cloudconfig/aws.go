@@ -1,7 +1,6 @@
 package cloudconfig
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,64 +61,59 @@ func (o *override) value(key string) string {
 	return ""
 }
 
-// splice replaces data[start:end].
-type splice struct {
-	start, end int
-	text       string
-}
-
-// derivation collects what is done to a file.
+// derivation is the edits of an AWS config.
 type derivation struct {
-	*file
-	eol     string
-	all     []*override
-	splices []splice
-	changes []string
+	*edits
+	all []*override
 }
 
-// DeriveAWS turns the in-tree AWS provider's cloud config into the external provider's. The changes are sentences for the operator, without any
-// value but the names of services. A config that is the external provider's already comes back as it is, with no changes. An override that the
-// external provider would refuse or ignore is an error that names its section.
+// DeriveAWS is Derive for AWS, with the problems as one error.
 func DeriveAWS(in []byte) (out []byte, changes []string, err error) {
-	f, err := parse(in)
+	d, err := deriveAWS(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &derivation{file: f, eol: "\n", all: f.overrides()}
-	if bytes.Contains(in, []byte("\r\n")) {
-		d.eol = "\r\n"
+	if len(d.Problems) > 0 {
+		return nil, nil, errors.New(strings.Join(d.Problems, "\n"))
 	}
-	if err := d.validate(); err != nil {
-		return nil, nil, err
+	return d.Data, d.Changes, nil
+}
+
+// deriveAWS renames the service overrides: the two providers find them by other names, and an override that is not found is no error, but sends the
+// calls to the public endpoint.
+func deriveAWS(in []byte) (Derived, error) {
+	e, err := newEdits(in)
+	if err != nil {
+		return Derived{}, err
+	}
+	d := &derivation{edits: e, all: e.overrides()}
+	if d.validate(); len(d.problems) > 0 {
+		return d.derived(), nil
 	}
 	for _, o := range d.all {
 		d.rename(o)
 	}
-	d.drop()
-	return d.bytes(), d.changes, nil
+	d.drop("aws")
+	return d.derived(), nil
 }
 
 // validate finds every section that cannot be carried over.
-func (d *derivation) validate() error {
-	var errs []error
+func (d *derivation) validate() {
 	seen := map[string]string{}
 	for _, o := range d.all {
 		switch s := o.service; {
 		case s == "":
-			errs = append(errs, fmt.Errorf("%s: Service is missing, without which no provider starts: add it or take the section out", o.title()))
+			d.refuse("%s: Service is missing, without which no provider starts: add it or take the section out", o.title())
 		case renamed[s] != nil, external[s], uncalled[s]:
-		case hints[s] != "":
-			errs = append(errs, fmt.Errorf("%s: Service %q: %s", o.title(), s, hints[s]))
 		default:
-			errs = append(errs, fmt.Errorf("%s: Service %q is not known: %s", o.title(), s, noHint))
+			d.refuse("%s: Service %q is not known: %s", o.title(), s, noHint)
 		}
 		signature := o.service + "\x00" + o.region
 		if other := seen[signature]; other != "" && o.service != "" {
-			errs = append(errs, fmt.Errorf("%s: %s overrides the same service in the same region, with which no provider starts: take one of them out", o.title(), other))
+			d.refuse("%s: %s overrides the same service in the same region, with which no provider starts: take one of them out", o.title(), other)
 		}
 		seen[signature] = o.title()
 	}
-	return errors.Join(errs...)
 }
 
 // rename gives an in-tree override its external name, and a section more where one name becomes two.
@@ -140,20 +134,33 @@ func (d *derivation) rename(o *override) {
 		return
 	}
 	e := o.entry("Service")
-	text := missing[0]
-	if strings.Contains(d.raw(e), `"`) {
-		text = `"` + text + `"`
-	}
-	d.splices = append(d.splices, splice{e.start, e.end, text})
+	d.splices = append(d.splices, splice{e.start, e.end, quotedAs(d.raw(e), missing[0])})
 	d.say("%s: Service %s becomes %s, the name that the external provider looks for", o.title(), o.service, missing[0])
+	if missing[0] == metadataService {
+		d.shortenURL(o)
+	}
 	for _, name := range missing[1:] {
 		d.copy(o, name)
 	}
 }
 
-// override finds the override of a service in a region as the file has it.
+// shortenURL takes the path /latest off the metadata service's URL, which the external provider's SDK adds by itself.
+func (d *derivation) shortenURL(o *override) {
+	e := o.entry("URL")
+	if e == nil {
+		return
+	}
+	if short := strings.TrimSuffix(strings.TrimSuffix(trimmed(e.value), "/"), "/latest"); short != strings.TrimSuffix(trimmed(e.value), "/") {
+		d.splices = append(d.splices, splice{e.start, e.end, quotedAs(d.raw(e), short)})
+		d.say("%s: URL loses its path /latest, which the external provider adds by itself", o.title())
+	}
+}
+
+// override finds the override of a service in a region as the file has it. The metadata service is overridden in all regions at once.
 func (d *derivation) override(service, region string) *override {
-	i := slices.IndexFunc(d.all, func(o *override) bool { return o.service == service && o.region == region })
+	i := slices.IndexFunc(d.all, func(o *override) bool {
+		return o.service == service && (o.region == region || service == metadataService)
+	})
 	if i < 0 {
 		return nil
 	}
@@ -198,39 +205,10 @@ func (d *derivation) remove(o *override) {
 	}
 }
 
-// drop takes away the variables that the external provider has no use for.
-func (d *derivation) drop() {
-	for _, b := range d.blocks {
-		for _, e := range b.entries {
-			for _, x := range dropped {
-				if b.is(x.section) && strings.EqualFold(e.key, x.key) {
-					d.splices = append(d.splices, splice{start: e.from, end: e.to})
-					if !slices.ContainsFunc(d.splices, func(s splice) bool { return s.start <= b.start && s.end > b.start }) {
-						d.say("%s: %s is left out: %s", b.title(), x.key, x.why)
-					}
-				}
-			}
-		}
+// quotedAs writes a value in quotes where the one before it was, or where it needs them.
+func quotedAs(before, value string) string {
+	if strings.Contains(before, `"`) || strings.ContainsAny(value, "\\\"#;\n") {
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(value) + `"`
 	}
-}
-
-func (d *derivation) say(format string, args ...any) {
-	d.changes = append(d.changes, fmt.Sprintf(format, args...))
-}
-
-// bytes carries the splices out. What a splice removes, others inside it do not bring back.
-func (d *derivation) bytes() []byte {
-	slices.SortStableFunc(d.splices, func(a, b splice) int { return a.start - b.start })
-	var out bytes.Buffer
-	at := 0
-	for _, s := range d.splices {
-		if s.end < at {
-			continue
-		}
-		out.Write(d.data[at:max(at, s.start)])
-		out.WriteString(s.text)
-		at = max(at, s.end)
-	}
-	out.Write(d.data[at:])
-	return out.Bytes()
+	return value
 }

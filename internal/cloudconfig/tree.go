@@ -1,0 +1,94 @@
+package cloudconfig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// tree reads JSON or YAML. Its errors name a line at most: a parser's own may quote what is there.
+func tree(in []byte) (*yaml.Node, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(in, &doc); err != nil {
+		if line := lineNumber.FindString(err.Error()); line != "" {
+			return nil, fmt.Errorf("%s: it is neither JSON nor YAML", line)
+		}
+		return nil, errors.New("it is neither JSON nor YAML")
+	}
+	if doc.Kind == 0 { // nothing but comments
+		return &yaml.Node{Kind: yaml.MappingNode}, nil
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("line 1: a JSON object or a YAML mapping was expected")
+	}
+	return doc.Content[0], nil
+}
+
+var lineNumber = regexp.MustCompile(`line \d+`)
+
+// formatOf tells JSON from YAML by its first character.
+func formatOf(in []byte) string {
+	if bytes.HasPrefix(bytes.TrimSpace(in), []byte("{")) {
+		return FormatJSON
+	}
+	return FormatYAML
+}
+
+// isINI tells that a file begins with a section, after blank lines and comments of either kind.
+func isINI(in []byte) bool {
+	for line := range strings.Lines(string(in)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, ";") {
+			continue
+		}
+		return strings.HasPrefix(line, "[")
+	}
+	return false
+}
+
+// field is the value of a key of a mapping, without regard to case, as encoding/json reads it; nil when it is not there.
+func field(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if strings.EqualFold(mapping.Content[i].Value, key) {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// treeEntries lists the keys of a JSON or YAML file: those of Azure by themselves, those of vSphere's YAML by their sections.
+func treeEntries(provider string, in []byte) ([]setting, string, error) {
+	root, err := tree(in)
+	if err != nil {
+		return nil, "", err
+	}
+	if provider == "vsphere" {
+		return vsphereEntries(root), FormatYAML, nil
+	}
+	var out []setting
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		out = append(out, setting{key: root.Content[i].Value, value: scalar(root.Content[i+1])})
+	}
+	return out, formatOf(in), nil
+}
+
+// scalar is a value as text; lists of scalars with commas, and nothing for what is deeper.
+func scalar(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return n.Value
+	case yaml.SequenceNode:
+		var list []string
+		for _, item := range n.Content {
+			if item.Kind == yaml.ScalarNode {
+				list = append(list, item.Value)
+			}
+		}
+		return strings.Join(list, ",")
+	}
+	return ""
+}
