@@ -40,7 +40,8 @@ func (c *complaints) add(object, format string, a ...any) {
 
 func (c *complaints) empty() bool { return len(c.lines) == 0 }
 
-// finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found lists every complaint.
+// finding turns the complaints into a finding of the given outcome. The summary is the caller's sentence; Found says the first complaints and counts the
+// rest, and Objects are all of them.
 func (c *complaints) finding(outcome v1.Outcome, format string, a ...any) v1.Finding {
 	objects := slices.Clone(c.objects)
 	slices.Sort(objects)
@@ -48,8 +49,16 @@ func (c *complaints) finding(outcome v1.Outcome, format string, a ...any) v1.Fin
 		Outcome: outcome,
 		Summary: fmt.Sprintf(format, a...),
 		Objects: slices.Compact(objects),
-		Found:   strings.Join(c.lines, "; "),
+		Found:   strings.Join(c.first(), "; "),
 	}
+}
+
+// first are as many complaints as a reader can take in, and how many more there are.
+func (c *complaints) first() []string {
+	if len(c.lines) <= shown {
+		return c.lines
+	}
+	return append(slices.Clone(c.lines[:shown]), fmt.Sprintf("and %d more", len(c.lines)-shown))
 }
 
 // with fills in what a reader needs to act.

@@ -16,7 +16,8 @@ var kubeadmNames = map[string]string{"apiServer": kas, "controllerManager": kcm}
 // writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the fields they come from.
 var kubeadmFlags = []string{"cloud-provider", "cloud-config", "external-cloud-volume-plugin", "controllers", "configure-cloud-routes", "feature-gates", "cidr-allocator-type"}
 
-// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say (cmd/kubeadm/app/phases/controlplane).
+// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say (cmd/kubeadm/app/phases/controlplane): every
+// controller that is on by default, and the two that kubeadm join needs.
 const kubeadmControllers = "*,bootstrapsigner,tokencleaner"
 
 var kubeadmReverts = Check{
@@ -71,8 +72,8 @@ func (f facts) kubeadmComplaints(section string, p placed) []string {
 	for _, flag := range kubeadmFlags {
 		have, given := p.Flags[flag]
 		want, configured := args[flag]
-		if !configured && p.Name == kcm && flag == "controllers" {
-			want, configured = kubeadmControllers, true
+		if !configured && flag == "controllers" && have == kubeadmControllers {
+			continue
 		}
 		switch {
 		case given && !configured:

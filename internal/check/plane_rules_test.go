@@ -208,7 +208,7 @@ var planeRules = []rule{
 	{name: "G81: a flag was edited in the manifest alone", code: "CP-017", want: warn, says: []string{"--cloud-provider is external in the manifest and aws in kubeadm-config", "cp-1, cp-2, cp-3", "kubectl -n kube-system edit configmap kubeadm-config"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
 	{name: "another name of the cluster", code: "CP-017", want: warn, says: []string{"--cluster-name is lab in the manifest, and kubeadm would write prod"}, change: func(s *v1.Snapshot) { s.Kubeadm.ClusterName = "prod" }},
 	{name: "kubeadm's own list of controllers", code: "CP-017", want: pass_, change: flagsOf(kcm, map[string]string{"controllers": "*,bootstrapsigner,tokencleaner"})},
-	{name: "a list of controllers that kubeadm does not know", code: "CP-017", want: warn, says: []string{"*,-route in the manifest"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-route"})},
+	{name: "a list of controllers that kubeadm does not know", code: "CP-017", want: warn, says: []string{"--controllers=*,-route stands in the manifest"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-route"})},
 	{name: "the order of gates means nothing", code: "CP-017", want: pass_, change: changes(flagsOf(kcm, map[string]string{"feature-gates": "B=true,A=true"}), func(s *v1.Snapshot) {
 		s.Kubeadm.ExtraArgs["controllerManager"]["feature-gates"] = "A=true,B=true"
 	})},
