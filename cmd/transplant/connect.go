@@ -166,11 +166,15 @@ func (c *connection) observerToken(ctx context.Context) (string, error) {
 	if time.Now().Before(c.tokenEnd) {
 		return c.token, nil
 	}
-	t, err := c.kube.CoreV1().ServiceAccounts(plan.Namespace).CreateToken(ctx, plan.Observer,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}, metav1.CreateOptions{})
-	if apierrors.IsNotFound(err) {
+	// Asked first, so that a command that only looks sends no create before a migration has begun.
+	if _, err := c.kube.CoreV1().ServiceAccounts(plan.Namespace).Get(ctx, plan.Observer, metav1.GetOptions{}); apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("ServiceAccount %s/%s is not there yet (apply makes it)", plan.Namespace, plan.Observer)
 	} else if err != nil {
+		return "", fmt.Errorf("reading ServiceAccount %s/%s: %w", plan.Namespace, plan.Observer, err)
+	}
+	t, err := c.kube.CoreV1().ServiceAccounts(plan.Namespace).CreateToken(ctx, plan.Observer,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}, metav1.CreateOptions{})
+	if err != nil {
 		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", plan.Namespace, plan.Observer, err)
 	}
 	c.token, c.tokenEnd = t.Status.Token, time.Now().Add(30*time.Minute)
