@@ -184,8 +184,10 @@ func azure28() *v1.Snapshot {
 		provider: "azure", version: "v1.28.5", hosts: 3, workers: 1, config: "/etc/kubernetes/azure.json", ca: []string{"/etc/ssl/certs", "/usr/local/share/ca-certificates"},
 		kcm: map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "cluster-name": "prod", "configure-cloud-routes": "true",
 			"route-reconciliation-period": "10s"},
-		kubelet:    map[string]string{"azure-container-registry-config": "/etc/kubernetes/azure.json"},
-		providerID: func(_ int, name string) string { return "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/" + name },
+		kubelet: map[string]string{"azure-container-registry-config": "/etc/kubernetes/azure.json"},
+		providerID: func(_ int, name string) string {
+			return "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/" + name
+		},
 	}.snapshot()
 	return s
 }

@@ -22,7 +22,9 @@ func oneOwner(r *reading) error {
 			}
 			continue
 		}
-		learns := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && sets(o, "enable-leader-migration", "true") })
+		learns := r.which(func(o v1.Step) bool {
+			return o.Component == KCM && o.Host == s.Host && sets(o, "enable-leader-migration", "true")
+		})
 		if len(learns) == 0 || learns[0] > first {
 			return fmt.Errorf("%s comes before %s on host %s has learned the migration lease", r.Steps[first].ID, KCM, s.Host)
 		}
@@ -206,35 +208,34 @@ func csiOrder(r *reading) error {
 		if !ok {
 			continue
 		}
+		had := readGates(r.original(s, gatesFlag))
 		for gate, on := range readGates(e.Value) {
-			if !on || !strings.HasPrefix(gate, gateCSI) {
+			if !on || had[gate] || !strings.HasPrefix(gate, gateCSI) {
 				continue
 			}
-			if late := r.which(func(o v1.Step) bool {
-				oe, ok := edit(o, gatesFlag)
-				return ok && (o.Component == KCM || o.Component == Scheduler) && changesFlags(o) && readGates(oe.Value)[gate]
-			}); len(late) > 0 && r.firstOfEach(late) > i {
-				return fmt.Errorf("%s switches %s on before a control-plane component has it", s.ID, gate)
+			if late := r.learnsLater(gate, i); late != "" {
+				return fmt.Errorf("%s switches %s on before %s", s.ID, gate, late)
 			}
-			if why := r.withoutGate(gate, i); why != "" {
-				return fmt.Errorf("%s switches %s on, and %s has it off", s.ID, gate, why)
+			if who := r.withoutGate(gate, i); who != "" {
+				return fmt.Errorf("%s switches %s on, and %s has it off", s.ID, gate, who)
 			}
 		}
 	}
 	return nil
 }
 
-// firstOfEach is the latest of the first steps of each component of each host.
-func (r *reading) firstOfEach(indexes []int) int {
-	seen, last := map[string]bool{}, 0
-	for _, i := range indexes {
-		key := r.Steps[i].Host + "/" + r.Steps[i].Component
-		if !seen[key] {
-			seen[key] = true
-			last = max(last, i)
+// learnsLater is a step after i that switches a gate on in the control plane. The one that takes the plugin out repeats what came before it.
+func (r *reading) learnsLater(gate string, i int) string {
+	for _, s := range r.Steps[i:] {
+		e, ok := edit(s, gatesFlag)
+		if !ok || s.Component != KCM && s.Component != Scheduler || !changesFlags(s) || !readGates(e.Value)[gate] || readGates(r.original(s, gatesFlag))[gate] {
+			continue
+		}
+		if plugin, ok := edit(s, flagVolumePlugin); !ok || plugin.Op == "setFlag" {
+			return s.ID
 		}
 	}
-	return last
+	return ""
 }
 
 // withoutGate names a component of the control plane that has a gate off when step i comes.

@@ -122,7 +122,9 @@ func changesFlags(s v1.Step) bool {
 
 // external are the indexes of the steps that make a kube-controller-manager external.
 func (r *reading) external() []int {
-	return r.which(func(s v1.Step) bool { return s.Component == KCM && changesFlags(s) && sets(s, "cloud-provider", "external") })
+	return r.which(func(s v1.Step) bool {
+		return s.Component == KCM && changesFlags(s) && sets(s, "cloud-provider", "external")
+	})
 }
 
 func (r *reading) kubelets() []int {

@@ -1,0 +1,231 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestTheRulesHaveIDsInOrderAndSayWhy(t *testing.T) {
+	for i, r := range Rules {
+		if want := fmt.Sprintf("P-%02d", i+1); r.ID != want || r.Title == "" || r.Why == "" {
+			t.Errorf("rule %d is %q (%q, %q)", i+1, r.ID, r.Title, r.Why)
+		}
+	}
+}
+
+// find is the first step whose ID begins so.
+func find(t *testing.T, p *v1.Plan, prefix string) *v1.Step {
+	t.Helper()
+	for i := range p.Steps {
+		if strings.HasPrefix(p.Steps[i].ID, prefix) {
+			return &p.Steps[i]
+		}
+	}
+	t.Fatalf("the plan has no step %s…", prefix)
+	return nil
+}
+
+// move puts the first step of an ID before the first one of another.
+func move(t *testing.T, p *v1.Plan, prefix, before string) {
+	t.Helper()
+	s := *find(t, p, prefix)
+	p.Steps = slices.DeleteFunc(p.Steps, func(o v1.Step) bool { return o.ID == s.ID })
+	at := slices.IndexFunc(p.Steps, func(o v1.Step) bool { return strings.HasPrefix(o.ID, before) })
+	if at < 0 {
+		t.Fatalf("the plan has no step %s…", before)
+	}
+	p.Steps = slices.Insert(p.Steps, at, s)
+}
+
+// set changes the value of an edit of a step.
+func set(t *testing.T, s *v1.Step, flag, value string) {
+	t.Helper()
+	for i := range s.Edits {
+		if s.Edits[i].Name == flag {
+			s.Edits[i].Op, s.Edits[i].Value = "setFlag", value
+			return
+		}
+	}
+	t.Fatalf("step %s has no edit of --%s", s.ID, flag)
+}
+
+func drop(s *v1.Step, flag string) {
+	s.Edits = slices.DeleteFunc(s.Edits, func(e v1.Edit) bool { return e.Name == flag })
+}
+
+func replaceIn(text *string, old, with string) { *text = strings.ReplaceAll(*text, old, with) }
+
+// broken are plans that break one rule each; which base they are made from is said where it matters.
+var broken = []struct {
+	rule, name, base string
+	change           func(t *testing.T, p *v1.Plan)
+}{
+	{"P-01", "a manager starts while one in-tree manager does not know the lease", "lab", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/"+KCM+"@cp-2") }},
+	{"P-01", "with downtime a manager starts while the owner runs", "openstack-1.20", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "external/"+KCM+"@cp-2") }},
+	{"P-02", "an API server restarts before its host's manager gave the loops up", "lab", func(t *testing.T, p *v1.Plan) { move(t, p, "external/"+KAS+"@cp-2", "leader-migration/"+KCM+"@cp-1") }},
+	{"P-02", "an API server restarts under the new owner", "openstack-1.20", func(t *testing.T, p *v1.Plan) { move(t, p, "start/"+CCM+"@cp-2", "external/"+KAS+"@cp-2") }},
+	{"P-03", "the lease is granted after the managers need it", "lab", func(t *testing.T, p *v1.Plan) {
+		move(t, p, "create/RoleBinding/kube-system/"+MigrationRB, "leader-migration/"+KCM+"@cp-3")
+	}},
+	{"P-03", "create is granted for a name", "lab", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "create/Role/kube-system/"+MigrationRB)
+		replaceIn(&s.Object, `"get","list"`, `"create","get","list"`)
+	}},
+	{"P-04", "a manager is told of a file that comes later", "lab", func(t *testing.T, p *v1.Plan) {
+		move(t, p, "write/"+KCMMigration+"@cp-3", "leader-migration/"+KCM+"@cp-2")
+	}},
+	{"P-04", "a file goes while a manager names it", "lab", func(t *testing.T, p *v1.Plan) { move(t, p, "remove/"+CCMMigration+"@cp-2", "finish/"+CCM+"@cp-2") }},
+	{"P-05", "a kubelet is the first", "lab", func(t *testing.T, p *v1.Plan) { move(t, p, "external/kubelet@cp-1", "external/"+KCM) }},
+	{"P-06", "a worker comes first", "lab", func(t *testing.T, p *v1.Plan) { move(t, p, "external/kubelet@worker-1", "external/kubelet@cp-1") }},
+	{"P-06", "a kubelet is left out", "lab", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "external/kubelet@worker-2" })
+	}},
+	{"P-06", "two kubelets at once", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Group = "workers" }},
+	{"P-07", "a scheduler learns it after a kubelet", "openstack-1.20", func(t *testing.T, p *v1.Plan) { move(t, p, "gates/"+Scheduler+"@cp-2", "initialize/") }},
+	{"P-07", "a manager never learns it", "openstack-1.20", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KCM+"@cp-3"), gatesFlag) }},
+	{"P-08", "the plugin goes before the last kubelet", "openstack-1.20", func(t *testing.T, p *v1.Plan) { move(t, p, "volumes/"+KCM+"@cp-1", "external/kubelet@worker-2") }},
+	{"P-08", "the plugin loses its config", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/"+KCM+"@cp-1")
+		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
+	}},
+	{"P-09", "volumes are mounted and the node is not drained", "openstack-1.20", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Drain = false }},
+	{"P-10", "a gate of another version", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		set(t, find(t, p, "gates/"+Scheduler), gatesFlag, "EphemeralContainers=true,CSIMigrationOpenStack=true,InTreePluginOpenStackUnregister=true")
+	}},
+	{"P-11", "a gate of the owner is lost", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		set(t, find(t, p, "gates/"+Scheduler), gatesFlag, "CSIMigrationOpenStack=true")
+	}},
+	{"P-12", "a controller of the owner is lost", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		set(t, find(t, p, "external/"+KCM), "controllers", "*,-node-ipam-controller")
+	}},
+	{"P-13", "node IPAM moves and stays", "gce-1.30", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KCM+"@cp-3"), "controllers") }},
+	{"P-13", "node IPAM is in one config only", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "write/"+CCMMigration)
+		replaceIn(&s.Content, "- name: node-ipam-controller\n  component: "+CCM+"\n", "")
+	}},
+	{"P-13", "Azure's allocator runs beside the old one", "azure-1.28", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "start/"+CCM)
+		replaceIn(&s.Content, ",-node-ipam", "")
+	}},
+	{"P-14", "a kubelet names a config that comes later", "azure-1.28", func(t *testing.T, p *v1.Plan) { move(t, p, "write/"+CredentialConfig+"@worker-1", "patch/") }},
+	{"P-14", "a kubelet names a binary that never comes", "azure-1.28", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepCopyFile && s.Host == "cp-2" })
+	}},
+	{"P-15", "another cluster name", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "--cluster-name=prod-eu", "--cluster-name=kubernetes")
+	}},
+	{"P-16", "routes are switched on", "aws-1.26-single", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "    - --configure-cloud-routes=false\n", "")
+	}},
+	{"P-17", "leader migration stays on", "lab", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KCM), "enable-leader-migration") }},
+	{"P-18", "the in-tree config is overwritten", "lab", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "write/"+CCMCloudConf+"@cp-1")
+		s.Path = s.Source
+	}},
+	{"P-19", "a step that does not look at its file", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KAS).Requires = []string{"cluster:uid"} }},
+	{"P-19", "a step for any cluster", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Requires = nil }},
+	{"P-20", "credentials in a manifest", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "start/").Content += "# AWS_SECRET_ACCESS_KEY=wJalr\n" }},
+	{"P-20", "a secret among the options", "lab", func(t *testing.T, p *v1.Plan) { p.Options.Env = append(p.Options.Env, "OS_PASSWORD=x") }},
+	{"P-21", "a change without a way back", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Undo = "" }},
+	{"P-22", "a node is filled in while kubelets change", "vsphere-1.29", func(t *testing.T, p *v1.Plan) { move(t, p, "initialize/", "external/kubelet@worker-1") }},
+	{"P-22", "a node that has a providerID", "vsphere-1.29", func(t *testing.T, p *v1.Plan) { find(t, p, "initialize/").Ref = "Node/cp-1" }},
+	{"P-23", "in the pod network", "lab", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "hostNetwork: true", "hostNetwork: false")
+	}},
+	{"P-23", "with the cluster's DNS", "lab", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "dnsPolicy: Default", "dnsPolicy: ClusterFirst")
+	}},
+	{"P-23", "without the toleration", "gce-1.30", func(t *testing.T, p *v1.Plan) { replaceIn(&find(t, p, "start/").Object, taintNew, "other") }},
+	{"P-23", "through kube-proxy", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Object, "KUBERNETES_SERVICE_HOST", "OTHER")
+	}},
+	{"P-24", "the port of the kube-controller-manager", "vsphere-1.29", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "--secure-port=10270", "--secure-port=10257")
+	}},
+	{"P-25", "a kubelet gets another name", "lab", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/kubelet")
+		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "hostname-override", Value: "other"})
+	}},
+	{"P-26", "the admission plugin stays", "openstack-1.20", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KAS), "enable-admission-plugins") }},
+	{"P-27", "a restart that names no lease", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "finish/").Leases = nil }},
+	{"P-27", "nobody looks in the end", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepVerify })
+	}},
+	{"P-28", "the old manager's names for the new one", "lab", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "write/"+CCMMigration).Content = find(t, p, "write/"+KCMMigration).Content
+	}},
+	{"P-29", "kubeadm is not told", "aws-1.26-single", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepPatchObject })
+	}},
+	{"P-30", "a private authority is forgotten", "azure-1.28", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "/usr/local/share/ca-certificates", "/srv")
+	}},
+	{"P-30", "a proxy is forgotten without a word", "lab", func(t *testing.T, p *v1.Plan) { p.Effects = nil }},
+	{"P-31", "Azure's manager runs the node loop", "azure-1.28", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/"+CCM).Content, ",-cloud-node-controller", "")
+	}},
+	{"P-31", "no cloud-node-manager", "azure-1.28", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+NodeManager })
+	}},
+	{"P-32", "a provider that nobody has", "lab", func(t *testing.T, p *v1.Plan) {
+		for i := range p.Steps {
+			replaceIn(&p.Steps[i].Content, "--cloud-provider=aws", "--cloud-provider=cloudstack")
+		}
+	}},
+}
+
+// base makes a plan and the snapshot that it is for.
+func base(t *testing.T, name string) (*v1.Plan, *v1.Snapshot) {
+	t.Helper()
+	if name == "lab" {
+		s := lab(t)
+		return mustMake(t, s, labOptions()), s
+	}
+	for _, c := range compact {
+		if c.name == name {
+			s := c.snap()
+			return mustMake(t, s, c.options), s
+		}
+	}
+	t.Fatalf("there is no base %q", name)
+	return nil, nil
+}
+
+func TestAPlanThatBreaksARuleIsNamed(t *testing.T) {
+	tested := map[string]bool{}
+	for _, c := range broken {
+		tested[c.rule] = true
+		t.Run(c.rule+": "+c.name, func(t *testing.T) {
+			p, s := base(t, c.base)
+			c.change(t, p)
+			err := Verify(p, s)
+			if err == nil || !strings.Contains(err.Error(), "rule "+c.rule+", ") {
+				t.Errorf("it is not said to break %s: %v", c.rule, err)
+			}
+		})
+	}
+	for _, r := range Rules {
+		if !tested[r.ID] {
+			t.Errorf("no plan breaks rule %s", r.ID)
+		}
+	}
+}
+
+func TestAPlanFromAFileIsHeldToTheRulesWithoutItsSnapshot(t *testing.T) {
+	for _, c := range compact {
+		p, _ := base(t, c.name)
+		if err := Verify(p, nil); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	p, _ := base(t, "lab")
+	move(t, p, "start/", "leader-migration/"+KCM+"@cp-2")
+	if err := Verify(p, nil); err == nil || !regexp.MustCompile(`rule P-01, .*: start/.* comes before`).MatchString(err.Error()) {
+		t.Errorf("a plan that starts a manager too early: %v", err)
+	}
+}
