@@ -150,6 +150,7 @@ func (x unpatchObject) back(s v1.Step, was v1.StepRecord, live *unstructured.Uns
 	original, _ := x.step(s.Restore)
 	if original.Derive == plan.DeriveKubeadm {
 		undo := original
+		undo.Edits = nil // or the edits of the journal's step would be written over
 		if err := json.Unmarshal([]byte(was.Before), &undo.Edits); err != nil {
 			return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
 		}

@@ -74,6 +74,12 @@ type world struct {
 	full map[string]bool
 	// deaf are managers that do not answer.
 	deaf map[string]bool
+	// more is what else the cluster does when it catches up.
+	more func()
+	// readLocal reads the files of this machine.
+	readLocal func(string) ([]byte, error)
+	// told are the calls of service managers, "verb unit@host".
+	told []string
 }
 
 type process struct {
@@ -83,6 +89,8 @@ type process struct {
 	flags     map[string]string
 	component string
 	host      string
+	// unit tells that systemd started it, and no kubelet ends it.
+	unit bool
 }
 
 func (p *process) identity() string { return fmt.Sprintf("%s_%d", p.host, p.pid) }
@@ -221,6 +229,9 @@ func (w *world) files() map[string]string {
 func (w *world) catchUp() {
 	w.kubelets()
 	w.tokens()
+	if w.more != nil {
+		w.more()
+	}
 	for _, component := range []string{kcm, ccm} {
 		w.elect(component, func(p *process) bool { return p.component == component })
 	}
@@ -262,7 +273,7 @@ func (w *world) kubelets() {
 			}
 		}
 		for key, p := range w.procs {
-			if p.host == name && !wanted[key] && !w.stuck[key] {
+			if p.host == name && !wanted[key] && !w.stuck[key] && !p.unit {
 				delete(w.procs, key)
 				w.api.Delete("/api/v1/namespaces/kube-system/pods/" + p.component + "-node-" + name)
 			}
@@ -294,8 +305,8 @@ func (w *world) start(key, host string, m *controlplane.Manifest, sum string) {
 		}
 	}
 	w.api.Put(w.t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: m.Name() + "-node-" + host, Namespace: m.Namespace()},
-		Spec:       corev1.PodSpec{NodeName: "node-" + host, Containers: []corev1.Container{{Name: m.Name(), Command: m.Command()}}},
+		ObjectMeta: metav1.ObjectMeta{Name: m.Name() + "-node-" + host, Namespace: m.Namespace(), Annotations: map[string]string{corev1.MirrorPodAnnotationKey: sum}},
+		Spec:       corev1.PodSpec{NodeName: "node-" + host, Containers: []corev1.Container{{Name: m.Name(), Image: m.Image(), Command: m.Command()}}},
 		Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	})
 }
@@ -446,7 +457,7 @@ func (w *world) engine(change ...func(*Options)) *Engine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock}
+	o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock, ReadLocal: w.readLocal}
 	for _, c := range change {
 		c(&o)
 	}

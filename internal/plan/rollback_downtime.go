@@ -26,7 +26,7 @@ func (r *rollback) downtime() {
 	for _, s := range r.ownerLast(KCM, managers) {
 		if s.Ref != "" {
 			back := r.unled(s)
-			back.Leases = []string{KCM}
+			back.Leases = s.Leases
 			r.add(back)
 			continue
 		}
