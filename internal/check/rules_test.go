@@ -32,15 +32,12 @@ const (
 
 func TestRules(t *testing.T) {
 	seen := map[string]map[v1.Outcome]bool{}
-	for _, cases := range [][]rule{accessRules, controlPlaneRules, leaderMigrationRules, ownershipRules, versionRules, configRules, nodeRules, cloudRules,
-		toolingRules, planeRules, migrationRules, skewRules, credentialRules, identityRules, balancerRules, routeRules, volumeRules, kubeletRules, schedulingRules} {
-		for _, tc := range cases {
-			t.Run(tc.code+" "+tc.name, func(t *testing.T) { tc.run(t) })
-			if seen[tc.code] == nil {
-				seen[tc.code] = map[v1.Outcome]bool{}
-			}
-			seen[tc.code][tc.want] = true
+	for _, tc := range allRules() {
+		t.Run(tc.code+" "+tc.name, func(t *testing.T) { tc.run(t) })
+		if seen[tc.code] == nil {
+			seen[tc.code] = map[v1.Outcome]bool{}
 		}
+		seen[tc.code][tc.want] = true
 	}
 	for _, c := range Checks {
 		cases := map[string]bool{

@@ -1,0 +1,96 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// allRules are the cases of all checks.
+func allRules() []rule {
+	return slices.Concat(accessRules, controlPlaneRules, leaderMigrationRules, ownershipRules, versionRules, configRules, nodeRules, cloudRules, toolingRules, planeRules, migrationRules,
+		skewRules, credentialRules, identityRules, balancerRules, routeRules, volumeRules, kubeletRules, schedulingRules)
+}
+
+// captured is a snapshot that was taken of real API servers, with a preview in which nothing changes.
+func captured(t *testing.T, name string) *v1.Snapshot {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "captured", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &v1.Snapshot{}
+	if err := yaml.UnmarshalStrict(data, s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Preview == nil {
+		previewed(s)
+	}
+	return s
+}
+
+// elsewhere are field problems that cannot be made of the captured cluster of AWS by the change of a case alone.
+var elsewhere = map[string]string{
+	"G02": "its instances are named by address",
+	"G13": "it is vSphere's",
+	"G32": "it is OpenStack's",
+	"G46": "a right is missing while the new manager runs, and the captured cluster has none yet",
+	"G49": "it is Azure's",
+	"G50": "its instances let pods reach the metadata service",
+	"G61": "its kubelets have no CSI migration to be out of order",
+	"G65": "its kubelets have no CSI migration to be left early",
+	"G67": "it has one StorageClass",
+	"G70": "its StorageClass allows no expansion",
+	"G82": "it has no machine objects",
+}
+
+// TestEveryFieldProblemIsFoundOnACapturedCluster does each problem of the field to a cluster that was captured from real API servers. The cases were
+// written for a small invented one; where a case asks for an object that the captured cluster does not have, another one of the same problem must do.
+func TestEveryFieldProblemIsFoundOnACapturedCluster(t *testing.T) {
+	number := regexp.MustCompile(`G\d\d`)
+	seen, misses := map[string]bool{}, map[string][]string{}
+	for _, tc := range allRules() {
+		ids := number.FindAllString(tc.name, -1)
+		if len(ids) == 0 || tc.want != fails && tc.want != warn {
+			continue
+		}
+		got, fits := tc.onCaptured(t)
+		for _, id := range ids {
+			seen[id] = seen[id] || fits && got == tc.want
+			if !fits || got != tc.want {
+				misses[id] = append(misses[id], fmt.Sprintf("%s %s: %s", tc.code, tc.name, orElse(string(got), "does not fit")))
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(seen)) {
+		if elsewhere[id] == "" && !seen[id] {
+			t.Errorf("%s is not found on the captured cluster: %q", id, misses[id])
+		}
+	}
+}
+
+// onCaptured runs a case on the captured cluster; it does not fit where the case reaches for what that cluster does not have.
+func (tc rule) onCaptured(t *testing.T) (outcome v1.Outcome, fits bool) {
+	t.Helper()
+	if tc.base != nil {
+		return "", false
+	}
+	s := captured(t, "aws-v1.26.0.yaml")
+	defer func() {
+		if recover() != nil {
+			outcome, fits = "", false
+		}
+	}()
+	if tc.change != nil {
+		tc.change(s)
+	}
+	return found(t, Run(s, tc.opts), tc.code).Outcome, true
+}
