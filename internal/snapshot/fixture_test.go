@@ -39,10 +39,11 @@ controllerLeaders:
 `
 
 const cloudConf = `[Global]
-VPC = vpc-` + planted + `
+VPC = vpc-1
+; password = ` + planted + `
 [ServiceOverride "1"]
 Service = ec2
-URL = http://127.0.0.1:4566
+URL = http://lab:` + planted + `@127.0.0.1:4566
 `
 
 // address is where the components of the i-th host listen.

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,14 +83,26 @@ func (l *looker) providerOf(users []string) string {
 const external = "external"
 
 // describeConfig fills in what a config says, and tries the derivation of the external provider's.
-func describeConfig(out *v1.CloudConfig, data []byte, derive bool) (err error) {
-	if out.Keys, out.ServiceOverrides, err = cloudconfig.Describe(data); err != nil || !derive {
-		return err
+func describeConfig(out *v1.CloudConfig, data []byte, derive bool) error {
+	if out.Provider == "" {
+		return errors.New("no component names a cloud provider, so that it is not known whose config this is")
 	}
-	derived, changes, err := cloudconfig.DeriveAWS(data)
+	d, err := cloudconfig.Describe(out.Provider, data)
 	if err != nil {
 		return err
 	}
-	out.DerivedChanges, out.DerivedSHA256 = changes, sha(derived)
+	out.Format, out.Keys, out.ServiceOverrides, out.Problems = d.Format, d.Keys, d.ServiceOverrides, maskTexts(d.Problems)
+	out.Settings = maskMap(d.Settings, func(_, value string) string { return maskText(value) })
+	if !derive {
+		return nil
+	}
+	derived, err := cloudconfig.Derive(out.Provider, data)
+	if err != nil {
+		return err
+	}
+	if len(derived.Problems) > 0 {
+		return fmt.Errorf("the external provider's config cannot be made of it: %s", strings.Join(derived.Problems, "; "))
+	}
+	out.DerivedChanges, out.DerivedSHA256 = derived.Changes, sha(derived.Data)
 	return nil
 }

@@ -294,7 +294,7 @@ func TestEveryComponentsCloudConfig(t *testing.T) {
 	write(t, dir, "cp-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/etc/kubernetes/cloud/kcm.conf"`)
 	write(t, dir, "cp-1/etc/kubernetes/cloud/kcm.conf", cloudConf)
 	s, h := gatherHosts(t, dir, "cp-1", Options{})
-	if h.CloudConfig == nil || h.CloudConfig.Path != "/etc/kubernetes/cloud/kcm.conf" || h.CloudConfig.Provider != "aws" || fmt.Sprint(h.CloudConfig.UsedBy) != "[kube-controller-manager kubelet]" || h.CloudConfig.DerivedSHA256 == "" {
+	if h.CloudConfig == nil || h.CloudConfig.Path != "/etc/kubernetes/cloud/kcm.conf" || h.CloudConfig.Provider != "aws" || fmt.Sprint(h.CloudConfig.UsedBy) != "[kube-controller-manager kubelet]" || h.CloudConfig.DerivedSHA256 == "" || h.CloudConfig.Format != "ini" || h.CloudConfig.Settings["Global.VPC"] != "vpc-1" {
 		t.Errorf("the manager's: %+v", h.CloudConfig)
 	}
 	if len(h.CloudConfigs) != 1 || h.CloudConfigs[0].Path != "/etc/kubernetes/cloud/kas.conf" || fmt.Sprint(h.CloudConfigs[0].UsedBy) != "[kube-apiserver]" || h.CloudConfigs[0].Error == "" {
@@ -356,6 +356,31 @@ func TestManifestsInTheWild(t *testing.T) {
 			}
 			if strings.Contains(saved(t, s), planted) {
 				t.Error("the snapshot holds a secret")
+			}
+		})
+	}
+}
+
+func TestCloudConfigsOfOtherProviders(t *testing.T) {
+	tests := map[string]struct {
+		flags, config string
+		provider      string
+		problem, err  string
+	}{
+		"a key that nobody knows":       {"--cloud-provider=aws", "[Global]\nZoen = a\n", "aws", "Global.Zoen is known to neither provider", ""},
+		"no provider":                   {"--v=2", "[Global]\n", "", "", "no component names a cloud provider"},
+		"a provider without a way over": {"--cloud-provider=photon", "[Global]\n", "photon", "", "nothing is known of the configs of provider"},
+		"no config at all":              {"--cloud-provider=aws", "{", "aws", "", "reading the cloud config"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(kcm, "i", tt.flags, "--cloud-config=/etc/cloud/cloud.conf"))
+			write(t, dir, "cp-1/etc/kubernetes/cloud/cloud.conf", tt.config)
+			_, h := gatherHosts(t, dir, "cp-1", Options{})
+			c := h.CloudConfig
+			if c == nil || c.Provider != tt.provider || !strings.Contains(c.Error, tt.err) || tt.problem != "" && !strings.Contains(strings.Join(c.Problems, "|"), tt.problem) || tt.err == "" != (c.Error == "") {
+				t.Errorf("got %+v", c)
 			}
 		})
 	}
