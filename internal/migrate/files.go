@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,15 +65,26 @@ func (x writeFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
 	}
 	switch s.Derive {
 	case plan.DeriveCloudConfig:
-		out, _, err := cloudconfig.DeriveAWS(src.Data)
+		out, err := cloudconfig.Derive(x.provider(), src.Data)
+		if err == nil && len(out.Problems) > 0 {
+			err = errors.New(strings.Join(out.Problems, "; "))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("deriving %s from %s on host %s: %w", s.Path, s.Source, s.Host, err)
 		}
-		return out, nil
+		return out.Data, nil
 	case plan.DeriveKubeconfig:
 		return x.kubeconfig(ctx, s, src.Data)
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
+}
+
+// provider is the in-tree one that moves; plans of the first version did not say.
+func (e *Engine) provider() string {
+	if e.plan.Cluster.Provider == "" {
+		return plan.ProviderAWS
+	}
+	return e.plan.Cluster.Provider
 }
 
 // kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server, and

@@ -288,7 +288,7 @@ func (e *Engine) ownsOn(ctx context.Context, host, component string) (path strin
 		if err != nil {
 			return "", false, err
 		}
-		return t.Path, len(m.Leads) > 0, nil
+		return t.Path, len(m.Leads) > 0 && t.Path != "", nil // a DaemonSet's pod is not the host's to stop
 	}
 	return "", false, nil
 }

@@ -89,7 +89,7 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 		}
 		return "", nil
 	case "kubeadm":
-		if e.patchedKubeadm() {
+		if e.begun(kubeadmRef) {
 			return "", nil // by this run; what it had is in the record, and each edit says what it wants
 		}
 		live, err := e.live(ctx, kubeadmRef)
@@ -98,6 +98,29 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 		}
 		if kubeadmSum(live) != want {
 			return kubeadmRef + " was changed by somebody else", nil
+		}
+		return "", nil
+	case "kubelet-config":
+		ref := "ConfigMap/" + namespace + "/" + name
+		live, err := e.live(ctx, ref)
+		if err != nil {
+			return "", err
+		}
+		text, _, err := unstructured.NestedString(live.Object, "data", "kubelet")
+		if err != nil || hostaccess.SHA256([]byte(text)) != want && !e.begun(ref) {
+			return ref + " was changed by somebody else", nil
+		}
+		return "", nil
+	case "node":
+		node, _, _ := strings.Cut(name, ":")
+		n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return "node " + node + " is gone", nil
+		case err != nil:
+			return "", fmt.Errorf("reading node %s: %w", node, err)
+		case n.Spec.ProviderID != want && !e.begun("Node/"+node):
+			return fmt.Sprintf("node %s has provider id %q by now, it had %q", node, n.Spec.ProviderID, want), nil
 		}
 		return "", nil
 	case "local":
@@ -113,10 +136,10 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
 }
 
-// patchedKubeadm tells that a step of this run has begun to change kubeadm's configuration.
-func (e *Engine) patchedKubeadm() bool {
+// begun tells that a step of this run has begun to change an object.
+func (e *Engine) begun(ref string) bool {
 	for _, s := range e.plan.Steps {
-		if s.Kind == v1.StepPatchObject && s.Ref == kubeadmRef && e.journal.Record(s.ID).Result != "" {
+		if s.Ref == ref && e.journal.Record(s.ID).Result != "" {
 			return true
 		}
 	}

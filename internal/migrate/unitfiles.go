@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -39,8 +40,8 @@ func (x unit) readUnit(ctx context.Context, s v1.Step) (*controlplane.Unit, erro
 // unitTarget finds a manager that a systemd unit runs. A unit whose process is not there is stopped, and no manager that should answer.
 func unitTarget(ctx context.Context, h hostaccess.Host, component string) (Target, bool, error) {
 	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, h), component+".service")
-	if errors.Is(err, fs.ErrNotExist) {
-		return Target{}, false, nil
+	if errors.Is(err, fs.ErrNotExist) && component == ccm {
+		return processTarget(ctx, h)
 	} else if err != nil {
 		return Target{}, false, nil //nolint:nilerr // check names a unit that cannot be read
 	}
@@ -50,3 +51,23 @@ func unitTarget(ctx context.Context, h hostaccess.Host, component string) (Targe
 	}
 	return Target{component, h.Name(), u.Address(), u.Home()}, true, nil
 }
+
+// processTarget finds a cloud-controller-manager that a DaemonSet put on a host: its process is all that the host knows of it.
+func processTarget(ctx context.Context, h hostaccess.Host) (Target, bool, error) {
+	procs, err := h.Processes(ctx, ccm)
+	if err != nil || len(procs) == 0 {
+		return Target{}, false, err
+	}
+	flags := controlplane.FlagsOf(procs[len(procs)-1].Args)
+	host, port := flags["bind-address"], flags["secure-port"]
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if port == "" {
+		port = ccmPort
+	}
+	return Target{ccm, h.Name(), net.JoinHostPort(host, port), ""}, true, nil
+}
+
+// ccmPort is where a cloud-controller-manager serves unless it is told otherwise.
+const ccmPort = "10258"

@@ -129,7 +129,7 @@ func (r *rollback) ownerLast(comp string, steps []v1.Step) []v1.Step {
 func (r *rollback) reenable() {
 	r.nodesBack()
 	r.restoreEach(PhaseReenable, r.ownerLast(KCM, r.afterwards()))
-	finished := r.ownerLast(CCM, r.started(byID("finish/"+CCM+"@")))
+	finished := r.ownerLast(CCM, r.started(byID("finish/"+CCM)))
 	if len(finished) == 0 && len(r.started(byID("delete/"))) == 0 && len(r.started(byID("remove/"))) == 0 {
 		return
 	}
