@@ -111,8 +111,15 @@ func TestRoutingCNI(t *testing.T) {
 		"docker.io/flannel/flannel:v0.22.0": "",
 		"registry.k8s.io/pause:3.9":         "",
 	} {
-		if got := RoutingCNI(image); got != want {
+		if got := RoutingCNI(image, nil); got != want {
 			t.Errorf("%s: got %q, want %q", image, got, want)
 		}
+	}
+	const kubeRouter = "docker.io/cloudnativelabs/kube-router:v1.6.0"
+	if got := RoutingCNI(kubeRouter, map[string]string{"run-router": "true"}); got != "kube-router" {
+		t.Errorf("kube-router that routes: got %q", got)
+	}
+	if got := RoutingCNI(kubeRouter, map[string]string{"run-router": "false"}); got != "" {
+		t.Errorf("kube-router that does not route: got %q", got)
 	}
 }

@@ -39,17 +39,21 @@ var nodeIPAM = map[string]bool{"azure": true, "gce": true}
 
 // routingCNIs by a part of the image's name, in the order in which they are looked for. Flannel is not one of them: told --kube-subnet-mgr with the backend
 // "alloc" it leaves the routes to the cloud, which the image does not show.
-var routingCNIs = []struct{ image, name string }{
-	{"calico/node", "Calico"},
-	{"calico-node", "Calico"},
-	{"cilium/cilium", "Cilium"},
-	{"weave-kube", "Weave Net"},
-	{"weaveworks/weave", "Weave Net"},
-	{"kube-router", "kube-router"},
-	{"antrea/antrea", "Antrea"},
-	{"antrea-ubuntu", "Antrea"},
-	{"kube-ovn", "Kube-OVN"},
-	{"ovn-kubernetes", "OVN-Kubernetes"},
-	{"amazon-k8s-cni", "the Amazon VPC CNI"},
-	{"azure-cni", "the Azure CNI"},
+var routingCNIs = []struct {
+	image, name string
+	// offFlag set to false leaves the routes to others.
+	offFlag string
+}{
+	{"calico/node", "Calico", ""},
+	{"calico-node", "Calico", ""},
+	{"cilium/cilium", "Cilium", ""},
+	{"weave-kube", "Weave Net", ""},
+	{"weaveworks/weave", "Weave Net", ""},
+	{"kube-router", "kube-router", "run-router"},
+	{"antrea/antrea", "Antrea", ""},
+	{"antrea-ubuntu", "Antrea", ""},
+	{"kube-ovn", "Kube-OVN", ""},
+	{"ovn-kubernetes", "OVN-Kubernetes", ""},
+	{"amazon-k8s-cni", "the Amazon VPC CNI", ""},
+	{"azure-cni", "the Azure CNI", ""},
 }

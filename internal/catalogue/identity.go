@@ -47,11 +47,14 @@ func RouteLimit(provider string) (rows int, command string) {
 // HasNodeIPAM tells whether the official external manager of a provider can allocate pod CIDRs.
 func HasNodeIPAM(provider string) bool { return nodeIPAM[provider] }
 
-// RoutingCNI returns the name of the CNI plugin in an image that brings packets to pods on other nodes by itself, without routes in the cloud; empty
-// for others.
-func RoutingCNI(image string) string {
+// RoutingCNI returns the name of the CNI plugin in an image that, with these flags, brings packets to pods on other nodes by itself, without routes in the
+// cloud; empty for others.
+func RoutingCNI(image string, flags map[string]string) string {
 	for _, cni := range routingCNIs {
 		if strings.Contains(image, cni.image) {
+			if cni.offFlag != "" && flags[cni.offFlag] == "false" {
+				return ""
+			}
 			return cni.name
 		}
 	}

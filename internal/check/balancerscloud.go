@@ -64,7 +64,7 @@ func judgeMembers(f facts) v1.Finding {
 		return finding
 	}
 	balancers := byAddress(f.Cloud.LoadBalancers)
-	all := f.newMembers(nil)
+	sets := map[string]map[string]string{} // the members by the labels that a Service asks for
 	looked := 0
 	bad, finding, ok := f.eachService(func(s v1.Service) string {
 		b, there := balancerOf(s, balancers)
@@ -72,17 +72,17 @@ func judgeMembers(f facts) v1.Finding {
 			return ""
 		}
 		looked++
-		members := all
-		if labels := s.Annotations[annotationTargetLabels]; labels != "" {
-			members = f.newMembers(keyValues(labels))
+		labels := s.Annotations[annotationTargetLabels]
+		if _, made := sets[labels]; !made {
+			sets[labels] = f.newMembers(keyValues(labels))
 		}
-		return memberChange(b.Members, members)
+		return memberChange(b.Members, sets[labels])
 	})
 	switch {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("the new manager would register the members that %s have", plural(looked, "load balancer"))
+		return pass("the new manager would register the members that %s now", counting(looked, "load balancer", "has", "have"))
 	}
 	return with(bad.finding(v1.Warn, "the members of %s would change at takeover", plural(len(bad.lines), "load balancer")), "the nodes that are not excluded", sourceBalancers,
 		kubectlService("get", bad.objects[0], "-o wide"))
@@ -128,16 +128,19 @@ func included(n v1.Node) bool {
 
 // memberChange says which members a load balancer would get and lose; empty when none.
 func memberChange(has []string, would map[string]string) string {
-	is := make(map[string]bool, len(has))
+	has = slices.Compact(slices.Sorted(slices.Values(has)))
 	var leave, join []string
 	for _, id := range has {
-		is[id] = true
 		if _, stays := would[id]; !stays {
 			leave = append(leave, id)
 		}
 	}
-	if len(leave) == 0 && len(is) == len(would) {
+	if len(leave) == 0 && len(has) == len(would) {
 		return ""
+	}
+	is := make(map[string]bool, len(has))
+	for _, id := range has {
+		is[id] = true
 	}
 	for id, node := range would {
 		if !is[id] {
@@ -195,7 +198,7 @@ var balancersLeft = Check{
 			bad.add(b.Name, "%s (%s, made %s, %s)", b.Name, orElse(b.Address, "no address"), b.Created.UTC().Format("2006-01-02"), plural(len(b.Members), "member"))
 		}
 		if bad.empty() {
-			return pass("all %s in the cloud belong to Services", plural(len(f.Cloud.LoadBalancers), "load balancer"))
+			return pass("%s in the cloud, and none without a Service", counting(len(f.Cloud.LoadBalancers), "load balancer", "is", "are"))
 		}
 		return with(bad.finding(v1.Warn, "%s left in the cloud without a Service", counting(len(bad.lines), "load balancer", "is", "are")), "a Service for each", sourceBalancers,
 			"aws elb describe-load-balancers --load-balancer-names "+bad.objects[0])
@@ -237,7 +240,7 @@ var balancersThere = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("the cloud has the load balancers of %s", plural(there, "Service"))
+			return pass("%s a load balancer in the cloud, and none lacks it", counting(there, "Service", "has", "have"))
 		}
 		return with(bad.finding(v1.Fail, "%s no load balancer in the cloud, and would get a new one with a new address", counting(len(bad.lines), "Service", "has", "have")),
 			"a load balancer with the address in the status", sourceBalancers, kubectlService("get", bad.objects[0], "-o wide"))

@@ -55,7 +55,7 @@ func judgeClusterNames(f facts) v1.Finding {
 		}
 	}
 	if bad.empty() {
-		return pass("%s: --cluster-name=%s, which the new manager gets too", plural(len(f.all(kcm))+len(news), "manager"), first)
+		return pass("%s --cluster-name=%s, which the new manager gets too", counting(len(f.all(kcm))+len(news), "manager", "has", "have"), first)
 	}
 	outcome := v1.Warn
 	if decides {
@@ -133,7 +133,7 @@ func judgeNeutron(f facts) v1.Finding {
 	case read == 0:
 		return with(unknown("no host's cloud config was read"), expected, source, "")
 	}
-	return pass("%s says use-octavia=true, for %s", plural(read, "cloud config"), plural(len(served), "Service"))
+	return pass("%s use-octavia=true, for %s", counting(read, "cloud config", "says", "say"), plural(len(served), "Service"))
 }
 
 // setting is the value of a key in a cloud config; sections and keys of the ini format differ in case between clusters.
@@ -195,7 +195,7 @@ func judgeClusterTags(f facts) v1.Finding {
 		}
 	}
 	if bad.empty() {
-		return pass("the instances of %s are tagged kubernetes.io/cluster/%s", plural(count[most], "node"), most)
+		return pass("%s tagged kubernetes.io/cluster/%s", counting(count[most], "instance", "is", "are"), most)
 	}
 	cluster := orElse(most, orElse(f.Cluster.Name, "<id>"))
 	instances := f.instancesByNode()
@@ -279,6 +279,6 @@ var taggedGroups = Check{
 			return with(without.finding(v1.Warn, "%s no security group with the cluster's tag, which works only while they have a single one", counting(len(without.lines), "instance", "has", "have")),
 				expected, source, fix(without.objects[0]))
 		}
-		return pass("%s have one security group each with the cluster's tag", plural(read, "instance"))
+		return pass("%s one security group with the cluster's tag", counting(read, "instance", "has", "have"))
 	},
 }

@@ -90,7 +90,7 @@ var servicesServed = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s of the cloud's service loop have their addresses", plural(served, "Service"))
+			return pass("%s an address from the cloud's service loop, and none waits for one", counting(served, "Service", "has", "have"))
 		}
 		return with(bad.finding(v1.Warn, "%s without an address", counting(len(bad.lines), "Service", "is", "are")), "an address in status.loadBalancer", sourceServices,
 			kubectlService("describe", bad.objects[0], ""))
@@ -150,7 +150,7 @@ var finalizerMissing = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s with load balancers have their finalizer", plural(kept, "Service"))
+			return pass("%s a load balancer and the finalizer", counting(kept, "Service", "has", "have"))
 		}
 		return with(bad.finding(v1.Warn, "%s would leave a load balancer behind if deleted during the handover", plural(len(bad.lines), "Service")), finalizerBalancer, sourceServices,
 			kubectlService("annotate", bad.objects[0], "transplant.dev/touched=once"))
@@ -292,7 +292,7 @@ func judgeLoadBalancerIPs(f facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("%s of %s ask for an address, and nothing changes for them", fmt.Sprint(asked), plural(len(f.Services), "Service"))
+		return pass("%s for an address, and none for another than it has", counting(asked, "Service", "asks", "ask"))
 	}
 	return with(bad.finding(v1.Fail, "%s for another address than they have", counting(len(bad.lines), "Service", "asks", "ask")), "the address in status.loadBalancer, or no spec.loadBalancerIP", sourceServices,
 		kubectlService("patch", bad.objects[0], `--type=json -p '[{"op":"remove","path":"/spec/loadBalancerIP"}]'`))
@@ -321,7 +321,7 @@ var classServedTwice = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%d of %s belong to another controller by their class, and nothing of the cloud is on them", classes, plural(len(f.Services), "Service"))
+			return pass("%s a class, and none of those the cloud's finalizer", counting(classes, "Service", "has", "have"))
 		}
 		return with(bad.finding(v1.Warn, "%s both a class and the cloud's finalizer", counting(len(bad.lines), "Service", "has", "have")), "one controller for each Service", sourceServices,
 			kubectlService("get", bad.objects[0], "-o yaml"))

@@ -89,7 +89,7 @@ func preview(change func(*v1.NodePreview)) func(*v1.Snapshot) {
 func notAsked(s *v1.Snapshot) { s.Preview = nil }
 
 var identityRules = []rule{
-	{name: "G06: the provider reads every providerID", code: "NODE-005", want: pass_, says: []string{"all 5 providerIDs", "aws:///<zone>/<instance id>"}},
+	{name: "G06: the provider reads every providerID", code: "NODE-005", want: pass_, says: []string{"5 providerIDs have the form aws:///<zone>/<instance id>"}},
 	{name: "G07: a placeholder of machine-controller", code: "NODE-005", want: fails, says: []string{"kubermatic://machine-1", "ip-10-0-1-11.ec2.internal", "kubectl drain"}, change: providerID("kubermatic://machine-1")},
 	{name: "G06: a region that the in-tree provider refused", code: "NODE-005", base: openstackCluster, want: pass_, change: providerID("openstack://RegionOne/" + uuidOf(3))},
 	{name: "G06: a UUID in capitals", code: "NODE-005", base: vsphereCluster, want: pass_, change: providerID("vsphere://" + strings.ToUpper(uuidOf(3)))},
@@ -102,7 +102,7 @@ var identityRules = []rule{
 	}},
 	{name: "nodes could not be listed", code: "NODE-005", want: unknwn, change: noNodes},
 
-	{name: "every node has its own", code: "NODE-006", want: pass_, says: []string{"5 providerIDs of 5 nodes"}},
+	{name: "every node has its own", code: "NODE-006", want: pass_, says: []string{"5 providerIDs among 5 nodes"}},
 	{name: "G12: two nodes of one instance", code: "NODE-006", want: fails, says: []string{"is also that of ip-10-0-0-11.ec2.internal", "this node ready: Unknown"}, change: func(s *v1.Snapshot) {
 		s.Nodes[3].ProviderID, s.Nodes[3].Ready = s.Nodes[0].ProviderID, "Unknown"
 	}},
@@ -113,14 +113,14 @@ var identityRules = []rule{
 	{name: "G10: two nodes with one address", code: "NODE-007", want: fails, says: []string{"InternalIP 10.0.0.2 is also that of ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) { s.Nodes[3].Addresses = s.Nodes[0].Addresses }},
 	{name: "nodes could not be listed", code: "NODE-007", want: unknwn, change: noNodes},
 
-	{name: "AWS is compared by NODE-002", code: "NODE-008", want: pass_, says: []string{"0 nodes are named"}},
+	{name: "AWS is compared by NODE-002", code: "NODE-008", want: pass_, says: []string{"no node is named"}},
 	{name: "G01: named as on GCE", code: "NODE-008", base: gceCluster, want: pass_, says: []string{"5 nodes are named"}},
 	{name: "G01: named with the domain", code: "NODE-008", base: gceCluster, want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].Name = "worker-3.c.project.internal" }},
 	{name: "G01: named otherwise on GCE", code: "NODE-008", base: gceCluster, want: fails, says: []string{"blue: the instance is worker-3"}, change: func(s *v1.Snapshot) { s.Nodes[3].Name = "blue" }},
 	{name: "G01: Azure does not look at the case", code: "NODE-008", base: azureCluster, want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].ProviderID = strings.ToUpper(s.Nodes[3].ProviderID) }},
 	{name: "G03: the kubelet would register another node", code: "NODE-008", want: fails, says: []string{"would register cp-1.example.com"}, change: kubeletFlag("hostname-override", "cp-1.example.com")},
 	{name: "G01: an empty override", code: "NODE-008", want: fails, says: []string{"--hostname-override of its kubelet is empty"}, change: kubeletFlag("hostname-override", "")},
-	{name: "an override that fits", code: "NODE-008", want: pass_, says: []string{"1 host as"}, change: kubeletFlag("hostname-override", "ip-10-0-0-11.ec2.internal")},
+	{name: "an override that fits", code: "NODE-008", want: pass_, says: []string{"as --hostname-override says"}, change: kubeletFlag("hostname-override", "ip-10-0-0-11.ec2.internal")},
 	{name: "nodes could not be listed", code: "NODE-008", want: unknwn, change: noNodes},
 
 	{name: "G02: names by address and nodes by address", code: "NODE-009", want: pass_, says: []string{"5 nodes"}},
@@ -152,7 +152,7 @@ var identityRules = []rule{
 		s.Preview = nil
 		cannotGather(s, "preview")
 	}},
-	{name: "the new provider was not asked", code: "NODE-010", want: skipped, says: []string{"--proof"}, change: notAsked},
+	{name: "the new provider was not asked", code: "NODE-010", want: skipped, says: []string{"--prove"}, change: notAsked},
 
 	{name: "G06: the same ids", code: "NODE-011", want: pass_, says: []string{"all 5 nodes"}},
 	{name: "G06: a region in the id", code: "NODE-011", want: fails, says: []string{"would be openstack://RegionOne/x"}, change: preview(func(p *v1.NodePreview) { p.ProviderID = "openstack://RegionOne/x" })},
@@ -186,7 +186,7 @@ var identityRules = []rule{
 	{name: "G11: another type", code: "NODE-013", want: fails, says: []string{"type m5.large would be m5"}, change: preview(func(p *v1.NodePreview) { p.Type = "m5" })},
 	{name: "G11: a provider without zones", code: "NODE-013", want: pass_, change: preview(func(p *v1.NodePreview) { p.Zone, p.Region = "", "" })},
 
-	{name: "G11: both names agree", code: "NODE-014", want: pass_, says: []string{"5 nodes of 5 nodes have a zone"}, change: label(zoneLabels.beta, "us-east-1a")},
+	{name: "G11: both names agree", code: "NODE-014", want: pass_, says: []string{"5 nodes have a zone"}, change: label(zoneLabels.beta, "us-east-1a")},
 	{name: "G11: the beta label says otherwise", code: "NODE-014", want: fails, says: []string{"topology.kubernetes.io/zone=us-east-1a would follow failure-domain.beta.kubernetes.io/zone=us-east-1b"}, change: label(zoneLabels.beta, "us-east-1b")},
 	{name: "G11: a node without a zone among others", code: "NODE-014", want: warn, says: []string{"no zone"}, change: func(s *v1.Snapshot) { s.Nodes[3].Labels = map[string]string{regionLabels.beta: "us-east-1"} }},
 	{name: "G11: nobody has zones", code: "NODE-014", want: pass_, says: []string{"no node has a label"}, change: func(s *v1.Snapshot) {
@@ -206,9 +206,9 @@ var identityRules = []rule{
 	{name: "G09: any address of a family", code: "NODE-015", want: pass_, change: kubeletFlag("node-ip", "::")},
 	{name: "nodes could not be listed", code: "NODE-015", want: unknwn, change: noNodes},
 
-	{name: "one each", code: "NODE-016", want: pass_, says: []string{"all 5 nodes"}},
+	{name: "one each", code: "NODE-016", want: pass_, says: []string{"5 nodes have one"}},
 	{name: "G10: one of each family", code: "NODE-016", want: pass_, change: internalIPs("10.0.0.5", "fd00::5")},
-	{name: "G10: two networks", code: "NODE-016", want: warn, says: []string{"10.0.0.5, 192.168.0.7", "--proof"}, change: func(s *v1.Snapshot) {
+	{name: "G10: two networks", code: "NODE-016", want: warn, says: []string{"10.0.0.5, 192.168.0.7", "--prove"}, change: func(s *v1.Snapshot) {
 		internalIPs("10.0.0.5", "192.168.0.7")(s)
 		s.Preview = nil
 	}},
@@ -221,7 +221,7 @@ var identityRules = []rule{
 	{name: "nodes could not be listed", code: "NODE-017", base: vsphereCluster, want: unknwn, change: noNodes},
 	{name: "another cloud", code: "NODE-017", want: skipped},
 
-	{name: "G91: nothing was set by hand", code: "NODE-018", want: pass_, says: []string{"0 nodes have"}},
+	{name: "G91: nothing was set by hand", code: "NODE-018", want: pass_, says: []string{"no node has"}},
 	{name: "G91: a ready node with a label of its own", code: "NODE-018", want: pass_, says: []string{"1 node has"}, change: label("team", "blue")},
 	{name: "G91: a node that could be deleted", code: "NODE-018", want: warn, says: []string{"label team", "taint dedicated=db:NoSchedule", "> ip-10-0-1-11.ec2.internal.yaml"}, change: func(s *v1.Snapshot) {
 		label("team", "blue")(s)

@@ -34,7 +34,7 @@ var addressShared = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s of %s are all different", plural(len(first), "internal address"), plural(len(f.Nodes), "node"))
+			return pass("%d internal addresses among %s: none is there twice", len(first), plural(len(f.Nodes), "node"))
 		}
 		return with(bad.finding(v1.Fail, "%s the internal address of another", counting(len(bad.lines), "node", "has", "have")), "one node for each address", sourceNodes, "kubectl get nodes -o wide")
 	},
@@ -46,7 +46,7 @@ var providedAddress = Check{
 	Explain: []string{
 		"A kubelet with --node-ip and an external provider writes that address into the annotation " + annotationProvidedIP + ", and the manager takes only addresses of the cloud that it finds there. Where the cloud does not know the address " +
 			"(a second network, a VIP, another family) the manager changes nothing and logs an error: the node keeps stale addresses, and a new one is never initialised.",
-		"Compared with what the new provider would write where it was asked (--proof), else with the addresses that the node has now. See https://github.com/kubernetes/kubernetes/issues/125348.",
+		"Compared with what the new provider would write where it was asked (--prove), else with the addresses that the node has now. See https://github.com/kubernetes/kubernetes/issues/125348.",
 	},
 	judge: judgeProvidedAddress,
 }
@@ -87,7 +87,7 @@ func judgeProvidedAddress(f facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("%s told an address, and it is theirs", counting(n, "kubelet", "is", "are"))
+		return pass("%s told an address, and none another than its node's", counting(n, "kubelet", "is", "are"))
 	}
 	return with(bad.finding(v1.Fail, "the new manager would not write the addresses of %s", plural(len(bad.lines), "node")), "one of the addresses that the cloud knows", sourceNodes,
 		"kubectl get node "+bad.objects[0]+" -o jsonpath='{.metadata.annotations}{.status.addresses}'")
@@ -110,7 +110,7 @@ var severalAddresses = Check{
 	Explain: []string{
 		"Of several internal addresses the first one counts: it is how the API server reaches the kubelet and what hostNetwork pods get. Each provider orders them in its own way (by network name, by interface, by attachment), and the in-tree and the " +
 			"external one of OpenStack and vSphere do not do it alike. --node-ip on the kubelets, internal-network-name on OpenStack or the Nodes section on vSphere fixes the order.",
-		"With --proof the new provider is asked for the order, and NODE-012 compares it.",
+		"With --prove the new provider is asked for the order, and NODE-012 compares it.",
 	},
 	judge: func(f facts) v1.Finding {
 		asked := map[string]bool{}
@@ -136,10 +136,10 @@ var severalAddresses = Check{
 		case bad.empty() && several > 0:
 			return pass("%s several internal addresses, and their order is settled", counting(several, "node", "has", "have"))
 		case bad.empty():
-			return pass("all %s have one internal address of each family", plural(len(f.Nodes), "node"))
+			return pass("%s one internal address of each family", counting(len(f.Nodes), "node", "has", "have"))
 		}
 		return with(bad.finding(v1.Warn, "%s several internal addresses whose order the new provider may change", counting(len(bad.lines), "node", "has", "have")), "one of each family, --node-ip, or a proof",
-			sourceNodes, "transplant check --proof")
+			sourceNodes, "transplant check --prove")
 	},
 }
 

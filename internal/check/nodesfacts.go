@@ -82,10 +82,13 @@ func ofType(addresses []string, kind string) []string {
 	return out
 }
 
-// counting returns "1 node waits" or "3 nodes wait".
+// counting returns "no node waits", "1 node waits" or "3 nodes wait".
 func counting(n int, noun, one, many string) string {
-	if n == 1 {
-		return plural(n, noun) + " " + one
+	switch n {
+	case 0:
+		return "no " + noun + " " + one
+	case 1:
+		return "1 " + noun + " " + one
 	}
 	return plural(n, noun) + " " + many
 }

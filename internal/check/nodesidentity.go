@@ -39,7 +39,7 @@ var providerIDForm = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("all %s have the form %s", plural(n, "providerID"), form.Example)
+			return pass("%s the form %s", counting(n, "providerID", "has", "have"), form.Example)
 		}
 		return with(bad.finding(v1.Fail, "%s cannot be read by the external provider of %s", plural(len(bad.lines), "providerID"), name), form.Example, sourceNodes,
 			"kubectl get node "+bad.objects[0]+" -o yaml > "+bad.objects[0]+".yaml && kubectl drain "+bad.objects[0]+" --ignore-daemonsets && kubectl delete node "+bad.objects[0])
@@ -71,7 +71,7 @@ var providerIDShared = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s of %s are all different", plural(len(first), "providerID"), plural(len(f.Nodes), "node"))
+			return pass("%s among %s: none is there twice", plural(len(first), "providerID"), plural(len(f.Nodes), "node"))
 		}
 		return with(bad.finding(v1.Fail, "%s an instance with another node", counting(len(bad.lines), "node", "shares", "share")), "one Node for each instance", sourceNodes,
 			"kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID | sort -k2")
@@ -126,7 +126,7 @@ func judgeNodeNames(f facts) v1.Finding {
 		}
 	}
 	if bad.empty() {
-		return pass("%s named as their instances; %s as their kubelets' --hostname-override", counting(compared, "node", "is", "are"), plural(overrides, "host"))
+		return pass("%s named as the instance, %s as --hostname-override says", counting(compared, "node", "is", "are"), counting(overrides, "node", "is", "are"))
 	}
 	return with(bad.finding(v1.Fail, "%s not the name that the provider looks for", counting(len(bad.lines), "node", "has", "have")), "the node's name", sourceNodes+", the kubelets' flags",
 		"kubectl get node "+bad.objects[0]+" -o wide")
@@ -216,7 +216,7 @@ var systemUUIDs = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s report the UUID of their providerID", plural(n, "node"))
+			return pass("%s the UUID of the providerID", counting(n, "node", "reports", "report"))
 		}
 		return with(bad.finding(v1.Fail, "%s another UUID than their virtual machine", counting(len(bad.lines), "node", "has", "have")), "the UUID in the providerID", sourceNodes,
 			"kubectl get node "+bad.objects[0]+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'")

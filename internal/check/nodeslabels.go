@@ -61,7 +61,7 @@ func judgeTopologyLabels(f facts) v1.Finding {
 	case bad.empty() && labelled["zone"] == 0:
 		return pass("no node has a label of its zone, so that none can change")
 	case bad.empty():
-		return pass("%s of %s have a zone, and both names of each label agree", plural(labelled["zone"], "node"), plural(len(f.Nodes), "node"))
+		return pass("%s a zone, and both names of each label agree", counting(labelled["zone"], "node", "has", "have"))
 	}
 	outcome := v1.Warn
 	if differ {
@@ -97,7 +97,7 @@ var metadataAtRisk = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s labels or taints set by hand, and none of them could be deleted", counting(marked, "node", "has", "have"))
+			return pass("%s labels or taints set by hand, and none of those could be deleted", counting(marked, "node", "has", "have"))
 		}
 		return with(bad.finding(v1.Warn, "%s could be deleted with labels or taints that nobody would set again", plural(len(bad.lines), "node")), "ready, or found in the cloud", sourceNodes,
 			"kubectl get node "+bad.objects[0]+" -o yaml > "+bad.objects[0]+".yaml")

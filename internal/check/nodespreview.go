@@ -18,7 +18,7 @@ func (f facts) previewed(judge func(v1.Node, v1.NodePreview) string) (bad compla
 		finding, _ = f.missing("preview")
 		return bad, nil, finding, false
 	case f.Preview == nil:
-		return bad, nil, with(skip("the new provider's code was not asked about the nodes"), "", sourcePreview, "transplant check --proof"), false
+		return bad, nil, with(skip("the new provider's code was not asked about the nodes"), "", sourcePreview, "transplant check --prove"), false
 	case f.Preview.Error != "":
 		return bad, nil, unknown("the new provider's code did not answer: %s", f.Preview.Error), false
 	}
@@ -59,7 +59,7 @@ var previewFound = Check{
 		"This is the proof that the other checks of nodes only approach: the provider that the new manager is built from was asked, with its own configuration, for every node, exactly as its node loops will ask. " +
 			"A node that it does not find is deleted once it is not ready; a node with the taint of the uninitialised keeps it for ever, and since 1.30 so does one whose instance has no providerID.",
 		"When it finds none at all, its credentials or region are those of another account: the manager must not start like that. See https://github.com/kubernetes/kubernetes/issues/63226.",
-		"Asked for by --proof; it takes read access to the cloud from where transplant runs.",
+		"Asked for by --prove; it takes read access to the cloud from where transplant runs.",
 	},
 	judge: func(f facts) v1.Finding {
 		found := 0
@@ -76,11 +76,11 @@ var previewFound = Check{
 			return finding
 		case found == 0 && !bad.empty():
 			return with(bad.finding(v1.Fail, "the new provider finds none of %s: its credentials, region or configuration are of another account", plural(len(f.Nodes), "node")), expected, sourcePreview,
-				"transplant check --proof")
+				"transplant check --prove")
 		case !bad.empty():
 			return with(bad.finding(v1.Fail, "the new manager would delete %s when not ready", plural(len(bad.lines), "node")), expected, sourcePreview, "kubectl get node "+bad.objects[0]+" -o wide")
 		case len(unanswered) > 0:
-			return with(unknown("the new provider did not answer for %s: %s", plural(len(unanswered), "node"), fewOf(unanswered)), expected, sourcePreview, "transplant check --proof")
+			return with(unknown("the new provider did not answer for %s: %s", plural(len(unanswered), "node"), fewOf(unanswered)), expected, sourcePreview, "transplant check --prove")
 		}
 		return pass("the provider %s finds the instances of all %s, in %s to the cloud", f.Preview.Provider, plural(found, "node"), plural(f.Preview.Calls, "call"))
 	},

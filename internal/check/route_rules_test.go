@@ -111,7 +111,7 @@ var routeRules = []rule{
 	}},
 	{name: "nobody allocates", code: "IPAM-001", want: skipped, change: kcmFlags(map[string]string{"allocate-node-cidrs": "false"})},
 
-	{name: "every node has one", code: "IPAM-002", want: pass_, says: []string{"all 5 nodes"}},
+	{name: "every node has one", code: "IPAM-002", want: pass_, says: []string{"5 nodes have a pod CIDR"}},
 	{name: "G30: a node has none", code: "IPAM-002", want: fails, says: []string{"1 of 5 nodes has no pod CIDR"}, change: podCIDRsOf(3)},
 	{name: "nobody allocates", code: "IPAM-002", want: skipped, change: kcmFlags(map[string]string{"allocate-node-cidrs": "false"})},
 	{name: "nodes could not be listed", code: "IPAM-002", want: unknwn, change: noNodes},

@@ -76,7 +76,7 @@ var podCIDRMissing = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("all %s have pod CIDRs", plural(len(f.Nodes), "node"))
+			return pass("%s a pod CIDR", counting(len(f.Nodes), "node", "has", "have"))
 		}
 		return with(bad.finding(v1.Fail, "%d of %s %s no pod CIDR", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), "spec.podCIDRs", sourceNodes,
 			"kubectl describe node "+bad.objects[0])
@@ -151,7 +151,7 @@ func judgePodCIDRs(f facts) v1.Finding {
 		}
 	}
 	if bad.empty() {
-		return pass("%s of %s are apart and inside --cluster-cidr %s", plural(len(cidrs), "pod CIDR"), plural(len(f.Nodes), "node"), orElse(joined(cluster), "(not given)"))
+		return pass("%s of %s: apart, and inside --cluster-cidr %s", plural(len(cidrs), "pod CIDR"), plural(len(f.Nodes), "node"), orElse(joined(cluster), "(not given)"))
 	}
 	return with(bad.finding(v1.Fail, "%s of pod CIDRs that overlap or lie outside their range", plural(len(bad.lines), "case")), "one CIDR for each node, inside --cluster-cidr", sourceNodes+", the managers' flags",
 		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs")
@@ -221,7 +221,7 @@ func judgeNodeMasks(f facts) v1.Finding {
 		}
 	}
 	if bad.empty() {
-		return pass("%s have the size that the flags say; %s", plural(len(cidrs), "pod CIDR"), orElse(strings.Join(left, ", "), "--cluster-cidr is not given"))
+		return pass("%s the size that the flags say; %s", counting(len(cidrs), "pod CIDR", "has", "have"), orElse(strings.Join(left, ", "), "--cluster-cidr is not given"))
 	}
 	return with(bad.finding(v1.Warn, "%s of another size, or too few that are left", plural(len(bad.lines), "pod CIDR")), fmt.Sprintf("/%d, and one more piece than nodes", maskSize(flags, true)),
 		sourceNodes+", the managers' flags", "kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs")

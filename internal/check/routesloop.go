@@ -118,7 +118,7 @@ var twoRouters = Check{
 			}
 			plugins++
 			for _, c := range w.Containers {
-				if name := catalogue.RoutingCNI(c.Image); name != "" {
+				if name := catalogue.RoutingCNI(c.Image, c.Flags); name != "" {
 					bad.add(w.Ref, "%s (%s)", w.Ref, name)
 					break
 				}
@@ -223,7 +223,7 @@ var routeTables = Check{
 		}
 		rows := tables(f.Cloud.Routes)
 		if len(rows) < 2 {
-			return pass("%s are in one table", plural(len(f.Cloud.Routes), "route"))
+			return pass("%s in one table", counting(len(f.Cloud.Routes), "route", "is", "are"))
 		}
 		var bad complaints
 		for _, table := range slices.Sorted(maps.Keys(rows)) {
@@ -286,7 +286,7 @@ func judgeRoutesDiffer(f facts) v1.Finding {
 	case !extra.empty():
 		return with(all.finding(v1.Warn, "the new manager would change %s", plural(len(extra.lines), "route")), expected, source, fix)
 	}
-	return pass("the routes of %s lead to their nodes", plural(len(owner), "pod CIDR"))
+	return pass("%s a route to its node", counting(len(owner), "pod CIDR", "has", "have"))
 }
 
 // clusterCIDRs are the values of --cluster-cidr that managers run with.

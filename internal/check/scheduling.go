@@ -42,7 +42,7 @@ var tolerationMissing = Check{
 	Explain: []string{
 		"A node that joins with an external kubelet has the taint " + taintUninitialized + ":NoSchedule until the new manager clears it. What does not tolerate it starts a little later, which harms nobody as long as the manager itself needs none of it. " +
 			"A manager in the pod network waits for the CNI plugin, one that reaches the API through the Service address waits for kube-proxy, one that resolves the cloud's names in the cluster waits for DNS: then each waits for the other, and " +
-			"a cluster whose nodes are all new never comes up. Azure's nodes are initialised by the cloud-node-manager on them, which therefore must tolerate the taint.",
+			"a cluster whose nodes are all new never comes up. DNS is counted only where a manager asks it (dnsPolicy ClusterFirst). Azure's nodes are initialised by the cloud-node-manager on them, which therefore must tolerate the taint.",
 		"Workloads that others maintain get the toleration from their own manifests or charts, else their next update takes it away. See https://github.com/kubernetes/kops/pull/18510.",
 	},
 	judge: judgeTolerations,
@@ -53,8 +53,11 @@ func judgeTolerations(f facts) v1.Finding {
 		return finding
 	}
 	inPodNetwork := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool { return w.Role == v1.RoleCCM && !w.HostNetwork })
+	asksDNS := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool {
+		return w.Role == v1.RoleCCM && strings.HasPrefix(w.DNSPolicy, "ClusterFirst")
+	})
 	var bad complaints
-	looked, deadlock, first := 0, false, v1.Workload{}
+	looked, unused, deadlock, first := 0, 0, false, v1.Workload{}
 	for _, w := range f.Workloads {
 		role, ok := needed[w.Role]
 		if !ok {
@@ -64,7 +67,11 @@ func judgeTolerations(f facts) v1.Finding {
 		if tolerates(w.Tolerations, taintUninitialized, "NoSchedule") {
 			continue
 		}
-		deadlock = deadlock || w.Role == v1.RoleNodeManager || w.Role == v1.RoleCNI && inPodNetwork
+		if w.Role == v1.RoleDNS && !asksDNS {
+			unused++
+			continue
+		}
+		deadlock = deadlock || w.Role == v1.RoleNodeManager || w.Role == v1.RoleCNI && inPodNetwork || w.Role == v1.RoleDNS
 		if bad.empty() {
 			first = w
 		}
@@ -74,8 +81,10 @@ func judgeTolerations(f facts) v1.Finding {
 	switch {
 	case looked == 0:
 		return skip("no CNI, DNS, kube-proxy, CSI or konnectivity workload was recognised")
+	case bad.empty() && unused > 0:
+		return pass("%s %s, and the manager does not need the DNS that does not", counting(looked-unused, "workload", "tolerates", "tolerate"), taintUninitialized)
 	case bad.empty():
-		return pass("all %s tolerate %s", plural(looked, "workload"), taintUninitialized)
+		return pass("%s %s", counting(looked, "workload", "tolerates", "tolerate"), taintUninitialized)
 	case deadlock:
 		return with(bad.finding(v1.Fail, "new nodes and the new manager would wait for each other: %s", counting(len(bad.lines), "workload", "does not tolerate the taint", "do not tolerate the taint")), expected, sourceWorkloads, addToleration(first))
 	}

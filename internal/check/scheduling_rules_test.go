@@ -92,7 +92,7 @@ func journalDryRun(s *v1.Snapshot) {
 
 var schedulingRules = []rule{
 	{name: "no webhook", code: "HOOK-001", want: pass_},
-	{name: "G43: a webhook that can answer", code: "HOOK-001", want: pass_, says: []string{"1 of 1 webhook"}, change: hook("nodes", nil)},
+	{name: "G43: a webhook that can answer", code: "HOOK-001", want: pass_, says: []string{"1 webhook is asked"}, change: hook("nodes", nil)},
 	{name: "G43: nobody answers for nodes", code: "HOOK-001", want: fails, says: []string{"must answer for nodes, and its Service policy/webhook has no ready endpoint", "kubectl get validatingwebhookconfiguration policy -o yaml"}, change: hook("nodes", dead)},
 	{name: "G43: nobody answers for everything", code: "HOOK-001", want: fails, says: []string{"nodes, leases, pods, serviceaccounts, services"}, change: hook("*/*", func(w *v1.Webhook) {
 		dead(w)
@@ -118,7 +118,7 @@ var schedulingRules = []rule{
 	{name: "the endpoints are not known", code: "HOOK-001", want: unknwn, change: hook("nodes", func(w *v1.Webhook) { w.Ready = nil })},
 	{name: "webhooks could not be listed", code: "HOOK-001", want: unknwn, change: noWebhooks},
 
-	{name: "G43: a backend that tolerates the taint", code: "HOOK-002", want: pass_, says: []string{"the backends of 1"}, change: hook("nodes", nil)},
+	{name: "G43: a backend that tolerates the taint", code: "HOOK-002", want: pass_, says: []string{"1 with a known backend"}, change: hook("nodes", nil)},
 	{name: "G43: a backend that does not", code: "HOOK-002", want: warn, says: []string{"its backend Deployment/policy/webhook does not tolerate the taint", "kubectl -n policy patch deployment webhook"}, change: both(hook("nodes", nil), func(s *v1.Snapshot) {
 		s.Workloads[len(s.Workloads)-1].Tolerations = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 	})},
@@ -144,13 +144,17 @@ var schedulingRules = []rule{
 	{name: "webhooks could not be listed", code: "HOOK-004", want: unknwn, change: noWebhooks},
 
 	{name: "nobody is asked", code: "HOOK-005", want: pass_},
-	{name: "G43: one is asked about ConfigMaps", code: "HOOK-005", want: warn, says: []string{"is asked about configmaps", "transplant check --proof"}, change: hook("configmaps", nil)},
+	{name: "G43: one is asked about ConfigMaps", code: "HOOK-005", want: warn, says: []string{"is asked about configmaps", "transplant check --prove"}, change: hook("configmaps", nil)},
 	{name: "G43: a dry run went past it", code: "HOOK-005", want: pass_, says: []string{"1 object was sent"}, change: both(hook("configmaps", nil), journalDryRun)},
 	{name: "G43: a dry run was not answered", code: "HOOK-005", want: warn, change: both(hook("configmaps", nil), journalDryRun, func(s *v1.Snapshot) { s.DryRuns[0].Unanswered = true })},
 	{name: "webhooks could not be listed", code: "HOOK-005", want: unknwn, change: noWebhooks},
 
-	{name: "G41: all of them tolerate the taint", code: "SCHED-001", want: pass_, says: []string{"all 3 workloads"}, change: both(noneKept, runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleProxy, "*=:NoSchedule"), runsAs(v1.RoleDNS, taintUninitialized+"=true:NoSchedule"))},
-	{name: "G41: DNS does not", code: "SCHED-001", want: warn, says: []string{"DaemonSet/kube-system/dns (DNS)", "kubectl -n kube-system patch daemonset dns"}, change: both(runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleDNS, "CriticalAddonsOnly=:"))},
+	{name: "G41: all of them tolerate the taint", code: "SCHED-001", want: pass_, says: []string{"3 workloads tolerate"}, change: both(noneKept, runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleProxy, "*=:NoSchedule"), runsAs(v1.RoleDNS, taintUninitialized+"=true:NoSchedule"))},
+	{name: "G41: DNS does not, and nobody needs it", code: "SCHED-001", want: pass_, says: []string{"does not need the DNS"}, change: both(runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleDNS, "CriticalAddonsOnly=:"))},
+	{name: "G41: the manager asks a DNS that does not", code: "SCHED-001", want: fails, says: []string{"DaemonSet/kube-system/dns (DNS)", "kubectl -n kube-system patch daemonset dns"}, change: both(runsAs(v1.RoleDNS, "CriticalAddonsOnly=:"), podNetworkCCM, func(s *v1.Snapshot) {
+		s.Workloads[len(s.Workloads)-1].DNSPolicy = "ClusterFirst"
+	})},
+	{name: "G41: konnectivity does not", code: "SCHED-001", want: warn, says: []string{"DaemonSet/kube-system/konnectivity (konnectivity)"}, change: runsAs(v1.RoleKonnectivity, "CriticalAddonsOnly=:")},
 	{name: "G41: the taint without its effect", code: "SCHED-001", want: warn, change: runsAs(v1.RoleCNI, "*=:NoExecute")},
 	{name: "G41: the manager waits for the pod network", code: "SCHED-001", want: fails, says: []string{"wait for each other"}, change: both(runsAs(v1.RoleCNI), podNetworkCCM)},
 	{name: "G41: Azure's node manager", code: "SCHED-001", want: fails, says: []string{"cloud-node-manager"}, change: runsAs(v1.RoleNodeManager, "node-role.kubernetes.io/master=:NoSchedule")},

@@ -44,7 +44,7 @@ var webhookDead = Check{
 		case len(unknowns) > 0:
 			return with(unknown("the endpoints of %s are not known: %s", plural(len(unknowns), "webhook"), fewOf(unknowns)), expected, "/apis/discovery.k8s.io/v1/endpointslices", "")
 		}
-		return pass("%d of %s asked about vital objects, and those that must answer can", n, counting(len(f.Webhooks), "webhook", "is", "are"))
+		return pass("%s asked about vital objects, and none that must answer cannot", counting(n, "webhook", "is", "are"))
 	},
 }
 
@@ -83,7 +83,7 @@ func judgeWebhookDeadlock(f facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("%s asked about vital objects; the backends of %d that must answer are known and tolerate the taint", counting(n, "webhook", "is", "are"), known)
+		return pass("%s asked about vital objects, %d with a known backend that must answer, and each of those tolerates the taint", counting(n, "webhook", "is", "are"), known)
 	}
 	backend := workloads[f.backendOf(bad.objects[0])]
 	return with(bad.finding(v1.Warn, "the backends of %s do not run on uninitialised nodes", plural(len(bad.lines), "webhook")), "a toleration of "+taintUninitialized, sourceWebhooks, addToleration(backend))
@@ -130,7 +130,7 @@ var webhookSlow = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("none of %s that are asked about vital objects may hold a lease for %s", plural(n, "webhook"), deadline)
+			return pass("%s asked about vital objects, and none may hold a lease for %s", counting(n, "webhook", "is", "are"), deadline)
 		}
 		return with(bad.finding(v1.Warn, "%s could hold the renewal of a lease until its leader ends", plural(len(bad.lines), "webhook")), "timeoutSeconds below "+deadline.String()+", or no rule about leases",
 			sourceWebhooks, "kubectl edit "+webhookOf(bad.objects[0]))
@@ -171,7 +171,7 @@ var webhookOutside = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s asked about vital objects; none that must answer is outside the cluster", counting(n, "webhook", "is", "are"))
+			return pass("%s asked about vital objects, and none from outside the cluster must answer", counting(n, "webhook", "is", "are"))
 		}
 		url := ""
 		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad.objects[0] }); i >= 0 {
@@ -188,7 +188,7 @@ var webhookOnMigration = Check{
 	Explain: []string{
 		"apply writes its journal, service accounts, roles, bindings, a lease and, depending on the control plane, Deployments. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
 			"before, half-way.",
-		"With --proof every object is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
+		"With --prove every object is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
 	},
 	judge: func(f facts) v1.Finding {
 		bad, _, finding, ok := f.eachWebhook(func(w v1.Webhook, about string) string {
@@ -212,6 +212,6 @@ var webhookOnMigration = Check{
 			return pass("%s sent as dry runs past %s; PROOF-001 says what they answered", counting(answered, "object", "was", "were"), plural(len(bad.lines), "webhook"))
 		}
 		return with(bad.finding(v1.Warn, "%s about objects of the migration, which no dry run has shown to pass", counting(len(bad.lines), "webhook", "is asked", "are asked")), "a dry run of every object", sourceWebhooks,
-			"transplant check --proof")
+			"transplant check --prove")
 	},
 }
