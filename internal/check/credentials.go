@@ -111,6 +111,6 @@ func judgeCredentialsNowhere(f facts) v1.Finding {
 	case bad.empty():
 		return pass("all %s of the control plane have an instance profile", plural(asked, "instance"))
 	}
-	return with(bad.some(v1.Warn, "%s of the control plane without an identity of the cloud: the new manager would have no credentials there", howMany(len(bad.lines), "1 instance is", "instances are")),
+	return with(bad.some(v1.Warn, "%s no identity of the cloud: the new manager would have no credentials there", howMany(len(bad.lines), "1 instance of the control plane has", "instances of the control plane have")),
 		"an instance profile, or --ccm-env with a credentials file", "ec2:DescribeInstances", "aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad.objects[0]].ID)
 }

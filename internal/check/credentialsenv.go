@@ -46,29 +46,8 @@ func judgeEnvironment(f facts) v1.Finding {
 	var failing, warning complaints
 	var missing []string
 	for _, p := range in {
-		own := catalogue.ReadsEnvironment(f.cloudName())
-		for _, name := range p.EnvNames {
-			if own != "" && strings.HasPrefix(name, own) {
-				failing.add(p.String(), "%s has %s, which the external provider does not read: write it into the cloud config", p, name)
-				missing = append(missing, name)
-				continue
-			}
-			if upper := strings.ToUpper(name); slices.Contains(environmentNames, upper) && !given[upper] {
-				warning.add(p.String(), "%s has %s", p, name)
-				missing = append(missing, name)
-			}
-		}
-		if p.host.CloudConfig == nil {
-			continue
-		}
-		files := caFiles(*p.host.CloudConfig)
-		for _, key := range slices.Sorted(maps.Keys(files)) {
-			file := files[key]
-			if !slices.ContainsFunc(trusted, func(dir string) bool { return strings.HasPrefix(file, dir+"/") }) && !given["SSL_CERT_FILE"] {
-				failing.add(p.host.Name+":"+p.host.CloudConfig.Path, "%s is %s, which would not be mounted", key, file)
-				missing = append(missing, "SSL_CERT_FILE")
-			}
-		}
+		missing = append(missing, f.lostVariables(p, given, &failing, &warning)...)
+		missing = append(missing, lostAuthorities(p, given, &failing)...)
 	}
 	all, outcome, bad := worst(&failing, &warning)
 	if !bad {
@@ -76,8 +55,42 @@ func judgeEnvironment(f facts) v1.Finding {
 	}
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
-	return with(all.some(outcome, "the new manager would not have %s, with which the old one reaches the cloud", strings.Join(missing, ", ")), "the same way to the cloud", "env of "+kcm+", cloud config",
+	const expected, source = "the same way to the cloud", "env of " + kcm + ", cloud config"
+	if len(missing) == 0 {
+		return with(all.some(outcome, "%s", all.lines[0]), expected, source, "grep -n -A1 'name: "+catalogue.ReadsEnvironment(f.cloudName())+"' "+in[0].Manifest+"   # on host "+hostOf(all.objects[0]))
+	}
+	return with(all.some(outcome, "the new manager would not have %s, with which the old one reaches the cloud", strings.Join(missing, ", ")), expected, source,
 		"transplant plan --ccm-env "+strings.Join(missing, "=<value> --ccm-env ")+"=<value>")
+}
+
+// lostVariables are the variables of a manager that the new one would lack.
+func (f facts) lostVariables(p placed, given map[string]bool, failing, warning *complaints) (missing []string) {
+	own := catalogue.ReadsEnvironment(f.cloudName())
+	for _, name := range p.EnvNames {
+		switch upper := strings.ToUpper(name); {
+		case own != "" && strings.HasPrefix(name, own):
+			failing.add(p.String(), "%s has %s, which the external provider does not read: write it into the cloud config", p, name)
+		case slices.Contains(environmentNames, upper) && !given[upper]:
+			warning.add(p.String(), "%s has %s", p, name)
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+// lostAuthorities tells by which variable the new manager would get the files of authorities that the cloud config names and a plan does not mount.
+func lostAuthorities(p placed, given map[string]bool, failing *complaints) (missing []string) {
+	if p.host.CloudConfig == nil || given["SSL_CERT_FILE"] {
+		return nil
+	}
+	files := caFiles(*p.host.CloudConfig)
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		if !slices.ContainsFunc(trusted, func(dir string) bool { return strings.HasPrefix(files[key], dir+"/") }) {
+			failing.add(p.host.Name+":"+p.host.CloudConfig.Path, "%s is %s, which would not be mounted", key, files[key])
+			missing = append(missing, "SSL_CERT_FILE")
+		}
+	}
+	return missing
 }
 
 // caFiles are the settings that name a file with certificates of authorities.
@@ -143,7 +156,8 @@ func judgeMetadata(f facts) v1.Finding {
 	case bad:
 		return with(all.some(outcome, "%s", warning.lines[0]), expected, all.objects[0], "grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all.objects[0]))
 	}
-	return pass("%s on a pod network of their own, %s with a hop limit of 1, and the cloud config is whole", plural(len(podNetwork), "manager or driver")+" "+be(len(podNetwork)), plural(len(short), "instance"))
+	return pass("%d managers and drivers need the metadata service from a pod network, %s answers one hop only, and no cloud config is half of what spares it", len(podNetwork),
+		orElse(few(short), "no instance"))
 }
 
 // halfElsewhere tells what a config lacks to spare its provider the question for its own instance, and whether it has a part of it.

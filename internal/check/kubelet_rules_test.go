@@ -166,7 +166,7 @@ var kubeletRules = []rule{
 	{name: "nodes could not be listed", code: "KUBELET-009", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "no image of the cloud's registry", code: "PULL-001", want: pass_, says: []string{"no image on 5 nodes"}},
-	{name: "G80: the provider is there", code: "PULL-001", base: withCredentialProvider, want: pass_, says: []string{"1 node"}},
+	{name: "G80: the provider is there", code: "PULL-001", base: withCredentialProvider, want: pass_, says: []string{"1 node with images"}},
 	{name: "G80: it will be needed", code: "PULL-001", want: warn, says: []string{"ecr-credential-provider", "123456789012.dkr.ecr.us-east-1.amazonaws.com"}, change: func(s *v1.Snapshot) { pulling(s, 0) }},
 	{name: "G80: a worker that was not read", code: "PULL-001", want: warn, says: []string{"its kubelet was not read"}, change: func(s *v1.Snapshot) { pulling(s, 3) }},
 	{name: "G80: the built-in one is gone with the version", code: "PULL-001", want: fails, says: []string{"kubelet 1.27 has no built-in credentials"}, change: func(s *v1.Snapshot) {
@@ -213,7 +213,7 @@ var kubeletRules = []rule{
 	}},
 	{name: "the version is not known", code: "PULL-003", base: withCredentialProvider, want: unknwn, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "") }},
 
-	{name: "G80: every registry is matched", code: "PULL-004", base: withCredentialProvider, want: pass_, says: []string{"1 registries"}},
+	{name: "G80: every registry is matched", code: "PULL-004", base: withCredentialProvider, want: pass_, says: []string{"1 registry is matched"}},
 	{name: "G80: a registry in China is not", code: "PULL-004", base: withCredentialProvider, want: fails, says: []string{"no provider of cp-1 matches 123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn"}, change: func(s *v1.Snapshot) {
 		s.Nodes[0].Registries = append(s.Nodes[0].Registries, "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn")
 	}},

@@ -147,27 +147,15 @@ func judgeKubeletsMixed(f facts) v1.Finding {
 	if finding, none := f.noKubelets(); none {
 		return finding
 	}
-	cloud, stage := f.cloudName(), f.stage()
+	cloud := f.cloudName()
 	var failing, warning complaints
 	count := map[string]int{}
 	for _, k := range f.kubelets() {
-		name := k.provider()
-		count[orElse(name, "none")]++
-		minor, known := k.minor()
-		provider, _ := catalogue.Lookup(name)
-		switch {
-		case k.inTree() && cloud != "" && name != cloud:
-			failing.add(k.String(), "%s names %s, and the managers %s", k, name, cloud)
-		case known && !k.accepts(minor).Starts:
-			failing.add(k.String(), "%s: %s", k, k.accepts(minor).Why)
-		case known && k.contradicts(minor) != "":
-			failing.add(k.String(), "%s names %s, and %s in 1.%d", k, name, k.contradicts(minor), minor)
-		case name == "" && stage == stageInTree:
-			warning.add(k.String(), "%s has no --cloud-provider", k)
-		case name == external && stage == stageInTree:
-			warning.add(k.String(), "%s is external before the managers are", k)
-		case k.inTree() && stage == stageExternal && minor == provider.LastInTree:
-			warning.add(k.String(), "%s is still in-tree, in the last version that has %s", k, name)
+		count[orElse(k.provider(), "none")]++
+		if complaint := k.fault(cloud); complaint != "" {
+			failing.add(k.String(), "%s: %s", k, complaint)
+		} else if complaint := k.oddity(f.stage()); complaint != "" {
+			warning.add(k.String(), "%s %s", k, complaint)
 		}
 	}
 	var parts []string
@@ -181,6 +169,39 @@ func judgeKubeletsMixed(f facts) v1.Finding {
 	first := all.objects[0]
 	return with(all.some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.lines[0]), "--cloud-provider="+orElse(cloud, "<the managers' provider>")+", or external once the managers are", "the kubelets' flags and versions",
 		"ps -C kubelet -o args=   # on host "+hostOf(first))
+}
+
+// fault says why a kubelet would not start again, or not for this cloud; empty when it would.
+func (k kubelet) fault(cloud string) string {
+	name := k.provider()
+	minor, known := k.minor()
+	switch {
+	case k.inTree() && cloud != "" && name != cloud:
+		return fmt.Sprintf("it names %s, and the managers %s", name, cloud)
+	case !known:
+		return ""
+	case !k.accepts(minor).Starts:
+		return k.accepts(minor).Why
+	case k.contradicts(minor) != "":
+		return fmt.Sprintf("it names %s, and %s in 1.%d", name, k.contradicts(minor), minor)
+	}
+	return ""
+}
+
+// oddity says what is unusual about a kubelet's provider at a stage of the migration; empty when nothing is.
+func (k kubelet) oddity(at stage) string {
+	name := k.provider()
+	minor, _ := k.minor()
+	provider, _ := catalogue.Lookup(name)
+	switch {
+	case name == "" && at == stageInTree:
+		return "has no --cloud-provider"
+	case name == external && at == stageInTree:
+		return "is external before the managers are"
+	case k.inTree() && at == stageExternal && minor == provider.LastInTree:
+		return "is still in-tree, in the last version that has " + name
+	}
+	return ""
 }
 
 // accepts tells whether a kubelet of a minor starts with the provider that it names.

@@ -183,26 +183,12 @@ func judgeServing(f facts) v1.Finding {
 		return finding
 	}
 	asking := f.askingKubelets()
-	var bad complaints
-	serving := 0
-	for _, c := range f.CertificateRequests {
-		if c.SignerName != signerServing {
-			continue
-		}
-		serving++
-		node := strings.TrimPrefix(c.Username, "system:node:")
-		switch {
-		case c.State == "Pending" && f.TakenAt.Sub(c.Created) > patience:
-			bad.add(c.Name, "%s of %s waits since %s", c.Name, node, c.Created.UTC().Format("2006-01-02 15:04"))
-		case c.State == "Denied" || c.State == "Failed":
-			bad.add(c.Name, "%s of %s is %s", c.Name, node, strings.ToLower(c.State))
-		}
-	}
+	bad, serving := f.unanswered()
 	approver := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 })
 	switch {
 	case !bad.empty():
-		return with(bad.some(v1.Warn, "%s of kubelets not answered", howMany(len(bad.lines), "1 request", "requests")), "approved soon after they are made", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			"kubectl certificate approve "+bad.objects[0])
+		return with(bad.some(v1.Warn, "%s not answered", howMany(len(bad.lines), "1 request of a kubelet is", "requests of kubelets are")), "approved soon after they are made", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			"kubectl describe csr "+bad.objects[0]+" && kubectl certificate approve "+bad.objects[0])
 	case asking == "" && serving == 0:
 		return pass("no kubelet asks the cluster for a serving certificate")
 	case !approver && len(f.gathering("workloads")) > 0:
@@ -213,6 +199,24 @@ func judgeServing(f facts) v1.Finding {
 			"serverTLSBootstrap, workloads", "kubectl get csr --field-selector spec.signerName="+signerServing)
 	}
 	return pass("kubelets ask for serving certificates (%s), and an approver answers: no request waits", orElse(asking, plural(serving, "request")))
+}
+
+// unanswered are the requests of kubelets for serving certificates that nobody answers, and how many requests there are.
+func (f facts) unanswered() (bad complaints, serving int) {
+	for _, c := range f.CertificateRequests {
+		if c.SignerName != signerServing {
+			continue
+		}
+		serving++
+		node := strings.TrimPrefix(c.Username, "system:node:")
+		switch {
+		case c.State == "Pending" && f.TakenAt.Sub(c.Created) > patience:
+			bad.add(c.Name, "%s of %s waits since %s", c.Name, node, c.Created.UTC().Format("2006-01-02 15:04"))
+		case c.State == "Denied" || c.State == "Failed":
+			bad.add(c.Name, "%s of %s is %s: the kubelet asks again when it is deleted", c.Name, node, strings.ToLower(c.State))
+		}
+	}
+	return bad, serving
 }
 
 // askingKubelets says where kubelets are told to ask for serving certificates; empty when nowhere.
@@ -260,7 +264,7 @@ var kubeletProviderID = Check{
 			}
 		}
 		if bad.empty() {
-			return pass("%d of %s told a providerID, and it is the Node's", told, plural(len(f.kubelets()), "kubelet")+" "+be(told))
+			return pass("%d of %s told a providerID, and none another than its Node's", told, plural(len(f.kubelets()), "kubelet")+" "+be(told))
 		}
 		return with(bad.some(v1.Fail, "%s another providerID than its Node has", howMany(len(bad.lines), "1 kubelet is told", "kubelets are told")), "none, or the Node's", "flags and configuration of the kubelets",
 			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+hostOf(bad.objects[0]))

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -49,18 +50,7 @@ func judgeCredentialProviderMissing(f facts) v1.Finding {
 		}
 		pulling++
 		k, read := kubelets[n.Name]
-		minor, known := versionMinor(n.KubeletVersion)
-		switch {
-		case read && (k.Credentials != nil || k.Flags["image-credential-provider-config"] != ""):
-		case known && minor > provider.Credentials.LastInTree:
-			failing.add(n.Name, "%s pulls from %s, and kubelet 1.%d has no built-in credentials", n.Name, few(n.Registries), minor)
-		case read && known && effective(gateNoInTreeCredentials, k.gates(), minor):
-			failing.add(n.Name, "%s pulls from %s, and %s is on in its kubelet", n.Name, few(n.Registries), gateNoInTreeCredentials)
-		case read:
-			warning.add(n.Name, "%s pulls from %s", n.Name, few(n.Registries))
-		default:
-			warning.add(n.Name, "%s pulls from %s, and its kubelet was not read", n.Name, few(n.Registries))
-		}
+		judgePuller(n, k, read, provider.Credentials.LastInTree, &failing, &warning)
 	}
 	binary := provider.Credentials.Binary
 	all, outcome, bad := worst(&failing, &warning)
@@ -74,7 +64,23 @@ func judgeCredentialProviderMissing(f facts) v1.Finding {
 		return with(all.some(outcome, "%s on the built-in image credentials", howMany(len(warning.lines), "1 node may depend", "nodes may depend")), binary+" and a CredentialProviderConfig on every node before its kubelet changes",
 			"status.images of the Nodes, the kubelets' flags", "transplant plan --out plan.yaml")
 	}
-	return pass("all %s that pull from the cloud's registry have an image credential provider", plural(pulling, "node"))
+	return pass("%s with images of the cloud's registry, and an image credential provider on each", plural(pulling, "node"))
+}
+
+// judgePuller judges a node with images of the cloud's registry; last is the last minor whose kubelets have credentials of their own.
+func judgePuller(n v1.Node, k kubelet, read bool, last int, failing, warning *complaints) {
+	minor, known := versionMinor(n.KubeletVersion)
+	switch {
+	case read && (k.Credentials != nil || k.Flags["image-credential-provider-config"] != ""):
+	case known && minor > last:
+		failing.add(n.Name, "%s pulls from %s, and kubelet 1.%d has no built-in credentials", n.Name, few(n.Registries), minor)
+	case read && known && effective(gateNoInTreeCredentials, k.gates(), minor):
+		failing.add(n.Name, "%s pulls from %s, and %s is on in its kubelet", n.Name, few(n.Registries), gateNoInTreeCredentials)
+	case read:
+		warning.add(n.Name, "%s pulls from %s", n.Name, few(n.Registries))
+	default:
+		warning.add(n.Name, "%s pulls from %s, and its kubelet was not read", n.Name, few(n.Registries))
+	}
 }
 
 // withCredentials are the kubelets that name image credential providers, and the finding where none does.
@@ -132,18 +138,21 @@ var credentialProviderBroken = Check{
 		if !bad {
 			return pass("%s of %s there, and %d of them answered", plural(n, "image credential provider"), plural(len(kubelets), "kubelet")+" "+be(n), asked)
 		}
-		return with(all.some(outcome, "%s", all.lines[0]), "a configuration that can be read, and executable binaries that answer", "the kubelets' hosts", "ls -l "+binDirOf(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
+		return with(all.some(outcome, "%s", all.lines[0]), "a configuration that can be read, and executable binaries that answer", "the kubelets' hosts", askProvider(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
 	},
 }
 
-// binDirOf is the directory of the binaries of a kubelet.
-func binDirOf(kubelets []kubelet, name string) string {
-	for _, k := range kubelets {
-		if k.String() == name {
-			return orElse(k.Credentials.BinDir, k.Credentials.ConfigPath)
+// askProvider is the command that shows what is wrong with a kubelet's providers: the request itself where one was asked and did not answer, else a
+// look at the binaries.
+func askProvider(kubelets []kubelet, name string) string {
+	i := slices.IndexFunc(kubelets, func(k kubelet) bool { return k.String() == name })
+	c := kubelets[i].Credentials
+	for _, p := range c.Providers {
+		if p.Present && p.Asked != "" && !p.Answered {
+			return fmt.Sprintf(`echo '{"apiVersion":%q,"kind":"CredentialProviderRequest","image":%q}' | %s/%s`, p.APIVersion, p.Asked, c.BinDir, p.Name)
 		}
 	}
-	return ""
+	return "ls -l " + orElse(c.BinDir, c.ConfigPath)
 }
 
 var credentialProviderVersion = Check{
@@ -174,7 +183,7 @@ var credentialProviderVersion = Check{
 		case !bad && len(unclear) > 0:
 			return unknown("the version of %s is not known", few(unclear))
 		case !bad:
-			return pass("%s read their image credential configuration", plural(len(kubelets), "kubelet"))
+			return pass("%s the version of its image credential configuration", howMany(len(kubelets), "the kubelet knows", "kubelets know"))
 		}
 		return with(all.some(outcome, "%s", all.lines[0]), "a version that the kubelet knows", "--image-credential-provider-config", "head -3 "+configOf(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
 	},
@@ -235,7 +244,7 @@ var registryNotMatched = Check{
 			}
 		}
 		if bad.empty() {
-			return pass("the providers of %s match all %d registries that their nodes pull from", plural(len(kubelets), "kubelet"), n)
+			return pass("%s matched by the image credential providers of %s", howMany(n, "1 registry is", "registries are"), plural(len(kubelets), "kubelet"))
 		}
 		return with(bad.some(v1.Fail, "%s: its images would be pulled without credentials", bad.lines[0]), "a pattern in matchImages for each registry", "CredentialProviderConfig, status.images of the Nodes",
 			"grep -n -A8 matchImages "+configOf(kubelets, bad.objects[0])+"   # on host "+hostOf(bad.objects[0]))

@@ -171,7 +171,7 @@ var volumeRules = []rule{
 	{name: "CSINodes could not be listed", code: "VOL-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes") }},
 
 	{name: "G63: every volume is marked", code: "VOL-005", want: pass_, says: []string{"4 volumes"}},
-	{name: "G63: a CSI volume of the old name", code: "VOL-005", want: fails, says: []string{"pv-4 is a volume of ebs.csi.aws.com", "provisioned-by=ebs.csi.aws.com"}, change: func(s *v1.Snapshot) {
+	{name: "G63: a CSI volume of the old name", code: "VOL-005", want: fails, says: []string{"pv-4 is a volume of ebs.csi.aws.com", "kubectl annotate --overwrite pv pv-4 pv.kubernetes.io/provisioned-by=ebs.csi.aws.com"}, change: func(s *v1.Snapshot) {
 		s.Volumes.PersistentVolumes[3].ProvisionedBy = ebs
 	}},
 	{name: "G63: a migrated volume without its mark", code: "VOL-005", want: fails, says: []string{"pv-2 is not marked as migrated"}, change: func(s *v1.Snapshot) { s.Volumes.PersistentVolumes[1].MigratedTo = "" }},

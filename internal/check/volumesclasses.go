@@ -53,25 +53,21 @@ func judgeDeletion(f facts) v1.Finding {
 	if !bad {
 		return pass("all %s that go with their disks have somebody who deletes them", plural(n, "volume"))
 	}
-	summary := "%d of %s would leave their disks behind"
+	const expected, source = "migrated-to or provisioned-by names the CSI driver", "/api/v1/persistentvolumes"
 	if outcome == v1.Warn {
-		summary = "%d of %s could not be deleted"
+		return with(all.some(outcome, "%d of %s could not be deleted", len(all.lines), plural(n, "volume")), expected, source, "kubectl describe pv "+all.objects[0])
 	}
-	return with(all.some(outcome, summary, len(all.lines), plural(n, "volume")), "migrated-to or provisioned-by names the CSI driver", "/api/v1/persistentvolumes",
-		"kubectl annotate pv "+all.objects[0]+" --overwrite pv.kubernetes.io/provisioned-by="+driverOf(vols, all.objects[0]))
+	return with(all.some(outcome, "%d of %s would leave their disks behind", len(failing.lines), plural(n, "volume")), expected, source, "kubectl annotate --overwrite pv "+all.objects[0]+" "+markOf(vols, all.objects[0]))
 }
 
-func driverOf(vols *v1.Volumes, name string) string {
-	for _, pv := range vols.PersistentVolumes {
-		if pv.Name != name {
-			continue
-		}
-		if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
-			return p.Driver
-		}
-		return pv.Driver
+// markOf is the annotation that gives a volume to its CSI driver.
+func markOf(vols *v1.Volumes, name string) string {
+	i := slices.IndexFunc(vols.PersistentVolumes, func(pv v1.PersistentVolume) bool { return pv.Name == name })
+	pv := vols.PersistentVolumes[i]
+	if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+		return "pv.kubernetes.io/migrated-to=" + p.Driver
 	}
-	return "<driver>"
+	return "pv.kubernetes.io/provisioned-by=" + pv.Driver
 }
 
 // pluginsLeft are the in-tree plugins that every kube-controller-manager leaves to CSI.
@@ -132,10 +128,11 @@ func judgeZones(f facts) v1.Finding {
 	case bad.empty():
 		return pass("%s of %s in %s, and no API server labels volumes", plural(zonal, "zonal disk"), plural(len(vols.PersistentVolumes), "volume"), plural(len(zones), "zone"))
 	case unlabelled > 0:
-		return with(bad.some(v1.Warn, "%s in a cluster of %s, and %s label volumes with the in-tree provider", howMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
-			plural(len(zones), "zone"), plural(admissions, kas)), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
+		return with(bad.some(v1.Warn, "%s in a cluster of %s (%d of the API servers would have labelled new ones)", howMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
+			plural(len(zones), "zone"), admissions), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
 	}
-	return with(bad.some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", plural(admissions, kas)), expected, source, "transplant explain VOL-006")
+	return with(bad.some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", plural(admissions, kas)), expected, source,
+		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+hostOf(bad.objects[0]))
 }
 
 func zonalVolume(pv v1.PersistentVolume) bool {
@@ -237,10 +234,10 @@ var volumesUnsupported = Check{
 		case bad && outcome == v1.Fail:
 			return with(all.some(outcome, "the CSI driver does not take %s", plural(len(failing.lines), "existing volume")), expected, source, "kubectl get "+strings.ToLower(all.objects[0])+" -o yaml")
 		case bad:
-			return with(all.some(outcome, "%s of StorageClasses end with the in-tree plugin", plural(len(warning.lines), "parameter")), expected, source, "kubectl get "+strings.ToLower(all.objects[0])+" -o yaml")
+			return with(all.some(outcome, "%s of a StorageClass would have no effect through CSI", plural(len(warning.lines), "parameter")), expected, source, "kubectl get "+strings.ToLower(all.objects[0])+" -o yaml")
 		case n == 0 && len(f.uses(vols)) == 0:
 			return skip("no in-tree cloud plugin is in use")
 		}
-		return pass("the CSI drivers take all %s and the parameters of %s", plural(n, "in-tree volume"), plural(len(vols.StorageClasses), "class"))
+		return pass("the CSI drivers take %s and the parameters of %s", howMany(n, "the in-tree volume", "in-tree volumes"), plural(len(vols.StorageClasses), "class"))
 	},
 }

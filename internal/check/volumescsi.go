@@ -83,7 +83,7 @@ func judgeDriverOnNodes(f facts) v1.Finding {
 	case bad.empty():
 		return pass("the drivers of %s run on all %s that ordinary pods may come to", describeUses(uses), plural(asked, "node"))
 	}
-	return with(bad.some(v1.Fail, "on %s of %s the CSI driver does not run", plural(len(bad.lines), "node"), plural(asked, "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
+	return with(bad.some(v1.Fail, "the CSI driver does not run on %d of %s", len(bad.lines), plural(asked, "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
 		"kubectl describe csinode "+bad.objects[0])
 }
 
@@ -163,7 +163,7 @@ func judgeDriverVersion(f facts) v1.Finding {
 	case len(found) == 0:
 		return skip("no workload of the cluster runs a CSI driver that replaces an in-tree plugin")
 	case bad:
-		return with(all.finding(outcome, "%s (the cluster is 1.%d)", all.lines[0], cluster), "a release that migrates and is meant for 1."+fmt.Sprint(cluster), "images of "+all.objects[0],
+		return with(all.some(outcome, "%s (the cluster is 1.%d)", all.lines[0], cluster), "a release that migrates and is meant for 1."+fmt.Sprint(cluster), "images of "+all.objects[0],
 			"kubectl -n "+namespaceOf(all.objects[0])+" get "+strings.ToLower(kindOf(all.objects[0]))+" "+nameOf(all.objects[0])+" -o wide")
 	}
 	return pass("nothing speaks against %s with Kubernetes 1.%d", strings.Join(slices.Compact(passed), ", "), cluster)

@@ -51,7 +51,7 @@ func judgeLeftBehind(f facts) v1.Finding {
 	switch {
 	case bad && outcome == v1.Fail:
 		return with(all.finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing.lines[0]), "CSI migration, or --external-cloud-volume-plugin with --cloud-config",
-			"flags of "+kcm, fmt.Sprintf("kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'"))
+			"flags of "+kcm, "kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'")
 	case len(unclear) > 0:
 		return unknown("%s", strings.Join(unclear, "; "))
 	case bad:
@@ -119,30 +119,8 @@ func judgeMigrationOrder(f facts) v1.Finding {
 	migrated := migratedNodes(vols)
 	uses := f.uses(vols)
 	for _, u := range uses {
-		on, off, unknowns := f.whoLeaves(u.VolumePlugin, kcm)
-		schedulersOn, schedulersOff, _ := f.whoLeaves(u.VolumePlugin, scheduler)
-		unclear = append(unclear, unknowns...)
-		var nodes []string
-		for _, n := range f.Nodes {
-			if migrated[n.Name][u.Name] {
-				nodes = append(nodes, n.Name)
-			}
-		}
-		for _, p := range off {
-			switch {
-			case len(nodes) > 0:
-				failing.add(p.String(), "%s is off in %s and on in the %s %s", u.MigrationGate, p, howMany(len(nodes), "kubelet of", "kubelets of"), few(nodes))
-			case len(on) > 0:
-				failing.add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
-			}
-		}
-		for _, p := range schedulersOff {
-			if len(off) == 0 && len(nodes) > 0 {
-				warning.add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
-			}
-		}
-		passed = append(passed, fmt.Sprintf("%s is on in %d of %s, %d of %s and %d of %s", u.MigrationGate, len(on), plural(len(on)+len(off), kcm), len(schedulersOn),
-			plural(len(schedulersOn)+len(schedulersOff), scheduler), len(nodes), plural(len(f.Nodes), "kubelet")))
+		state, unknowns := f.judgeOrder(u, migrated, &failing, &warning)
+		passed, unclear = append(passed, state), append(unclear, unknowns...)
 	}
 	all, outcome, bad := worst(&failing, &warning)
 	switch {
@@ -159,6 +137,34 @@ func judgeMigrationOrder(f facts) v1.Finding {
 	return pass("%s", strings.Join(passed, "; "))
 }
 
+// judgeOrder judges who leaves a plugin to CSI before whom, and returns how many do.
+func (f facts) judgeOrder(u use, migrated map[string]map[string]bool, failing, warning *complaints) (state string, unclear []string) {
+	on, off, unclear := f.whoLeaves(u.VolumePlugin, kcm)
+	schedulersOn, schedulersOff, _ := f.whoLeaves(u.VolumePlugin, scheduler)
+	var nodes []string
+	for _, n := range f.Nodes {
+		if migrated[n.Name][u.Name] {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	for _, p := range off {
+		switch {
+		case len(nodes) > 0:
+			failing.add(p.String(), "%s is off in %s and on in the %s %s", u.MigrationGate, p, howMany(len(nodes), "kubelet of", "kubelets of"), few(nodes))
+		case len(on) > 0:
+			failing.add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
+		}
+	}
+	for _, p := range schedulersOff {
+		if len(off) == 0 && len(on) > 0 && len(nodes) > 0 {
+			warning.add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
+		}
+	}
+	return fmt.Sprintf("%s is on in %d of %s, %d of %s and %d of %s", u.MigrationGate, len(on), plural(len(on)+len(off), kcm), len(schedulersOn),
+		plural(len(schedulersOn)+len(schedulersOff), scheduler), len(nodes), plural(len(f.Nodes), "kubelet")), unclear
+}
+
+// howMany is one of two phrases: the first for one thing, the second with the number before it for any other.
 func howMany(n int, one, many string) string {
 	if n == 1 {
 		return one

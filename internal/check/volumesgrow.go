@@ -27,42 +27,52 @@ func judgeExpansion(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	growing := map[string][]string{}
+	growing := growingClasses(vols)
+	if len(growing) == 0 {
+		return skip("no StorageClass allows expansion")
+	}
+	var bad complaints
+	n := 0
+	for _, d := range f.drivers() {
+		if classes := growing[d.driver.Name]; len(classes) > 0 && d.workload.Role == v1.RoleCSIController {
+			n += len(classes)
+			f.judgeGrowth(d, classes, &bad)
+		}
+	}
+	for _, p := range f.all(kcm) {
+		if minor, known := f.minorOf(p); n > 0 && known && !effective("ExpandCSIVolumes", p.setGates(), minor) {
+			bad.add(p.String(), "%s has ExpandCSIVolumes off", p)
+		}
+	}
+	if bad.empty() {
+		return pass("nothing keeps the volumes of %s from growing through CSI", plural(n, "class"))
+	}
+	return with(bad.finding(v1.Warn, "%s", bad.lines[0]), "csi-resizer beside the driver, and ExpandCSIVolumes on", "/apis/apps/v1, --feature-gates",
+		"kubectl get deployments -A -o custom-columns='NAME:.metadata.name,IMAGES:.spec.template.spec.containers[*].image' | grep csi")
+}
+
+// growingClasses are the classes that allow expansion, by the driver that has to do it.
+func growingClasses(vols *v1.Volumes) map[string][]string {
+	out := map[string][]string{}
 	for _, c := range vols.StorageClasses {
 		driver := c.Provisioner
 		if p, _, ok := catalogue.PluginOf(c.Provisioner); ok {
 			driver = p.Driver
 		}
 		if c.AllowExpansion {
-			growing[driver] = append(growing[driver], c.Name)
+			out[driver] = append(out[driver], c.Name)
 		}
 	}
-	var bad complaints
-	n := 0
-	for _, d := range f.drivers() {
-		classes := growing[d.driver.Name]
-		if len(classes) == 0 || d.workload.Role != v1.RoleCSIController {
-			continue
-		}
-		n += len(classes)
-		if !hasSidecar(d.workload, "csi-resizer") {
-			bad.add(d.workload.Ref, "%s has no csi-resizer, and volumes of %s may be expanded (%s)", d.workload.Ref, plural(len(classes), "class"), few(classes))
-		}
-		if hasSidecar(d.workload, "csi-snapshotter") && !slices.ContainsFunc(f.APIGroups, func(g string) bool { return strings.HasPrefix(g, "snapshot.storage.k8s.io/") }) && len(f.APIGroups) > 0 {
-			bad.add(d.workload.Ref, "%s takes snapshots, and the API server does not serve snapshot.storage.k8s.io", d.workload.Ref)
-		}
+	return out
+}
+
+func (f facts) judgeGrowth(d installed, classes []string, bad *complaints) {
+	ref := d.workload.Ref
+	if !hasSidecar(d.workload, "csi-resizer") {
+		bad.add(ref, "%s has no csi-resizer, and volumes of %s may be expanded (%s)", ref, plural(len(classes), "class"), few(classes))
 	}
-	for _, p := range f.all(kcm) {
-		minor, known := f.minorOf(p)
-		if n > 0 && known && !effective("ExpandCSIVolumes", p.setGates(), minor) {
-			bad.add(p.String(), "%s has ExpandCSIVolumes off", p)
-		}
+	served := slices.ContainsFunc(f.APIGroups, func(g string) bool { return strings.HasPrefix(g, "snapshot.storage.k8s.io/") })
+	if hasSidecar(d.workload, "csi-snapshotter") && len(f.APIGroups) > 0 && !served {
+		bad.add(ref, "%s takes snapshots, and the API server does not serve snapshot.storage.k8s.io", ref)
 	}
-	switch {
-	case len(growing) == 0:
-		return skip("no StorageClass allows expansion")
-	case bad.empty():
-		return pass("nothing keeps the volumes of %s from growing through CSI", plural(n, "class"))
-	}
-	return with(bad.finding(v1.Warn, "%s", bad.lines[0]), "csi-resizer beside the driver, and ExpandCSIVolumes on", "/apis/apps/v1, --feature-gates", "kubectl get storageclass")
 }

@@ -52,7 +52,7 @@ func judgeMounted(f facts) v1.Finding {
 	switch {
 	case !failing.empty():
 		return with(failing.some(v1.Fail, "%s cannot be unmounted or detached by the CSI driver: a kubelet was switched without a drain", plural(len(failing.lines), "node or attachment")),
-			expected, source, "kubectl drain --ignore-daemonsets --delete-emptydir-data "+firstNode(failing.objects))
+			expected, source, unmount(failing.objects))
 	case !warning.empty():
 		return with(warning.some(v1.Warn, "%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate", plural(volumes, "volume"), be(volumes), plural(len(warning.lines), "node")),
 			expected, source, "kubectl drain --ignore-daemonsets --delete-emptydir-data "+warning.objects[0])
@@ -60,13 +60,12 @@ func judgeMounted(f facts) v1.Finding {
 	return pass("none of %s has a volume mounted by an in-tree cloud plugin", plural(len(f.Nodes), "node"))
 }
 
-func firstNode(objects []string) string {
-	for _, o := range objects {
-		if !strings.Contains(o, "/") {
-			return o
-		}
+// unmount is the command for the first object: a node is drained, an attachment looked at.
+func unmount(objects []string) string {
+	if name, ok := strings.CutPrefix(objects[0], "VolumeAttachment/"); ok {
+		return "kubectl describe volumeattachment " + name
 	}
-	return "<node>"
+	return "kubectl drain --ignore-daemonsets --delete-emptydir-data " + objects[0]
 }
 
 // inTreeMounts are the in-tree cloud plugins by which a node has volumes in use.
@@ -147,24 +146,7 @@ func judgeLimits(f facts) v1.Finding {
 	limits := driverLimits(vols)
 	var failing, warning complaints
 	for _, n := range f.Nodes {
-		mounts := mountsOf(n)
-		for _, u := range uses {
-			limit, registered := limits[n.Name][u.Driver]
-			if !registered {
-				continue // CSI-002 says so
-			}
-			before := n.Attachable[u.LimitResource]
-			old, err := strconv.Atoi(before)
-			held := mounts[u.Name] + mounts[u.Driver]
-			switch {
-			case limit != nil && held > int(*limit):
-				failing.add(n.Name, "%s holds %s, and %s attaches %d", n.Name, plural(held, "volume"), u.Driver, *limit)
-			case limit != nil && err == nil && int(*limit) < old:
-				warning.add(n.Name, "%s: %d instead of %d", n.Name, *limit, old)
-			case limit == nil && err == nil:
-				warning.add(n.Name, "%s: %s says no limit, in-tree it is %d", n.Name, u.Driver, old)
-			}
-		}
+		judgeLimit(n, uses, limits[n.Name], &failing, &warning)
 	}
 	all, outcome, bad := worst(&failing, &warning)
 	const expected, source = "no fewer than the node holds", "/apis/storage.k8s.io/v1/csinodes, status.allocatable of the Nodes"
@@ -176,6 +158,25 @@ func judgeLimits(f facts) v1.Finding {
 		return with(all.some(outcome, "%s fewer volumes through CSI", howMany(len(warning.lines), "1 node attaches", "nodes attach")), expected, source, fix)
 	}
 	return pass("the CSI limits of %s are no lower than what the nodes have and hold", plural(len(f.Nodes), "node"))
+}
+
+func judgeLimit(n v1.Node, uses []use, limits map[string]*int32, failing, warning *complaints) {
+	mounts := mountsOf(n)
+	for _, u := range uses {
+		limit, registered := limits[u.Driver]
+		if !registered {
+			continue // CSI-002 says so
+		}
+		held := mounts[u.Name] + mounts[u.Driver]
+		switch old, err := strconv.Atoi(n.Attachable[u.LimitResource]); {
+		case limit != nil && held > int(*limit):
+			failing.add(n.Name, "%s holds %s, and %s attaches %d", n.Name, plural(held, "volume"), u.Driver, *limit)
+		case limit != nil && err == nil && int(*limit) < old:
+			warning.add(n.Name, "%s: %d instead of %d", n.Name, *limit, old)
+		case limit == nil && err == nil:
+			warning.add(n.Name, "%s: %s says no limit, in-tree it is %d", n.Name, u.Driver, old)
+		}
+	}
 }
 
 // driverLimits are the attach limits of each driver on each node; nil where the driver is there and says none.
