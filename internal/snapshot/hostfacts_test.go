@@ -115,6 +115,9 @@ func TestAKubeadmKubelet(t *testing.T) {
 	if len(h.CloudConfigs) != 1 || h.CloudConfig != nil || h.CloudConfigs[0].Path != "/etc/kubernetes/cloud.conf" || h.CloudConfigs[0].UsedBy[0] != "kubelet" || len(h.CloudConfigs[0].Keys) == 0 {
 		t.Errorf("cloud configs: %+v", h.CloudConfigs)
 	}
+	if len(h.Files) != 1 || h.Files[0].Path != "/etc/kubernetes/cloud.conf" || h.Files[0].Mode != "0600" {
+		t.Errorf("files of a worker: %+v", h.Files)
+	}
 	if out := saved(t, s); strings.Contains(out, planted) {
 		t.Error("the snapshot holds a secret")
 	}

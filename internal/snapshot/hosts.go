@@ -73,8 +73,8 @@ func (l *looker) all(ctx context.Context) {
 	l.cloudConfigs(ctx)
 	if l.host.ControlPlane {
 		l.leaderMigration(ctx)
-		l.files(ctx)
 	}
+	l.files(ctx)
 }
 
 // manifestDir is where the kubelet looks for static pods.
@@ -221,14 +221,25 @@ func hostPath(c v1.Component, in string) string {
 	return out
 }
 
-// files tells of every file that a migration reads or writes, present or not.
+// files tells of every file that a migration reads or writes, present or not; on a worker of those that hold credentials.
 func (l *looker) files(ctx context.Context) {
-	wanted := slices.Concat(alwaysLooked, l.Files, l.manifests, l.units)
+	var wanted []string
+	if l.host.ControlPlane {
+		wanted = slices.Concat(alwaysLooked, l.Files, l.manifests, l.units)
+	}
 	for _, f := range l.host.LeaderMigration {
 		wanted = append(wanted, f.Path)
 	}
+	configs := l.host.CloudConfigs
 	if l.host.CloudConfig != nil {
-		wanted = append(wanted, l.host.CloudConfig.Path)
+		configs = append(slices.Clone(configs), *l.host.CloudConfig)
+	}
+	for _, c := range configs {
+		wanted = append(wanted, c.Path)
+		wanted = append(wanted, filesOf(c.Settings)...)
+	}
+	if k := l.host.Kubelet; k != nil && k.Credentials != nil && k.Credentials.ConfigPath != "" {
+		wanted = append(wanted, k.Credentials.ConfigPath)
 	}
 	slices.Sort(wanted)
 	for _, at := range slices.Compact(wanted) {
@@ -238,6 +249,18 @@ func (l *looker) files(ctx context.Context) {
 			l.host.Files = append(l.host.Files, f)
 		}
 	}
+}
+
+// filesOf are the files that settings of a cloud config name, such as that of an authority's certificate.
+func filesOf(settings map[string]string) []string {
+	var out []string
+	for key, value := range settings {
+		key = strings.ToLower(key)
+		if path.IsAbs(value) && (strings.Contains(key, "file") || strings.Contains(key, "cert")) {
+			out = append(out, value)
+		}
+	}
+	return out
 }
 
 // file tells of one file, present or not.
