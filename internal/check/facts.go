@@ -80,15 +80,40 @@ func (f *facts) place() {
 			}
 		}
 	}
-	for _, c := range f.Hosted {
-		if c.Error == "" {
-			// A Deployment has no host; it stands in for one under its own name, so that findings can say where it is.
-			f.placed[c.Name] = append(f.placed[c.Name], placed{Component: c, host: v1.Host{Name: c.Manifest}})
+	own := map[string]bool{} // names that were found where this cluster's own control plane is
+	for _, c := range f.workloadComponents() {
+		own[c.Name] = own[c.Name] || inSystem(c.Manifest)
+	}
+	for _, c := range f.workloadComponents() {
+		foreign := !inSystem(c.Manifest) && (own[c.Name] || len(f.placed[c.Name]) > 0) // the control plane of another cluster, which runs here
+		if foreign || c.Error != "" || c.Name == ccm && c.Replicas != nil && *c.Replicas == 0 {
+			continue
 		}
+		// A workload has no host; it stands in for one under its own name, so that findings can say where it is.
+		f.placed[c.Name] = append(f.placed[c.Name], placed{Component: c, host: v1.Host{Name: c.Manifest}})
 	}
 }
 
-// placed is a component on its host. The host of one that runs as a Deployment is the Deployment's name and nothing else.
+// workloadComponents are the components that the API runs: Deployments, and DaemonSets of cloud-controller-managers, which are most common.
+func (f *facts) workloadComponents() []v1.Component {
+	out := slices.Clone(f.Hosted)
+	for _, w := range f.Workloads {
+		if w.Role != v1.RoleCCM || !strings.HasPrefix(w.Ref, "DaemonSet/") || len(w.Containers) == 0 {
+			continue
+		}
+		c := managerOf(w)
+		replicas := w.Replicas
+		out = append(out, v1.Component{
+			Name: ccm, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags, EnvNames: c.EnvNames, Replicas: &replicas,
+		})
+	}
+	return out
+}
+
+// inSystem tells whether a workload is in the namespace of the control plane.
+func inSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }
+
+// placed is a component on its host. The host of one that runs as a Deployment or DaemonSet is the workload's name and nothing else.
 type placed struct {
 	v1.Component
 	host v1.Host
@@ -262,11 +287,9 @@ func (f facts) scrapes(p placed) []v1.Manager {
 		return []v1.Manager{m}
 	}
 	var out []v1.Manager
-	if p.runs() == v1.RunsDeployment {
-		for _, m := range f.Managers {
-			if m.Component == p.Name && strings.HasPrefix(m.Host, p.host.Name+"/") {
-				out = append(out, m)
-			}
+	for _, m := range f.Managers {
+		if p.runs() == v1.RunsDeployment && m.Component == p.Name && (strings.HasPrefix(m.Host, p.host.Name+"/") || !strings.Contains(m.Host, "/") && len(f.placed[p.Name]) == 1) {
+			out = append(out, m) // by pod, or by the host on which the only workload of its kind has a pod
 		}
 	}
 	return out

@@ -182,24 +182,28 @@ func leaseOf(flags map[string]string) string {
 	return "Lease/" + orElse(flags["leader-elect-resource-namespace"], "kube-system") + "/" + orElse(flags["leader-elect-resource-name"], ccm)
 }
 
-// ccmFlags are the flags of the container that is the manager: the first one that names a cloud provider, else the first.
-func ccmFlags(w v1.Workload) map[string]string {
+// managerOf is the container that is the manager: the first one that names a cloud provider, else the first. The workload has a container.
+func managerOf(w v1.Workload) v1.Container {
 	for _, c := range w.Containers {
 		if _, ok := c.Flags["cloud-provider"]; ok {
-			return c.Flags
+			return c
 		}
 	}
+	return w.Containers[0]
+}
+
+func ccmFlags(w v1.Workload) map[string]string {
 	if len(w.Containers) == 0 {
 		return nil
 	}
-	return w.Containers[0].Flags
+	return managerOf(w).Flags
 }
 
 func imageOf(w v1.Workload) string {
 	if len(w.Containers) == 0 {
 		return "no image"
 	}
-	return w.Containers[0].Image
+	return managerOf(w).Image
 }
 
 // deleteCommand is kubectl for a workload's Ref.

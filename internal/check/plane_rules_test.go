@@ -59,6 +59,24 @@ func withWorkload(change func(*v1.Workload)) func(*v1.Snapshot) {
 	}
 }
 
+// migratedToDaemonSet is the cluster after its migration, with the new manager as a DaemonSet.
+func migratedToDaemonSet() *v1.Snapshot {
+	s := migrated()
+	for i := range s.Hosts {
+		var kept []v1.Component
+		for _, c := range s.Hosts[i].Components {
+			if c.Name != ccm {
+				kept = append(kept, c)
+			}
+		}
+		s.Hosts[i].Components = kept
+	}
+	w := chartCCM()
+	w.Ref = "DaemonSet/kube-system/aws-ccm"
+	s.Workloads = append(s.Workloads, w)
+	return s
+}
+
 // started gives every component of the hosts a command line with these arguments and a process that runs it.
 func started(s *v1.Snapshot) {
 	for i := range s.Hosts {
@@ -203,6 +221,19 @@ var planeRules = []rule{
 			{Component: kcm, Host: "Deployment/kube-system/kube-controller-manager/b", Loops: []string{"service"}},
 		}
 	})},
+
+	{name: "everything is over, with a DaemonSet", code: "CP-007", base: migratedToDaemonSet, want: pass_, says: []string{"1 cloud-controller-manager"}},
+	{name: "a DaemonSet is one manager", code: "CP-012", base: migratedToDaemonSet, want: pass_, says: []string{"DaemonSet/kube-system/aws-ccm"}},
+	{name: "the pods of a DaemonSet are asked by host", code: "LM-006", base: migratedToDaemonSet, want: pass_, says: []string{"service in cloud-controller-manager@cp-1"}},
+	{name: "G25: a DaemonSet beside in-tree managers", code: "CP-007", want: fails, says: []string{"take it away", "kubectl -n kube-system delete daemonset aws-ccm"}, change: withWorkload(func(w *v1.Workload) { w.Ref = "DaemonSet/kube-system/aws-ccm" })},
+	{name: "a manager that is scaled to nothing owns nothing", code: "CP-007", want: pass_, change: func(s *v1.Snapshot) {
+		none := int32(0)
+		s.Hosted = []v1.Component{{Name: ccm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/ccm", Replicas: &none}}
+	}},
+	{name: "the control planes of other clusters, which run here", code: "CP-004", want: pass_, says: []string{"3 kube-controller-managers"}, change: func(s *v1.Snapshot) {
+		s.Hosted = []v1.Component{{Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-a/kcm", Flags: map[string]string{"cloud-provider": "gce"}}}
+	}},
+	{name: "downtime needs no lease", code: "LM-003", opts: Options{Strategy: "downtime"}, want: skipped, says: []string{"no migration lease"}},
 
 	{name: "kubeadm knows", code: "CP-017", want: pass_},
 	{name: "G81: a flag was edited in the manifest alone", code: "CP-017", want: warn, says: []string{"--cloud-provider is external in the manifest and aws in kubeadm-config", "cp-1, cp-2, cp-3", "kubectl -n kube-system edit configmap kubeadm-config"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
