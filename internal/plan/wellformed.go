@@ -60,6 +60,14 @@ func WellFormed(p *v1.Plan) error {
 	if err := unique(p.Steps); err != nil {
 		errs = append(errs, err)
 	}
+	if p.Until != "" {
+		if _, err := Until(p, p.Until); err != nil {
+			errs = append(errs, fmt.Errorf("until: %w", err))
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, Verify(p, nil)) // what holds of every plan that is made holds of one that was edited
+	}
 	return errors.Join(errs...)
 }
 
