@@ -1,0 +1,101 @@
+package preview
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/provider/aws"
+)
+
+// Source is a provider that was opened for previews.
+type Source struct {
+	cloudprovider.Interface
+	calls atomic.Int64
+}
+
+// Preview asks the source about nodes, and counts the calls to the cloud.
+func (s *Source) Preview(ctx context.Context, nodes []v1.Node) *v1.Preview {
+	before := s.calls.Load()
+	out := Preview(ctx, s.Interface, nodes)
+	out.Calls = int(s.calls.Load() - before)
+	return out
+}
+
+// Open opens a provider with the text of the external provider's cloud config, as the new manager would, to be asked from another machine than those
+// of the cluster: what the provider would ask its own instance's metadata service is completed from what the nodes show. Credentials come from the
+// environment, the way the provider's own tools take them.
+func Open(ctx context.Context, provider string, cloudConfig []byte, nodes []v1.Node) (*Source, error) {
+	if provider != "aws" {
+		return nil, fmt.Errorf("the code of provider %q is not in this version of transplant, so it cannot be asked; it has aws", provider)
+	}
+	s := &Source{}
+	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{HTTPClient: s.client()})
+	if err != nil {
+		return nil, fmt.Errorf("opening provider aws: %w", err)
+	}
+	made.UseFences() // none: a request that changes something is not sent
+	s.Interface = made
+	return s, nil
+}
+
+const requestTimeout = 20 * time.Second
+
+// complete puts before an AWS cloud config what the provider would otherwise ask the metadata service of its instance. What the config says itself
+// comes later in the text, and wins. The network's names are placeholders: they are for load balancers and routes, which are not asked for.
+func complete(cloudConfig []byte, nodes []v1.Node) []byte {
+	var b strings.Builder
+	b.WriteString("[Global]\nVPC = vpc-of-the-cluster\nSubnetID = subnet-of-the-cluster\n")
+	if region := regionOf(nodes); region != "" {
+		b.WriteString("Region = " + region + "\n")
+	}
+	b.WriteString("\n")
+	b.Write(cloudConfig)
+	return []byte(b.String())
+}
+
+// regionOf is the region of the nodes' labels, where they agree and it can stand in an INI file as it is; empty otherwise.
+func regionOf(nodes []v1.Node) string {
+	region := ""
+	for _, n := range nodes {
+		of := n.Labels[corev1.LabelTopologyRegion]
+		if of == "" {
+			of = n.Labels[corev1.LabelFailureDomainBetaRegion]
+		}
+		switch {
+		case of == "":
+		case region == "":
+			region = of
+		case region != of:
+			return ""
+		}
+	}
+	if strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return ""
+	}
+	return region
+}
+
+// client sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are counted where its transport
+// looks for a proxy, which it does once for each.
+func (s *Source) client() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
+		proxy := t.Proxy
+		t.Proxy = func(req *http.Request) (*url.URL, error) {
+			s.calls.Add(1)
+			if proxy == nil {
+				return nil, nil
+			}
+			return proxy(req)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// The provider's batchers are never told to stop.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/cloud-provider-aws/pkg/providers/v1/batcher.(*Batcher[...]).run"))
+}
+
+// fake is a provider of the simplest kind: InstancesV2 and nothing else.
+type fake struct {
+	cloudprovider.Interface
+	instances cloudprovider.InstancesV2
+}
+
+func (f *fake) ProviderName() string { return "fake" }
+func (f *fake) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	return f.instances, f.instances != nil
+}
+func (f *fake) Instances() (cloudprovider.Instances, bool)       { return nil, false }
+func (f *fake) HasClusterID() bool                               { return true }
+func (f *fake) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
+func (f *fake) Routes() (cloudprovider.Routes, bool)             { return nil, false }
+func (f *fake) Zones() (cloudprovider.Zones, bool)               { return nil, false }
+
+// oneByOne answers by the node's name.
+type oneByOne struct{}
+
+func (oneByOne) InstanceExists(_ context.Context, n *corev1.Node) (bool, error) {
+	if n.Name == "refused" {
+		return false, errors.New("not authorized")
+	}
+	return n.Name != "gone", nil
+}
+
+func (oneByOne) InstanceShutdown(_ context.Context, n *corev1.Node) (bool, error) {
+	return n.Name == "off", nil
+}
+
+func (oneByOne) InstanceMetadata(_ context.Context, n *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+	return &cloudprovider.InstanceMetadata{
+		ProviderID: "fake://" + n.Name, InstanceType: "m5.large", Zone: "z1", Region: "r", AdditionalLabels: map[string]string{"fake.example.com/rack": "7"},
+		NodeAddresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.2"}},
+	}, nil
+}
+
+func TestPreviewOfAnyProvider(t *testing.T) {
+	nodes := []v1.Node{
+		{Name: "told", Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": "10.0.0.2"}, Addresses: []string{"Hostname=told", "InternalIP=10.0.0.2"}},
+		{Name: "mistold", Annotations: map[string]string{"alpha.kubernetes.io/provided-node-ip": "192.0.2.1"}},
+		{Name: "gone"}, {Name: "off"}, {Name: "refused"},
+	}
+	got := Preview(t.Context(), &fake{instances: oneByOne{}}, nodes)
+	for i := range got.Nodes {
+		if i > 0 && got.Nodes[i].Node < got.Nodes[i-1].Node {
+			t.Error("the nodes are not sorted")
+		}
+	}
+	both, rack := []string{"InternalIP=10.0.0.1", "InternalIP=10.0.0.2"}, map[string]string{"fake.example.com/rack": "7"}
+	want := map[string]v1.NodePreview{
+		"gone": {Node: "gone"},
+		"off":  {Node: "off", Found: true, Shutdown: true, ProviderID: "fake://off", Zone: "z1", Region: "r", Type: "m5.large", Addresses: both, Labels: rack},
+		"told": {Node: "told", Found: true, ProviderID: "fake://told", Zone: "z1", Region: "r", Type: "m5.large", Addresses: []string{"InternalIP=10.0.0.2", "Hostname=told"}, Labels: rack},
+	}
+	for _, n := range got.Nodes {
+		switch n.Node {
+		case "refused":
+			if !strings.Contains(n.Error, "not authorized") || n.Found {
+				t.Errorf("got %+v", n)
+			}
+		case "mistold":
+			if !strings.Contains(n.Error, "192.0.2.1") || !n.Found {
+				t.Errorf("got %+v", n)
+			}
+		default:
+			if diff := cmp.Diff(want[n.Node], n); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	}
+}
+
+func TestAProviderWithoutInstancesSaysSo(t *testing.T) {
+	if got := Preview(t.Context(), &fake{}, []v1.Node{{Name: "a"}}); !strings.Contains(got.Error, "provider fake describes no instances") || got.Nodes != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// stuck never answers before its caller gives up.
+type stuck struct{ oneByOne }
+
+func (stuck) InstanceExists(ctx context.Context, _ *corev1.Node) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+func TestAPreviewEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	got := Preview(ctx, &fake{instances: stuck{}}, []v1.Node{{Name: "a"}, {Name: "b"}})
+	for _, n := range got.Nodes {
+		if n.Error == "" || n.Found {
+			t.Errorf("got %+v", n)
+		}
+	}
+}
+
+func TestPreviewOfAWS(t *testing.T) {
+	asked := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
+		action := r.Form.Get("Action")
+		asked[action]++
+		w.Header().Set("Content-Type", "text/xml")
+		switch action {
+		case "DescribeInstances":
+			fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+instances(r.Form)+"</reservationSet></DescribeInstancesResponse>")
+		case "DescribeAvailabilityZones":
+			fmt.Fprint(w, "<DescribeAvailabilityZonesResponse><availabilityZoneInfo><item><zoneName>eu-west-1a</zoneName><zoneId>euw1-az1</zoneId></item></availabilityZoneInfo></DescribeAvailabilityZonesResponse>")
+		default:
+			http.Error(w, "not expected: "+action, http.StatusNotImplemented)
+		}
+	}))
+	defer server.Close()
+	for name, value := range map[string]string{
+		"AWS_ACCESS_KEY_ID": "AKIA", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "", "AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "HTTP_PROXY": "", "http_proxy": "",
+	} {
+		t.Setenv(name, value)
+	}
+	config := "[Global]\nKubernetesClusterID = lab\n[ServiceOverride \"1\"]\nService = EC2\nRegion = eu-west-1\nURL = " + server.URL + "\nSigningRegion = eu-west-1\n"
+	var nodes []v1.Node
+	for i := range 500 {
+		id := fmt.Sprintf("i-%017x", i)
+		nodes = append(nodes, v1.Node{Name: "node-" + id, ProviderID: "aws:///eu-west-1a/" + id, Labels: map[string]string{corev1.LabelTopologyRegion: "eu-west-1", "topology.k8s.aws/network-node-layer-1": "nn-1"}})
+	}
+	source, err := Open(t.Context(), "aws", []byte(config), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := source.Preview(t.Context(), nodes)
+	if got.Error != "" || len(got.Nodes) != 500 {
+		t.Fatalf("got %q and %d nodes", got.Error, len(got.Nodes))
+	}
+	want := v1.NodePreview{
+		Node: "node-i-00000000000000001", Found: true, ProviderID: "aws:///eu-west-1a/i-00000000000000001", Zone: "eu-west-1a", Region: "eu-west-1", Type: "m5.large",
+		Addresses: []string{"InternalIP=10.0.0.7", "InternalDNS=ip-10-0-0-7.eu-west-1.compute.internal", "Hostname=ip-10-0-0-7.eu-west-1.compute.internal"},
+		Labels:    map[string]string{"topology.k8s.aws/zone-id": "euw1-az1"},
+	}
+	if diff := cmp.Diff(want, got.Nodes[1]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if gone := got.Nodes[0]; gone.Found || gone.Error != "" {
+		t.Errorf("the instance that EC2 does not have: %+v", gone)
+	}
+	total := 0
+	for action, n := range asked {
+		total += n
+		if !strings.HasPrefix(action, "Describe") {
+			t.Errorf("the preview called %s: it only reads", action)
+		}
+	}
+	if total > 5 || got.Calls != total {
+		t.Errorf("%d calls (%v), of which the preview tells %d", total, asked, got.Calls)
+	}
+}
+
+// instances answers for all IDs that are asked for but the first, which is refused.
+func instances(form url.Values) string {
+	var b strings.Builder
+	for key := range form {
+		id := form.Get(key)
+		if !strings.HasPrefix(id, "i-") || id == "i-00000000000000000" {
+			continue
+		}
+		b.WriteString("<item><instancesSet><item><instanceId>" + id + "</instanceId><instanceType>m5.large</instanceType><instanceState><code>16</code><name>running</name></instanceState>" +
+			"<privateDnsName>ip-10-0-0-7.eu-west-1.compute.internal</privateDnsName><placement><availabilityZone>eu-west-1a</availabilityZone></placement>" +
+			"<networkInterfaceSet><item><status>in-use</status><attachment><deviceIndex>0</deviceIndex></attachment><privateIpAddressesSet><item><privateIpAddress>10.0.0.7</privateIpAddress></item></privateIpAddressesSet></item></networkInterfaceSet></item></instancesSet></item>")
+	}
+	return b.String()
+}
+
+func TestOpenNamesWhatItCannotOpen(t *testing.T) {
+	if _, err := Open(t.Context(), "openstack", nil, nil); err == nil || !strings.Contains(err.Error(), `the code of provider "openstack" is not in this version`) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Open(t.Context(), "aws", []byte("[Global\n"), nil); err == nil || !strings.Contains(err.Error(), "opening provider aws: reading the cloud config") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheConfigWinsOverWhatIsCompleted(t *testing.T) {
+	nodes := []v1.Node{{Labels: map[string]string{corev1.LabelTopologyRegion: "eu-west-1"}}}
+	got := string(complete([]byte("[Global]\nVPC = vpc-1\n"), nodes))
+	if strings.Index(got, "vpc-of-the-cluster") > strings.Index(got, "vpc-1") || !strings.Contains(got, "Region = eu-west-1\n") {
+		t.Errorf("got\n%s", got)
+	}
+	for name, other := range map[string]v1.Node{
+		"regions that differ":          {Labels: map[string]string{corev1.LabelFailureDomainBetaRegion: "us-east-1"}},
+		"a region that is no INI text": {Labels: map[string]string{corev1.LabelTopologyRegion: "eu-west-1\n[ServiceOverride"}},
+	} {
+		if got := regionOf(append(nodes[:len(nodes):len(nodes)], other)); got != "" {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
