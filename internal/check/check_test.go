@@ -2,11 +2,13 @@ package check
 
 import (
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -138,6 +140,70 @@ func TestAMandatoryCheckCanBeAcceptedOnlyWhenItIsUnknown(t *testing.T) {
 	s.Managers[1].Loops = []string{"service"}
 	if r := Run(s, accept); !r.Summary.Blocked || found(t, r, "LM-006").Accepted != "" {
 		t.Error("two owners were accepted")
+	}
+}
+
+func TestAnAcceptanceSaysWhoGaveItAndWhen(t *testing.T) {
+	s := healthy()
+	s.Nodes[0].ProviderID = ""
+	r := Run(s, Options{Accept: map[string]string{"NODE-001": "it goes today"}, AcceptedBy: "ops@bastion", AcceptedAt: taken})
+	f := found(t, r, "NODE-001")
+	if f.Accepted != "it goes today" || f.AcceptedBy != "ops@bastion" || f.AcceptedAt == nil || !f.AcceptedAt.Equal(taken) {
+		t.Errorf("got %q by %q at %v", f.Accepted, f.AcceptedBy, f.AcceptedAt)
+	}
+	if passed := found(t, r, "API-001"); passed.AcceptedBy != "" || passed.AcceptedAt != nil {
+		t.Errorf("a check that passes was accepted by %s", passed.AcceptedBy)
+	}
+	if r = Run(s, Options{Accept: map[string]string{"NODE-001": "it goes today"}}); found(t, r, "NODE-001").AcceptedAt != nil {
+		t.Error("the zero time was taken for a time")
+	}
+}
+
+func TestAcceptancesThatNothingNeedsAreNamed(t *testing.T) {
+	s := healthy()
+	s.Nodes[0].ProviderID = "" // fails
+	s.Nodes[1].Ready = "False" // warns
+	r := Run(s, Options{Accept: map[string]string{"node-001": "going", "NODE-003": "known", "VER-006": "old kubelets"}})
+	if diff := cmp.Diff([]string{"NODE-003", "VER-006"}, r.StaleAcceptances); diff != "" {
+		t.Errorf("stale acceptances (-want +got):\n%s", diff)
+	}
+	if r = Run(s, Options{}); r.StaleAcceptances != nil {
+		t.Errorf("nobody accepted anything, and %v are stale", r.StaleAcceptances)
+	}
+}
+
+func TestADependentOfAFailureSaysOnWhatItWaits(t *testing.T) {
+	s := healthy()
+	manager(s, 0, kcm).Error = "not a Pod"
+	for _, f := range Run(s, Options{}).Findings {
+		if f.Code == "LM-011" && (f.Outcome != v1.Skip || f.DependsOn != "CP-003" || f.Summary != "not evaluated: depends on CP-003") {
+			t.Errorf("got %s, depends on %q: %s", f.Outcome, f.DependsOn, f.Summary)
+		}
+	}
+}
+
+// TestFiveHundredNodesAreJudgedInTime holds the whole list to what an operator is promised, on a cluster where what could not be gathered is said node by
+// node.
+func TestFiveHundredNodesAreJudgedInTime(t *testing.T) {
+	s := large(500, 2000)
+	for i := range s.Nodes {
+		cannotGather(s, "hosts/"+s.Nodes[i].Name+"/kubelet", "preview/"+s.Nodes[i].Name, "clocks/"+s.Nodes[i].Name)
+	}
+	begun := time.Now()
+	report := Run(s, Options{})
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("%d checks took %s for %d nodes", len(report.Findings), took, len(s.Nodes))
+	}
+}
+
+func BenchmarkRun(b *testing.B) {
+	for _, nodes := range []int{5, 500} {
+		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
+			s := large(nodes, 4*nodes)
+			for b.Loop() {
+				Run(s, Options{})
+			}
+		})
 	}
 }
 

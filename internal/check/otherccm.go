@@ -28,7 +28,7 @@ func judgePorts(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	var bad complaints
+	var bad, somewhere complaints
 	hosts := map[string]bool{}
 	users := map[string]map[string][]string{} // by host and port
 	use := func(host, port, who string) {
@@ -50,6 +50,9 @@ func judgePorts(f facts) v1.Finding {
 			continue
 		}
 		for _, port := range hostPorts(w) {
+			if len(w.Nodes) == 0 && (port == defaultPorts[ccm] || port == defaultPorts[kcm]) {
+				somewhere.add(w.Ref, "%s listens on port %s of its hosts, and where its pods run is not known", w.Ref, port)
+			}
 			for _, host := range f.hostsOf(w, hosts) {
 				use(host, port, w.Ref)
 			}
@@ -70,6 +73,9 @@ func judgePorts(f facts) v1.Finding {
 		if complaint := surges(w); complaint != "" {
 			bad.add(w.Ref, "%s %s", w.Ref, complaint)
 		}
+	}
+	if bad.empty() && !somewhere.empty() {
+		return with(somewhere.some(v1.Warn, "%s", somewhere.lines[0]), "one process for each port of a host", "workloads", "kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+nameOf(somewhere.objects[0]))
 	}
 	if bad.empty() {
 		return pass("port %s is free for the cloud-controller-manager on %s", defaultPorts[ccm], plural(len(hosts), "control-plane host"))

@@ -136,7 +136,10 @@ var planeRules = []rule{
 	}},
 	{name: "G44: two components on one port", code: "CP-011", base: migrated, want: fails, says: []string{"kube-controller-manager and cloud-controller-manager"}, change: flagsOf(ccm, map[string]string{"secure-port": "10257"})},
 	{name: "G44: a rolling update on the host's network", code: "CP-011", want: fails, says: []string{"maxSurge 25%"}, change: withWorkload(func(w *v1.Workload) { w.Strategy = "RollingUpdate" })},
-	{name: "a rolling update that takes one away first", code: "CP-011", want: pass_, change: withWorkload(func(w *v1.Workload) { w.Strategy, w.MaxSurge = "RollingUpdate", "0" })},
+	{name: "a rolling update that takes one away first", code: "CP-011", want: pass_, change: withWorkload(func(w *v1.Workload) {
+		w.Strategy, w.MaxSurge, w.Nodes = "RollingUpdate", "0", []string{"worker-1"}
+	})},
+	{name: "where it runs is not known", code: "CP-011", want: warn, says: []string{"port 10258", "where its pods run is not known"}, change: withWorkload(nil)},
 	{name: "workloads could not be listed", code: "CP-011", want: unknwn, change: notGathered("workloads")},
 
 	{name: "no such workload", code: "CP-012", want: pass_},
