@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/transplant-dev/transplant/ccm/proven"
 	"sigs.k8s.io/yaml"
+
+	"github.com/transplant-dev/transplant/ccm/proven"
 )
 
 func TestProvidersAreSortedAndWhole(t *testing.T) {

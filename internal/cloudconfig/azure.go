@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/internal/catalogue"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // azureDefaults are what the in-tree provider takes where the file says nothing, and the external one something else since 1.27 (pkg/provider/azure.go):
@@ -55,7 +57,7 @@ func isTrue(n *yaml.Node) bool { return strings.EqualFold(n.Value, "true") }
 func withDefaults(in []byte, root *yaml.Node, missing []string) ([]byte, error) {
 	out := in
 	for _, d := range azureDefaults {
-		if !contains(missing, d.key) {
+		if !slices.Contains(missing, d.key) {
 			continue
 		}
 		var err error
@@ -80,15 +82,6 @@ func withDefaults(in []byte, root *yaml.Node, missing []string) ([]byte, error) 
 		}
 	}
 	return out, nil
-}
-
-func contains(list []string, key string) bool {
-	for _, k := range list {
-		if k == key {
-			return true
-		}
-	}
-	return false
 }
 
 // fillIn replaces the empty value of a key ("" or null or nothing) by one.

@@ -187,18 +187,18 @@ func TestEveryFaultIsNamedAtOnce(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	keys, services, err := DescribeAWS([]byte("[global]\nzone = secret-a\nOdd = secret-b\nVPC\n" + section("1", "ec2", "secret-r")))
+	d, err := Describe("aws", []byte("[global]\nzone = secret-a\nOdd = secret-b\nVPC\n"+section("1", "ec2", "secret-r")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"Global.Odd", "Global.VPC", "Global.Zone", `ServiceOverride "1".Region`, `ServiceOverride "1".Service`, `ServiceOverride "1".SigningRegion`, `ServiceOverride "1".URL`}
-	if diff := cmp.Diff(want, keys); diff != "" {
+	if diff := cmp.Diff(want, d.Keys); diff != "" {
 		t.Errorf("keys, -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"ec2"}, services); diff != "" {
+	if diff := cmp.Diff([]string{"ec2"}, d.ServiceOverrides); diff != "" {
 		t.Errorf("services, -want +got:\n%s", diff)
 	}
-	if _, _, err := DescribeAWS([]byte("not a config")); err == nil {
+	if _, err := Describe("aws", []byte("not a config")); err == nil {
 		t.Error("no error for what is no config")
 	}
 }

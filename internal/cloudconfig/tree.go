@@ -25,7 +25,13 @@ func tree(in []byte) (*yaml.Node, error) {
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("line 1: a JSON object or a YAML mapping was expected")
 	}
-	return doc.Content[0], nil
+	root := doc.Content[0]
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if root.Content[i].Tag == "!!merge" {
+			return nil, fmt.Errorf("line %d: keys that are merged in (<<) are not read here: write them out", root.Content[i].Line)
+		}
+	}
+	return root, nil
 }
 
 var lineNumber = regexp.MustCompile(`line \d+`)
@@ -54,7 +60,7 @@ func isINI(in []byte) bool {
 func field(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if strings.EqualFold(mapping.Content[i].Value, key) {
-			return mapping.Content[i+1]
+			return resolved(mapping.Content[i+1])
 		}
 	}
 	return nil
@@ -78,17 +84,28 @@ func treeEntries(provider string, in []byte) ([]setting, string, error) {
 
 // scalar is a value as text; lists of scalars with commas, and nothing for what is deeper.
 func scalar(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.ScalarNode:
+	n = resolved(n)
+	if n.Kind == yaml.ScalarNode {
+		if n.Tag == "!!null" {
+			return ""
+		}
 		return n.Value
-	case yaml.SequenceNode:
-		var list []string
+	}
+	var list []string
+	if n.Kind == yaml.SequenceNode {
 		for _, item := range n.Content {
-			if item.Kind == yaml.ScalarNode {
+			if item = resolved(item); item.Kind == yaml.ScalarNode {
 				list = append(list, item.Value)
 			}
 		}
-		return strings.Join(list, ",")
 	}
-	return ""
+	return strings.Join(list, ",")
+}
+
+// resolved is what an alias stands for.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
 }

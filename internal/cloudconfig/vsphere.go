@@ -3,12 +3,14 @@ package cloudconfig
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/transplant-dev/transplant/internal/catalogue"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // deriveVSphere writes the YAML that the external provider reads. It still reads an INI of its own, which comes back as it is.
@@ -169,7 +171,7 @@ func (t *translation) centers(secret bool) {
 	if secret {
 		return
 	}
-	for _, name := range slices.Sorted(keysOf(t.out.VCenter)) {
+	for _, name := range slices.Sorted(maps.Keys(t.out.VCenter)) {
 		c := t.out.VCenter[name]
 		if c.User == "" && t.out.Global.User == "" || c.Password == "" && t.out.Global.Password == "" {
 			t.refuse("[VirtualCenter %q]: there are no user and password for it, and no secret-name with secret-namespace", name)
@@ -263,27 +265,17 @@ func list(value string) []string {
 	return out
 }
 
-func keysOf(m map[string]vsphereCenter) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
-
 // vsphereEntries lists the keys of the external provider's YAML by the names that its INI had, which the catalogue lists.
 func vsphereEntries(root *yaml.Node) []setting {
 	var out []setting
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		name, value := root.Content[i].Value, root.Content[i+1]
+		name, value := root.Content[i].Value, resolved(root.Content[i+1])
 		if value.Kind != yaml.MappingNode {
 			out = append(out, setting{section: iniSection(name), key: name})
 			continue
 		}
 		for j := 0; j+1 < len(value.Content); j += 2 {
-			key, inner := value.Content[j].Value, value.Content[j+1]
+			key, inner := value.Content[j].Value, resolved(value.Content[j+1])
 			if iniSection(name) != centerSection || inner.Kind != yaml.MappingNode {
 				out = append(out, setting{section: iniSection(name), key: dashed(key), value: scalar(inner)})
 				continue
