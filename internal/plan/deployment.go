@@ -54,6 +54,9 @@ func ChooseStrategy(snap *v1.Snapshot, o v1.Options) (strategy, why string) {
 // to none, nobody is left to scale it up again. So it is not scaled but changed in place: its lease lets one of the old and new pods run loops at a
 // time, and once the last old pod has ended nobody runs the cloud loops until the cloud-controller-manager, a Deployment beside it, does.
 func (b *builder) deployment(m *v1.Component) error {
+	if b.opts.Strategy == "" {
+		b.opts.Strategy = Downtime
+	}
 	if err := b.deployable(m); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ type replacement struct {
 // replace plans the replacement of the hosts.
 func (b *builder) replace() error {
 	r := replacement{builder: b}
+	b.opts.Strategy = LeaderMigration
 	if err := r.look(); err != nil {
 		return err
 	}
@@ -170,6 +171,9 @@ func (r *replacement) newNode(i int) []string {
 		return []string{fmt.Sprintf("make one more control-plane node of version 1.%d, just as the first one", r.to)}
 	}
 	out := []string{fmt.Sprintf("make a control-plane node of version %s and let it join", r.opts.TargetVersion), "flags of " + KCM + " that differ from version N:"}
+	if k := r.snap.Kubeadm; k != nil && k.Error == "" {
+		out = append(out, "    where kubeadm makes the node, it takes these flags from ConfigMap "+kubeadmRef[len("ConfigMap/"):]+": change them there first")
+	}
 	for _, e := range r.externalized {
 		switch e.Op {
 		case "setFlag":

@@ -1,0 +1,324 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// units turns the components of a cluster's hosts into systemd units whose flags stand in environment files.
+func units(s *v1.Snapshot) *v1.Snapshot {
+	s.Kubeadm = nil
+	for h := range s.Hosts {
+		for c := range s.Hosts[h].Components {
+			k := &s.Hosts[h].Components[c]
+			k.Runs, k.Unit, k.Manifest, k.HostPaths = v1.RunsSystemd, k.Name+".service", "/etc/default/"+k.Name, nil
+		}
+	}
+	return s
+}
+
+// aws26HA is aws26 with three control-plane hosts.
+func aws26HA() *v1.Snapshot {
+	return kubeadmCluster{
+		provider: "aws", version: "v1.26.0", hosts: 3, workers: 1, config: "/etc/kubernetes/cloud.conf",
+		kcm:        map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "cluster-name": "prod", "configure-cloud-routes": "false"},
+		providerID: func(_ int, name string) string { return "aws:///eu-central-1a/i-" + name },
+	}.snapshot()
+}
+
+func TestAControlPlaneOfUnitsIsChangedWhereItsFlagsStand(t *testing.T) {
+	p := mustMake(t, units(aws26HA()), v1.Options{Volumes: v1.VolumesInTree})
+	at := positions(p)
+	s := p.Steps[at["external/"+KCM+"@cp-1"]]
+	if s.Kind != v1.StepEditUnit || s.Unit != KCM+".service" || s.Path != "/etc/default/"+KCM {
+		t.Errorf("step %+v", s)
+	}
+	for _, s := range p.Steps {
+		for _, e := range s.Edits {
+			if s.Kind == v1.StepEditUnit && strings.HasSuffix(e.Op, "HostPath") {
+				t.Errorf("step %s mounts a file into a unit", s.ID)
+			}
+		}
+		if s.Kind == v1.StepEditManifest && s.Component != CCM {
+			t.Errorf("step %s edits a manifest that is not there", s.ID)
+		}
+	}
+	if start := p.Steps[at["start/"+CCM+"@cp-1"]]; start.Kind != v1.StepAddManifest {
+		t.Errorf("the cloud-controller-manager is an image, and the kubelet has a directory for it: %+v", start.Kind)
+	}
+	back := rolledBackFrom(t, p, units(aws26HA()))
+	last := map[string]v1.Step{}
+	for _, s := range back.Steps {
+		if s.Component == KCM {
+			last[s.Host] = s
+		}
+	}
+	for _, h := range []string{"cp-1", "cp-2", "cp-3"} {
+		if s := last[h]; s.Kind != v1.StepEditUnit || s.Unit == "" || s.Restore != "leader-migration/"+KCM+"@"+h {
+			t.Errorf("the way back on %s ends with %+v", h, s)
+		}
+	}
+}
+
+// rolledBackFrom is the way back of a plan of which every step was done.
+func rolledBackFrom(t *testing.T, p *v1.Plan, s *v1.Snapshot) *v1.Plan {
+	t.Helper()
+	j := &v1.Journal{TypeMeta: v1.Type(v1.KindJournal), Run: "r", Started: now, Plan: *p}
+	for _, step := range p.Steps {
+		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: "done"})
+	}
+	back, err := MakeRollback(j, s, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WellFormed(back); err != nil {
+		t.Errorf("the way back: %v", err)
+	}
+	return back
+}
+
+func TestFlagsOfAUnitThatAreSpreadOverFilesAreRefusedByName(t *testing.T) {
+	s := units(aws26HA())
+	kcmOf(s, 0).Sources = map[string]string{"cloud-provider": "/etc/systemd/system/kube-controller-manager.service.d/cloud.conf"}
+	_, err := Make(s, v1.Options{Volumes: v1.VolumesInTree}, nil, now)
+	if err == nil || !strings.Contains(err.Error(), "--cloud-provider in /etc/systemd/system/kube-controller-manager.service.d/cloud.conf") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestTheShapeOfTheManagerWhereTheKubeletReadsNoManifests(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		host   v1.Host
+		choice string
+		want   string
+	}{
+		{"a static pod is there", v1.Host{Components: []v1.Component{{Manifest: "/srv/pods/a.yaml"}}}, "", v1.ShapeStaticPod},
+		{"a unit beside a kubelet with a directory", v1.Host{Components: []v1.Component{{Runs: v1.RunsSystemd, Manifest: "/etc/default/a"}}, Kubelet: &v1.Kubelet{Flags: map[string]string{"pod-manifest-path": "/srv/pods"}}}, "", v1.ShapeStaticPod},
+		{"the directory stands in the kubelet's configuration", v1.Host{Kubelet: &v1.Kubelet{Config: &v1.KubeletConfig{StaticPodPath: "/srv/pods"}}}, "", v1.ShapeStaticPod},
+		{"no directory", v1.Host{Kubelet: &v1.Kubelet{}}, "", v1.ShapeDaemonSet},
+		{"no kubelet", v1.Host{}, "", v1.ShapeDaemonSet},
+		{"a choice goes first", v1.Host{}, v1.ShapeStaticPod, v1.ShapeStaticPod},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &builder{opts: v1.Options{Shape: c.choice}}
+			if have := b.ccmShape(c.host); have != c.want {
+				t.Errorf("%s, want %s", have, c.want)
+			}
+		})
+	}
+}
+
+func TestReplacedHostsAreNeverTouched(t *testing.T) {
+	s := aws26HA()
+	p := mustMake(t, s, v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.3"})
+	if err := WellFormed(p); err != nil {
+		t.Error(err)
+	}
+	var ids []string
+	for _, step := range p.Steps {
+		if step.Host != "" || step.Path != "" {
+			t.Errorf("step %s touches a host", step.ID)
+		}
+		if step.Kind == v1.StepAwait {
+			ids = append(ids, step.ID)
+		}
+	}
+	want := []string{"await/leader-migration", "await/in/" + KCM + "/1", "await/in/" + CCM + "/1", "await/out/cp-1", "await/in/" + KCM + "/2", "await/in/" + CCM + "/2", "await/out/cp-3",
+		"await/in/" + KCM + "/3", "await/in/" + CCM + "/3", "await/out/cp-2", "await/finish"}
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Errorf("one in, one out, the owner cp-2 last (-want +have):\n%s", diff)
+	}
+	first := strings.Join(p.Steps[positions(p)["await/in/"+KCM+"/1"]].Await.Instructions, "\n")
+	for _, part := range []string{"version v1.27.3", "--cloud-provider=external", "no --enable-leader-migration", "kind: LeaderMigrationConfiguration", "--leader-migration-config=" + CCMMigration, "--cluster-name=prod", CCMKubeconfig} {
+		if !strings.Contains(first, part) {
+			t.Errorf("the instructions do not say %q:\n%s", part, first)
+		}
+	}
+	back := rolledBackFrom(t, p, s)
+	for _, step := range back.Steps {
+		if step.Host != "" {
+			t.Errorf("step %s of the way back touches a host", step.ID)
+		}
+	}
+}
+
+func TestTheWayBackOfReplacedHosts(t *testing.T) {
+	before := aws26HA()
+	p := mustMake(t, before, v1.Options{ReplaceHosts: true, TargetVersion: "1.27"})
+	after := aws26HA()
+	for h := range after.Hosts {
+		if m := component(after.Hosts[h], KCM); m != nil {
+			m.Flags["cloud-provider"] = "external"
+			after.Hosts[h].Name, after.Hosts[h].NodeName = "new-"+after.Hosts[h].Name, "new-"+after.Hosts[h].Name
+		}
+	}
+	var ids []string
+	for _, s := range rolledBackFrom(t, p, after).Steps {
+		if s.Kind == v1.StepAwait {
+			ids = append(ids, s.ID)
+		}
+	}
+	want := []string{"again/await/leader-migration", "undo/await/in/1", "undo/await/out/new-cp-1", "undo/await/in/2", "undo/await/out/new-cp-2", "undo/await/in/3", "undo/await/out/new-cp-3", "undo/await/leader-migration"}
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
+
+func TestReplacementsThatAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		opts   v1.Options
+		change func(*v1.Snapshot)
+		want   string
+	}{
+		{"no version", v1.Options{ReplaceHosts: true}, nil, "need --target-version"},
+		{"two versions up", v1.Options{ReplaceHosts: true, TargetVersion: "v1.28.0"}, nil, "one minor version at a time"},
+		{"no version at all", v1.Options{ReplaceHosts: true, TargetVersion: "latest"}, nil, "give a Kubernetes version"},
+		{"one host", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }, "replacing needs two or more"},
+		{"external already", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "external" }, `node cp-1 runs with --cloud-provider="external"`},
+		{"a version without replacing", v1.Options{TargetVersion: "v1.27.0"}, nil, "give --replace-hosts"},
+		{"with downtime", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", Strategy: Downtime}, nil, "leave out --strategy downtime"},
+		{"an unknown shape", v1.Options{Shape: "job"}, nil, `shape "job" is not known: use static-pod or daemonset`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := aws26HA()
+			if c.change != nil {
+				c.change(s)
+			}
+			_, err := Make(s, c.opts, nil, now)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("it should say %q: %v", c.want, err)
+			}
+		})
+	}
+}
+
+// deployedCluster is one whose kube-controller-manager is a Deployment.
+func deployedCluster() *v1.Snapshot {
+	s := aws26HA()
+	s.Kubeadm = nil
+	n := int32(2)
+	s.Hosted = []v1.Component{{Name: KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + KCM, SHA256: "t", Replicas: &n, Command: []string{KCM, "--cloud-provider=aws"},
+		Flags: map[string]string{"cloud-provider": "aws", "cluster-name": "prod", "cluster-cidr": "10.244.0.0/16"}}}
+	for h := range s.Hosts {
+		kept := s.Hosts[h].Components[:0]
+		for _, c := range s.Hosts[h].Components {
+			if c.Name != KCM {
+				kept = append(kept, c)
+			}
+		}
+		s.Hosts[h].Components = kept
+	}
+	return s
+}
+
+func TestAManagerThatIsADeploymentIsChangedInPlaceAndNeverScaledToNone(t *testing.T) {
+	p := mustMake(t, deployedCluster(), v1.Options{})
+	if p.Strategy != Downtime {
+		t.Errorf("strategy %q", p.Strategy)
+	}
+	if err := WellFormed(p); err != nil {
+		t.Error(err)
+	}
+	at := positions(p)
+	external, start := at["external/"+KCM+"@Deployment/kube-system/"+KCM], at["create/Deployment/kube-system/"+CCM]
+	if s := p.Steps[external]; s.Kind != v1.StepEditWorkload || len(s.Edits) != 1 || s.Requires[len(s.Requires)-1] != "workload:Deployment/kube-system/"+KCM {
+		t.Errorf("step %+v", s)
+	}
+	if start < external || p.Steps[start].Component != CCM || !strings.Contains(p.Steps[start].Object, "--cluster-name=prod") {
+		t.Errorf("the cloud-controller-manager comes after the old pods have ended: %+v", p.Steps[start])
+	}
+	back := rolledBackFrom(t, p, deployedCluster())
+	for _, s := range append(p.Steps, back.Steps...) {
+		if s.Kind == v1.StepScale {
+			t.Errorf("step %s scales the controller of its own Deployment", s.ID)
+		}
+	}
+	at = positions(back)
+	if gone, again := at["undo/create/Deployment/kube-system/"+CCM], at["undo/external/"+KCM+"@Deployment/kube-system/"+KCM]; gone >= again {
+		t.Errorf("the in-tree manager comes back (%d) before the other one has gone (%d)", again, gone)
+	}
+}
+
+func TestDeploymentsThatAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		opts   v1.Options
+		change func(*v1.Component)
+		want   string
+	}{
+		{"leader migration", v1.Options{Strategy: LeaderMigration}, nil, "use --strategy downtime"},
+		{"a cloud config in a volume", v1.Options{}, func(c *v1.Component) { c.Flags["cloud-config"] = "/etc/cloud/config" }, "reads its cloud config /etc/cloud/config from a volume of its pod"},
+		{"a template that could not be read", v1.Options{}, func(c *v1.Component) { c.Error = "sh -c" }, "sh -c"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := deployedCluster()
+			if c.change != nil {
+				c.change(&s.Hosted[0])
+			}
+			_, err := Make(s, c.opts, nil, now)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("it should say %q: %v", c.want, err)
+			}
+		})
+	}
+}
+
+func TestTheWayBackOfADowntime(t *testing.T) {
+	for name, s := range map[string]func() *v1.Snapshot{"static pods": aws26, "units": func() *v1.Snapshot { return units(aws26()) }, "three hosts": aws26HA} {
+		t.Run(name, func(t *testing.T) {
+			p := mustMake(t, s(), v1.Options{Strategy: Downtime, Volumes: v1.VolumesInTree})
+			back := rolledBackFrom(t, p, s())
+			phase := map[string]int{}
+			first, last := map[string]int{}, map[string]int{}
+			for i, step := range back.Steps {
+				key := step.Component + " " + string(step.Kind)
+				if _, ok := first[key]; !ok {
+					first[key] = i
+				}
+				last[key] = i
+				phase[step.Phase] = i
+			}
+			startKind, stopKind := v1.StepRestoreManifest, v1.StepRemoveManifest
+			if name == "units" {
+				startKind, stopKind = v1.StepStartUnit, v1.StepStopUnit
+			}
+			gone, stopped, started := last[CCM+" "+string(v1.StepRemoveManifest)], last[KCM+" "+string(stopKind)], first[KCM+" "+string(startKind)]
+			if gone == 0 || gone > stopped || stopped > started {
+				t.Errorf("the cloud-controller-managers go (%d), the managers stop (%d), and come back as they were (%d)", gone, stopped, started)
+			}
+			for i, step := range back.Steps {
+				if step.Component == KAS && (i < stopped || i > started) {
+					t.Errorf("%s is restored (%d) while its host's manager runs (%d to %d)", step.ID, i, stopped, started)
+				}
+			}
+		})
+	}
+}
+
+func TestWhereAPlanMayBeCut(t *testing.T) {
+	lm := mustMake(t, aws26HA(), v1.Options{Volumes: v1.VolumesInTree})
+	for point, want := range map[string]string{PhaseMigration: PhaseMigration, "external/kubelet@cp-1": PhaseKubelets, "start/" + CCM + "@cp-3": PhaseHandover} {
+		n, err := Until(lm, point)
+		if err != nil || lm.Steps[n-1].Phase != want {
+			t.Errorf("%s: %d, %v", point, n, err)
+		}
+	}
+	for point, want := range map[string]string{"nowhere": "its phases are prepare, leader-migration", "external/": "give the whole ID"} {
+		if _, err := Until(lm, point); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", point, err)
+		}
+	}
+	down := mustMake(t, aws26(), v1.Options{Volumes: v1.VolumesInTree})
+	if _, err := Until(down, "external/"+KAS); err == nil || !strings.Contains(err.Error(), "is in the downtime: nobody would run the loops") {
+		t.Errorf("a cut in the downtime: %v", err)
+	}
+	if n, err := Until(down, PhasePrepare); err != nil || Remaining(down, n)[0] == "" {
+		t.Errorf("before the downtime: %v", err)
+	}
+}
