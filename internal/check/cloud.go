@@ -7,13 +7,17 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
+// inventoryOf is the provider whose inventory is read.
+const inventoryOf = "aws"
+
 var inventoryComplete = Check{
 	Code: "CLOUD-001", Reason: "InventoryIncomplete", Category: categoryCloud, Level: LevelError, Impact: ImpactNodeDeletion,
 	Title: "what the cloud holds for the cluster was read",
 	Explain: []string{
 		"Whether the migration lost anything is decided by comparing the load balancers, routes and instances before and after. Whether the new manager would delete nodes is decided by asking the cloud " +
 			"for their instances. Both need read access to the cloud from where transplant runs: --cloud=aws, with credentials from the environment, a profile or the instance.",
-		"The rights are read-only: ec2:DescribeInstances, ec2:DescribeRouteTables, elasticloadbalancing:Describe*.",
+		"The rights are read-only: ec2:DescribeInstances, ec2:DescribeRouteTables, ec2:DescribeSecurityGroups, elasticloadbalancing:Describe*.",
+		"The inventory is read of AWS only. On another cloud this check is unknown: --prove asks the new provider's own code for every node, where it has one, and what load balancers and routes hold has to be compared by hand.",
 		"Accept this finding to migrate without that proof.",
 	},
 	judge: func(f facts) v1.Finding {
@@ -21,6 +25,10 @@ var inventoryComplete = Check{
 		if f.Cloud == nil {
 			if finding, ok := f.missing("cloud"); ok {
 				return with(finding, expected, "the cloud's API", fix)
+			}
+			if name := f.cloudName(); name != "" && name != inventoryOf {
+				return with(unknown("transplant reads no inventory of %s: nodes that the new manager would delete are known from --prove at most, and before cannot be compared with after", name), expected,
+					"the cloud's API", `transplant check --prove --accept CLOUD-001="load balancers and routes are compared by hand"`)
 			}
 			return with(unknown("the cloud was not asked: nodes that the new manager would delete are not known, and before cannot be compared with after"), expected, "the cloud's API", fix)
 		}

@@ -55,6 +55,10 @@ var configKeys = Check{
 		if !ok {
 			return finding
 		}
+		configs = slices.DeleteFunc(configs, func(c configured) bool { return c.Error != "" })
+		if len(configs) == 0 {
+			return dependent("CFG-001")
+		}
 		var bad complaints
 		keys := 0
 		for _, c := range configs {

@@ -67,6 +67,11 @@ var credentialRules = []rule{
 	{name: "a kubelet's cloud config has one", code: "CFG-002", want: fails, says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfigs = []v1.CloudConfig{{Path: "/etc/kubernetes/kubelet-cloud.conf", Problems: []string{"Global.X: unknown"}}}
 	}},
+	{name: "no external config can be derived", code: "CFG-002", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig.Error = "Global.secret-name: its Secret is read in tree only"
+		}
+	}},
 	{name: "no cloud config", code: "CFG-002", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].CloudConfig = nil
@@ -141,9 +146,16 @@ var credentialRules = []rule{
 
 	{name: "every instance has an identity", code: "CRED-004", want: pass_, says: []string{"3 instances"}},
 	{name: "G12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{name: "an inventory that does not say", code: "CRED-004", want: skipped, change: func(s *v1.Snapshot) {
+		for i := range s.Cloud.Instances {
+			s.Cloud.Instances[i].Profile, s.Cloud.Instances[i].MetadataHops = false, nil
+		}
+	}},
 	{name: "a file is given", code: "CRED-004", want: pass_, opts: Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
 	{name: "the cloud was not asked", code: "CRED-004", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 	{name: "instances could not be read", code: "CRED-004", want: unknwn, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"instances: no right"} }},
+
+	{name: "another cloud has no inventory", code: "CLOUD-001", base: onAzure, want: unknwn, says: []string{"no inventory of azure", "--prove"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 
 	{name: "G49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
 	{name: "G49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},

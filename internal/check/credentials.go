@@ -93,6 +93,9 @@ func judgeCredentialsNowhere(f facts) v1.Finding {
 	for _, i := range f.Cloud.Instances {
 		instances[i.Node] = i
 	}
+	if !slices.ContainsFunc(f.Cloud.Instances, func(i v1.CloudInstance) bool { return i.Profile || i.MetadataHops != nil }) {
+		return skip("the inventory does not say which identity instances have")
+	}
 	var bad complaints
 	asked := 0
 	for _, node := range f.ControlPlaneNodes {

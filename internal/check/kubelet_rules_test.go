@@ -139,6 +139,10 @@ var kubeletRules = []rule{
 	{name: "a gate that the next version does not know", code: "KUBELET-006", want: warn, says: []string{"1.27 does not take feature gate"}, change: func(s *v1.Snapshot) {
 		s.Hosts[1].Kubelet.Config.FeatureGates = map[string]bool{"ExpandCSIVolumes": true}
 	}},
+	{name: "gates that keep a kubelet in-tree and go with the migration", code: "KUBELET-006", want: pass_, change: func(s *v1.Snapshot) {
+		kubeletVersion(s, 1, "v1.30.0")
+		s.Hosts[1].Kubelet.Config.FeatureGates = map[string]bool{"DisableCloudProviders": false}
+	}},
 	{name: "the version is not known", code: "KUBELET-006", want: unknwn, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "") }},
 
 	{name: "G81: the defaults agree", code: "KUBELET-007", want: pass_, says: []string{"ConfigMap/kube-system/kubelet-config", "3 kubelets"}},

@@ -246,7 +246,7 @@ var kubeletRefused = Check{
 				unclear = append(unclear, k.String())
 				continue
 			}
-			now, next := refusals(k.component(), minor), refusals(k.component(), minor+1)
+			now, next := refusals(k.component(), minor), k.refusedNext(minor+1)
 			switch {
 			case len(now) > 0:
 				failing.add(k.String(), "%s: 1.%d does not take %s", k, minor, strings.Join(now, ", "))
@@ -266,6 +266,18 @@ var kubeletRefused = Check{
 		}
 		return pass("the flags and gates of %s are known to their version and the next", plural(len(f.kubelets()), "kubelet"))
 	},
+}
+
+// refusedNext is what the next minor refuses. The gates that an in-tree kubelet needs to be in-tree are left out: it has no next minor, and they go with
+// the migration.
+func (k kubelet) refusedNext(minor int) []string {
+	refused := refusals(k.component(), minor)
+	if !k.inTree() {
+		return refused
+	}
+	return slices.DeleteFunc(refused, func(r string) bool {
+		return strings.Contains(r, catalogue.DisableCloudProviders) || strings.Contains(r, catalogue.DisableKubeletCloudCredentialProviders)
+	})
 }
 
 // component is the kubelet in the form of a control-plane component, with all its gates in one flag.

@@ -267,6 +267,15 @@ var volumeRules = []rule{
 	{name: "a tainted node without the driver", code: "CSI-002", want: pass_, says: []string{"4 nodes"}, change: func(s *v1.Snapshot) {
 		s.Volumes.CSINodes[0].Drivers, s.Nodes[0].Taints = nil, []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 	}},
+	{name: "a node that is not ready for a moment", code: "CSI-002", want: fails, says: []string{"1 of 5 nodes"}, change: func(s *v1.Snapshot) {
+		s.Volumes.CSINodes[3].Drivers, s.Nodes[3].Taints = nil, []string{"node.kubernetes.io/not-ready=:NoSchedule"}
+	}},
+	{name: "no node is for ordinary pods", code: "CSI-002", want: fails, says: []string{"1 of 5 nodes"}, change: func(s *v1.Snapshot) {
+		s.Volumes.CSINodes[3].Drivers = nil
+		for i := range s.Nodes {
+			s.Nodes[i].Taints = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
+		}
+	}},
 	{name: "a tainted node that has volumes mounted", code: "CSI-002", want: fails, change: func(s *v1.Snapshot) {
 		s.Volumes.CSINodes[0].Drivers, s.Nodes[0].Taints = nil, []string{"dedicated=db:NoSchedule"}
 		mountInTree(s, 0)
@@ -293,6 +302,10 @@ var volumeRules = []rule{
 	{name: "the controller has no attacher", code: "CSI-004", want: fails, says: []string{"has no container csi-attacher"}, change: func(s *v1.Snapshot) {
 		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = w.Containers[:2]
+	}},
+	{name: "sidecars of a mirror", code: "CSI-004", want: pass_, change: func(s *v1.Snapshot) {
+		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
+		w.Containers[1] = v1.Container{Name: "provisioner", Image: "public.ecr.aws/eks-distro/kubernetes-csi/external-provisioner:v3.3.0"}
 	}},
 	{name: "a node pod is not ready", code: "CSI-004", want: warn, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/ebs-csi-node").Ready = 4 }},
 	{name: "the controller runs elsewhere", code: "CSI-004", want: warn, says: []string{"no controller of ebs.csi.aws.com"}, change: func(s *v1.Snapshot) {

@@ -197,8 +197,8 @@ func migratedNodes(vols *v1.Volumes) map[string]map[string]bool {
 // shown is how many objects a finding names when there may be thousands.
 const shown = 10
 
-// some is the finding of complaints about objects of which there may be thousands: it names a few and counts the rest, and says what several objects
-// share once.
+// some is the finding of complaints about objects of which there may be thousands: by object, it says a few and counts the rest, and says what several
+// objects share once. Objects are all of them.
 func (c *complaints) some(outcome v1.Outcome, format string, a ...any) v1.Finding {
 	order := make([]int, len(c.lines))
 	for i := range order {
@@ -209,14 +209,13 @@ func (c *complaints) some(outcome v1.Outcome, format string, a ...any) v1.Findin
 	said := make(map[string]bool, len(order))
 	for _, i := range order {
 		switch {
-		case said[c.lines[i]]: // another object of the same complaint
+		case said[c.lines[i]], len(few.lines) == shown: // another object of the same complaint, or one too many to say
 			few.objects = append(few.objects, c.objects[i])
-		case len(few.lines) < shown:
+		default:
 			few.add(c.objects[i], "%s", c.lines[i])
 		}
 		said[c.lines[i]] = true
 	}
-	few.objects = few.objects[:min(len(few.objects), shown)]
 	finding := few.finding(outcome, format, a...)
 	if rest := len(said) - len(few.lines); rest > 0 {
 		finding.Found += fmt.Sprintf("; and %d more", rest)

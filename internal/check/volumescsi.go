@@ -60,36 +60,46 @@ func judgeDriverOnNodes(f facts) v1.Finding {
 	uses := f.uses(vols)
 	registered := driverLimits(vols)
 	var bad complaints
-	asked := 0
-	for _, n := range f.Nodes {
-		mounts := mountsOf(n)
-		needed := false
+	nodes := f.nodesForPods()
+	for _, n := range nodes {
 		for _, u := range uses {
-			if n.OS == "windows" && mounts[u.Name] == 0 || repels(n) && mounts[u.Name] == 0 {
-				continue
-			}
-			needed = true
 			if _, ok := registered[n.Name][u.Driver]; !ok {
 				bad.add(n.Name, "%s has no %s", n.Name, u.Driver)
 			}
-		}
-		if needed {
-			asked++
 		}
 	}
 	switch {
 	case len(uses) == 0:
 		return skip("no in-tree cloud plugin is in use")
 	case bad.empty():
-		return pass("the drivers of %s run on all %s that ordinary pods may come to", describeUses(uses), plural(asked, "node"))
+		return pass("the drivers of %s run on all %s that ordinary pods may come to", describeUses(uses), plural(len(nodes), "node"))
 	}
-	return with(bad.some(v1.Fail, "the CSI driver does not run on %d of %s", len(bad.lines), plural(asked, "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
+	return with(bad.some(v1.Fail, "the CSI driver does not run on %d of %s", len(bad.objects), plural(len(nodes), "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
 		"kubectl describe csinode "+bad.objects[0])
 }
 
-// repels tells that a node has a taint that keeps pods away.
+// nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted; all nodes where every one of them keeps pods
+// away.
+func (f facts) nodesForPods() []v1.Node {
+	var out []v1.Node
+	for _, n := range f.Nodes {
+		if n.OS != "windows" && !repels(n) || len(f.inTreeMounts(n)) > 0 {
+			out = append(out, n)
+		}
+	}
+	if len(out) == 0 {
+		return f.Nodes
+	}
+	return out
+}
+
+// repels tells that somebody gave a node a taint that keeps pods away. The taints of Kubernetes' own, for conditions of the node and for a cordon, come
+// and go.
 func repels(n v1.Node) bool {
-	return n.Unschedulable || slices.ContainsFunc(n.Taints, func(t string) bool { return strings.HasSuffix(t, ":NoSchedule") || strings.HasSuffix(t, ":NoExecute") })
+	return slices.ContainsFunc(n.Taints, func(t string) bool {
+		own := strings.HasPrefix(t, "node.kubernetes.io/") || strings.HasPrefix(t, "node.cloudprovider.kubernetes.io/")
+		return !own && (strings.HasSuffix(t, ":NoSchedule") || strings.HasSuffix(t, ":NoExecute"))
+	})
 }
 
 // installed is a container of a workload that holds a CSI driver.
@@ -249,8 +259,14 @@ func missingSidecars(d installed, failing *complaints) {
 	}
 }
 
-func hasSidecar(w v1.Workload, image string) bool {
-	return slices.ContainsFunc(w.Containers, func(c v1.Container) bool { return strings.Contains(c.Image[strings.LastIndex(c.Image, "/")+1:], image) })
+// hasSidecar tells whether a workload has a sidecar such as csi-provisioner, by the container's name or its image: its project is called
+// external-provisioner, and so are some mirrors.
+func hasSidecar(w v1.Workload, sidecar string) bool {
+	project := "external-" + strings.TrimPrefix(sidecar, "csi-")
+	return slices.ContainsFunc(w.Containers, func(c v1.Container) bool {
+		image := c.Image[strings.LastIndex(c.Image, "/")+1:]
+		return strings.HasSuffix(c.Name, sidecar) || strings.Contains(image, sidecar) || strings.Contains(image, project)
+	})
 }
 
 func readiness(d installed, failing, warning *complaints) {
