@@ -82,24 +82,7 @@ var inTreeEverywhere = Check{
 }
 
 func judgeInTree(f facts) v1.Finding {
-	var bad complaints
-	providers, hosted := map[string]int{}, false
-	has := map[string]bool{}
-	for _, m := range f.all(kcm) {
-		has[m.host.Name] = true
-		hosted = hosted || m.runs() == v1.RunsDeployment
-		provider := m.flag("cloud-provider", "")
-		if m.external() {
-			bad.add(m.String(), "%s runs with --cloud-provider=%q", m, provider)
-			continue
-		}
-		providers[provider]++
-	}
-	for _, h := range f.Hosts {
-		if h.ControlPlane && !has[h.Name] && !hosted {
-			bad.add(h.Name, "host %s has no %s", h.Name, kcm)
-		}
-	}
+	bad, providers := f.notInTree()
 	names := slices.Sorted(maps.Keys(providers))
 	if len(names) > 1 {
 		bad.add(kcm, "the hosts name different providers: %s", strings.Join(names, ", "))
@@ -108,9 +91,9 @@ func judgeInTree(f facts) v1.Finding {
 	switch {
 	case f.stage() == stageExternal:
 		return skip("every %s is external already: nothing is left to move", kcm)
-	case len(has) == 0 && bad.empty():
+	case len(f.all(kcm)) == 0 && bad.empty():
 		return unknown("no %s was found: not on a host, and not as a Deployment", kcm)
-	case bad.empty() && hosted:
+	case bad.empty() && f.hostedManagers():
 		return pass("%s runs as %s with --cloud-provider=%s", kcm, plural(providers[names[0]], "Deployment"), names[0])
 	case bad.empty():
 		return pass("%s runs on all %s with --cloud-provider=%s", kcm, plural(providers[names[0]], "control-plane host"), names[0])
@@ -118,6 +101,32 @@ func judgeInTree(f facts) v1.Finding {
 		return with(bad.finding(v1.Warn, "the unfinished migration has moved some hosts: %s", f.stateSentence()), expected, source, "transplant apply")
 	}
 	return with(bad.finding(v1.Fail, "%s does not run with one in-tree provider everywhere", kcm), expected, source, "transplant snapshot -o yaml")
+}
+
+// notInTree says which hosts run no in-tree manager, and counts the others by their provider.
+func (f facts) notInTree() (bad complaints, providers map[string]int) {
+	providers = map[string]int{}
+	managed := map[string]bool{}
+	for _, m := range f.all(kcm) {
+		managed[m.host.Name] = true
+		provider := m.flag("cloud-provider", "")
+		if m.external() {
+			bad.add(m.String(), "%s runs with --cloud-provider=%q", m, provider)
+			continue
+		}
+		providers[provider]++
+	}
+	for _, h := range f.Hosts {
+		if h.ControlPlane && !managed[h.Name] && !f.hostedManagers() {
+			bad.add(h.Name, "host %s has no %s", h.Name, kcm)
+		}
+	}
+	return bad, providers
+}
+
+// hostedManagers tells whether kube-controller-manager runs as a Deployment.
+func (f facts) hostedManagers() bool {
+	return slices.ContainsFunc(f.all(kcm), func(p placed) bool { return p.runs() == v1.RunsDeployment })
 }
 
 var leaderElection = Check{

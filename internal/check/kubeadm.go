@@ -72,28 +72,31 @@ func (f facts) kubeadmComplaints(section string, p placed) []string {
 	for _, flag := range kubeadmFlags {
 		have, given := p.Flags[flag]
 		want, configured := args[flag]
-		if !configured && flag == "controllers" && have == kubeadmControllers {
-			continue
-		}
 		switch {
-		case given && !configured:
-			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))
-		case !given && configured:
-			out = append(out, fmt.Sprintf("--%s=%s stands in kubeadm-config and not in the manifest", flag, want))
-		case given && configured && !sameValue(flag, have, want):
+		case given == configured && (!given || sameValue(flag, have, want)):
+		case given && configured:
 			out = append(out, fmt.Sprintf("--%s is %s in the manifest and %s in kubeadm-config", flag, have, want))
+		case configured:
+			out = append(out, fmt.Sprintf("--%s=%s stands in kubeadm-config and not in the manifest", flag, want))
+		case flag != "controllers" || have != kubeadmControllers:
+			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))
 		}
 	}
-	if p.Name != kcm {
-		return out
+	if p.Name == kcm {
+		out = append(out, f.kubeadmFields(p, args)...)
 	}
-	for flag, want := range map[string]string{"cluster-name": f.Kubeadm.ClusterName, "cluster-cidr": f.Kubeadm.PodSubnet} {
-		have, given := p.Flags[flag]
-		if _, extra := args[flag]; !extra && given && want != "" && have != want {
-			out = append(out, fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", flag, have, want))
+	return out
+}
+
+// kubeadmFields says which flags kubeadm would write otherwise from fields of its own.
+func (f facts) kubeadmFields(p placed, args map[string]string) []string {
+	var out []string
+	for _, field := range []struct{ flag, want string }{{"cluster-name", f.Kubeadm.ClusterName}, {"cluster-cidr", f.Kubeadm.PodSubnet}} {
+		have, given := p.Flags[field.flag]
+		if _, extra := args[field.flag]; !extra && given && field.want != "" && have != field.want {
+			out = append(out, fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", field.flag, have, field.want))
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

@@ -28,21 +28,38 @@ func judgePorts(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	var bad, somewhere complaints
-	hosts := map[string]bool{}
-	users := map[string]map[string][]string{} // by host and port
-	use := func(host, port, who string) {
-		if users[host] == nil {
-			users[host] = map[string][]string{}
+	users, hosts, somewhere := f.ports()
+	bad := f.portConflicts(users)
+	for _, w := range f.Workloads {
+		if complaint := surges(w); complaint != "" {
+			bad.add(w.Ref, "%s %s", w.Ref, complaint)
 		}
-		users[host][port] = append(users[host][port], who)
 	}
-	for _, name := range []string{kas, kcm, scheduler, ccm} {
+	const expected = "one process for each port of a host"
+	switch {
+	case !bad.empty():
+		return with(bad.some(v1.Fail, "%s on the hosts' network: %s", plural(len(bad.lines), "conflict"), bad.lines[0]), expected, "manifests, workloads",
+			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", defaultPorts[ccm]))
+	case !somewhere.empty():
+		return with(somewhere.some(v1.Warn, "%s", somewhere.lines[0]), expected, "workloads",
+			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+nameOf(somewhere.objects[0]))
+	}
+	return pass("port %s is free for the cloud-controller-manager on %s", defaultPorts[ccm], plural(hosts, "control-plane host"))
+}
+
+// ports are who listens on the control-plane hosts' networks, by host and port, on how many hosts that was looked at, and who listens where is not known.
+func (f facts) ports() (users map[string]map[string][]string, hosts int, somewhere complaints) {
+	users = map[string]map[string][]string{}
+	for _, name := range components {
 		for _, p := range f.all(name) {
-			if p.runs() != v1.RunsDeployment {
-				hosts[p.host.Name] = true
-				use(p.host.Name, p.flag("secure-port", defaultPorts[name]), name)
+			if p.runs() == v1.RunsDeployment {
+				continue
 			}
+			if users[p.host.Name] == nil {
+				users[p.host.Name] = map[string][]string{}
+			}
+			port := p.flag("secure-port", defaultPorts[name])
+			users[p.host.Name][port] = append(users[p.host.Name][port], name)
 		}
 	}
 	for _, w := range f.Workloads {
@@ -53,11 +70,19 @@ func judgePorts(f facts) v1.Finding {
 			if len(w.Nodes) == 0 && (port == defaultPorts[ccm] || port == defaultPorts[kcm]) {
 				somewhere.add(w.Ref, "%s listens on port %s of its hosts, and where its pods run is not known", w.Ref, port)
 			}
-			for _, host := range f.hostsOf(w, hosts) {
-				use(host, port, w.Ref)
+			for _, host := range f.hostsOf(w) {
+				if users[host] != nil {
+					users[host][port] = append(users[host][port], w.Ref)
+				}
 			}
 		}
 	}
+	return users, len(users), somewhere
+}
+
+// portConflicts are the ports that two want, and the new manager's port where somebody has it.
+func (f facts) portConflicts(users map[string]map[string][]string) complaints {
+	var bad complaints
 	for _, host := range slices.Sorted(maps.Keys(users)) {
 		for _, port := range slices.Sorted(maps.Keys(users[host])) {
 			who := users[host][port]
@@ -69,19 +94,7 @@ func judgePorts(f facts) v1.Finding {
 			}
 		}
 	}
-	for _, w := range f.Workloads {
-		if complaint := surges(w); complaint != "" {
-			bad.add(w.Ref, "%s %s", w.Ref, complaint)
-		}
-	}
-	if bad.empty() && !somewhere.empty() {
-		return with(somewhere.some(v1.Warn, "%s", somewhere.lines[0]), "one process for each port of a host", "workloads", "kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+nameOf(somewhere.objects[0]))
-	}
-	if bad.empty() {
-		return pass("port %s is free for the cloud-controller-manager on %s", defaultPorts[ccm], plural(len(hosts), "control-plane host"))
-	}
-	return with(bad.some(v1.Fail, "%s on the hosts' network: %s", plural(len(bad.lines), "conflict"), bad.lines[0]), "one process for each port of a host", "manifests, workloads",
-		fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", defaultPorts[ccm]))
+	return bad
 }
 
 // surges says why an update of a cloud-controller-manager on the host's network gets stuck; empty when it does not.
@@ -119,11 +132,11 @@ func hostPorts(w v1.Workload) []string {
 	return slices.Sorted(maps.Keys(ports))
 }
 
-// hostsOf are those of the control-plane hosts on which a workload runs.
-func (f facts) hostsOf(w v1.Workload, hosts map[string]bool) []string {
+// hostsOf are the hosts on whose Nodes a workload runs.
+func (f facts) hostsOf(w v1.Workload) []string {
 	var out []string
 	for _, h := range f.Hosts {
-		if hosts[h.Name] && h.NodeName != "" && slices.Contains(w.Nodes, h.NodeName) {
+		if h.NodeName != "" && slices.Contains(w.Nodes, h.NodeName) {
 			out = append(out, h.Name)
 		}
 	}

@@ -152,12 +152,8 @@ func judgeMainLease(f facts) v1.Finding {
 				asked++
 			}
 		}
-		create, ok := f.leaseAnswer(who.user, "create")
-		_, leased := f.lease(who.component)
-		if get, asked := f.leaseAnswer(who.user, "update"); ok && asked && !create.Allowed && create.Error == "" && get.Allowed {
-			bad.add(who.user, "%s may update the lease %s and may not create leases: a rule with resourceNames does not stand for create", who.user, f.opts.LeaseName)
-		} else if ok && !create.Allowed && create.Error == "" && !leased && len(f.gathering("leases")) == 0 {
-			bad.add(who.user, "%s may not create leases, and its main lease %s does not exist", who.user, who.component)
+		if complaint := f.mayNotCreate(who.user, who.component); complaint != "" {
+			bad.add(who.user, "%s %s", who.user, complaint)
 		}
 	}
 	const expected, source = "get and update of its own lease by name, create without a name", "SubjectAccessReview"
@@ -170,6 +166,21 @@ func judgeMainLease(f facts) v1.Finding {
 		return unknown("no manager was found")
 	}
 	return pass("every manager may get and update its main lease")
+}
+
+// mayNotCreate says what follows when an identity may not create leases; empty when it may, or when nothing follows.
+func (f facts) mayNotCreate(user, mainLease string) string {
+	create, asked := f.leaseAnswer(user, "create")
+	if !asked || create.Allowed || create.Error != "" {
+		return ""
+	}
+	if update, asked := f.leaseAnswer(user, "update"); asked && update.Allowed {
+		return "may update the lease " + f.opts.LeaseName + " and may not create leases: a rule with resourceNames does not stand for create"
+	}
+	if _, exists := f.lease(mainLease); !exists && len(f.gathering("leases")) == 0 {
+		return "may not create leases, and its main lease " + mainLease + " does not exist"
+	}
+	return ""
 }
 
 // accessTo finds the answer about an object of kube-system.

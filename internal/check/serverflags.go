@@ -2,8 +2,6 @@ package check
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
@@ -28,32 +26,38 @@ func judgeContradictions(f facts) v1.Finding {
 			bad.add(p.String(), "%s: %s", p, complaint)
 		}
 	}
-	provider, mixed := f.provider(), false
-	inTree := map[string]bool{}
-	for _, p := range f.inTree() {
-		inTree[p.host.Name] = true
-	}
-	for _, p := range f.all(kas) {
-		switch own := p.flag("cloud-provider", ""); {
-		case own == "external" && inTree[p.host.Name]:
-			mixed = true
-			bad.add(p.String(), "%s is external while %s of the same host is in-tree", p, kcm)
-		case own != "" && own != "external" && provider != "" && own != provider:
-			bad.add(p.String(), "%s names %s, and %s names %s", p, own, kcm, provider)
-		case own != "" && own != "external" && f.stage() == stageExternal:
-			bad.add(p.String(), "%s names %s although every %s is external", p, own, kcm)
-		}
-	}
+	plugins := len(bad.lines)
+	f.serverComplaints(&bad)
 	const expected, source = "one provider, and --external-cloud-volume-plugin only with --cloud-provider=external and --cloud-config", "manifests of " + kas + " and " + kcm
 	switch {
 	case bad.empty() && len(f.all(kas))+len(f.all(kcm)) == 0:
 		return unknown("neither %s nor %s was found", kas, kcm)
 	case bad.empty():
 		return pass("the cloud flags of %s and %s fit each other", plural(len(f.all(kas)), kas), plural(len(f.all(kcm)), kcm))
-	case f.opts.InProgress && mixed && !slices.ContainsFunc(bad.objects, func(o string) bool { return strings.HasPrefix(o, kcm) }):
-		return with(bad.finding(v1.Warn, "the unfinished migration has moved some API servers"), expected, source, "transplant apply")
+	case f.opts.InProgress && plugins == 0:
+		return with(bad.finding(v1.Warn, "the unfinished migration has moved some components and others not yet"), expected, source, "transplant apply")
 	}
 	return with(bad.some(v1.Fail, "%s", bad.lines[0]), expected, source, "grep -n cloud- /etc/kubernetes/manifests/kube-*.yaml   # on each host named")
+}
+
+// serverComplaints says which API servers name another provider than the managers.
+func (f facts) serverComplaints(bad *complaints) {
+	provider, inTree := f.provider(), map[string]bool{}
+	for _, p := range f.inTree() {
+		inTree[p.host.Name] = true
+	}
+	for _, p := range f.all(kas) {
+		own := p.flag("cloud-provider", "")
+		switch {
+		case own == "" || own == "external" && !inTree[p.host.Name]:
+		case own == "external":
+			bad.add(p.String(), "%s is external while %s of the same host is in-tree", p, kcm)
+		case f.stage() == stageExternal:
+			bad.add(p.String(), "%s names %s although every %s is external", p, own, kcm)
+		case provider != "" && own != provider:
+			bad.add(p.String(), "%s names %s, and %s names %s", p, own, kcm, provider)
+		}
+	}
 }
 
 // volumePluginComplaints says what is wrong with --external-cloud-volume-plugin of a kube-controller-manager.

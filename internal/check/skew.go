@@ -103,20 +103,30 @@ func disabledComplaints(p placed, minor int) []string {
 	}
 	var out []string
 	for _, gate := range []string{gateDisableProviders, gateDisableCredentials} {
-		state := catalogue.GateFor(p.Name, gate, minor)
-		if !state.Known || p.Name == kcm && (gate == gateDisableCredentials || provider == "external") || p.Name == kas && state.Stage == "alpha" {
+		if !p.minds(gate, minor) {
 			continue
 		}
+		end := "it does not start"
+		if p.Name == kcm {
+			end = "it exits as soon as it leads"
+		}
 		switch on := p.gate(gate, minor); {
-		case on && provider != "external" && p.Name == kcm:
-			out = append(out, fmt.Sprintf("names the in-tree provider %s while %s is on (%s): it exits as soon as it leads", provider, gate, p.givenOrDefault(gate)))
 		case on && provider != "external":
-			out = append(out, fmt.Sprintf("names the in-tree provider %s while %s is on (%s): it does not start", provider, gate, p.givenOrDefault(gate)))
+			out = append(out, fmt.Sprintf("names the in-tree provider %s while %s is on (%s): %s", provider, gate, p.givenOrDefault(gate), end))
 		case !on && provider == "external":
-			out = append(out, fmt.Sprintf("is external while %s is off (%s): it does not start", gate, p.givenOrDefault(gate)))
+			out = append(out, fmt.Sprintf("is external while %s is off (%s): %s", gate, p.givenOrDefault(gate), end))
 		}
 	}
 	return out
+}
+
+// minds tells whether a component looks at a gate.
+func (p placed) minds(gate string, minor int) bool {
+	state := catalogue.GateFor(p.Name, gate, minor)
+	if p.Name == kcm {
+		return state.Known && gate == gateDisableProviders && !p.external()
+	}
+	return state.Known && state.Stage != "alpha"
 }
 
 func (p placed) givenOrDefault(gate string) string {

@@ -23,9 +23,29 @@ var upgradeUnderway = Check{
 }
 
 func judgeUpgrade(f facts) v1.Finding {
-	var minors, patches complaints
-	var unclear []string
-	n := 0
+	minors, patches, unclear, n := f.mixedVersions()
+	if f.Kubeadm != nil && f.Kubeadm.KubernetesVersion != "" && differentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
+		minors.add("ConfigMap/kube-system/kubeadm-config", "kubeadm-config says %s and the API server is %s", f.Kubeadm.KubernetesVersion, f.Cluster.Version)
+	}
+	const expected, source, fix = "one version of each component", "images in the manifests, ConfigMap kube-system/kubeadm-config", "kubeadm upgrade plan"
+	switch {
+	case !minors.empty() && (f.opts.ReplaceHosts || f.opts.InProgress):
+		return with(minors.finding(v1.Warn, "the control plane has two minor versions: %s", minors.lines[0]), expected, source, "transplant status")
+	case !minors.empty():
+		return with(minors.finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors.lines[0]), expected, source, fix)
+	case len(unclear) > 0:
+		return with(unknown("%s", strings.Join(unclear, "; ")), expected, source, "")
+	case !patches.empty():
+		return with(patches.finding(v1.Warn, "%s", patches.lines[0]), expected, source, fix)
+	}
+	if finding, ok := f.missing("kubeadm"); ok {
+		return finding
+	}
+	return pass("no upgrade is under way: %s of the control plane, each kind in one version", plural(n, "component"))
+}
+
+// mixedVersions says which components have several minor versions, and which several patch versions of one minor.
+func (f facts) mixedVersions() (minors, patches complaints, unclear []string, n int) {
 	for _, name := range []string{kas, kcm, scheduler} {
 		versions := map[string][]string{}
 		for _, p := range f.all(name) {
@@ -50,24 +70,7 @@ func judgeUpgrade(f facts) v1.Finding {
 		}
 		to.add(name, "%s is %s", name, strings.Join(parts, ", "))
 	}
-	if f.Kubeadm != nil && f.Kubeadm.KubernetesVersion != "" && differentMinors([]string{f.Kubeadm.KubernetesVersion, f.Cluster.Version}) {
-		minors.add("ConfigMap/kube-system/kubeadm-config", "kubeadm-config says %s and the API server is %s", f.Kubeadm.KubernetesVersion, f.Cluster.Version)
-	}
-	const expected, source, fix = "one version of each component", "images in the manifests, ConfigMap kube-system/kubeadm-config", "kubeadm upgrade plan"
-	switch {
-	case !minors.empty() && (f.opts.ReplaceHosts || f.opts.InProgress):
-		return with(minors.finding(v1.Warn, "the control plane has two minor versions: %s", minors.lines[0]), expected, source, "transplant status")
-	case !minors.empty():
-		return with(minors.finding(v1.Fail, "an upgrade of the control plane is under way: %s", minors.lines[0]), expected, source, fix)
-	case len(unclear) > 0:
-		return with(unknown("%s", strings.Join(unclear, "; ")), expected, source, "")
-	case !patches.empty():
-		return with(patches.finding(v1.Warn, "%s", patches.lines[0]), expected, source, fix)
-	}
-	if finding, ok := f.missing("kubeadm"); ok {
-		return finding
-	}
-	return pass("no upgrade is under way: %s of the control plane, each kind in one version", plural(n, "component"))
+	return minors, patches, unclear, n
 }
 
 // imageVersion is v1.26.0 of an image's tag.
