@@ -1,0 +1,283 @@
+// Package dryrun decides whether the API server would take the objects that a plan writes. It sends each with dryRun=All: the API server runs
+// authorization, validation, admission plugins and webhooks as if it were meant, and stores nothing.
+package dryrun
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Manager is the field manager of what apply writes, and so of its dry runs.
+const Manager = "transplant"
+
+const (
+	// timeout bounds one request: an API server waits for a webhook for up to 30 seconds.
+	timeout = 35 * time.Second
+	// workers is how many requests are under way at a time.
+	workers = 4
+)
+
+// Run sends what steps write to the API, and returns the answers in the order of the steps. A step that only writes to hosts has none. An object that a
+// plan puts into a namespace that it makes itself, which the dry run did not make, is refused for that; plans make no namespaces.
+func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.DryRun {
+	var writes []write
+	for _, s := range steps {
+		if w, ok := writeOf(s); ok {
+			writes = append(writes, w)
+		}
+	}
+	out := make([]v1.DryRun, len(writes))
+	work := make(chan int)
+	var wg sync.WaitGroup
+	for range min(workers, len(writes)) {
+		wg.Go(func() {
+			for i := range work {
+				out[i] = writes[i].send(ctx, client)
+			}
+		})
+	}
+	for i := range writes {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	return out
+}
+
+// write is something that a step sends to the API.
+type write struct {
+	ref, verb string
+	object    *unstructured.Unstructured       // of a create
+	change    func(*unstructured.Unstructured) // of an update, to what is there
+	resource  schema.GroupVersionResource
+	namespace string
+	name      string
+	err       error // why it cannot be sent
+}
+
+// uninitialized is the taint by which a node is given to the new manager to initialise.
+const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+
+// writeOf is what a step writes; false when that is nothing.
+func writeOf(s v1.Step) (write, bool) {
+	w := write{ref: s.Ref, verb: "update"}
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		return creation(s), true
+	case v1.StepPatchObject:
+		var patch map[string]any
+		if w.err = json.Unmarshal([]byte(s.Patch), &patch); w.err != nil {
+			w.err = fmt.Errorf("reading the patch of the plan: %w", w.err)
+			return w, true
+		}
+		w.change = func(o *unstructured.Unstructured) { merge(o.Object, patch) }
+	case v1.StepScale:
+		if s.Replicas == nil {
+			return w, false
+		}
+		w.change = func(o *unstructured.Unstructured) { set(o, int64(*s.Replicas), "spec", "replicas") }
+	case v1.StepEditWorkload:
+		// Which arguments come out is for the engine to work out; whether the template may be changed at all is what a webhook or a right decides.
+		w.change = func(o *unstructured.Unstructured) {
+			set(o, "true", "spec", "template", "metadata", "annotations", "transplant.dev/dry-run")
+		}
+	case v1.StepInitializeNode:
+		w.change = addTaint
+	case v1.StepDeleteObject, v1.StepWriteFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest,
+		v1.StepKubelet, v1.StepVerify, v1.StepUnpatchObject, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepCopyFile, v1.StepAwait:
+		return w, false
+	}
+	w.locate()
+	return w, true
+}
+
+func creation(s v1.Step) write {
+	w := write{ref: s.Ref, verb: "create", object: &unstructured.Unstructured{}}
+	if err := json.Unmarshal([]byte(s.Object), &w.object.Object); err != nil {
+		w.err = fmt.Errorf("reading the object of the plan: %w", err)
+		return w
+	}
+	w.resource, _ = meta.UnsafeGuessKindToResource(w.object.GroupVersionKind())
+	w.namespace, w.name = w.object.GetNamespace(), w.object.GetName()
+	return w
+}
+
+// set sets a field; one that lies in something that is no object is left as it is, and the API server's answer is about the rest.
+func set(o *unstructured.Unstructured, value any, fields ...string) {
+	_ = unstructured.SetNestedField(o.Object, value, fields...)
+}
+
+func addTaint(o *unstructured.Unstructured) {
+	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
+	for _, t := range taints {
+		if m, ok := t.(map[string]any); ok && m["key"] == uninitialized {
+			return
+		}
+	}
+	set(o, append(taints, map[string]any{"key": uninitialized, "value": "true", "effect": "NoSchedule"}), "spec", "taints")
+}
+
+// kinds whose objects are changed, and where they are served.
+var kinds = map[string]schema.GroupVersionResource{
+	"ConfigMap":           {Version: "v1", Resource: "configmaps"},
+	"DaemonSet":           {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"Deployment":          {Group: "apps", Version: "v1", Resource: "deployments"},
+	"Node":                {Version: "v1", Resource: "nodes"},
+	"PersistentVolume":    {Version: "v1", Resource: "persistentvolumes"},
+	"PodDisruptionBudget": {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+	"Role":                {Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+	"Service":             {Version: "v1", Resource: "services"},
+	"StatefulSet":         {Group: "apps", Version: "v1", Resource: "statefulsets"},
+	"StorageClass":        {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
+}
+
+// locate finds where the object of a Ref is served.
+func (w *write) locate() {
+	parts := strings.Split(w.ref, "/")
+	w.name = parts[len(parts)-1]
+	if len(parts) == 3 {
+		w.namespace = parts[1]
+	}
+	var known bool
+	if w.resource, known = kinds[parts[0]]; !known {
+		w.err = fmt.Errorf("objects of kind %q are not known to this version of transplant: use one of %s", parts[0], strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	}
+}
+
+func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
+	out := v1.DryRun{Ref: w.ref, Verb: w.verb}
+	if w.err != nil {
+		out.Error = w.err.Error()
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var objects dynamic.ResourceInterface = client.Resource(w.resource)
+	if w.namespace != "" {
+		objects = client.Resource(w.resource).Namespace(w.namespace)
+	}
+	err := w.create(ctx, objects)
+	if w.object == nil || apierrors.IsAlreadyExists(err) {
+		out.Verb = "update"
+		err = w.update(ctx, objects)
+		if w.object != nil && apierrors.IsForbidden(err) && !byWebhook(err) {
+			// Admission took the create before it was found to be there, and apply changes nothing about an object that it finds: it needs no right to update.
+			out.Verb, err = w.verb, nil
+		}
+	}
+	out.OK = err == nil
+	if err != nil {
+		out.Error, out.Unanswered = explain(err)
+	}
+	return out
+}
+
+func (w write) create(ctx context.Context, objects dynamic.ResourceInterface) error {
+	if w.object == nil {
+		return nil
+	}
+	_, err := objects.Create(ctx, w.object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
+	return err
+}
+
+// update sends what is there with the change in it, as apply does, once more if it was changed in between.
+func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) error {
+	var err error
+	for range 2 {
+		var live *unstructured.Unstructured
+		if live, err = objects.Get(ctx, w.name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		changed := live.DeepCopy()
+		switch {
+		case w.object != nil:
+			merge(changed.Object, w.object.DeepCopy().Object)
+		case w.change != nil:
+			w.change(changed)
+		}
+		_, err = objects.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// merge applies a JSON merge patch (RFC 7396) to an object.
+func merge(object, patch map[string]any) {
+	for key, value := range patch {
+		below, isMap := value.(map[string]any)
+		there, wasMap := object[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(object, key)
+		case isMap && wasMap:
+			merge(there, below)
+		case isMap:
+			fresh := map[string]any{}
+			merge(fresh, below)
+			object[key] = fresh
+		default:
+			object[key] = value
+		}
+	}
+}
+
+// byWebhook tells a webhook's refusal from the authorizer's; both are Forbidden.
+func byWebhook(err error) bool { return strings.Contains(err.Error(), "admission webhook") }
+
+// refusals by who refused, in the order in which they are told from each other: a webhook's refusal also is Forbidden, or invalid.
+var refusals = []struct {
+	is   func(error) bool
+	says string
+	// unanswered tells that nobody judged the object.
+	unanswered bool
+}{
+	{says: "a webhook has side effects and does not support dry run, so nobody was asked (its configuration says sideEffects: Some or Unknown)", unanswered: true, is: func(err error) bool {
+		return strings.Contains(err.Error(), "does not support dry run")
+	}},
+	// What apply sends would be refused as well.
+	{says: "a webhook that must be asked did not answer", is: func(err error) bool {
+		return strings.Contains(err.Error(), "failed calling webhook") || strings.Contains(err.Error(), "failed to call webhook")
+	}},
+	{says: "a webhook refused it", is: byWebhook},
+	{says: "forbidden", is: apierrors.IsForbidden},
+	{says: "not found", is: apierrors.IsNotFound},
+	{says: "invalid", is: func(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }},
+	{says: "conflict", is: apierrors.IsConflict},
+	{says: "no answer", is: noAnswer, unanswered: true},
+}
+
+// explain says who refused, and whether that was an answer at all.
+func explain(err error) (string, bool) {
+	for _, r := range refusals {
+		if r.is(err) {
+			return r.says + ": " + err.Error(), r.unanswered
+		}
+	}
+	return err.Error(), false
+}
+
+func noAnswer(err error) bool {
+	_, network := errors.AsType[*url.Error](err)
+	var status apierrors.APIStatus
+	return network || !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+}
