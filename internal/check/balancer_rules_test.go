@@ -77,6 +77,15 @@ func octavia(value string) func(*v1.Snapshot) {
 	}
 }
 
+// monitors is what the cloud config of every host says of health monitors.
+func monitors(value string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig = &v1.CloudConfig{Path: "/etc/kubernetes/cloud.conf", Settings: map[string]string{"LoadBalancer.create-monitor": value}}
+		}
+	}
+}
+
 func tags(all ...string) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) { s.Cloud.Instances[3].ClusterTags = all }
 }
@@ -94,6 +103,8 @@ func installedCCM(flags map[string]string) func(*v1.Snapshot) {
 		})
 	}
 }
+
+var ownOpenStack = Options{Image: "ghcr.io/transplant-dev/openstack-cloud-controller-manager:v0.1.0"}
 
 var balancerRules = []rule{
 	{name: "every Service has its address", code: "LB-002", want: pass_, says: []string{"2 Services"}},
@@ -154,6 +165,13 @@ var balancerRules = []rule{
 		s.Cloud.LoadBalancers[0].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[0].Members, func(id string) bool { return id == s.Cloud.Instances[0].ID })
 	}},
 	{name: "a node that the autoscaler is about to delete", code: "LB-008", want: warn, says: []string{"loses i-10000000000000001"}, change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{"ToBeDeletedByClusterAutoscaler=1:NoSchedule"} }},
+	{name: "G34: an older manager takes it out", code: "LB-008", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}, change: func(s *v1.Snapshot) {
+		s.Nodes[3].Ready = "False"
+		for i := range s.Cloud.LoadBalancers {
+			s.Cloud.LoadBalancers[i].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[i].Members, func(id string) bool { return id == s.Cloud.Instances[3].ID })
+		}
+	}},
+	{name: "a label that an older manager does not read", code: "LB-001", want: skipped, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}},
 	{name: "a Service that chooses its nodes", code: "LB-008", want: pass_, change: func(s *v1.Snapshot) {
 		annotation(annotationTargetLabels, "pool=edge")(s)
 		label("pool", "edge")(s)
@@ -202,6 +220,23 @@ var balancerRules = []rule{
 		cannotGather(s, "hosts/cp-1/cloud-config")
 	}},
 	{name: "another cloud", code: "LB-012", want: skipped},
+
+	{name: "G34: members are checked", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: pass_, says: []string{"create-monitor=true"}, change: monitors("true")},
+	{name: "G34: members are not checked", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: warn, says: []string{"the load balancers of 2 Services go on sending", "enable-health-monitor=true"}, change: monitors("")},
+	{name: "G34: the Services ask for it", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: pass_, says: []string{"2 Services ask"}, change: func(s *v1.Snapshot) {
+		monitors("false")(s)
+		for i := range s.Services {
+			s.Services[i].Annotations = map[string]string{"loadbalancer.openstack.org/enable-health-monitor": "true"}
+		}
+	}},
+	{name: "the configuration could not be read", code: "LB-016", base: addressed(openstackCluster), opts: ownOpenStack, want: unknwn, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig = nil
+		}
+		cannotGather(s, "hosts/cp-1/cloud-config")
+	}},
+	{name: "G34: a manager of the same kind", code: "LB-016", base: addressed(openstackCluster), opts: Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.25.6"}, want: skipped, says: []string{"library 0.25"}, change: monitors("")},
+	{name: "other clouds check by themselves", code: "LB-016", want: skipped},
 
 	{name: "G33: one cluster", code: "LB-013", want: pass_, says: []string{"kubernetes.io/cluster/lab"}},
 	{name: "G33: shared is a tag too", code: "LB-013", want: pass_, change: tags("lab=shared")},

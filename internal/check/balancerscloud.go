@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // inventoried tells whether the cloud's load balancers were read; the finding says why not.
@@ -45,7 +46,7 @@ var membersChange = Check{
 	Code: "LB-008", Reason: "MembersWouldChange", Category: categoryBalancers, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
 	Title: "the members of every load balancer are those that the new manager would register",
 	Explain: []string{
-		"At its start the new manager registers every node that is not excluded by a label and that the autoscaler is not about to delete, ready or not (KEP-3458), and takes out all others. What was changed by hand in the cloud, or while no loop " +
+		"At its start the new manager registers every node that is not excluded by a label and that the autoscaler is not about to delete, ready or not (from 0.27 on, KEP-3458), and takes out all others. What was changed by hand in the cloud, or while no loop " +
 			"looked, comes back: instances that were taken out, nodes that are not ready, machines that are no nodes.",
 		"A load balancer whose health checks fail sends such members no traffic; one without health checks does. With externalTrafficPolicy Local the health check is the Service's own port on each node, which is safe.",
 		"Services with aws-load-balancer-target-node-labels register the nodes with those labels only.",
@@ -92,12 +93,12 @@ const annotationTargetLabels = "service.beta.kubernetes.io/aws-load-balancer-tar
 
 // newMembers are the nodes that the new manager would register, by instance id; with labels, only those that have them.
 func (f facts) newMembers(labels map[string]string) map[string]string {
-	instances := f.instancesByNode()
+	instances, loop := f.instancesByNode(), catalogue.ServiceLoopAt(f.newMinor())
 	out := make(map[string]string, len(f.Nodes))
 	for _, n := range f.Nodes {
 		i := instances[n.Name]
 		id := orElse(instanceID(n.ProviderID), i.ID)
-		if id == "" || i.Node != "" && (!i.Found || i.State == "terminated") || !included(n) {
+		if id == "" || i.Node != "" && (!i.Found || i.State == "terminated") || !included(n, loop) {
 			continue
 		}
 		has := true
@@ -111,16 +112,19 @@ func (f facts) newMembers(labels map[string]string) map[string]string {
 	return out
 }
 
-// included tells whether the new service loop registers a node. See k8s.io/cloud-provider v0.37 controllers/service, stableNodeSetPredicates.
-func included(n v1.Node) bool {
+// included tells whether a service loop registers a node.
+func included(n v1.Node, loop catalogue.ServiceLoop) bool {
+	if !loop.KeepsNotReady && n.Ready != "True" {
+		return false
+	}
 	for _, t := range n.Taints {
 		if strings.HasPrefix(t, "ToBeDeletedByClusterAutoscaler") {
 			return false
 		}
 	}
 	value, labelled := n.Labels[labelExclude]
-	if !labelled {
-		return true
+	if !labelled || !loop.ReadsExclusion {
+		return !labelled
 	}
 	excluded, err := strconv.ParseBool(value)
 	return err == nil && !excluded

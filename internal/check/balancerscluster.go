@@ -136,6 +136,64 @@ func judgeNeutron(f facts) v1.Finding {
 	return pass("%s use-octavia=true, for %s", counting(read, "cloud config", "says", "say"), plural(len(served), "Service"))
 }
 
+var uncheckedMembers = Check{
+	Code: "LB-016", Reason: "UncheckedMembers", Category: categoryBalancers, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "on OpenStack, load balancers check the health of their members",
+	Explain: []string{
+		"Up to 1.26 the service loop takes a node that is not ready out of every load balancer. From 0.27 on it leaves that to the load balancer's health checks (KEP-3458), and on OpenStack there are none unless create-monitor=true stands in the " +
+			"[LoadBalancer] section: it is false by default in both providers. From the handover on, a node that dies keeps its share of every Service's connections until somebody deletes it.",
+		"Set create-monitor=true in the new manager's configuration: it then adds monitors to existing pools when it ensures each Service, without making them again. A Service may also ask for one with the annotation " +
+			"loadbalancer.openstack.org/enable-health-monitor.",
+	},
+	judge: judgeUncheckedMembers,
+}
+
+func judgeUncheckedMembers(f facts) v1.Finding {
+	if finding, ok := f.concerns("openstack"); !ok {
+		return finding
+	}
+	if !f.readmits() {
+		return skip("the new manager's library 0.%d treats nodes that are not ready as the in-tree loop does", f.newMinor())
+	}
+	configs := 0
+	checked := true
+	for _, h := range f.Hosts {
+		if h.CloudConfig != nil && h.CloudConfig.Error == "" {
+			configs++
+			checked = checked && isTrue(setting(h.CloudConfig, "LoadBalancer.create-monitor"))
+		}
+	}
+	asked := 0
+	bad, finding, ok := f.eachService(func(s v1.Service) string {
+		switch {
+		case len(s.Addresses) == 0 || f.elsewhere(s):
+			return ""
+		case isTrue(s.Annotations["loadbalancer.openstack.org/enable-health-monitor"]):
+			asked++
+			return ""
+		}
+		return "no health monitor"
+	})
+	const expected = "create-monitor=true in [LoadBalancer]"
+	switch {
+	case !ok:
+		return finding
+	case bad.empty() && asked > 0:
+		return pass("%s for a health monitor", counting(asked, "Service", "asks", "ask"))
+	case bad.empty():
+		return pass("no Service has a load balancer")
+	case configs == 0:
+		if missing, ok := f.missing("hosts/*/cloud-config"); ok {
+			return missing
+		}
+		return with(unknown("no host's cloud config was read"), expected, "the in-tree cloud config", "")
+	case checked:
+		return pass("create-monitor=true, for %s", plural(len(bad.lines), "Service"))
+	}
+	return with(bad.finding(v1.Warn, "the load balancers of %s go on sending connections to nodes that are not ready", plural(len(bad.lines), "Service")), expected, "the in-tree cloud config",
+		kubectlService("annotate", bad.objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
+}
+
 // setting is the value of a key in a cloud config; sections and keys of the ini format differ in case between clusters.
 func setting(c *v1.CloudConfig, key string) string {
 	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 const (
@@ -37,7 +38,8 @@ var providerIDs = Check{
 	Title: "every node has a providerID",
 	Explain: []string{
 		"The external manager asks the cloud about a node by its providerID. Without one it searches by name, and when it finds nothing it deletes the node once it is not ready. The in-tree manager kept it.",
-		"A providerID can be set once and never changed. On AWS it is aws:///<zone>/<instance id>.",
+		"A providerID can be set once and never changed: aws:///<zone>/<instance id>, azure:///subscriptions/…/virtualMachines/<name>, gce://<project>/<zone>/<instance>, openstack:///<server id>, vsphere://<uuid>. With --cloud or --prove " +
+			"the right one is part of the command. After the handover a node that has none can also be tainted as uninitialised, and the new manager fills it in: a plan does that to one node after the other.",
 	},
 	judge: func(f facts) v1.Finding {
 		bad, finding, ok := f.eachNode(func(n v1.Node) string {
@@ -52,9 +54,25 @@ var providerIDs = Check{
 		case bad.empty():
 			return pass("all %s have a providerID", plural(len(f.Nodes), "node"))
 		}
-		return with(bad.finding(v1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), "aws:///<zone>/<instance id>",
-			"/api/v1/nodes", fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"aws:///<zone>/<instance id>"}}'`, bad.objects[0]))
+		form, _ := catalogue.ProviderIDForm(f.cloudName())
+		return with(bad.finding(v1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), orElse(form.Example, "the provider's id of the instance"),
+			sourceNodes, fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, bad.objects[0], orElse(f.providerIDOf(bad.objects[0]), form.Example)))
 	},
+}
+
+// providerIDOf is the providerID that a node should have, as the new provider or the inventory says; empty when neither does.
+func (f facts) providerIDOf(node string) string {
+	if f.Preview != nil {
+		for _, p := range f.Preview.Nodes {
+			if p.Node == node && p.Found && p.ProviderID != "" {
+				return p.ProviderID
+			}
+		}
+	}
+	if i := f.instancesByNode()[node]; i.Found && i.ID != "" && i.Zone != "" && f.cloudName() == "aws" {
+		return "aws:///" + i.Zone + "/" + i.ID
+	}
+	return ""
 }
 
 func has(n int) string {
@@ -134,8 +152,8 @@ var nodesReady = Check{
 	Code: "NODE-003", Reason: "NodeNotReady", Category: categoryNodes, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
 	Title: "every node is ready",
 	Explain: []string{
-		"The in-tree service loop takes a node that is not ready out of the load balancers. The external one does not look at readiness any more (KEP-3458) and leaves it to the load balancer's health checks: " +
-			"at takeover it registers such nodes again. Traffic reaches them until the health check says otherwise.",
+		"Up to 1.26 the service loop takes a node that is not ready out of the load balancers. From 0.27 on it does not look at readiness any more (KEP-3458) and leaves it to the load balancer's health checks: " +
+			"at takeover such nodes are registered again. Traffic reaches them until the health check says otherwise. And only nodes that are not ready are ever deleted because the cloud does not know their instance.",
 		"Repair or drain them first, or accept a changed member list in the comparison of before and after.",
 	},
 	judge: func(f facts) v1.Finding {
@@ -151,9 +169,18 @@ var nodesReady = Check{
 		case bad.empty():
 			return pass("all %s are ready", plural(len(f.Nodes), "node"))
 		}
-		return with(bad.finding(v1.Warn, "%d of %s %s not ready and will be registered with load balancers again", len(bad.lines), plural(len(f.Nodes), "node"), be(len(bad.lines))),
+		then := "will be looked up in the cloud at takeover"
+		if f.readmits() {
+			then = "will be registered with load balancers again"
+		}
+		return with(bad.finding(v1.Warn, "%d of %s %s not ready and %s", len(bad.lines), plural(len(f.Nodes), "node"), be(len(bad.lines)), then),
 			"Ready is True", "/api/v1/nodes", "kubectl describe node "+bad.objects[0])
 	},
+}
+
+// readmits tells whether the new service loop keeps nodes as members that the one of today takes out because they are not ready.
+func (f facts) readmits() bool {
+	return !catalogue.ServiceLoopAt(f.inTreeMinor()).KeepsNotReady && catalogue.ServiceLoopAt(f.newMinor()).KeepsNotReady
 }
 
 var nodesInitialised = Check{
@@ -194,10 +221,13 @@ var excludeLabel = Check{
 	Code: "LB-001", Reason: "ExcludeLabelFalse", Category: categoryBalancers, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onAPI,
 	Title: "no node is excluded from load balancers by a label that says false",
 	Explain: []string{
-		"The in-tree service loop keeps a node out of load balancers when it has the label " + labelExclude + ", whatever its value. The external AWS provider reads the value: with false, the node is registered at takeover.",
+		"The in-tree service loop keeps a node out of load balancers when it has the label " + labelExclude + ", whatever its value. From 0.34 on, the external one reads the value: with false, the node is registered at takeover.",
 		"Set the label to true where exclusion is meant, or remove it.",
 	},
 	judge: func(f facts) v1.Finding {
+		if minor := f.newMinor(); !catalogue.ServiceLoopAt(minor).ReadsExclusion {
+			return skip("the new manager's library 0.%d does not read the value of %s either", minor, labelExclude)
+		}
 		bad, finding, ok := f.eachNode(func(n v1.Node) string {
 			v, labelled := n.Labels[labelExclude]
 			if !labelled || v == "" {

@@ -42,7 +42,8 @@ func (f facts) concerns(providers ...string) (v1.Finding, bool) {
 
 // newMinor is the minor of the library in the manager that the migration brings in.
 func (f facts) newMinor() int {
-	if m, ok := f.ccmMinor(f.opts.Image); ok {
+	cluster, _ := versionMinor(f.Cluster.Version)
+	if _, m, ok := f.newImage(cluster); ok {
 		return m
 	}
 	return DefaultCCMMinor
