@@ -32,6 +32,9 @@ func (b *builder) effects() []string {
 func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Options) []string {
 	restarts := map[string]int{}
 	for _, s := range steps {
+		if s.Component == KCM && stops(s) {
+			continue // the step that starts it is counted
+		}
 		if s.Ref == "" || s.Kind == v1.StepEnsureObject || s.Kind == v1.StepEditWorkload {
 			restarts[s.Component]++ // steps that restart nothing name no component
 		}

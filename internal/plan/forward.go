@@ -78,15 +78,19 @@ func (b *builder) handedOver() {
 	}
 }
 
-// interrupted stops the loops in one manager and starts them in the other. The API server of the owner's host is restarted where that makes the gap
-// no longer: after another host's manager has the loops, else in the gap, since nothing could act without an API server anyway.
+// interrupted stops the loops in one manager and starts them in the other. The API server of the owner's host is restarted after another host's manager
+// has the loops, so that the gap is no longer than it must be.
 func (b *builder) interrupted() {
 	last := b.hosts[len(b.hosts)-1]
 	others := b.hosts[:len(b.hosts)-1]
+	if len(others) == 0 {
+		b.alone(last)
+		return
+	}
 	for _, h := range b.hosts {
 		b.makeExternal(h, "it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: nobody runs them until the first "+CCM+" does",
-			[]string{KCM}, b.successorsOf(KCM))
-		if h.Name != last.Name || len(others) == 0 || b.shape == v1.ShapeDaemonSet {
+			[]string{KCM}, []string{KCM})
+		if h.Name != last.Name || b.shape == v1.ShapeDaemonSet {
 			b.externalAPI(h, PhaseHandover)
 		}
 	}
@@ -95,20 +99,40 @@ func (b *builder) interrupted() {
 		return
 	}
 	for _, h := range others {
-		b.startPod(h, PhaseStart, PhaseStart+"@"+h.Name, "no in-tree manager runs the loops any longer: with this one the gap ends")
+		b.startPod(h, PhaseStart, PhaseStart+"@"+h.Name, "no in-tree manager runs the loops any longer: with the first one the gap ends")
 	}
-	if len(others) > 0 {
-		b.externalAPI(last, PhaseStart)
-	}
+	b.externalAPI(last, PhaseStart)
 	b.startPod(last, PhaseStart, PhaseStart+"@"+last.Name, "no in-tree manager runs the loops any longer")
 }
 
-// successorsOf names who has to be ready before an owner is stopped; on a single host there is nobody.
-func (b *builder) successorsOf(comp string) []string {
-	if len(b.hosts) < 2 {
-		return nil
+// alone is the way of a single control-plane host. Its manager is stopped while the API server restarts: nobody else could take its lease over, and
+// without an API server it could not act anyway.
+func (b *builder) alone(h v1.Host) {
+	group := PhaseHandover + "@" + h.Name
+	m := b.now(h, KCM)
+	b.add(b.stop(h, m, v1.Step{
+		ID: "stop/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "stop " + KCM + " on " + h.Name,
+		Why:    "the gap begins: nobody runs the cloud loops until the " + CCM + " does, and no other loop until this one is back",
+		Leases: []string{KCM}, Group: group,
+	}))
+	b.externalAPI(h, PhaseHandover)
+	b.add(b.start(h, m, v1.Step{
+		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "start " + KCM + " on " + h.Name + " without its provider",
+		Why: "it comes back without the cloud loops", Group: group, Restore: "stop/" + KCM + "@" + h.Name, Edits: b.externalEdits(m, component(h, KCM)),
+	}))
+	if b.shape == v1.ShapeDaemonSet {
+		b.startDaemonSet(PhaseStart)
+		return
 	}
-	return []string{comp}
+	b.startPod(h, PhaseStart, PhaseStart+"@"+h.Name, "no in-tree manager runs the loops any longer: the gap ends")
+}
+
+// others are who has to be ready before the manager of a host is restarted, and what it then gives up; on a single host there is nobody.
+func (b *builder) others(leases ...string) (give, successors []string) {
+	if len(b.hosts) < 2 {
+		return nil, nil
+	}
+	return leases, []string{KCM}
 }
 
 // owners is the expectation that the moved loops run in one component. Node IPAM, where it stays in the kube-controller-manager, is looked at when
@@ -175,7 +199,7 @@ func (b *builder) enableLeaderMigration(h v1.Host) {
 		{Op: "addHostPath", Name: "transplant-leader-migration", Value: KCMMigration, PathType: "File"},
 	}
 	n, _ := b.minorOf(m) // aim has asked
-	edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, append(b.csiGates(), gateChange{gateLeaderMigration, gateOn}))...)
+	edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, append(b.csiGates(), gateChange{name: gateLeaderMigration, to: gateOn}))...)
 	b.add(b.edit(h, m, v1.Step{
 		ID: "leader-migration/" + KCM + "@" + h.Name, Phase: PhaseMigration, Title: "switch leader migration on in " + KCM + " on " + h.Name,
 		Why:    "from here on the loops run only under the lease that both managers respect; shorter elections close the gap of each restart",
@@ -259,7 +283,7 @@ func (b *builder) externalGates(m, was *v1.Component) []gateChange {
 	set, had := readGates(m.Flags[gatesFlag]), readGates(was.Flags[gatesFlag])
 	_, now := set[gateLeaderMigration]
 	if _, before := had[gateLeaderMigration]; now && !before {
-		out = append(out, gateChange{gateLeaderMigration, gateGone})
+		out = append(out, gateChange{name: gateLeaderMigration, to: gateGone})
 	}
 	return out
 }
@@ -343,11 +367,11 @@ func estimate(steps []v1.Step) int {
 	return int(sum + 0.5)
 }
 
-// gap is how long nobody runs the loops in a plan with downtime, from the restart of the last in-tree owner to the first cloud-controller-manager.
+// gap is how long nobody runs the loops in a plan with downtime, from the end of the last in-tree owner to the first cloud-controller-manager.
 func (b *builder) gap() int {
 	from, to := -1, -1
 	for i, s := range b.steps {
-		if strings.HasPrefix(s.ID, "external/"+KCM+"@") {
+		if strings.HasPrefix(s.ID, "external/"+KCM+"@") && s.Restore == "" || strings.HasPrefix(s.ID, "stop/"+KCM+"@") {
 			from = i
 		}
 		if to < 0 && strings.HasPrefix(s.ID, "start/"+CCM) {

@@ -79,6 +79,8 @@ func allGates(command []string, flag string) string {
 type gateChange struct {
 	name string
 	to   string
+	// force writes a value that is the default, because a configuration file says otherwise; a flag wins over the file.
+	force bool
 }
 
 const (
@@ -123,7 +125,7 @@ func changeGate(value string, c gateChange, is catalogue.Gate) string {
 		return value
 	case at >= 0:
 		pairs[at] = c.name + "=" + c.to
-	case is.Default == (c.to == gateOn):
+	case is.Default == (c.to == gateOn) && !c.force:
 		return value // it is so already
 	default:
 		pairs = append(pairs, c.name+"="+c.to)
@@ -147,7 +149,7 @@ func inTreeAgain(flag string, gates ...string) []gateChange {
 	set := readGates(flag)
 	for _, g := range gates {
 		if on, said := set[g]; said && !on {
-			out = append(out, gateChange{g, gateGone})
+			out = append(out, gateChange{name: g, to: gateGone})
 		}
 	}
 	return out

@@ -57,35 +57,40 @@ func (b *builder) kubeadmEdits(name string, k *v1.KubeadmConfig) []v1.Edit {
 	if was == nil || !staticPod(*was) {
 		return nil
 	}
-	args := k.ExtraArgs[kubeadmSections[name]]
-	after := b.flagsOf(h, name)
-	changed := map[string]bool{}
-	for _, s := range b.steps {
-		if s.Component == name && s.Host == h.Name {
-			for _, e := range s.Edits {
-				if e.Op == "setFlag" || e.Op == "unsetFlag" {
-					changed[e.Name] = true
-				}
-			}
-		}
-	}
+	after, changed := b.flagsOf(h, name), b.changedFlags(h, name)
 	var edits []v1.Edit
-	for _, flag := range slices.Sorted(maps.Keys(changed)) {
+	for _, flag := range changed {
 		value, set := after[flag]
 		before, had := was.Flags[flag]
-		now, told := args[flag]
+		now, told := k.ExtraArgs[kubeadmSections[name]][flag]
 		switch {
-		case set == had && value == before && !told, told && set && now == value, !told && !set:
+		case told && set && now == value, !told && !set, !told && set == had && value == before:
 		case set:
 			edits = append(edits, v1.Edit{Op: "setFlag", Name: flag, Value: value})
 		default:
 			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flag})
 		}
 	}
-	if _, still := after[flagCloudConfig]; !still && changed[flagCloudConfig] {
+	if _, still := after[flagCloudConfig]; !still && slices.Contains(changed, flagCloudConfig) {
 		edits = append(edits, b.kubeadmVolumes(name, was.Flags[flagCloudConfig], k)...)
 	}
 	return edits
+}
+
+// changedFlags are the flags of a component on a host that some step changes, sorted.
+func (b *builder) changedFlags(h v1.Host, name string) []string {
+	changed := map[string]bool{}
+	for _, s := range b.steps {
+		if s.Component != name || s.Host != h.Name {
+			continue
+		}
+		for _, e := range s.Edits {
+			if e.Op == "setFlag" || e.Op == "unsetFlag" {
+				changed[e.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(changed))
 }
 
 // kubeadmVolumes takes the mounts of a file out of a component's extraVolumes. Their names are in the text alone.

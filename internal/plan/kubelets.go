@@ -32,6 +32,7 @@ func (b *builder) kubelets() {
 			canary = false
 			s.Why += "; it is the first worker, and when it does not come back no other one is touched"
 		}
+		s.Manual = manualKubelet(s, h.NodeName, h.Kubelet.Flags)
 		b.add(s)
 		b.kubeletConfigNote(h)
 	}
@@ -57,13 +58,19 @@ func (b *builder) kubeletEdits(h v1.Host) []v1.Edit {
 		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
 	}
 	gates := b.csiGates()
+	for i, g := range gates {
+		if h.Kubelet.Config != nil {
+			on, said := h.Kubelet.Config.FeatureGates[g.name]
+			gates[i].force = said && !on
+		}
+	}
 	credentials := b.credentialFlags(h)
 	gates = append(gates, inTreeAgain(flags[gatesFlag], gateNoProviders)...)
 	if len(credentials) > 0 || b.provider.Credentials == nil || b.hasCredentials(h) {
 		gates = append(gates, inTreeAgain(flags[gatesFlag], gateNoCredentials)...)
 	}
 	if len(credentials) > 0 {
-		gates = append(gates, gateChange{gateCredentials, gateOn})
+		gates = append(gates, gateChange{name: gateCredentials, to: gateOn})
 	}
 	edits = append(edits, gateEdits(flags[gatesFlag], kubeletName, n, gates)...)
 	return append(edits, credentials...)

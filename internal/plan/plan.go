@@ -159,11 +159,11 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 
 // add puts a step at the end and remembers what it makes of the flags of its component.
 func (b *builder) add(s v1.Step) {
-	b.steps = append(b.steps, s)
-	if len(s.Edits) == 0 {
-		return
-	}
 	flags := b.flagsAt(s.Host, s.Component)
+	if len(s.Manual) == 0 && b.provider.Name != "" {
+		s.Manual = manual(s, flags)
+	}
+	b.steps = append(b.steps, s)
 	if flags == nil {
 		return
 	}

@@ -105,7 +105,7 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 }
 
 func TestWhateverTheClusterThePlanKeepsTheRules(t *testing.T) {
-	const tries = 400
+	const tries = 250
 	made := map[string]int{}
 	for seed := range int64(tries) {
 		s, o := anyCluster(rand.New(rand.NewSource(seed)))

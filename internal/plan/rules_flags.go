@@ -53,34 +53,38 @@ func knownGates(r *reading) error {
 			continue
 		}
 		n, ok := r.minorOf(s)
-		if !ok {
-			continue
-		}
 		for _, e := range s.Edits {
-			if e.Op != "setFlag" {
+			if !ok || e.Op != "setFlag" {
 				continue
 			}
 			if f, held := catalogue.FlagAt(s.Component, e.Name, n); held && !f.Known {
 				return fmt.Errorf("step %s sets --%s, which %s of 1.%d does not know", s.ID, e.Name, s.Component, n)
 			}
-			if e.Name != gatesFlag {
-				continue
-			}
-			before := readGates(r.original(s, gatesFlag))
-			for gate, on := range readGates(e.Value) {
-				if _, had := before[gate]; had && before[gate] == on {
-					continue
-				}
-				if g := catalogue.GateFor(s.Component, gate, n); !g.Known || g.Locked && g.Default != on {
-					return fmt.Errorf("step %s sets the gate %s=%v, which %s of 1.%d does not take", s.ID, gate, on, s.Component, n)
-				}
+			if gate := refusedGate(s.Component, n, e, readGates(r.original(s, gatesFlag))); gate != "" {
+				return fmt.Errorf("step %s sets the gate %s, which %s of 1.%d does not take", s.ID, gate, s.Component, n)
 			}
 		}
 	}
 	return nil
 }
 
-// managed tells that a gate is one that a migration decides about.
+// refusedGate is a gate that an edit sets, that was not so before, and that the component's minor refuses.
+func refusedGate(comp string, minor int, e v1.Edit, before gateSet) string {
+	if e.Name != gatesFlag {
+		return ""
+	}
+	for gate, on := range readGates(e.Value) {
+		if was, had := before[gate]; had && was == on {
+			continue
+		}
+		if g := catalogue.GateFor(comp, gate, minor); !g.Known || g.Locked && g.Default != on {
+			return fmt.Sprintf("%s=%v", gate, on)
+		}
+	}
+	return ""
+}
+
+// managedGate tells that a gate is one that a migration decides about.
 func managedGate(gate string) bool {
 	return slices.Contains([]string{gateNoProviders, gateNoCredentials, gateCredentials, gateLeaderMigration}, gate) ||
 		strings.HasPrefix(gate, gateCSI) || strings.HasPrefix(gate, "InTreePlugin")
@@ -309,25 +313,11 @@ func ownDialect(r *reading) error {
 }
 
 func kubeadmAgrees(r *reading) error {
-	if r.snap == nil || r.snap.Kubeadm == nil || r.snap.Kubeadm.Error != "" || len(r.external()) == 0 {
+	if r.snap == nil || r.snap.Kubeadm == nil || r.snap.Kubeadm.Error != "" || len(r.external()) == 0 || hosted(r.snap, KCM) != nil {
 		return nil
 	}
-	final := map[string]map[string]v1.Edit{}
-	told := map[string]map[string]v1.Edit{}
-	for _, s := range r.Steps {
-		into := final
-		if s.Kind == v1.StepPatchObject && s.Derive == DeriveKubeadm {
-			into = told
-		} else if !changesFlags(s) || s.Host == "" {
-			continue
-		}
-		if into[s.Component] == nil {
-			into[s.Component] = map[string]v1.Edit{}
-		}
-		for _, e := range s.Edits {
-			into[s.Component][e.Name] = e
-		}
-	}
+	final := r.lastEdits(func(s v1.Step) bool { return s.Kind == v1.StepEditManifest || s.Kind == v1.StepRestoreManifest })
+	told := r.lastEdits(func(s v1.Step) bool { return s.Kind == v1.StepPatchObject && s.Derive == DeriveKubeadm })
 	for _, comp := range kubeadmComponents {
 		args := r.snap.Kubeadm.ExtraArgs[kubeadmSections[comp]]
 		for flag, e := range final[comp] {
@@ -341,6 +331,21 @@ func kubeadmAgrees(r *reading) error {
 		}
 	}
 	return nil
+}
+
+// lastEdits are the last edits of each flag of each component in the steps that match.
+func (r *reading) lastEdits(match func(v1.Step) bool) map[string]map[string]v1.Edit {
+	out := map[string]map[string]v1.Edit{}
+	for _, i := range r.which(match) {
+		s := r.Steps[i]
+		if out[s.Component] == nil {
+			out[s.Component] = map[string]v1.Edit{}
+		}
+		for _, e := range s.Edits {
+			out[s.Component][e.Name] = e
+		}
+	}
+	return out
 }
 
 func supportedOnly(r *reading) error {

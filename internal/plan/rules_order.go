@@ -37,7 +37,7 @@ func apiServers(r *reading) error {
 		if s.Component != KAS || !changesFlags(s) || s.Host == "" {
 			continue
 		}
-		managers := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && changesFlags(o) })
+		managers := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && (changesFlags(o) || stops(o)) })
 		if len(managers) > 0 && managers[0] > i {
 			return fmt.Errorf("%s comes before %s", s.ID, r.Steps[managers[0]].ID)
 		}
@@ -279,18 +279,20 @@ func pluginStays(r *reading) error {
 		if ok {
 			kept[s.Host] = plugin.Op == "setFlag"
 		}
-		config, drops := edit(s, flagCloudConfig)
-		if kept[s.Host] && drops && config.Op == "unsetFlag" {
+		if config, drops := edit(s, flagCloudConfig); kept[s.Host] && drops && config.Op == "unsetFlag" {
 			return fmt.Errorf("%s takes --%s away that --%s needs", s.ID, flagCloudConfig, flagVolumePlugin)
 		}
-		if ok && plugin.Op == "unsetFlag" && i < last {
-			return fmt.Errorf("%s comes before %s", s.ID, r.Steps[last].ID)
-		}
-		if e, ok := edit(s, gatesFlag); ok && i < last && unregisters(e.Value) && !unregisters(r.original(s, gatesFlag)) {
+		if i < last && (ok && plugin.Op == "unsetFlag" || r.unregistersNow(s)) {
 			return fmt.Errorf("%s takes the in-tree plugin out before %s", s.ID, r.Steps[last].ID)
 		}
 	}
 	return nil
+}
+
+// unregistersNow tells that a step takes an in-tree plugin out that was there.
+func (r *reading) unregistersNow(s v1.Step) bool {
+	e, ok := edit(s, gatesFlag)
+	return ok && unregisters(e.Value) && !unregisters(r.original(s, gatesFlag))
 }
 
 func unregisters(gates string) bool {
@@ -376,10 +378,10 @@ func restartsTold(r *reading) error {
 		hosts[r.Steps[i].Host] = true
 	}
 	for i, s := range r.Steps {
-		if s.Component != KCM && s.Component != CCM || !changesFlags(s) || s.Kind == v1.StepEditWorkload {
+		if s.Component != KCM && s.Component != CCM || s.Kind != v1.StepEditManifest && s.Kind != v1.StepEditUnit && !stops(s) {
 			continue
 		}
-		if len(s.Leases) == 0 || s.Group == "" || len(s.Successors) == 0 && len(hosts) > 1 {
+		if s.Group == "" || len(hosts) > 1 && (len(s.Leases) == 0 || len(s.Successors) == 0) {
 			return fmt.Errorf("step %s restarts a manager and does not name its leases, its group or its successors", s.ID)
 		}
 		if !slices.ContainsFunc(r.Steps[i:], func(o v1.Step) bool { return o.Kind == v1.StepVerify }) {

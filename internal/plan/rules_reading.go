@@ -110,11 +110,13 @@ func sets(s v1.Step, flag, value string) bool {
 	return ok && e.Op == "setFlag" && e.Value == value
 }
 
-// changesFlags tells that a step edits the flags of a running component.
+// changesFlags tells that a step edits the flags of a component, or starts it with other ones.
 func changesFlags(s v1.Step) bool {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepEditUnit, v1.StepEditWorkload:
 		return true
+	case v1.StepRestoreManifest, v1.StepStartUnit:
+		return len(s.Edits) > 0
 	default:
 		return false
 	}
@@ -150,14 +152,6 @@ func (r *reading) host(name string) *v1.Host {
 		if r.snap.Hosts[i].Name == name {
 			return &r.snap.Hosts[i]
 		}
-	}
-	return nil
-}
-
-// component of a step as the snapshot has it.
-func (r *reading) component(s v1.Step) *v1.Component {
-	if h := r.host(s.Host); h != nil {
-		return component(*h, s.Component)
 	}
 	return nil
 }

@@ -174,9 +174,9 @@ func (b *builder) csiGates() []gateChange {
 	if !b.volumes.csi {
 		return nil
 	}
-	out := []gateChange{{gateCSI, gateOn}}
+	out := []gateChange{{name: gateCSI, to: gateOn}}
 	for _, p := range b.volumes.plugins {
-		out = append(out, gateChange{p.MigrationGate, gateOn})
+		out = append(out, gateChange{name: p.MigrationGate, to: gateOn})
 	}
 	return out
 }
@@ -189,7 +189,7 @@ func (b *builder) unregister() []gateChange {
 		if b.kcm < firstUnregister {
 			gate = p.MigrationGate + "Complete"
 		}
-		out = append(out, gateChange{gate, gateOn})
+		out = append(out, gateChange{name: gate, to: gateOn})
 	}
 	return out
 }
@@ -239,10 +239,11 @@ func (b *builder) dropPlugins() {
 		}
 		edits := append([]v1.Edit{{Op: "unsetFlag", Name: flagVolumePlugin}, {Op: "unsetFlag", Name: flagCloudConfig}},
 			gateEdits(m.Flags[gatesFlag], KCM, n, append(b.unregister(), inTreeAgain(m.Flags[gatesFlag], gateNoProviders)...))...)
+		leases, successors := b.others(KCM)
 		b.add(b.edit(h, m, v1.Step{
 			ID: "volumes/" + KCM + "@" + h.Name, Phase: PhaseVolumesDone, Title: "take the in-tree volume plugins out of " + KCM + " on " + h.Name,
 			Why:    "the last kubelet has left its volumes to CSI; nothing needs the provider here any longer",
-			Leases: []string{KCM}, Successors: []string{KCM}, Group: PhaseVolumesDone + "@" + h.Name, Edits: edits, Expect: b.expectFor(owners(CCM)),
+			Leases: leases, Successors: successors, Group: PhaseVolumesDone + "@" + h.Name, Edits: edits, Expect: b.expectFor(owners(CCM)),
 		}))
 	}
 }

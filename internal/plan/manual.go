@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// manual are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so that nothing is typed; a manifest is
+// changed in a file beside the directory and moved in, since every file in there is a pod, a half-written one among them.
+func manual(s v1.Step, flags map[string]string) []string {
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		return []string{fromPlan(s, "object") + " | kubectl create -f -"}
+	case v1.StepDeleteObject:
+		return []string{"kubectl delete " + kubectlRef(s.Ref)}
+	case v1.StepPatchObject, v1.StepEditWorkload:
+		return []string{"kubectl edit " + kubectlRef(s.Ref)}
+	case v1.StepWriteFile:
+		return manualWrite(s)
+	case v1.StepCopyFile:
+		return []string{fmt.Sprintf("scp %s %s:/tmp/ && ssh %s sudo install -D -m %s /tmp/%s %s", s.Source, s.Host, s.Host, s.Mode, path.Base(s.Source), s.Path)}
+	case v1.StepRemoveFile:
+		return []string{onHost(s.Host, "sudo rm "+s.Path)}
+	case v1.StepAddManifest:
+		return []string{fromPlan(s, "content") + " | " + onHost(s.Host, aside(s.Path))}
+	case v1.StepRemoveManifest:
+		return []string{onHost(s.Host, "sudo mv "+s.Path+" "+path.Dir(path.Dir(s.Path))+"/")}
+	case v1.StepEditManifest:
+		return []string{onHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+s.Path+" | "+aside(s.Path))}
+	case v1.StepRestoreManifest:
+		return []string{onHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+path.Dir(path.Dir(s.Path))+"/"+path.Base(s.Path)+" | "+aside(s.Path))}
+	case v1.StepEditUnit, v1.StepStartUnit:
+		return []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path), onHost(s.Host, "sudo systemctl daemon-reload && sudo systemctl restart "+s.Unit)}
+	case v1.StepStopUnit:
+		return []string{onHost(s.Host, "sudo systemctl stop "+s.Unit)}
+	case v1.StepVerify:
+		return []string{"kubectl -n " + Namespace + " get leases", "kubectl get nodes,services -A -o wide"}
+	default:
+		return nil
+	}
+}
+
+func fromPlan(s v1.Step, field string) string {
+	return fmt.Sprintf(`yq -r '.steps[] | select(.id == "%s") | .%s' plan.yaml`, s.ID, field)
+}
+
+func onHost(host, command string) string {
+	return "ssh " + host + " '" + strings.ReplaceAll(command, "'", `'\''`) + "'"
+}
+
+// aside writes a manifest beside its directory and moves it in.
+func aside(manifest string) string {
+	beside := path.Dir(path.Dir(manifest)) + "/" + path.Base(manifest) + ".new"
+	return "sudo tee " + beside + " >/dev/null && sudo mv " + beside + " " + manifest
+}
+
+func kubectlRef(ref string) string {
+	parts := strings.Split(ref, "/")
+	if len(parts) == 3 {
+		return strings.ToLower(parts[0]) + " -n " + parts[1] + " " + parts[2]
+	}
+	return strings.ToLower(parts[0]) + " " + parts[len(parts)-1]
+}
+
+func manualWrite(s v1.Step) []string {
+	switch s.Derive {
+	case DeriveCloudConfig:
+		out := []string{onHost(s.Host, fmt.Sprintf("sudo install -D -m %s %s %s", s.Mode, s.Source, s.Path))}
+		for _, c := range s.Changes {
+			out = append(out, "# in "+s.Path+": "+c.After)
+		}
+		return out
+	case DeriveKubeconfig:
+		token := fmt.Sprintf("kubectl -n %s get secret %s -o jsonpath={.data.token} | base64 -d", Namespace, TokenSecret)
+		return []string{onHost(s.Host, fmt.Sprintf("sudo install -D -m %s %s %s", s.Mode, s.Source, s.Path)),
+			fmt.Sprintf("%s | ssh %s 'sudo kubectl --kubeconfig %s config set-credentials %s --token=$(cat)'", token, s.Host, s.Path, CCMAccount),
+			onHost(s.Host, fmt.Sprintf("sudo kubectl --kubeconfig %s config set-context --current --user=%s", s.Path, CCMAccount))}
+	}
+	return []string{fromPlan(s, "content") + " | " + onHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
+}
+
+// manifestScript are the expressions of sed for the flags of a manifest as kubeadm writes it, one on each line behind the program's name.
+func manifestScript(s v1.Step, flags map[string]string) string {
+	var b strings.Builder
+	added := ""
+	for _, e := range s.Edits {
+		_, there := flags[e.Name]
+		switch {
+		case e.Op == "unsetFlag" && there:
+			fmt.Fprintf(&b, ` -e "/- --%s=/d"`, e.Name)
+		case e.Op == "setFlag" && there:
+			fmt.Fprintf(&b, ` -e "s|- --%s=.*|- --%s=%s|"`, e.Name, e.Name, e.Value)
+		case e.Op == "setFlag":
+			added += fmt.Sprintf(`\n\1- --%s=%s`, e.Name, e.Value)
+		}
+	}
+	if added != "" {
+		fmt.Fprintf(&b, ` -e "s|^\( *\)- %s$|&%s|"`, s.Component, added)
+	}
+	return b.String()
+}
+
+// wordScript are the expressions of sed for flags that stand as words on a line, in an environment file or a unit.
+func wordScript(s v1.Step, flags map[string]string) string {
+	var b strings.Builder
+	for _, e := range s.Edits {
+		_, there := flags[e.Name]
+		switch {
+		case e.Op == "unsetFlag" && there:
+			fmt.Fprintf(&b, ` -e "s| *--%s=[^ \"]*||"`, e.Name)
+		case e.Op == "setFlag" && there:
+			fmt.Fprintf(&b, ` -e "s|--%s=[^ \"]*|--%s=%s|"`, e.Name, e.Name, e.Value)
+		case e.Op == "setFlag":
+			fmt.Fprintf(&b, ` -e "s|^\(KUBELET_KUBEADM_ARGS=.*\)\"|\1 --%s=%s\"|"`, e.Name, e.Value)
+		}
+	}
+	return b.String()
+}
+
+// manualKubelet are the commands for a kubelet, with the drain where the step has one.
+func manualKubelet(s v1.Step, node string, flags map[string]string) []string {
+	out := []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path+" && sudo systemctl restart kubelet")}
+	if s.Drain {
+		out = append([]string{"kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data"}, append(out, "kubectl uncordon "+node)...)
+	}
+	return out
+}

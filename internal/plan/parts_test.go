@@ -1,0 +1,292 @@
+package plan
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+func TestFeatureGatesAreMerged(t *testing.T) {
+	on, gone := func(g string) gateChange { return gateChange{name: g, to: gateOn} }, func(g string) gateChange { return gateChange{name: g, to: gateGone} }
+	for _, c := range []struct {
+		name, current, comp string
+		minor               int
+		changes             []gateChange
+		want                string // of the flag; "unset" when it goes, "same" when nothing changes
+	}{
+		{"a gate is added behind those of the owner", "B=true,A=false", KCM, 20, []gateChange{on("CSIMigrationAWS")}, "B=true,A=false,CSIMigrationAWS=true"},
+		{"a gate that the owner has off is switched on in its place", "CSIMigrationAWS=false,A=true", KCM, 22, []gateChange{on("CSIMigrationAWS")}, "CSIMigrationAWS=true,A=true"},
+		{"a gate that is on by default is not written", "A=true", KCM, 23, []gateChange{on("CSIMigrationAWS")}, "same"},
+		{"a gate that a file has off is written", "A=true", kubeletName, 23, []gateChange{{name: "CSIMigrationAWS", to: gateOn, force: true}}, "A=true,CSIMigrationAWS=true"},
+		{"a gate that the version does not know is not written", "", KCM, 27, []gateChange{on("CSIMigrationAWS")}, "same"},
+		{"leader migration needs its gate in 1.21", "", KCM, 21, []gateChange{on(gateLeaderMigration)}, "ControllerManagerLeaderMigration=true"},
+		{"and not in 1.22", "", KCM, 22, []gateChange{on(gateLeaderMigration)}, "same"},
+		{"an API server has no such gate", "", KAS, 21, []gateChange{on(gateLeaderMigration)}, "same"},
+		{"the last gate goes with its flag", "DisableCloudProviders=false", KCM, 30, []gateChange{gone(gateNoProviders)}, "unset"},
+		{"one of two goes", "DisableCloudProviders=false,A=true", KAS, 30, []gateChange{gone(gateNoProviders)}, "A=true"},
+		{"what is not there cannot go", "A=true", KAS, 30, []gateChange{gone(gateNoProviders)}, "same"},
+	} {
+		edits := gateEdits(c.current, c.comp, c.minor, c.changes)
+		have := "same"
+		switch {
+		case len(edits) == 1 && edits[0].Op == "unsetFlag":
+			have = "unset"
+		case len(edits) == 1:
+			have = edits[0].Value
+		}
+		if have != c.want {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+	if have := allGates([]string{KCM, "--feature-gates=A=true", "--v=2", "--feature-gates", "B=false,A=false"}, "B=false,A=false"); have != "A=false,B=false" {
+		t.Errorf("a flag that is given twice: %q", have)
+	}
+}
+
+func TestControllersOfTheOwner(t *testing.T) {
+	for _, c := range []struct {
+		list string
+		loop controllernames.Loop
+		want bool
+	}{
+		{"", controllernames.Route, false}, {"*", controllernames.Route, false}, {"*,-route", controllernames.Route, true}, {"*,-node-route-controller", controllernames.Route, true},
+		{"*,-ttl", controllernames.Route, false}, {"service,route", controllernames.NodeIPAM, true}, {"service,nodeipam", controllernames.NodeIPAM, false},
+		{"nodeipam,-nodeipam,*", controllernames.NodeIPAM, false},
+	} {
+		if have := disabled(c.list, c.loop); have != c.want {
+			t.Errorf("--controllers=%s switches %s off: %v", c.list, c.loop, have)
+		}
+	}
+	for _, c := range []struct{ list, want string }{
+		{"", "*,-nodeipam"}, {"*,bootstrapsigner", "*,bootstrapsigner,-nodeipam"}, {"*,-node-ipam-controller", "*,-node-ipam-controller"}, {"ttl,nodeipam", "ttl"}, {"*,nodeipam", "*,-nodeipam"},
+	} {
+		if have := without(c.list, "nodeipam", loopIPAM); have != c.want {
+			t.Errorf("without(%q) = %q, want %q", c.list, have, c.want)
+		}
+	}
+}
+
+func TestControllersOfTheNewManager(t *testing.T) {
+	for _, c := range []struct {
+		name, provider, image, kcm string
+		move                       bool
+		want                       string
+	}{
+		{"ours runs everything that the old one ran", "aws", DefaultImage, "*,bootstrapsigner,tokencleaner", false, ""},
+		{"what the owner switched off stays off, in the new names", "aws", DefaultImage, "*,-route", false, "*,-node-route-controller"},
+		{"and in the old ones", "openstack", "r/openstack-cloud-controller-manager:v1.27.3", "*,-route", false, "*,-route"},
+		{"ours allocates only when it is told to", "aws", DefaultImage, "*", true, "*,node-ipam-controller"},
+		{"Google's allocates unless it is told not to", "gce", "r/cloud-controller-manager:v28.2.1", "*", false, "*,-nodeipam"},
+		{"and does when node IPAM moves", "gce", "r/cloud-controller-manager:v28.2.1", "*", true, ""},
+		{"Azure's leaves nodes to another program", "azure", "r/azure-cloud-controller-manager:v1.26.3", "*", false, "*,-cloud-node,-node-ipam"},
+	} {
+		p, err := programOf(c.provider, c.image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &builder{target: target{program: p, moveIPAM: c.move}}
+		b.provider, _ = catalogue.Lookup(c.provider)
+		if have := b.ccmControllers(c.kcm); have != c.want {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+func TestTheProgramInAnImage(t *testing.T) {
+	for _, c := range []struct {
+		provider, image string
+		minor           int
+		command         string
+		migrates        bool
+	}{
+		{"aws", DefaultImage, ccmMinor, CCM, true},
+		{"aws", "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.12", 26, "/bin/aws-cloud-controller-manager", true},
+		{"openstack", "mirror:5000/provider-os/openstack-cloud-controller-manager:v1.20.2", 20, "/bin/openstack-cloud-controller-manager", false},
+		{"gce", "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v27.1.6", 27, "/cloud-controller-manager", true},
+		{"azure", "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.28.5", 28, CCM, false},
+	} {
+		p, err := programOf(c.provider, c.image)
+		if err != nil || p.minor != c.minor || p.command != c.command || p.leaderMigration != c.migrates {
+			t.Errorf("%s is %+v, %v", c.image, p, err)
+		}
+	}
+	for _, image := range []string{"r/manager:latest", "r/manager@sha256:00", "r/manager:v2.27.1x", "r/manager"} {
+		if p, err := programOf("openstack", image); err == nil || !strings.Contains(err.Error(), "does not tell its version") {
+			t.Errorf("%s is taken for 0.%d", image, p.minor)
+		}
+	}
+}
+
+func TestGatesOfAKubeletConfiguration(t *testing.T) {
+	const text = "apiVersion: v1\nfeatureGates:\n  A: true # kept\n  B: false\n  # a comment\n  C: false\nkind: KubeletConfiguration\n"
+	for _, c := range []struct {
+		name  string
+		text  string
+		gates map[string]any
+		want  string // "" when it is refused
+	}{
+		{"one goes, one changes, the rest keeps its bytes", text, map[string]any{"B": nil, "C": true},
+			"apiVersion: v1\nfeatureGates:\n  A: true # kept\n  # a comment\n  C: true\nkind: KubeletConfiguration\n"},
+		{"the last one goes with its section", "featureGates:\n  A: false\nkind: K\n", map[string]any{"A": nil}, "kind: K\n"},
+		{"flow style is refused", "featureGates: {A: false}\n", map[string]any{"A": nil}, ""},
+		{"so is a quoted key", "featureGates:\n  \"A\": false\n  B: true\n", map[string]any{"A": nil}, ""},
+		{"and a text that is not known", "", map[string]any{"A": nil}, ""},
+		{"and one without gates", "kind: K\n", map[string]any{"A": nil}, ""},
+	} {
+		have, err := editGates(c.text, c.gates)
+		if (err != nil) != (c.want == "") || err == nil && have != c.want {
+			t.Errorf("%s: %v\n%s", c.name, err, have)
+		}
+	}
+}
+
+func TestTheConfigOfAnImageCredentialProvider(t *testing.T) {
+	for minor, version := range map[int]string{20: "v1alpha1", 24: "v1beta1", 26: "v1", 30: "v1"} {
+		p, _ := catalogue.Lookup("azure")
+		var config struct {
+			APIVersion, Kind string
+			Providers        []struct {
+				Name, APIVersion, DefaultCacheDuration string
+				MatchImages, Args                      []string
+			}
+		}
+		if err := yaml.UnmarshalStrict([]byte(credentialConfig(p, minor)), &config); err != nil {
+			t.Fatal(err)
+		}
+		if config.APIVersion != "kubelet.config.k8s.io/"+version || config.Providers[0].APIVersion != "credentialprovider.kubelet.k8s.io/"+version ||
+			config.Providers[0].Name != p.Credentials.Binary || len(config.Providers[0].MatchImages) == 0 || config.Providers[0].DefaultCacheDuration == "" {
+			t.Errorf("1.%d: %+v", minor, config)
+		}
+	}
+}
+
+func TestTheDaemonSetDependsOnNothingThatWaitsForIt(t *testing.T) {
+	p, _ := base(t, "gce-1.30")
+	var set struct {
+		Spec struct {
+			UpdateStrategy struct{ Type string }
+			Template       struct {
+				Spec struct {
+					HostNetwork                                      bool
+					DNSPolicy, PriorityClassName, ServiceAccountName string
+					NodeSelector                                     map[string]string
+					Containers                                       []struct {
+						Env []struct {
+							Name, Value string
+							ValueFrom   struct{ FieldRef struct{ FieldPath string } }
+						}
+						Resources struct{ Requests, Limits map[string]string }
+					}
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(find(t, p, "start/"+CCM).Object), &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	c := pod.Containers[0]
+	if set.Spec.UpdateStrategy.Type != "OnDelete" || !pod.HostNetwork || pod.DNSPolicy != "Default" || pod.PriorityClassName == "" || pod.ServiceAccountName != CCMAccount {
+		t.Errorf("pod: %+v", pod)
+	}
+	if diff := cmp.Diff(map[string]string{labelControlPlane: ""}, pod.NodeSelector); diff != "" {
+		t.Errorf("from 1.24 on kubeadm's nodes have one label (-want +have):\n%s", diff)
+	}
+	if c.Env[0].Name != "KUBERNETES_SERVICE_HOST" || c.Env[0].ValueFrom.FieldRef.FieldPath != "status.hostIP" || c.Env[1].Value != "6443" {
+		t.Errorf("the API is not that of its own host: %+v", c.Env)
+	}
+	if len(c.Resources.Requests) == 0 || len(c.Resources.Limits) != 0 {
+		t.Errorf("a manager that is throttled loses its lease: %+v", c.Resources)
+	}
+}
+
+func TestThePortIsFree(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		change     func(*v1.Snapshot)
+	}{
+		{"nothing is in the way", "", func(*v1.Snapshot) {}},
+		{"another pod on a control-plane host has it", "10270", func(s *v1.Snapshot) {
+			s.Workloads = []v1.Workload{{Nodes: []string{"node-cp-2"}, Containers: []v1.Container{{HostPorts: []int32{10258}}}}}
+		}},
+		{"a pod on a worker does not matter", "", func(s *v1.Snapshot) {
+			s.Workloads = []v1.Workload{{Nodes: []string{"worker"}, Containers: []v1.Container{{HostPorts: []int32{10258}}}}}
+		}},
+		{"a component serves there", "10270", func(s *v1.Snapshot) { kcmOf(s, 0).Address = "127.0.0.1:10258" }},
+	} {
+		p := mustMake(t, cluster(c.change), v1.Options{})
+		have := ""
+		for _, ch := range find(t, p, "start/").Changes {
+			if ch.Field == "--secure-port" {
+				have = ch.After
+			}
+		}
+		if have != c.want {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
+
+// TestTheCommandsOfAStepDoWhatItDoes runs the sed of each step of a manifest and compares its flags with those that the step leaves behind.
+func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
+	if _, err := exec.LookPath("sed"); err != nil {
+		t.Skip("this machine has no sed")
+	}
+	p, s := base(t, "lab")
+	text := map[string]string{}
+	for _, h := range s.Hosts {
+		for _, c := range h.Components {
+			text[h.Name+c.Manifest] = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - " + strings.Join(c.Command, "\n    - ") + "\n    image: x\n    name: x\n"
+		}
+	}
+	n := 0
+	for _, step := range p.Steps {
+		if step.Kind == v1.StepAddManifest {
+			text[step.Host+step.Path] = step.Content
+		}
+		if step.Kind != v1.StepEditManifest {
+			continue
+		}
+		was := text[step.Host+step.Path]
+		m, err := controlplane.Parse([]byte(was))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sh", "-c", "sed"+manifestScript(step, m.Flags()))
+		cmd.Stdin = strings.NewReader(was)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("step %s: %v\n%s", step.ID, err, out)
+		}
+		have, err := controlplane.Parse(out)
+		if err != nil {
+			t.Fatalf("step %s: %v\n%s", step.ID, err, out)
+		}
+		want := m.Flags()
+		for _, e := range step.Edits {
+			switch e.Op {
+			case "setFlag":
+				want[e.Name] = e.Value
+			case "unsetFlag":
+				delete(want, e.Name)
+			}
+		}
+		if diff := cmp.Diff(want, have.Flags()); diff != "" {
+			t.Errorf("step %s (-want +have):\n%s", step.ID, diff)
+		}
+		text[step.Host+step.Path] = string(out)
+		n++
+	}
+	if n == 0 {
+		t.Error("no step was tried")
+	}
+}
