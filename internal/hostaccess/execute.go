@@ -46,7 +46,7 @@ func (l *local) Run(ctx context.Context, c Command) ([]byte, error) {
 
 // run returns what the program wrote to its standard output, and the beginning of that with its standard error in the order in which they came.
 func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err error) {
-	root, inside, err := l.open(ctx, c.Path)
+	root, inside, err := l.through(ctx, c.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +109,7 @@ func (w *last) Write(p []byte) (int, error) {
 }
 
 func (l *local) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
-	root, inside, err := l.open(ctx, p)
+	root, inside, err := l.through(ctx, p)
 	if err != nil {
 		return "", 0, err
 	}

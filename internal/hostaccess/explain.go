@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 )
 
 var (
 	errNotRegular = errors.New("it is not a regular file")
 	errAbsolute   = errors.New("it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to")
+	errLeaves     = errors.New("a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to")
 )
 
 // explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed yet, and keeps the
@@ -20,6 +22,8 @@ func (l *local) explain(doing, path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && doing != "writing":
 		return fmt.Errorf("%s %s: %w", doing, at, err)
+	case strings.Contains(err.Error(), "path escapes from parent"): // the library has no name for it
+		return fmt.Errorf("%s %s: %w (%w)", doing, at, errLeaves, err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)", l.name, path, err)
 	case errors.Is(err, syscall.EROFS):

@@ -69,6 +69,17 @@ func (l *local) open(ctx context.Context, p string) (*os.Root, string, error) {
 	return root, inside, nil
 }
 
+// through is like open, for what lies behind symbolic links. On the machine itself (a host whose directory is /) a link to an absolute path means what
+// it says; in another directory it could be of the host or of this machine, and is refused.
+func (l *local) through(ctx context.Context, p string) (*os.Root, string, error) {
+	if _, err := relative(p); err == nil && l.dir == "/" {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			p = real
+		}
+	}
+	return l.open(ctx, p)
+}
+
 // relative makes an absolute path one that is relative to the host's root.
 func relative(p string) (string, error) {
 	if !strings.HasPrefix(p, "/") {
@@ -84,7 +95,7 @@ func relative(p string) (string, error) {
 }
 
 func (l *local) ReadFile(ctx context.Context, p string) (File, error) {
-	root, inside, err := l.open(ctx, p)
+	root, inside, err := l.through(ctx, p)
 	if err != nil {
 		return File{}, err
 	}
@@ -149,7 +160,7 @@ func (l *local) Remove(ctx context.Context, p string) error {
 }
 
 func (l *local) List(ctx context.Context, dir string) ([]string, error) {
-	root, inside, err := l.open(ctx, dir)
+	root, inside, err := l.through(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

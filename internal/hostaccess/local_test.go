@@ -165,3 +165,38 @@ func TestSHA256(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestOnTheMachineItselfAbsoluteLinksMeanWhatTheySay(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, link, up := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "dir")
+	for from, to := range map[string]string{link: file, up: dir} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := newLocal("self", "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.WriteFile(t.Context(), link, []byte("new"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := l.ReadFile(t.Context(), filepath.Join(up, "link")); err != nil || string(f.Data) != "new" {
+		t.Errorf("got %q, %v", f.Data, err)
+	}
+	if err := l.Remove(t.Context(), link); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "new" {
+		t.Errorf("the file that the link led to: %q, %v", data, err)
+	}
+	if _, err := l.ReadFile(t.Context(), "/etc/../etc/passwd"); err == nil {
+		t.Error("a path that goes upwards was read")
+	}
+}

@@ -23,7 +23,7 @@ const (
 var tempNumber atomic.Uint64
 
 func (l *local) WriteFile(ctx context.Context, p string, data []byte, mode fs.FileMode) error {
-	root, inside, err := l.open(ctx, p)
+	root, inside, err := l.through(ctx, p)
 	if err != nil {
 		return err
 	}

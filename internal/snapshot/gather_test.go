@@ -183,6 +183,8 @@ func TestTheSameClusterGivesTheSameBytes(t *testing.T) {
 func TestNoSecretIsInASnapshot(t *testing.T) {
 	dir, _ := writeHosts(t)
 	write(t, dir, "cp-1/etc/kubernetes/manifests/kube-scheduler.yaml", manifest("kube-scheduler", "i", "--v=2", "AWS_SECRET_ACCESS_KEY="+planted))
+	write(t, dir, "cp-1/etc/kubernetes/cloud/migration.yaml", "apiVersion: v1\nkind: Config\nusers:\n- user: {token: "+planted+"}\n")
+	write(t, dir, "cp-2/etc/kubernetes/cloud/migration.yaml", "component: *\ntoken: "+planted+"\n")
 	write(t, dir, "cp-2/etc/kubernetes/manifests/kube-scheduler.yaml", "apiVersion: v1\nkind: Pod\n\t"+planted+": [")
 	src := sources(t)
 	src.Hosts = open(t, dir)

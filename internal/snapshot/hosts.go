@@ -129,7 +129,7 @@ func component(at string, data []byte) (v1.Component, bool) {
 	m, err := controlplane.Parse(data)
 	if err != nil {
 		out.Name = meant(at, data)
-		out.Error = err.Error()
+		out.Error = maskText(err.Error())
 		return out, out.Name != ""
 	}
 	out.Name = m.Component()
@@ -197,14 +197,22 @@ func (l *looker) leaderMigration(ctx context.Context) {
 			l.unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("leader migration config of %s: %v", c.Name, err))
 			continue
 		}
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: string(file.Data)})
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: maskDocument(file.Data)})
 	}
 	if used[defaultLeaderMigration] {
 		return
 	}
 	if file, err := l.access.ReadFile(ctx, defaultLeaderMigration); err == nil {
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: string(file.Data)})
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: maskDocument(file.Data)})
 	}
+}
+
+// maskDocument is a document without secrets: a flag may name any file. What is no YAML is kept as text, since a check says what is wrong with it.
+func maskDocument(data []byte) string {
+	if out := maskYAML(string(data)); out != masked {
+		return out
+	}
+	return maskText(string(data))
 }
 
 // hostPath is where a path in a component's container lies on the host: under the longest mount path that contains it.
