@@ -1,5 +1,5 @@
-// Package controlplane decides what a component's flags are and how they change: in static pod manifests and in the file that holds a kubelet's
-// flags. Everything here is pure. An edit touches the bytes it must touch and no others, so that a diff shows the edit and undoing it gives back
+// Package controlplane decides what a component's flags are and how they change: in static pod manifests, in pod templates, and in the units, drop-ins
+// and environment files from which systemd starts a kubelet or a control plane. Everything here is pure. An edit touches the bytes it must touch and no others, so that a diff shows the edit and undoing it gives back
 // the same bytes.
 package controlplane
 

@@ -1,5 +1,5 @@
-// Package hostaccess decides how a machine's files are changed and its processes are looked at: edits are atomic, whoever reads a file sees the
-// old bytes or the new ones, and what cannot be known of a process is an error and never "it is gone".
+// Package hostaccess decides how a machine's files are changed, its units started and stopped, and its processes looked at: edits are atomic, whoever
+// reads a file sees the old bytes or the new ones, and what cannot be known of a process or a unit is an error and never "it is gone".
 package hostaccess
 
 import (
