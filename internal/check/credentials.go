@@ -48,7 +48,7 @@ func judgeCredentialsOnKubelets(f facts) v1.Finding {
 	switch {
 	case !bad.empty() && f.stage() == stageExternal:
 		return with(bad.some(v1.Warn, "%s credentials of the cloud without need: %s", howMany(len(bad.lines), "1 kubelet holds", "kubelets hold"), have), "no --cloud-config on an external kubelet", "flags of the kubelets",
-			"sed -i 's| *--cloud-config=[^ \"]*||' "+f.sourceOf(bad.objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+hostOf(bad.objects[0]))
+			"sed -i 's| *--cloud-config=[^ \"]*||' "+f.sourceOf(bad.objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+hostIn(bad.objects[0]))
 	case f.stage() == stageExternal:
 		return pass("no external kubelet has a cloud config; %s", have)
 	}

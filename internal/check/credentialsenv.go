@@ -57,7 +57,7 @@ func judgeEnvironment(f facts) v1.Finding {
 	missing = slices.Compact(missing)
 	const expected, source = "the same way to the cloud", "env of " + kcm + ", cloud config"
 	if len(missing) == 0 {
-		return with(all.some(outcome, "%s", all.lines[0]), expected, source, "grep -n -A1 'name: "+catalogue.ReadsEnvironment(f.cloudName())+"' "+in[0].Manifest+"   # on host "+hostOf(all.objects[0]))
+		return with(all.some(outcome, "%s", all.lines[0]), expected, source, "grep -n -A1 'name: "+catalogue.ReadsEnvironment(f.cloudName())+"' "+in[0].Manifest+"   # on host "+hostIn(all.objects[0]))
 	}
 	return with(all.some(outcome, "the new manager would not have %s, with which the old one reaches the cloud", strings.Join(missing, ", ")), expected, source,
 		"transplant plan --ccm-env "+strings.Join(missing, "=<value> --ccm-env ")+"=<value>")

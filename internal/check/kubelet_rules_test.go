@@ -115,7 +115,11 @@ var kubeletRules = []rule{
 	{name: "one could not be read", code: "KUBELET-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
 
 	{name: "the hosts have the nodes' names", code: "KUBELET-004", want: pass_, change: func(s *v1.Snapshot) { labelHostnames(s) }},
-	{name: "G81: the name came from the cloud", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-1-12.ec2.internal would come back as worker-2"}, change: func(s *v1.Snapshot) {
+	{name: "G81: the name came from the cloud", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
+		labelHostnames(s)
+		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+	}},
+	{name: "G81: the name of a worker that was not read", code: "KUBELET-004", want: warn, says: []string{"ip-10-0-1-12.ec2.internal would come back as worker-2"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
 		s.Nodes[4].Labels[labelHostname] = "worker-2"
 	}},

@@ -118,18 +118,18 @@ func judgeKubeletCurrent(f facts) v1.Finding {
 	switch {
 	case bad && outcome == v1.Fail:
 		return with(all.some(outcome, "%s would change with its next restart: %s", howMany(len(failing.lines), "1 flag of a kubelet", "flags of kubelets"), failing.lines[0]), expected, "/proc and the kubelets' files",
-			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+hostOf(all.objects[0]))
+			"systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+hostIn(all.objects[0]))
 	case len(unseen) == len(kubelets):
 		return skip("the hosts show no process of a kubelet")
 	case len(unseen) > 0:
-		return with(unknown("%s shows no process", few(unseen)), expected, "/proc on the hosts", "pgrep -a kubelet   # on host "+hostOf(unseen[0]))
+		return with(unknown("%s shows no process", few(unseen)), expected, "/proc on the hosts", "pgrep -a kubelet   # on host "+hostIn(unseen[0]))
 	case bad:
-		return with(all.some(outcome, "%s", warning.lines[0]), "each flag in one place", "/proc on the hosts", "systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+hostOf(all.objects[0]))
+		return with(all.some(outcome, "%s", warning.lines[0]), "each flag in one place", "/proc on the hosts", "systemctl show kubelet -p ExecStart,EnvironmentFiles   # on host "+hostIn(all.objects[0]))
 	}
 	return pass("%s with what their files say", howMany(len(kubelets), "1 kubelet runs", "kubelets run"))
 }
 
-func hostOf(placed string) string { return placed[strings.Index(placed, "@")+1:] }
+func hostIn(placed string) string { return placed[strings.Index(placed, "@")+1:] }
 
 var kubeletsMixed = Check{
 	Code: "KUBELET-003", Reason: "KubeletsMixed", Category: categoryKubelets, Level: LevelError, Impact: ImpactNodeJoin, DependsOn: onVolumes,
@@ -168,7 +168,7 @@ func judgeKubeletsMixed(f facts) v1.Finding {
 	}
 	first := all.objects[0]
 	return with(all.some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.lines[0]), "--cloud-provider="+orElse(cloud, "<the managers' provider>")+", or external once the managers are", "the kubelets' flags and versions",
-		"ps -C kubelet -o args=   # on host "+hostOf(first))
+		"ps -C kubelet -o args=   # on host "+hostIn(first))
 }
 
 // fault says why a kubelet would not start again, or not for this cloud; empty when it would.
@@ -258,9 +258,9 @@ var kubeletRefused = Check{
 		const expected, source = "flags and gates that the version knows", "the kubelets' flags and configuration"
 		switch {
 		case bad && outcome == v1.Warn && len(unclear) == 0:
-			return with(all.some(outcome, "%s in the next version", howMany(len(all.lines), "1 kubelet would not start", "kubelets would not start")), expected, source, "systemctl cat kubelet   # on host "+hostOf(all.objects[0]))
+			return with(all.some(outcome, "%s in the next version", howMany(len(all.lines), "1 kubelet would not start", "kubelets would not start")), expected, source, "systemctl cat kubelet   # on host "+hostIn(all.objects[0]))
 		case bad && outcome == v1.Fail:
-			return with(all.some(outcome, "%s again", howMany(len(failing.lines), "1 kubelet would not start", "kubelets would not start")), expected, source, "systemctl cat kubelet   # on host "+hostOf(all.objects[0]))
+			return with(all.some(outcome, "%s again", howMany(len(failing.lines), "1 kubelet would not start", "kubelets would not start")), expected, source, "systemctl cat kubelet   # on host "+hostIn(all.objects[0]))
 		case len(unclear) > 0:
 			return unknown("the version of %s is not known", few(unclear))
 		}

@@ -17,34 +17,40 @@ var nameFromCloud = Check{
 	Explain: []string{
 		"An in-tree kubelet asks the cloud for the name of its Node (on AWS the private DNS name, on OpenStack the server's name). An external one takes --hostname-override, or else the host's own name. Where the two differ, " +
 			"the kubelet that becomes external registers a second Node; the first is left not ready and is deleted, with its labels, taints, attachments and pods.",
+		"Its certificate is made out to the old name as well, so that the API server refuses what it reports under the new one. A node whose kubelet could not be read is a warning: no plan touches it, and whoever changes it has to know.",
 		"The host's own name is in the label " + labelHostname + ", which the kubelet sets at registration: a node whose label is not its name got its name from the cloud. Keep the name with --hostname-override=<node name> on that kubelet.",
 	},
 	judge: func(f facts) v1.Finding {
 		if finding, ok := f.missing("nodes"); ok {
 			return finding
 		}
-		kept := map[string]bool{}
+		kept, read := map[string]bool{}, map[string]bool{}
 		for _, k := range f.kubelets() {
+			read[k.host.NodeName] = true
 			if k.Flags["hostname-override"] == k.host.NodeName || k.provider() == external {
 				kept[k.host.NodeName] = true
 			}
 		}
-		var bad complaints
+		var failing, warning complaints
 		labelled := 0
 		for _, n := range f.Nodes {
 			hostname := n.Labels[labelHostname]
-			if hostname == "" {
-				continue
+			if hostname != "" {
+				labelled++
 			}
-			labelled++
-			if hostname != n.Name && !kept[n.Name] {
-				bad.add(n.Name, "%s would come back as %s", n.Name, hostname)
+			switch {
+			case hostname == "" || hostname == n.Name || kept[n.Name]:
+			case read[n.Name]:
+				failing.add(n.Name, "%s would come back as %s", n.Name, hostname)
+			default:
+				warning.add(n.Name, "%s would come back as %s", n.Name, hostname)
 			}
 		}
-		if bad.empty() {
+		bad, outcome, found := worst(&failing, &warning)
+		if !found {
 			return pass("all %s with the label %s have the host's name, or keep their own", plural(labelled, "node"), labelHostname)
 		}
-		return with(bad.some(v1.Fail, "%s another name from an external kubelet", howMany(len(bad.lines), "1 node would get", "nodes would get")), labelHostname+" equal to the node's name, or --hostname-override with it",
+		return with(bad.some(outcome, "%s another name from an external kubelet", howMany(len(bad.lines), "1 node would get", "nodes would get")), labelHostname+" equal to the node's name, or --hostname-override with it",
 			"/api/v1/nodes", "kubectl get nodes -L "+labelHostname)
 	},
 }
@@ -267,6 +273,6 @@ var kubeletProviderID = Check{
 			return pass("%d of %s told a providerID, and none another than its Node's", told, plural(len(f.kubelets()), "kubelet")+" "+be(told))
 		}
 		return with(bad.some(v1.Fail, "%s another providerID than its Node has", howMany(len(bad.lines), "1 kubelet is told", "kubelets are told")), "none, or the Node's", "flags and configuration of the kubelets",
-			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+hostOf(bad.objects[0]))
+			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+hostIn(bad.objects[0]))
 	},
 }

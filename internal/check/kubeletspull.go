@@ -138,7 +138,7 @@ var credentialProviderBroken = Check{
 		if !bad {
 			return pass("%s of %s there, and %d of them answered", plural(n, "image credential provider"), plural(len(kubelets), "kubelet")+" "+be(n), asked)
 		}
-		return with(all.some(outcome, "%s", all.lines[0]), "a configuration that can be read, and executable binaries that answer", "the kubelets' hosts", askProvider(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
+		return with(all.some(outcome, "%s", all.lines[0]), "a configuration that can be read, and executable binaries that answer", "the kubelets' hosts", askProvider(kubelets, all.objects[0])+"   # on host "+hostIn(all.objects[0]))
 	},
 }
 
@@ -185,7 +185,7 @@ var credentialProviderVersion = Check{
 		case !bad:
 			return pass("%s the version of its image credential configuration", howMany(len(kubelets), "the kubelet knows", "kubelets know"))
 		}
-		return with(all.some(outcome, "%s", all.lines[0]), "a version that the kubelet knows", "--image-credential-provider-config", "head -3 "+configOf(kubelets, all.objects[0])+"   # on host "+hostOf(all.objects[0]))
+		return with(all.some(outcome, "%s", all.lines[0]), "a version that the kubelet knows", "--image-credential-provider-config", "head -3 "+configOf(kubelets, all.objects[0])+"   # on host "+hostIn(all.objects[0]))
 	},
 }
 
@@ -247,7 +247,7 @@ var registryNotMatched = Check{
 			return pass("%s matched by the image credential providers of %s", howMany(n, "1 registry is", "registries are"), plural(len(kubelets), "kubelet"))
 		}
 		return with(bad.some(v1.Fail, "%s: its images would be pulled without credentials", bad.lines[0]), "a pattern in matchImages for each registry", "CredentialProviderConfig, status.images of the Nodes",
-			"grep -n -A8 matchImages "+configOf(kubelets, bad.objects[0])+"   # on host "+hostOf(bad.objects[0]))
+			"grep -n -A8 matchImages "+configOf(kubelets, bad.objects[0])+"   # on host "+hostIn(bad.objects[0]))
 	},
 }
 

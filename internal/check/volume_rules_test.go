@@ -259,11 +259,13 @@ var volumeRules = []rule{
 
 	{name: "the driver is installed", code: "CSI-001", want: pass_},
 	{name: "G60: the driver is not installed", code: "CSI-001", want: fails, says: []string{"CSIDriver/ebs.csi.aws.com", "3 volumes"}, change: func(s *v1.Snapshot) { s.Volumes.CSIDrivers = nil }},
+	{name: "G60: the driver is not installed and nothing migrates", code: "CSI-001", base: of1_22, want: warn, says: []string{"stays with the in-tree plugin"}, change: func(s *v1.Snapshot) { s.Volumes.CSIDrivers = nil }},
 	{name: "nothing needs a driver", code: "CSI-001", base: noInTreeVolumes, want: pass_},
 	{name: "drivers could not be listed", code: "CSI-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csidrivers") }},
 
 	{name: "the driver is on every node", code: "CSI-002", want: pass_, says: []string{"5 nodes"}},
 	{name: "G61: a node without the driver", code: "CSI-002", want: fails, says: []string{"ip-10-0-1-12.ec2.internal has no ebs.csi.aws.com"}, change: func(s *v1.Snapshot) { s.Volumes.CSINodes[4].Drivers = nil }},
+	{name: "a node without the driver that does not migrate yet", code: "CSI-002", base: of1_22, want: warn, says: []string{"ip-10-0-1-12.ec2.internal has no ebs.csi.aws.com yet"}, change: func(s *v1.Snapshot) { s.Volumes.CSINodes[4].Drivers = nil }},
 	{name: "a tainted node without the driver", code: "CSI-002", want: pass_, says: []string{"4 nodes"}, change: func(s *v1.Snapshot) {
 		s.Volumes.CSINodes[0].Drivers, s.Nodes[0].Taints = nil, []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 	}},
@@ -276,7 +278,7 @@ var volumeRules = []rule{
 			s.Nodes[i].Taints = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 		}
 	}},
-	{name: "a tainted node that has volumes mounted", code: "CSI-002", want: fails, change: func(s *v1.Snapshot) {
+	{name: "a tainted node that has volumes mounted in-tree", code: "CSI-002", want: fails, change: func(s *v1.Snapshot) {
 		s.Volumes.CSINodes[0].Drivers, s.Nodes[0].Taints = nil, []string{"dedicated=db:NoSchedule"}
 		mountInTree(s, 0)
 	}},

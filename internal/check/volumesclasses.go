@@ -132,7 +132,7 @@ func judgeZones(f facts) v1.Finding {
 			plural(len(zones), "zone"), admissions), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
 	}
 	return with(bad.some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", plural(admissions, kas)), expected, source,
-		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+hostOf(bad.objects[0]))
+		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+hostIn(bad.objects[0]))
 }
 
 func zonalVolume(pv v1.PersistentVolume) bool {

@@ -15,35 +15,50 @@ var driverMissing = Check{
 	Explain: []string{
 		"CSI migration hands volumes to a driver that has to be there before: without it, a volume whose plugin migrates is attached and provisioned by nobody. On versions where migration cannot be switched off any more " +
 			"that is so already.",
+		"While nothing migrates yet, a missing driver is a warning: a plan then keeps the in-tree plugin behind --external-cloud-volume-plugin, up to the last version that has it.",
 		"Install the provider's driver, let it make a volume of a class of its own, and migrate then. The cloud-controller-manager does not replace it.",
 	},
 	judge: func(f facts) v1.Finding {
-		vols, finding, ok := f.storage("persistentvolumes", "storageclasses", "csidrivers")
+		vols, finding, ok := f.storage("persistentvolumes", "storageclasses", "csidrivers", "csinodes")
 		if !ok {
 			return finding
 		}
 		uses := f.uses(vols)
-		var bad complaints
+		var failing, warning complaints
 		for _, u := range uses {
-			if !slices.Contains(vols.CSIDrivers, u.Driver) {
-				bad.add("CSIDriver/"+u.Driver, "%s is used, and %s is not installed", u, u.Driver)
+			switch {
+			case slices.Contains(vols.CSIDrivers, u.Driver):
+			case f.relies(u, vols):
+				failing.add("CSIDriver/"+u.Driver, "%s is left to CSI, and %s is not installed", u, u.Driver)
+			default:
+				warning.add("CSIDriver/"+u.Driver, "%s stays with the in-tree plugin, as %s is not installed", u, u.Driver)
 			}
 		}
+		all, outcome, bad := worst(&failing, &warning)
 		switch {
 		case len(uses) == 0:
 			return pass("no in-tree cloud plugin is in use, so that no driver has to take its place")
-		case bad.empty():
+		case !bad:
 			return pass("the drivers of %s are installed", describeUses(uses))
 		}
-		return with(bad.finding(v1.Fail, "%s", bad.lines[0]), "a CSIDriver for every in-tree plugin in use", "/apis/storage.k8s.io/v1/csidrivers", "kubectl get csidrivers")
+		return with(all.finding(outcome, "%s", all.lines[0]), "a CSIDriver for every in-tree plugin in use", "/apis/storage.k8s.io/v1/csidrivers", "kubectl get csidrivers")
 	},
+}
+
+// relies tells that some component leaves the volumes of a plugin to CSI already.
+func (f facts) relies(u use, vols *v1.Volumes) bool {
+	if on, _, _ := f.whoLeaves(u.VolumePlugin, kcm); len(on) > 0 {
+		return true
+	}
+	minor, known := versionMinor(f.Cluster.Version)
+	return known && minor > u.LastInTree || slices.ContainsFunc(vols.CSINodes, func(n v1.CSINode) bool { return slices.Contains(n.MigratedPlugins, u.Name) })
 }
 
 var driverNotOnNode = Check{
 	Code: "CSI-002", Reason: "DriverNotOnNode", Category: categoryVolumes, Level: LevelError, Impact: ImpactVolumes, DependsOn: []string{"API-001", "CSI-001"}, Retryable: true,
 	Title: "the CSI drivers run on every node that pods with volumes may come to",
 	Explain: []string{
-		"A node on which the driver is not registered cannot mount a volume by CSI. Its kubelet must not be switched to migration, and a pod that is drained to it stays in ContainerCreating.",
+		"A node on which the driver is not registered cannot mount a volume by CSI: if its kubelet leaves volumes to CSI, pods with volumes stay in ContainerCreating there. A kubelet that does not yet must not be switched before the driver is there: a warning.",
 		"Nodes with a taint that keeps ordinary pods away are not asked for unless they have in-tree volumes mounted now. A driver's DaemonSet that does not tolerate a pool's own taint is the usual reason for a gap.",
 	},
 	judge: judgeDriverOnNodes,
@@ -58,24 +73,30 @@ func judgeDriverOnNodes(f facts) v1.Finding {
 		return finding
 	}
 	uses := f.uses(vols)
-	registered := driverLimits(vols)
-	var bad complaints
+	registered, migrated := driverLimits(vols), migratedNodes(vols)
+	var failing, warning complaints
 	nodes := f.nodesForPods()
 	for _, n := range nodes {
 		for _, u := range uses {
-			if _, ok := registered[n.Name][u.Driver]; !ok {
-				bad.add(n.Name, "%s has no %s", n.Name, u.Driver)
+			_, there := registered[n.Name][u.Driver]
+			switch {
+			case there || !slices.Contains(vols.CSIDrivers, u.Driver): // what is not installed at all is CSI-001's
+			case migrated[n.Name][u.Name]:
+				failing.add(n.Name, "%s has no %s", n.Name, u.Driver)
+			default:
+				warning.add(n.Name, "%s has no %s yet", n.Name, u.Driver)
 			}
 		}
 	}
+	all, outcome, bad := worst(&failing, &warning)
 	switch {
 	case len(uses) == 0:
 		return skip("no in-tree cloud plugin is in use")
-	case bad.empty():
+	case !bad:
 		return pass("the drivers of %s run on all %s that ordinary pods may come to", describeUses(uses), plural(len(nodes), "node"))
 	}
-	return with(bad.some(v1.Fail, "the CSI driver does not run on %d of %s", len(bad.objects), plural(len(nodes), "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
-		"kubectl describe csinode "+bad.objects[0])
+	return with(all.some(outcome, "the CSI driver does not run on %d of %s", len(all.objects), plural(len(nodes), "node")), "spec.drivers with "+uses[0].Driver, "/apis/storage.k8s.io/v1/csinodes",
+		"kubectl describe csinode "+all.objects[0])
 }
 
 // nodesForPods are the nodes that ordinary pods may come to, and those that have in-tree volumes mounted; all nodes where every one of them keeps pods
@@ -205,7 +226,7 @@ var driverNotRunning = Check{
 	Explain: []string{
 		"A CSIDriver object says that somebody installed a driver once, not that it runs. Its controller needs the containers csi-provisioner and, where volumes are attached, csi-attacher beside the driver; without " +
 			"them migrated volumes are made and attached by nobody, and nothing but the pods that wait says so.",
-		"A controller that runs outside of this cluster cannot be seen from here: that is a warning.",
+		"A controller that runs outside of this cluster cannot be seen from here: that is a warning, and so is every fault while nothing migrates yet.",
 	},
 	judge: judgeDriverRuns,
 }
@@ -214,13 +235,13 @@ func judgeDriverRuns(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	vols, finding, ok := f.storage("csidrivers", "persistentvolumes", "storageclasses")
+	vols, finding, ok := f.storage("csidrivers", "persistentvolumes", "storageclasses", "csinodes")
 	if !ok {
 		return finding
 	}
-	uses := f.uses(vols)
+	uses := slices.DeleteFunc(f.uses(vols), func(u use) bool { return !slices.Contains(vols.CSIDrivers, u.Driver) })
 	if len(uses) == 0 {
-		return skip("no in-tree cloud plugin is in use")
+		return skip("no in-tree cloud plugin in use has its driver installed")
 	}
 	var failing, warning complaints
 	byDriver := map[string][]installed{}
@@ -228,13 +249,16 @@ func judgeDriverRuns(f facts) v1.Finding {
 		byDriver[d.driver.Name] = append(byDriver[d.driver.Name], d)
 	}
 	for _, u := range uses {
-		controllers := 0
+		controllers, faults := 0, &warning
+		if f.relies(u, vols) {
+			faults = &failing
+		}
 		for _, d := range byDriver[u.Driver] {
 			if d.workload.Role == v1.RoleCSIController {
 				controllers++
-				missingSidecars(d, &failing)
+				missingSidecars(d, faults)
 			}
-			readiness(d, &failing, &warning)
+			readiness(d, faults, &warning)
 		}
 		if controllers == 0 {
 			warning.add(u.Driver, "no controller of %s was found in the cluster", u.Driver)
