@@ -283,7 +283,7 @@ var volumeRules = []rule{
 		mountInTree(s, 0)
 	}},
 	{name: "the driver is not installed", code: "CSI-002", want: skipped, says: []string{"CSI-001"}, change: func(s *v1.Snapshot) { s.Volumes.CSIDrivers = nil }},
-	{name: "CSINodes could not be listed", code: "CSI-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
+	{name: "nodes could not be listed", code: "CSI-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "a release that nothing speaks against", code: "CSI-003", want: pass_, says: []string{"ebs.csi.aws.com v1.28.0", "1.26"}},
 	{name: "G66: a vSphere release that fits", code: "CSI-003", base: vSphereCluster, want: pass_},
