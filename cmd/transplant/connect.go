@@ -38,6 +38,7 @@ type connection struct {
 	dynamic dynamic.Interface
 	hosts   []hostaccess.Host
 	inv     inventory.Source
+	proof   proof
 	// traffic is every request to the API, and what its answers say of the time.
 	traffic snapshot.Traffic
 
@@ -119,7 +120,7 @@ func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{LeaseName: lease, Files: plan.Files(), ObjectRefs: plan.ObjectRefs()})
+	}, snapshot.Options{LeaseName: lease, Files: plan.Files(), ObjectRefs: plan.ObjectRefs(), AskCredentialProviders: c.proof.asked})
 }
 
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with

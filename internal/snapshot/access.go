@@ -52,6 +52,15 @@ func (g *gatherer) access(ctx context.Context) {
 		return
 	}
 	questions := g.questions()
+	g.answer(ctx, questions)
+	g.snap.Access = questions
+	if refused := slices.IndexFunc(questions, func(a v1.AccessAnswer) bool { return a.Error != "" }); refused >= 0 {
+		g.unknown("access", questions[refused].Error)
+	}
+}
+
+// answer asks the API server every question, a few at a time.
+func (g *gatherer) answer(ctx context.Context, questions []v1.AccessAnswer) {
 	work := make(chan int)
 	var wg sync.WaitGroup
 	for range min(reviewers, len(questions)) {
@@ -66,10 +75,6 @@ func (g *gatherer) access(ctx context.Context) {
 	}
 	close(work)
 	wg.Wait()
-	g.snap.Access = questions
-	if refused := slices.IndexFunc(questions, func(a v1.AccessAnswer) bool { return a.Error != "" }); refused >= 0 {
-		g.unknown("access", questions[refused].Error)
-	}
 }
 
 // questions are in a fixed order: the caller's in the order of the needs, then the managers' about their leases, then the new manager's about what

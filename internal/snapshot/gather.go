@@ -252,10 +252,8 @@ func (g *gatherer) finish(before mark) {
 		}
 	}
 	slices.SortFunc(g.snap.Clocks, func(a, b v1.Clock) int { return strings.Compare(a.Who, b.Who) })
-	slices.SortFunc(g.errors, func(a, b v1.GatherError) int {
-		return strings.Compare(a.Fact+"\x00"+a.Error, b.Fact+"\x00"+b.Error)
-	})
 	g.snap.Errors = g.errors
+	sortErrors(g.snap)
 }
 
 // components are those of the hosts, then the hosted ones.
