@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -152,9 +153,8 @@ func judgeProcessArgs(f facts) v1.Finding {
 				continue // CP-006 says what is wrong with its processes
 			}
 			n++
-			want, have := arguments(p.Command), arguments(p.Processes[0].Args)
-			if !slices.Equal(want, have) {
-				bad.add(p.String(), "%s (process %d): %s", p, p.Processes[0].PID, commandDiff(want, have))
+			if difference := argumentDiff(arguments(p.Command), arguments(p.Processes[0].Args)); difference != "" {
+				bad.add(p.String(), "%s (process %d): %s", p, p.Processes[0].PID, difference)
 			}
 		}
 	}
@@ -191,3 +191,42 @@ func arguments(command []string) []string {
 	}
 	return nil
 }
+
+// argumentDiff says which arguments a process lacks and which it has beside those that it was given; empty when it has the same.
+func argumentDiff(want, have []string) string {
+	var parts []string
+	for _, w := range want {
+		if !slices.ContainsFunc(have, func(h string) bool { return sameArgument(w, h) }) {
+			parts = append(parts, "not "+w)
+		}
+	}
+	for _, h := range have {
+		if !slices.ContainsFunc(want, func(w string) bool { return sameArgument(w, h) }) {
+			parts = append(parts, "but "+h)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sameArgument compares an argument as a file gives it with one of a process. A container's paths are other ones outside of it where something in
+// front puts them elsewhere, so of absolute paths the last element counts; what stands for a variable is not known here.
+func sameArgument(given, running string) bool {
+	if given == running {
+		return true
+	}
+	flag, value, _ := strings.Cut(given, "=")
+	other, running, _ := strings.Cut(running, "=")
+	if flag != other && (!strings.HasPrefix(flag, "/") || path.Base(flag) != path.Base(other)) {
+		return false
+	}
+	if strings.Contains(value, "$(") {
+		return true
+	}
+	values, runnings := strings.FieldsFunc(value, separates), strings.FieldsFunc(running, separates)
+	return slices.EqualFunc(values, runnings, func(a, b string) bool {
+		return a == b || strings.HasPrefix(a, "/") && strings.HasPrefix(b, "/") && path.Base(a) == path.Base(b)
+	})
+}
+
+// separates tells whether a character stands between the values of one flag.
+func separates(r rune) bool { return strings.ContainsRune(",;:= ", r) }

@@ -14,7 +14,7 @@ var holderUnknown = Check{
 	Code: "LM-009", Reason: "LeaseHolderUnknown", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, DependsOn: append([]string{"API-001"}, onHosts...), Retryable: true,
 	Title: "every manager's lease that is held is held by a manager on a known host",
 	Explain: []string{
-		"The holder of an election's lease names its host: <hostname>_<uuid>. A holder that is none of the known hosts is a manager that nobody told Transplant of: on a control-plane host that was not named, a host that was replaced, another cluster's manager with this cluster's kubeconfig, or a cloud-controller-manager that was installed as a workload. " +
+		"The holder of an election's lease names its host: <hostname>_<uuid>, and a manager says on its /metrics by which leases it leads. A holder that is none of the known hosts, and none of the managers that were asked, is a manager that nobody told Transplant of: on a control-plane host that was not named, a host that was replaced, another cluster's manager with this cluster's kubeconfig, or a cloud-controller-manager that was installed as a workload. " +
 			"It would stay in-tree, or stay the owner, through the whole migration.",
 		"Looked at are the leases kube-controller-manager and cloud-controller-manager, the migration lease, and any other lease of kube-system whose name says that it belongs to a cloud controller manager. A lease that has run out has no holder.",
 	},
@@ -25,7 +25,7 @@ func judgeHolders(f facts) v1.Finding {
 	if finding, ok := f.missing("leases"); ok {
 		return finding
 	}
-	var bad complaints
+	var bad, unclear complaints
 	held := 0
 	var since *time.Time
 	for _, l := range f.Leases {
@@ -33,18 +33,46 @@ func judgeHolders(f facts) v1.Finding {
 			continue
 		}
 		held++
-		if !f.knows(l.Holder) {
+		led, silent := f.leader(l.Name)
+		switch {
+		case led || f.knows(l.Holder):
+		case silent:
+			unclear.add("Lease/kube-system/"+l.Name, "%s holds the lease %s", l.Holder, l.Name)
+		default:
 			bad.add("Lease/kube-system/"+l.Name, "%s holds the lease %s", l.Holder, l.Name)
 			since = l.AcquireTime
 		}
 	}
-	if bad.empty() {
-		return pass("%s of managers %s held, on known hosts", plural(held, "lease"), be(held))
+	// Who could not be asked is LM-006's to say, so that one cause is one line.
+	const source = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases, /metrics of the managers"
+	expected := "a holder on one of " + few(f.hostNames())
+	switch {
+	case !bad.empty():
+		finding := with(bad.finding(v1.Fail, "%s, which is none of the known hosts", bad.lines[0]), expected, source, "kubectl get nodes -o wide | grep "+hostOf(bad.lines[0]))
+		finding.Since = since
+		return finding
+	case !unclear.empty():
+		finding := with(dependent("LM-006"), expected, source, "kubectl get nodes -o wide | grep "+hostOf(unclear.lines[0]))
+		finding.Summary += fmt.Sprintf(": %s; no known host has that name, and not every manager could be asked whether it leads", unclear.lines[0])
+		return finding
 	}
-	finding := with(bad.finding(v1.Fail, "%s, which is none of the known hosts", bad.lines[0]), "a holder on one of "+few(f.hostNames()),
-		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", "kubectl get nodes -o wide | grep "+strings.SplitN(f.leases[strings.TrimPrefix(bad.objects[0], "Lease/kube-system/")].Holder, "_", 2)[0])
-	finding.Since = since
-	return finding
+	return pass("%s of managers %s held, on known hosts", plural(held, "lease"), be(held))
+}
+
+// hostOf is the host's name in "host_uuid holds the lease ...".
+func hostOf(line string) string { return strings.SplitN(line, "_", 2)[0] }
+
+// leader tells whether one of the known managers says that it leads by a lease, and otherwise whether one that might was silent.
+func (f facts) leader(lease string) (led, silent bool) {
+	for _, p := range f.managers() {
+		all := f.scrapes(p)
+		silent = silent || len(all) == 0
+		for _, m := range all {
+			led = led || slices.Contains(m.Leads, lease)
+			silent = silent || m.Error != ""
+		}
+	}
+	return led, silent && !led
 }
 
 // electsManagers tells whether a lease is an election of managers.

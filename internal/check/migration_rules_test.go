@@ -21,14 +21,27 @@ func shows(series ...v1.Series) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) { s.Managers[0].Series = series }
 }
 
+// leadingMigration is the healthy cluster with a manager that says that it leads by the migration lease.
+func leadingMigration() *v1.Snapshot {
+	s := healthy()
+	s.Managers[0].Leads = append(s.Managers[0].Leads, DefaultLeaseName)
+	return s
+}
+
 func within(n uint64) *uint64 { return &n }
 
 var migrationRules = []rule{
 	{name: "the holder is a host", code: "LM-009", want: pass_, says: []string{"1 lease"}, change: leads(kcm, "cp-1_0f3c", time.Hour, 1)},
 	{name: "the holder is a Node's name", code: "LM-009", want: pass_, change: leads(kcm, "ip-10-0-0-12_0f3c", time.Hour, 1)},
-	{name: "G25: the holder is nobody that is known", code: "LM-009", want: fails, says: []string{"old-master_0f3c", "cp-1, cp-2, cp-3", "grep old-master"}, change: leads(kcm, "old-master_0f3c", time.Hour, 1)},
+	{name: "G25: the holder is nobody that is known", code: "LM-009", want: fails, says: []string{"old-master_0f3c", "cp-1, cp-2, cp-3", "grep old-master"}, change: changes(leads(kcm, "old-master_0f3c", time.Hour, 1), func(s *v1.Snapshot) {
+		s.Managers[0].Leads = nil
+	})},
 	{name: "G25: a lease of a second cloud-controller-manager", code: "LM-009", want: fails, says: []string{"aws-cloud-controller-manager"}, change: leads("aws-cloud-controller-manager", "worker-3_x", time.Hour, 1)},
 	{name: "another component's lease", code: "LM-009", want: pass_, change: leads("cluster-autoscaler", "worker-3_x", time.Hour, 1)},
+	{name: "a host of another name whose manager says that it leads", code: "LM-009", want: pass_, change: leads("cloud-provider-extraction-migration", "build-7_x", time.Hour, 1), base: leadingMigration},
+	{name: "a host of another name that was not asked", code: "LM-009", want: skipped, says: []string{"depends on LM-006", "build-7_x", "not every manager could be asked"}, change: changes(leads(kcm, "build-7_x", time.Hour, 1), func(s *v1.Snapshot) {
+		s.Managers = nil
+	})},
 	{name: "leases could not be listed", code: "LM-009", want: unknwn, change: notGathered("leases")},
 
 	{name: "a leader of long standing", code: "LM-010", want: pass_, says: []string{"1 election"}, change: leads(kcm, "cp-1_x", 90*24*time.Hour, 12)},

@@ -190,6 +190,18 @@ var planeRules = []rule{
 		c.Runs, c.Unit = v1.RunsSystemd, "kube-controller-manager.service"
 		c.Processes[0].Args = append(c.Processes[0].Args, "--cloud-provider=aws")
 	})},
+	{name: "paths of a container and variables", code: "CP-016", want: pass_, change: changes(started, func(s *v1.Snapshot) {
+		c := manager(s, 0, kcm)
+		c.Command = []string{kcm, "--kubeconfig=/etc/kubernetes/controller-manager.conf", "--bind-address=$(POD_IP)", "--cloud-config", "/etc/ccm/cloud.conf", "--tls-cert-file=/a/x.crt,/a/y.key"}
+		c.Pod.Command = c.Command
+		c.Processes[0].Args = []string{kcm, "--kubeconfig=/run/root/etc/kubernetes/controller-manager.conf", "--bind-address=10.0.0.1", "--cloud-config", "/run/root/etc/kubernetes/cloud.conf", "--tls-cert-file=/r/a/x.crt,/r/a/y.key"}
+	})},
+	{name: "another file", code: "CP-016", want: fails, says: []string{"not --cloud-config=/etc/kubernetes/cloud.conf, but --cloud-config=/etc/kubernetes/old.conf"}, change: changes(started, func(s *v1.Snapshot) {
+		c := manager(s, 0, kcm)
+		c.Command = []string{kcm, "--cloud-config=/etc/kubernetes/cloud.conf"}
+		c.Pod.Command = c.Command
+		c.Processes[0].Args = []string{kcm, "--cloud-config=/etc/kubernetes/old.conf"}
+	})},
 	{name: "processes could not be listed", code: "CP-016", want: unknwn, change: changes(started, notGathered("hosts/cp-2/processes/kube-apiserver"))},
 	{name: "no arguments were seen", code: "CP-016", want: skipped},
 	{name: "a unit has no pod", code: "CP-005", want: pass_, says: []string{"5 pods"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Runs, manager(s, 0, kcm).Pod = v1.RunsSystemd, nil }},
