@@ -115,7 +115,7 @@ func judgeNeutron(f facts) v1.Finding {
 	var bad complaints
 	read := 0
 	for _, h := range f.Hosts {
-		if h.CloudConfig == nil || h.CloudConfig.Error != "" {
+		if !readable(h.CloudConfig) {
 			continue
 		}
 		read++
@@ -155,14 +155,6 @@ func judgeUncheckedMembers(f facts) v1.Finding {
 	if !f.readmits() {
 		return skip("the new manager's library 0.%d treats nodes that are not ready as the in-tree loop does", f.newMinor())
 	}
-	configs := 0
-	checked := true
-	for _, h := range f.Hosts {
-		if h.CloudConfig != nil && h.CloudConfig.Error == "" {
-			configs++
-			checked = checked && isTrue(setting(h.CloudConfig, "LoadBalancer.create-monitor"))
-		}
-	}
 	asked := 0
 	bad, finding, ok := f.eachService(func(s v1.Service) string {
 		switch {
@@ -182,16 +174,37 @@ func judgeUncheckedMembers(f facts) v1.Finding {
 		return pass("%s for a health monitor", counting(asked, "Service", "asks", "ask"))
 	case bad.empty():
 		return pass("no Service has a load balancer")
-	case configs == 0:
-		if missing, ok := f.missing("hosts/*/cloud-config"); ok {
-			return missing
-		}
-		return with(unknown("no host's cloud config was read"), expected, "the in-tree cloud config", "")
-	case checked:
+	}
+	says, finding, ok := f.everyConfigSays("LoadBalancer.create-monitor")
+	switch {
+	case !ok:
+		return with(finding, expected, "the in-tree cloud config", "")
+	case says:
 		return pass("create-monitor=true, for %s", plural(len(bad.lines), "Service"))
 	}
 	return with(bad.finding(v1.Warn, "the load balancers of %s go on sending connections to nodes that are not ready", plural(len(bad.lines), "Service")), expected, "the in-tree cloud config",
 		kubectlService("annotate", bad.objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
+}
+
+// everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not known.
+func (f facts) everyConfigSays(key string) (says bool, finding v1.Finding, ok bool) {
+	configs := 0
+	says = true
+	for _, h := range f.Hosts {
+		if readable(h.CloudConfig) {
+			configs++
+			says = says && isTrue(setting(h.CloudConfig, key))
+		}
+	}
+	if finding, missing := f.missing("hosts/*/cloud-config"); missing {
+		return false, finding, false
+	}
+	return says, unknown("no host's cloud config was read"), configs > 0
+}
+
+// readable tells whether a cloud config was understood. One from which the external config cannot be derived has an error, and its keys all the same.
+func readable(c *v1.CloudConfig) bool {
+	return c != nil && (c.Error == "" || len(c.Keys) > 0)
 }
 
 // setting is the value of a key in a cloud config; sections and keys of the ini format differ in case between clusters.

@@ -202,6 +202,10 @@ var identityRules = []rule{
 		annotate(annotationProvidedIP, "10.0.0.5")(s)
 		s.Preview.Nodes[3].Addresses = []string{"InternalIP=192.168.0.7"}
 	}},
+	{name: "G09: the new provider refuses the address", code: "NODE-015", want: fails, says: []string{"failed to match nodeIP"}, change: func(s *v1.Snapshot) {
+		annotate(annotationProvidedIP, "10.0.0.5")(s)
+		s.Preview.Nodes[3].Addresses, s.Preview.Nodes[3].Error = nil, "failed to match nodeIP"
+	}},
 	{name: "G09: the flag of an in-tree kubelet", code: "NODE-015", want: fails, says: []string{"told 172.16.0.9", "ip-10-0-0-11.ec2.internal"}, change: kubeletFlag("node-ip", "172.16.0.9")},
 	{name: "G09: any address of a family", code: "NODE-015", want: pass_, change: kubeletFlag("node-ip", "::")},
 	{name: "nodes could not be listed", code: "NODE-015", want: unknwn, change: noNodes},

@@ -52,10 +52,12 @@ var providedAddress = Check{
 }
 
 func judgeProvidedAddress(f facts) v1.Finding {
-	would := map[string][]string{}
+	would, refused := map[string][]string{}, map[string]string{}
 	if f.Preview != nil {
 		for _, p := range f.Preview.Nodes {
-			if p.Found && len(p.Addresses) > 0 {
+			if p.Found && p.Error != "" {
+				refused[p.Node] = p.Error
+			} else if p.Found && len(p.Addresses) > 0 {
 				would[p.Node] = p.Addresses
 			}
 		}
@@ -64,8 +66,11 @@ func judgeProvidedAddress(f facts) v1.Finding {
 	n := 0
 	bad, finding, ok := f.eachNode(func(node v1.Node) string {
 		provided := orElse(node.Annotations[annotationProvidedIP], told[node.Name])
-		if provided == "" {
+		switch {
+		case provided == "":
 			return ""
+		case node.Annotations[annotationProvidedIP] != "" && refused[node.Name] != "":
+			return "told " + provided + ", and the new provider says: " + refused[node.Name]
 		}
 		n++
 		known := node.Addresses

@@ -20,6 +20,28 @@ var (
 // of is the label's value on a node: the stable one, or else the beta one.
 func (l labelPair) of(n v1.Node) string { return orElse(n.Labels[l.stable], n.Labels[l.beta]) }
 
+// change says that the label's value changes when its stable name follows the beta one; empty when it does not.
+func (l labelPair) change(n v1.Node) string {
+	stable, beta := n.Labels[l.stable], n.Labels[l.beta]
+	if stable == "" || beta == "" || stable == beta {
+		return ""
+	}
+	return fmt.Sprintf("%s=%s would follow %s=%s", l.stable, stable, l.beta, beta)
+}
+
+// labelled counts the nodes that have a zone, and those that have a region.
+func (f facts) labelled() map[string]int {
+	out := map[string]int{}
+	for _, n := range f.Nodes {
+		for _, l := range []labelPair{zoneLabels, regionLabels} {
+			if l.of(n) != "" {
+				out[l.what]++
+			}
+		}
+	}
+	return out
+}
+
 var topologyLabels = Check{
 	Code: "NODE-014", Reason: "TopologyLabelsDiffer", Category: categoryNodes, Level: LevelError, Impact: ImpactVolumes, DependsOn: onAPI,
 	Title: "zone, region and type of every node are labelled, and both names of each label agree",
@@ -32,24 +54,16 @@ var topologyLabels = Check{
 }
 
 func judgeTopologyLabels(f facts) v1.Finding {
-	labelled := map[string]int{}
-	for _, n := range f.Nodes {
-		for _, l := range []labelPair{zoneLabels, regionLabels} {
-			if l.of(n) != "" {
-				labelled[l.what]++
-			}
-		}
-	}
+	labelled := f.labelled()
 	differ := false
 	bad, finding, ok := f.eachNode(func(n v1.Node) string {
 		var wrong []string
 		for _, l := range []labelPair{zoneLabels, regionLabels, typeLabels} {
-			stable, beta := n.Labels[l.stable], n.Labels[l.beta]
-			switch {
-			case stable != "" && beta != "" && stable != beta:
+			switch change := l.change(n); {
+			case change != "":
 				differ = true
-				wrong = append(wrong, fmt.Sprintf("%s=%s would follow %s=%s", l.stable, stable, l.beta, beta))
-			case stable == "" && beta == "" && labelled[l.what] > 0:
+				wrong = append(wrong, change)
+			case l.of(n) == "" && labelled[l.what] > 0:
 				wrong = append(wrong, "no "+l.what)
 			}
 		}

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -52,29 +51,25 @@ func judgeTolerations(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	inPodNetwork := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool { return w.Role == v1.RoleCCM && !w.HostNetwork })
-	asksDNS := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool {
-		return w.Role == v1.RoleCCM && strings.HasPrefix(w.DNSPolicy, "ClusterFirst")
-	})
 	var bad complaints
 	looked, unused, deadlock, first := 0, 0, false, v1.Workload{}
+	waitedFor := f.waitedFor()
 	for _, w := range f.Workloads {
 		role, ok := needed[w.Role]
 		if !ok {
 			continue
 		}
 		looked++
-		if tolerates(w.Tolerations, taintUninitialized, "NoSchedule") {
+		switch {
+		case tolerates(w.Tolerations, taintUninitialized, "NoSchedule"):
 			continue
-		}
-		if w.Role == v1.RoleDNS && !asksDNS {
+		case w.Role == v1.RoleDNS && !waitedFor[w.Role]:
 			unused++
 			continue
-		}
-		deadlock = deadlock || w.Role == v1.RoleNodeManager || w.Role == v1.RoleCNI && inPodNetwork || w.Role == v1.RoleDNS
-		if bad.empty() {
+		case bad.empty():
 			first = w
 		}
+		deadlock = deadlock || waitedFor[w.Role]
 		bad.add(w.Ref, "%s (%s)", w.Ref, role)
 	}
 	expected := "a toleration of " + taintUninitialized + ":NoSchedule"
@@ -89,6 +84,18 @@ func judgeTolerations(f facts) v1.Finding {
 		return with(bad.finding(v1.Fail, "new nodes and the new manager would wait for each other: %s", counting(len(bad.lines), "workload", "does not tolerate the taint", "do not tolerate the taint")), expected, sourceWorkloads, addToleration(first))
 	}
 	return with(bad.finding(v1.Warn, "%s not start on a new node before it is initialised", counting(len(bad.lines), "workload", "does", "do")), expected, sourceWorkloads, addToleration(first))
+}
+
+// waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which nobody initialises nodes.
+func (f facts) waitedFor() map[string]bool {
+	out := map[string]bool{v1.RoleNodeManager: true}
+	for _, w := range f.Workloads {
+		if w.Role == v1.RoleCCM {
+			out[v1.RoleCNI] = out[v1.RoleCNI] || !w.HostNetwork
+			out[v1.RoleDNS] = out[v1.RoleDNS] || strings.HasPrefix(w.DNSPolicy, "ClusterFirst")
+		}
+	}
+	return out
 }
 
 var controlPlaneUnschedulable = Check{
