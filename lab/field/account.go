@@ -25,7 +25,10 @@ import (
 // RouteTable is that of the account.
 const RouteTable = "rtb-lab"
 
-const region = "us-east-1"
+const (
+	region            = "us-east-1"
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+)
 
 // keyMaker is the access key that sets the account up; KeyLooker may only look.
 const (
@@ -62,7 +65,11 @@ func (f *Field) account(ctx context.Context) error {
 	o := awssim.Options{ClusterID: "prod", RouteTable: RouteTable, Keys: map[string]awssim.Policy{keyMaker: awssim.Full, KeyLooker: awssim.ReadOnly}}
 	for i := range nodes.Items {
 		zone, id := instance(&nodes.Items[i])
-		o.Instances = append(o.Instances, awssim.Instance{ID: id, Zone: zone, Type: "m5.large", PrivateIP: address(&nodes.Items[i])})
+		machine := awssim.Instance{ID: id, Zone: zone, Type: "m5.large", PrivateIP: address(&nodes.Items[i]), MetadataHops: 2, HostnameType: "ip-name"}
+		if _, control := nodes.Items[i].Labels[controlPlaneLabel]; control {
+			machine.Profile = "control-plane"
+		}
+		o.Instances = append(o.Instances, machine)
 	}
 	if f.Account, err = startAccount(o); err != nil {
 		return err
@@ -164,7 +171,7 @@ func (f *Field) elastic(ctx context.Context, service *corev1.Service, nodes []co
 	}
 	var members []elbtypes.Instance
 	for i := range nodes {
-		if _, control := nodes[i].Labels["node-role.kubernetes.io/control-plane"]; !control {
+		if _, control := nodes[i].Labels[controlPlaneLabel]; !control {
 			_, id := instance(&nodes[i])
 			members = append(members, elbtypes.Instance{InstanceId: &id})
 		}

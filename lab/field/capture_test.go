@@ -84,6 +84,7 @@ func (f *Field) settled(text string) string {
 		}
 		return `"2026-05-04T10:00:00Z"`
 	})
+	text = strings.ReplaceAll(text, `acquireTime: "2026-05-04`, `acquireTime: "2026-05-01`)
 	for _, v := range volatiles {
 		text = v.pattern.ReplaceAllString(text, v.becomes)
 	}

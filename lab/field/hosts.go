@@ -78,20 +78,20 @@ func (f *Field) files(h Host, values map[string]string) error {
 		"/etc/kubernetes/cloud.conf":              string(config),
 		"/etc/kubernetes/controller-manager.conf": "apiVersion: v1\nkind: Config\nclusters: []\n",
 		"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"--cloud-provider=" + f.options.Provider + f.kubeletGates() +
-			" --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock --hostname-override=$node --pod-infra-container-image=registry.k8s.io/pause:3.9\"\n",
+			" --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock --hostname-override=$node --node-ip=$ip --pod-infra-container-image=registry.k8s.io/pause:3.9\"\n",
 		"/var/lib/kubelet/config.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nrotateCertificates: true\nstaticPodPath: /etc/kubernetes/manifests\n",
 		"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf " +
 			"--kubeconfig=/etc/kubernetes/kubelet.conf\"\nEnvironment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\"\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\n" +
 			"EnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 		"/usr/lib/systemd/system/kubelet.service": "[Unit]\nDescription=kubelet: The Kubernetes Node Agent\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
 	} {
-		if err := write(f.path("hosts", h.Name, path), []byte(filled(f.fit(text), map[string]string{"node": values["node"]})), 0o600); err != nil {
+		if err := write(f.path("hosts", h.Name, path), []byte(filled(f.fit(text), map[string]string{"node": values["node"], "ip": values["ip"]})), 0o600); err != nil {
 			return err
 		}
 	}
 	return f.standIn(h, "kubelet", "", append(strings.Fields(f.kubeletGates()), "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--config=/var/lib/kubelet/config.yaml", "--cloud-provider="+f.options.Provider, "--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock",
-		"--hostname-override="+h.Node, "--pod-infra-container-image=registry.k8s.io/pause:3.9"), nil)
+		"--hostname-override="+h.Node, "--node-ip="+h.IP, "--pod-infra-container-image=registry.k8s.io/pause:3.9"), nil)
 }
 
 // kubeletGates are the gates of a kubelet, behind its provider.

@@ -136,7 +136,7 @@ func (r *Region) instanceNode(i *Instance) wire.Node {
 	if v.Subnet != "" {
 		interfaces.Children = append(interfaces.Children, r.interfaceNode(&v))
 	}
-	return wire.El("item",
+	item := wire.El("item",
 		wire.Text("instanceId", v.ID), wire.Text("imageId", "ami-00000000000000001"),
 		wire.El("instanceState", wire.Int("code", stateCodes[v.State]), wire.Text("name", v.State)),
 		wire.Text("privateDnsName", v.PrivateDNS), wire.Text("dnsName", ""), wire.Text("instanceType", v.Type),
@@ -145,6 +145,18 @@ func (r *Region) instanceNode(i *Instance) wire.Node {
 		wire.Opt("subnetId", v.Subnet), wire.Opt("vpcId", r.vpcOf(v)), wire.Opt("privateIpAddress", v.PrivateIP),
 		wire.Bool("sourceDestCheck", !v.SourceDestCheckOff), r.groupSet(v.SecurityGroups), interfaces,
 		wire.TagNodes("tagSet", "item", "key", "value", v.Tags), wire.Text("architecture", "x86_64"))
+	if v.Profile != "" {
+		item.Children = append(item.Children, wire.El("iamInstanceProfile",
+			wire.Text("arn", "arn:aws:iam::"+AccountID+":instance-profile/"+v.Profile), wire.Text("id", "AIPA00000000000000001")))
+	}
+	if v.MetadataHops > 0 {
+		item.Children = append(item.Children, wire.El("metadataOptions", wire.Text("state", "applied"), wire.Text("httpTokens", "required"),
+			wire.Int("httpPutResponseHopLimit", v.MetadataHops), wire.Text("httpEndpoint", "enabled")))
+	}
+	if v.HostnameType != "" {
+		item.Children = append(item.Children, wire.El("privateDnsNameOptions", wire.Text("hostnameType", v.HostnameType)))
+	}
+	return item
 }
 
 func (r *Region) groupSet(groups []string) wire.Node {

@@ -28,6 +28,12 @@ type Instance struct {
 	PrivateDNS string `json:"privateDNS,omitempty"`
 	// SecurityGroups are ids of the interface's groups.
 	SecurityGroups []string `json:"securityGroups,omitempty"`
+	// Profile is the name of the instance profile, through which its pods get credentials; empty for none.
+	Profile string `json:"profile,omitempty"`
+	// MetadataHops is how many hops answers of the metadata service travel: with 1 they do not reach a pod. 0 leaves the options out of the answer.
+	MetadataHops int `json:"metadataHops,omitempty"`
+	// HostnameType is ip-name or resource-name; empty leaves it out of the answer.
+	HostnameType string `json:"hostnameType,omitempty"`
 	// SourceDestCheckOff is true once the route loop has let the instance forward packets that aren't its own.
 	SourceDestCheckOff bool `json:"sourceDestCheckOff,omitempty"`
 	// Tags by key.
