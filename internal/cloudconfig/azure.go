@@ -44,53 +44,71 @@ func deriveAzure(in []byte) (Derived, error) {
 			out.Changes = append(out.Changes, fmt.Sprintf("%s: %s is written down: %s", d.key, d.value, d.why))
 		}
 	}
-	if len(missing) > 0 {
-		out.Data, err = withDefaults(in, root, missing)
+	if len(missing) == 0 {
+		return out, nil
 	}
-	return out, err
+	data, ok := withDefaults(in, root, missing)
+	if !ok {
+		return Derived{Data: in, Format: out.Format, Problems: []string{fmt.Sprintf("%s: the file says nothing of it, and is of a form into which it cannot be "+
+			"written: write it in by hand, with the in-tree provider's default (vmType standard, loadBalancerSku basic)", strings.Join(missing, ", "))}}, nil
+	}
+	out.Data = data
+	return out, nil
 }
 
 func isTrue(n *yaml.Node) bool { return strings.EqualFold(n.Value, "true") }
 
-// withDefaults puts the missing keys first in a JSON object or last in a YAML mapping. A key that is there without a value is replaced with the rest
-// of its line kept.
-func withDefaults(in []byte, root *yaml.Node, missing []string) ([]byte, error) {
+// withDefaults puts the missing keys first in a JSON object or last in a YAML mapping, and fills in those that have no value. False when the result
+// does not have them, as in a file of several documents.
+func withDefaults(in []byte, root *yaml.Node, missing []string) ([]byte, bool) {
 	out := in
 	for _, d := range azureDefaults {
-		if !slices.Contains(missing, d.key) {
-			continue
-		}
-		var err error
-		if n := field(root, d.key); n != nil {
-			out, err = fillIn(out, d.key, d.value)
-		} else if formatOf(in) == FormatJSON {
+		switch {
+		case !slices.Contains(missing, d.key):
+		case field(root, d.key) != nil:
+			out = fillIn(out, d.key, d.value)
+		case formatOf(in) == FormatJSON:
 			out = intoObject(out, d.key, d.value)
-		} else {
+		default:
 			out = intoMapping(out, d.key, d.value)
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
 	again, err := tree(out)
-	if err != nil {
-		return nil, err
+	if err != nil || len(again.Content) != len(root.Content)+2*absent(root, missing) {
+		return nil, false
 	}
 	for _, d := range azureDefaults {
 		if n := field(again, d.key); n == nil || scalar(n) == "" {
-			return nil, fmt.Errorf("%s cannot be written into a file of this form: write it by hand", d.key)
+			return nil, false
 		}
 	}
-	return out, nil
+	return out, true
 }
 
-// fillIn replaces the empty value of a key ("" or null or nothing) by one.
-func fillIn(in []byte, key, value string) ([]byte, error) {
-	pattern := regexp.MustCompile(`(?im)("?\b` + regexp.QuoteMeta(key) + `"?[ \t]*:)[ \t]*(""|''|null|~)?([ \t]*[,}\r\n#]|[ \t]*\z)`)
-	if len(pattern.FindAllIndex(in, -1)) != 1 {
-		return nil, fmt.Errorf("%s has no value: write one or take it out", key)
+// absent counts the keys that are not there, not even without a value.
+func absent(root *yaml.Node, keys []string) int {
+	n := 0
+	for _, key := range keys {
+		if field(root, key) == nil {
+			n++
+		}
 	}
-	return pattern.ReplaceAll(in, []byte(`${1} "`+value+`"${3}`)), nil
+	return n
+}
+
+// fillIn replaces the empty value of a key ("" or null or nothing) by one; a file with several such places stays as it is.
+func fillIn(in []byte, key, value string) []byte {
+	pattern := regexp.MustCompile(`(?i)"?\b` + regexp.QuoteMeta(key) + `"?[ \t]*:([ \t]*(?:""|''|null|~)?[ \t]*)(?:[,}\r\n#]|\z)`)
+	found := pattern.FindAllSubmatchIndex(in, -1)
+	if len(found) != 1 {
+		return in
+	}
+	start, end := found[0][2], found[0][3]
+	out := append(bytes.Clone(in[:start]), ` "`+value+`"`...)
+	if end < len(in) && in[end] == '#' {
+		out = append(out, ' ')
+	}
+	return append(out, in[end:]...)
 }
 
 // intoObject writes a member before the others, on a line of its own where they have one.

@@ -2,6 +2,7 @@ package cloudconfig
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -12,6 +13,9 @@ import (
 
 // tree reads JSON or YAML. Its errors name a line at most: a parser's own may quote what is there.
 func tree(in []byte) (*yaml.Node, error) {
+	if root := object(in); root != nil {
+		return root, nil
+	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(in, &doc); err != nil {
 		if line := lineNumber.FindString(err.Error()); line != "" {
@@ -32,6 +36,57 @@ func tree(in []byte) (*yaml.Node, error) {
 		}
 	}
 	return root, nil
+}
+
+// object reads the members of a JSON object; nil for anything else. YAML's reader refuses some of what JSON allows, such as an escaped slash.
+func object(in []byte) *yaml.Node {
+	if !json.Valid(in) || formatOf(in) != FormatJSON {
+		return nil
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	dec := json.NewDecoder(bytes.NewReader(in))
+	if _, err := dec.Token(); err != nil {
+		return nil
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil
+		}
+		name, _ := key.(string)
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: name}, member(value))
+	}
+	return root
+}
+
+// member is a JSON value; what is deeper than a list of scalars is left out.
+func member(value json.RawMessage) *yaml.Node {
+	switch value[0] {
+	case '{':
+		return &yaml.Node{Kind: yaml.MappingNode}
+	case '[':
+		out := &yaml.Node{Kind: yaml.SequenceNode}
+		var items []json.RawMessage
+		if json.Unmarshal(value, &items) == nil {
+			for _, item := range items {
+				if item[0] != '[' {
+					out.Content = append(out.Content, member(item))
+				}
+			}
+		}
+		return out
+	case 'n':
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		text = string(value)
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: text}
 }
 
 var lineNumber = regexp.MustCompile(`line \d+`)
