@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
+	"strings"
 	"syscall"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 // changing are the flags of the commands that change a cluster.
 type changing struct {
 	yes, dryRun, steal bool
+	// until is the step or phase behind which apply stops.
+	until string
 }
 
 func (f *changing) flags(cmd *cobra.Command) {
@@ -38,7 +41,7 @@ func newApply(c *connection) *cobra.Command {
 		Example: "  transplant apply --host-access=local:/srv/hosts            # check, plan, ask, carry out\n" +
 			"  transplant apply --host-access=local:/srv/hosts plan.yaml  # carry out a plan that was reviewed",
 		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
-			"same command goes on where it stopped. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
+			"same command goes on where it stopped; --until stops behind a step or a phase. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := c.open(cmd.Context()); err != nil {
 				return err
@@ -48,6 +51,7 @@ func newApply(c *connection) *cobra.Command {
 	}
 	f.flags(cmd)
 	o.flags(cmd)
+	cmd.Flags().StringVar(&f.until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
 	return cmd
 }
 
@@ -78,6 +82,14 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err != nil {
 		return err
 	}
+	if f.until == "" {
+		f.until = p.Until
+	}
+	n, err := c.stepsUntil(p, f.until)
+	if err != nil {
+		return err
+	}
+	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
 	if err := c.review(p, f); err != nil {
 		return err
 	}
@@ -87,7 +99,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if f.dryRun {
 		return nil
 	}
-	if err := c.approve(f.yes, fmt.Sprintf("carry out these %s on cluster %s", count(len(p.Steps), "step"), snap.Cluster.UID)); err != nil {
+	if err := c.approve(f.yes, fmt.Sprintf("carry out these %s on cluster %s", count(n, "step"), snap.Cluster.UID)); err != nil {
 		return err
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
@@ -96,8 +108,20 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 		if err != nil {
 			return err
 		}
-		return c.execute(ctx, j, p, snap, snap)
+		return c.execute(ctx, j, p, n, snap, snap)
 	})
+}
+
+// stepsUntil is how many of a plan's steps are carried out now.
+func (c *connection) stepsUntil(p *v1.Plan, until string) (int, error) {
+	if until == "" {
+		return len(p.Steps), nil
+	}
+	n, err := plan.Until(p, until)
+	if err == nil && n < len(p.Steps) {
+		c.narrate("stops behind %s (%d of %d steps); what remains: %s", p.Steps[n-1].ID, n, len(p.Steps), strings.Join(plan.Remaining(p, n), ", "))
+	}
+	return n, err
 }
 
 // review prints a plan before it is carried out; with --dry-run it is the answer.
@@ -126,6 +150,9 @@ func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1
 			}
 		}
 		return p, c.blockedBy(check.Run(snap, o.checkOptions()))
+	}
+	if err := o.choose(c, snap); err != nil {
+		return nil, err
 	}
 	report := check.Run(snap, o.checkOptions())
 	if err := c.blockedBy(report); err != nil {
@@ -160,6 +187,10 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	}
 	c.header(doc.Plan.Cluster)
 	c.narrate("migration %s was begun %s by %s: %d of %d steps are done", doc.Run, doc.Started.Format(time.RFC3339), doc.User, stepsDone(doc), len(doc.Plan.Steps))
+	n, err := c.stepsUntil(&doc.Plan, f.until)
+	if err != nil {
+		return err
+	}
 	if f.dryRun {
 		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
 	}
@@ -175,12 +206,12 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		if doc.Phase != v1.RunApplying {
 			return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
 		}
-		return c.execute(ctx, j, &doc.Plan, before, c.gather(ctx, doc.Plan.Options.LeaseName))
+		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options.LeaseName))
 	})
 }
 
-// execute runs the plan's steps with a recorder beside them, and writes how the run ended.
-func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, before, now *v1.Snapshot) error {
+// execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
+func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot) error {
 	doc := j.Doc()
 	stopRecorder, err := c.record(ctx, p, doc.Run)
 	if err != nil {
@@ -192,12 +223,19 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	}, j)
 	hard, stop, done := signals(ctx, c)
 	defer done()
-	if err := engine.Run(hard, p, stop); err != nil {
+	part := *p
+	part.Steps = p.Steps[:steps]
+	if err := engine.Run(hard, &part, stop); err != nil {
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		c.narrate("stopped. What was done stays; to go on: transplant %s; to go back: transplant rollback", map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[p.Direction])
 		return err
+	}
+	if steps < len(p.Steps) {
+		c.narrate("stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
+			part.Steps[steps-1].ID, steps, len(p.Steps), strings.Join(plan.Remaining(p, steps), ", "))
+		return nil
 	}
 	ended := time.Now().UTC()
 	phase := map[string]string{plan.Forward: v1.RunApplied, plan.Rollback: v1.RunRolledBack}[p.Direction]

@@ -40,6 +40,9 @@ func newCheck(c *connection) *cobra.Command {
 				if err != nil {
 					return v1.CheckReport{}, err
 				}
+				if err := f.choose(c, snap); err != nil {
+					return v1.CheckReport{}, err
+				}
 				return check.Run(snap, f.checkOptions()), nil
 			}
 			report, err := c.waitFor(cmd.Context(), wait, look)
@@ -108,6 +111,9 @@ func newExplain(c *connection) *cobra.Command {
 			}
 			snap, err := c.snapshotFrom(cmd.Context(), from, f.options.LeaseName)
 			if err != nil {
+				return err
+			}
+			if err := f.choose(c, snap); err != nil {
 				return err
 			}
 			report := check.Run(snap, f.checkOptions())

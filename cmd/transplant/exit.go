@@ -19,12 +19,14 @@ const (
 	exitStale       = 6
 	exitNotApproved = 7
 	exitLocked      = 8
+	exitDiffError   = 9
+	exitDifferent   = 1 // of diff, as kubectl diff has it
 	exitInterrupted = 130
 )
 
 const exitCodes = `Exit codes:
   0    done, nothing blocks
-  1    error
+  1    error; of diff: there are differences
   2    changes are pending (plan --detailed-exitcode)
   3    blocked by findings
   4    verification failed; the cluster is in the state that the message names
@@ -32,6 +34,7 @@ const exitCodes = `Exit codes:
   6    the plan is stale; the message names what changed
   7    not approved, or no terminal to ask on and no --yes
   8    somebody else holds the lock
+  9    error of diff
   130  interrupted; run the same command again to go on`
 
 // codeError is an error with an exit code of its own.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -25,8 +28,14 @@ type planFlags struct {
 
 func (f *planFlags) flags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.options.Strategy, "strategy", plan.LeaderMigration, "leader-migration")
-	fl.StringVar(&f.options.Image, "image", plan.DefaultImage, "image of the cloud-controller-manager")
+	fl.StringVar(&f.options.Strategy, "strategy", "", "leader-migration or downtime (default: leader-migration where two hosts can hand over, else downtime)")
+	fl.StringVar(&f.options.Image, "image", "", "image of the cloud-controller-manager (default: the catalogue's for the provider and version)")
+	fl.StringVar(&f.options.Shape, "shape", "", "static-pod or daemonset: how the cloud-controller-manager runs (default: static-pod where kubelets read manifests)")
+	fl.StringVar(&f.options.NodeIPAM, "node-ipam", "", "keep (in the kube-controller-manager) or move (to the cloud-controller-manager) (default: keep, unless the allocator is the cloud's)")
+	fl.StringVar(&f.options.Volumes, "volumes", "", "csi or in-tree: who attaches volumes afterwards (default: csi where its driver is on every node)")
+	fl.StringVar(&f.options.CredentialProvider, "credential-provider", "", "binary of the image credential provider, on this machine; it is copied to every host whose kubelet needs it")
+	fl.BoolVar(&f.options.ReplaceHosts, "replace-hosts", false, "control-plane hosts are replaced and never edited: the plan tells what to create, and waits")
+	fl.StringVar(&f.options.TargetVersion, "target-version", "", "Kubernetes version of the hosts that replace the old ones, e.g. v1.27.0")
 	fl.StringArrayVar(&f.options.Env, "ccm-env", nil, "environment of the cloud-controller-manager, NAME=VALUE; {host} stands for the host's name; never a secret, name a file instead")
 	fl.StringVar(&f.options.LeaseName, "lease-name", plan.DefaultLease, "name of the migration lease")
 	fl.StringVar(&f.options.RetryPeriod, "retry-period", plan.DefaultRetryPeriod, "--leader-elect-retry-period of the managers during the migration")
@@ -34,6 +43,27 @@ func (f *planFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.options.ClusterName, "cluster-name", "", "--cluster-name of the cloud-controller-manager (default: what the live kube-controller-manager has)")
 	fl.BoolVar(&f.options.KeepLeaderMigration, "keep-leader-migration", false, "leave leader migration on at the end, for a quicker way back")
 	fl.StringArrayVar(&f.accept, "accept", nil, `accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted`)
+	for flag, words := range map[string][]string{"strategy": plan.Strategies, "shape": plan.Shapes, "node-ipam": plan.NodeIPAMChoices, "volumes": plan.VolumesChoices} {
+		complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+// choose fills in what was left to the cluster, and tells what it came to where that decides how long nobody runs the loops.
+func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
+	if path := f.options.CredentialProvider; path != "" {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the image credential provider: %w", err)
+		}
+		f.options.CredentialProviderSHA256 = hostaccess.SHA256(data)
+	}
+	chosen := f.options.Strategy == ""
+	f.options = plan.Choose(snap, f.options)
+	if chosen && f.options.Strategy == plan.Downtime {
+		_, why := plan.ChooseStrategy(snap, v1.Options{})
+		c.narrate("strategy %s: %s", f.options.Strategy, why)
+	}
+	return nil
 }
 
 func (f *planFlags) checkOptions() check.Options {
@@ -47,60 +77,144 @@ func (f *planFlags) checkOptions() check.Options {
 		code, reason, _ := strings.Cut(a, "=")
 		accept[code] = reason
 	}
-	return check.Options{Strategy: f.options.Strategy, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, RenewDeadline: f.options.RenewDeadline, Accept: accept}
+	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, RenewDeadline: f.options.RenewDeadline, Accept: accept}
 }
 
 func newPlan(c *connection) *cobra.Command {
 	var f planFlags
-	var from, out string
-	var detailed bool
-	var output *format
+	var o planOutput
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Print the steps of the migration, and save them", Args: cobra.NoArgs,
-		Example: "  transplant plan --host-access=local:/srv/hosts --out plan.yaml\n  transplant plan --from-snapshot snapshot.yaml -o markdown > change-request.md",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			snap, err := c.snapshotFrom(cmd.Context(), from, f.options.LeaseName)
-			if err != nil {
-				return err
-			}
-			c.header(snap.Cluster)
-			if err := check.ValidateAccept(f.checkOptions().Accept); err != nil {
-				return err
-			}
-			report := check.Run(snap, f.checkOptions())
-			p, err := plan.Make(snap, f.options, report.Findings, now())
-			if err != nil {
-				return withCode(exitBlocked, "no plan can be made: %w", err)
-			}
-			if out != "" {
-				if err := writeYAML(out, p); err != nil {
-					return err
-				}
-				c.narrate("saved %s; carry it out with: transplant apply %s", out, out)
-			}
-			err = output.print(c.out, p, map[string]func() error{
-				"text":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, false)) },
-				"wide":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, true)) },
-				"markdown": func() error { return planMarkdown(c.out, p) },
-			})
-			if err != nil {
-				return err
-			}
-			if report.Summary.Blocked {
-				return withCode(exitBlocked, "this plan is blocked by %s: see transplant check", blocking(report))
-			}
-			if detailed && len(p.Steps) > 0 {
-				return withCode(exitPending, "")
-			}
-			return nil
-		},
+		Example: "  transplant plan --host-access=local:/srv/hosts --out plan.yaml\n  transplant plan --host-access=local:/srv/hosts --until leader-migration --out plan.yaml\n" +
+			"  transplant plan --host-access=local:/srv/hosts --refresh plan.yaml\n  transplant plan --from-snapshot snapshot.yaml -o markdown > change-request.md",
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context(), &f, o) },
 	}
 	f.flags(cmd)
-	cmd.Flags().StringVar(&from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
-	cmd.Flags().StringVar(&out, "out", "", "also save the plan in this file")
-	output = formatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
-	cmd.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")
+	fl := cmd.Flags()
+	fl.StringVar(&o.from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
+	fl.StringVar(&o.out, "out", "", "also save the plan in this file")
+	fl.StringVar(&o.until, "until", "", "apply stops behind this step or phase, and goes on with the rest when it is run again")
+	fl.StringVar(&o.refresh, "refresh", "", "make the plan in this file anew with its own options, and say which facts have changed")
+	o.format = formatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
+	fl.BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")
 	return cmd
+}
+
+// planOutput is where a plan comes from and goes to.
+type planOutput struct {
+	from, out, until, refresh string
+	detailed                  bool
+	format                    *format
+}
+
+func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error {
+	older, err := refreshed(o.refresh, f, &o)
+	if err != nil {
+		return err
+	}
+	snap, err := c.snapshotFrom(ctx, o.from, f.options.LeaseName)
+	if err != nil {
+		return err
+	}
+	c.header(snap.Cluster)
+	if err := check.ValidateAccept(f.checkOptions().Accept); err != nil {
+		return err
+	}
+	if err := f.choose(c, snap); err != nil {
+		return err
+	}
+	report := check.Run(snap, f.checkOptions())
+	p, err := plan.Make(snap, f.options, report.Findings, now())
+	if err != nil {
+		return withCode(exitBlocked, "no plan can be made: %w%s", err, c.wayOut(ctx, o.from))
+	}
+	if o.until != "" {
+		n, err := plan.Until(p, o.until)
+		if err != nil {
+			return err
+		}
+		p.Until = p.Steps[n-1].ID
+	}
+	if older != nil {
+		c.tellChanged(o.refresh, older, p)
+	}
+	if o.out != "" {
+		if err := writeYAML(o.out, p); err != nil {
+			return err
+		}
+		c.narrate("saved %s; carry it out with: transplant apply %s", o.out, o.out)
+	}
+	err = o.format.print(c.out, p, map[string]func() error{
+		"text":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, false)) },
+		"wide":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, true)) },
+		"markdown": func() error { return planMarkdown(c.out, p) },
+	})
+	if err != nil {
+		return err
+	}
+	if report.Summary.Blocked {
+		return withCode(exitBlocked, "this plan is blocked by %s: see transplant check", blocking(report))
+	}
+	if o.detailed && len(p.Steps) > 0 {
+		return withCode(exitPending, "")
+	}
+	return nil
+}
+
+// refreshed reads the plan that is made anew, whose options count again; it is saved where it was, unless another file is named.
+func refreshed(path string, f *planFlags, o *planOutput) (*v1.Plan, error) {
+	if path == "" {
+		return nil, nil
+	}
+	p, err := readPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	f.options = p.Options
+	for _, finding := range p.Findings {
+		if finding.Accepted != "" {
+			f.accept = append([]string{finding.Code + "=" + finding.Accepted}, f.accept...)
+		}
+	}
+	if o.until == "" {
+		o.until = p.Until
+	}
+	if o.out == "" {
+		o.out = path
+	}
+	return p, nil
+}
+
+func (c *connection) tellChanged(path string, older, newer *v1.Plan) {
+	changed := plan.ChangedFacts(older, newer)
+	if len(changed) == 0 {
+		c.narrate("every fact of %s still holds", path)
+		return
+	}
+	c.narrate("%s of %s changed:", count(len(changed), "fact"), path)
+	for _, line := range changed {
+		c.narrate("  %s", line)
+	}
+}
+
+// wayOut says what to do where no plan can be made because a migration was begun.
+func (c *connection) wayOut(ctx context.Context, from string) string {
+	if from != "" || c.kube == nil {
+		return ""
+	}
+	j, err := migrate.Open(ctx, c.kube)
+	if err != nil {
+		return ""
+	}
+	switch doc := j.Doc(); doc.Phase {
+	case v1.RunApplying:
+		return fmt.Sprintf("\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback", doc.Run)
+	case v1.RunRollingBack:
+		return fmt.Sprintf("\nthe rollback of migration %s was begun and is not finished: go on with transplant rollback", doc.Run)
+	case v1.RunApplied:
+		return fmt.Sprintf("\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback", doc.Run)
+	}
+	return ""
 }
 
 // now is the time that is written into plans and reports.
@@ -122,7 +236,7 @@ func readPlan(path string) (*v1.Plan, error) {
 		return nil, fmt.Errorf("plan %s is a %s: apply carries out migrations, rollback makes its own plan", path, p.Direction)
 	}
 	if err := plan.WellFormed(&p); err != nil {
-		return nil, fmt.Errorf("plan %s is damaged; make it anew with transplant plan:\n%w", path, err)
+		return nil, fmt.Errorf("plan %s cannot be carried out; make it anew with transplant plan --refresh, or undo what was edited:\n%w", path, err)
 	}
 	return &p, nil
 }

@@ -6,12 +6,15 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // stepMarks are the marks of a step: what comes, what changes, what goes, what only looks.
 var stepMarks = map[v1.StepKind]string{
 	v1.StepEnsureObject: "+", v1.StepWriteFile: "+", v1.StepAddManifest: "+", v1.StepEditManifest: "~", v1.StepRestoreManifest: "~", v1.StepKubelet: "~",
 	v1.StepDeleteObject: "-", v1.StepRemoveFile: "-", v1.StepRemoveManifest: "-", v1.StepVerify: "=",
+	v1.StepPatchObject: "~", v1.StepUnpatchObject: "~", v1.StepScale: "~", v1.StepEditWorkload: "~", v1.StepEditUnit: "~", v1.StepStopUnit: "~", v1.StepStartUnit: "~",
+	v1.StepCopyFile: "+", v1.StepInitializeNode: "~", v1.StepAwait: ">", // the operator's turn
 }
 
 // printPlan prints the steps, a line each: what is done, and what changes by it.
@@ -31,6 +34,12 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 		if l.wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
 			fmt.Fprintf(&b, "      %s\n", s.Why)
 		}
+		for _, line := range more(s, l.wide) {
+			fmt.Fprintf(&b, "      %s\n", line)
+		}
+		if p.Until == s.ID && i+1 < len(p.Steps) {
+			fmt.Fprintf(&b, "  -- apply stops here; the next one goes on with %s\n", strings.Join(plan.Remaining(p, i+1), ", "))
+		}
 	}
 	for _, e := range p.Effects {
 		fmt.Fprintf(&b, "effect   %s\n", e)
@@ -40,6 +49,23 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 		add, change, remove, count(len(p.Steps), "step"), count(len(p.Facts), "fact"))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
+}
+
+// more is what follows the line of a step: what a step waits for has to be read to be made; what is done by hand, by those who ask for all.
+func more(s v1.Step, wide bool) []string {
+	var out []string
+	if s.Await != nil {
+		out = append(out, s.Await.Instructions...)
+	}
+	if wide {
+		if s.Drain {
+			out = append(out, "the node is drained before and made schedulable after it")
+		}
+		for _, m := range s.Manual {
+			out = append(out, "by hand: "+m)
+		}
+	}
+	return out
 }
 
 // titleWidth is that of the longest title of a phase that has changes printed behind it.
@@ -106,26 +132,3 @@ func counts(steps []v1.Step) (add, change, remove int) {
 	}
 	return add, change, remove
 }
-
-// planMarkdown prints a plan for a change-review ticket.
-func planMarkdown(w io.Writer, p *v1.Plan) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", cell(orDash(p.Cluster.Name)))
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| cluster uid | `%s` |\n| version | %s |\n| strategy | %s, %s |\n| steps | %d |\n\n", p.Cluster.UID, p.Cluster.Version, p.Strategy, p.Direction, len(p.Steps))
-	b.WriteString("## Effects\n\n")
-	for _, e := range p.Effects {
-		fmt.Fprintf(&b, "- %s\n", e)
-	}
-	phase := ""
-	for i, s := range p.Steps {
-		if s.Phase != phase {
-			phase = s.Phase
-			fmt.Fprintf(&b, "\n## %s\n\n| # | step | change | why | undo |\n|---|---|---|---|---|\n", phase)
-		}
-		fmt.Fprintf(&b, "| %d | %s | %s | %s | %s |\n", i+1, cell(s.Title), cell(changeLine(s, true)), cell(s.Why), cell(s.Undo))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }

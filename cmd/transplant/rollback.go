@@ -71,7 +71,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 			return err
 		}
-		return c.execute(ctx, j, p, before, snap)
+		return c.execute(ctx, j, p, len(p.Steps), before, snap)
 	})
 }
 

@@ -73,7 +73,7 @@ func newRoot(s streams, name string) *cobra.Command {
 		cmd   *cobra.Command
 	}{
 		{"inspect", newCheck(c)}, {"inspect", newStatus(c)}, {"inspect", newVerify(c)}, {"inspect", newExplain(c)},
-		{"plan", newSnapshot(c)}, {"plan", newPlan(c)},
+		{"plan", newSnapshot(c)}, {"plan", newPlan(c)}, {"plan", newDiff(c)},
 		{"change", newApply(c)},
 		{"recover", newRollback(c)},
 		{"other", newReport(c)}, {"other", newVersion(c)},

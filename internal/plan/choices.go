@@ -61,3 +61,18 @@ func known(value string, values []string) bool {
 	}
 	return false
 }
+
+// Choose fills in what the options leave to the cluster: strategy, image, shape and what happens to node IPAM and volumes, as Make would. What cannot be
+// chosen stays empty, and Make says why.
+func Choose(snap *v1.Snapshot, o v1.Options) v1.Options {
+	b := &builder{snap: snap, opts: Defaults(o), facts: map[string]v1.Fact{}}
+	if err := b.identify(); err == nil && !b.opts.ReplaceHosts && hosted(snap, KCM) == nil {
+		if err := b.aim(); err != nil {
+			b.refused = append(b.refused, err) // Make says it again
+		}
+	}
+	if b.opts.Strategy == "" {
+		b.opts.Strategy, _ = ChooseStrategy(snap, o)
+	}
+	return b.opts
+}

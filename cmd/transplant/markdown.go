@@ -1,0 +1,152 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"sort"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// planMarkdown prints a plan for a change-review ticket: what a reviewer decides by comes first, each step with its before and after is there to unfold.
+func planMarkdown(w io.Writer, p *v1.Plan) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", cell(orDash(p.Cluster.Name)))
+	markdownSummary(&b, p)
+	b.WriteString("## Effects\n\n")
+	for _, e := range p.Effects {
+		fmt.Fprintf(&b, "- %s\n", cell(e))
+	}
+	markdownRisks(&b, p)
+	phase := ""
+	for i, s := range p.Steps {
+		if s.Phase != phase {
+			phase = s.Phase
+			fmt.Fprintf(&b, "\n## %s\n\n", phase)
+		}
+		markdownStep(&b, i+1, s)
+		if p.Until == s.ID && i+1 < len(p.Steps) {
+			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(plan.Remaining(p, i+1), ", "))
+		}
+	}
+	markdownRollback(&b, p)
+	b.WriteString("\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + count(len(p.Facts), "fact") + "</summary>\n\n| fact | value |\n|---|---|\n")
+	for _, f := range p.Facts {
+		fmt.Fprintf(&b, "| %s | `%s` |\n", cell(f.ID), f.Value)
+	}
+	b.WriteString("\n</details>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func markdownSummary(b *strings.Builder, p *v1.Plan) {
+	add, change, remove := counts(p.Steps)
+	var seconds float64
+	for _, s := range p.Steps {
+		seconds += s.EstimateSeconds
+	}
+	rows := [][2]string{
+		{"cluster uid", "`" + p.Cluster.UID + "`"}, {"version", p.Cluster.Version}, {"provider", orDash(p.Cluster.Provider)}, {"strategy", p.Strategy + ", " + p.Direction},
+		{"image", cell(p.Options.Image)}, {"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
+		{"takes about", (time.Duration(seconds) * time.Second).Round(time.Minute).String()}, {"made", p.Created.Format(time.RFC3339) + " by transplant " + orDash(p.ToolVersion)},
+	}
+	if p.Until != "" {
+		rows = append(rows, [2]string{"apply stops behind", "`" + p.Until + "`"})
+	}
+	b.WriteString("| | |\n|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(b, "| %s | %s |\n", r[0], r[1])
+	}
+	b.WriteString("\n| phase | steps | restarts |\n|---|---|---|\n")
+	for _, r := range phaseRows(p) {
+		fmt.Fprintf(b, "| %s | %d | %s |\n", r.phase, r.steps, orDash(r.restarts()))
+	}
+	b.WriteString("\n")
+}
+
+type phaseRow struct {
+	phase string
+	steps int
+	by    map[string]int
+}
+
+func (r phaseRow) restarts() string {
+	var out []string
+	for c, n := range r.by {
+		out = append(out, fmt.Sprintf("%s %d", c, n))
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}
+
+func phaseRows(p *v1.Plan) []phaseRow {
+	var out []phaseRow
+	for i, s := range p.Steps {
+		if i == 0 || p.Steps[i-1].Phase != s.Phase {
+			out = append(out, phaseRow{phase: s.Phase, by: map[string]int{}})
+		}
+		last := &out[len(out)-1]
+		last.steps++
+		if s.Component != "" && s.Kind != v1.StepAwait && s.Kind != v1.StepPatchObject && s.Kind != v1.StepUnpatchObject {
+			last.by[s.Component]++
+		}
+	}
+	return out
+}
+
+// markdownRisks are the findings that were not passed: who approves the plan approves them.
+func markdownRisks(b *strings.Builder, p *v1.Plan) {
+	b.WriteString("\n## Risks\n\n")
+	if len(p.Findings) == 0 {
+		b.WriteString("Every check passed when the plan was made.\n")
+		return
+	}
+	b.WriteString("| check | outcome | finding | accepted because |\n|---|---|---|---|\n")
+	for _, f := range p.Findings {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", f.Code, f.Outcome, cell(f.Summary), cell(orDash(f.Accepted)))
+	}
+}
+
+func markdownStep(b *strings.Builder, number int, s v1.Step) {
+	fmt.Fprintf(b, "<details><summary>%d. %s</summary>\n\n", number, html.EscapeString(s.Title))
+	if s.Why != "" {
+		fmt.Fprintf(b, "Why: %s\n\n", cell(s.Why))
+	}
+	if s.Drain {
+		b.WriteString("The node is drained before and made schedulable after it.\n\n")
+	}
+	if len(s.Changes) > 0 {
+		b.WriteString("| what | before | after |\n|---|---|---|\n")
+		for _, c := range s.Changes {
+			fmt.Fprintf(b, "| %s | %s | %s |\n", cell(c.Field), cell(orDash(oneLine(c.Before))), cell(orDash(oneLine(c.After))))
+		}
+		b.WriteString("\n")
+	}
+	if s.Await != nil {
+		fence(b, "Waits for the operator:", s.Await.Instructions)
+	}
+	if s.Undo != "" {
+		fmt.Fprintf(b, "Undo: %s\n\n", cell(s.Undo))
+	}
+	fence(b, "By hand:", s.Manual)
+	b.WriteString("</details>\n")
+}
+
+func fence(b *strings.Builder, title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "%s\n\n```\n%s\n```\n\n", title, strings.Join(lines, "\n"))
+	}
+}
+
+func markdownRollback(b *strings.Builder, p *v1.Plan) {
+	if p.Direction == plan.Rollback {
+		return
+	}
+	b.WriteString("\n## Rollback\n\nFrom any step, also days later: `transplant rollback` with the same --host-access. What the steps changed is kept on the hosts and in the journal, and each step is undone as it says.\n")
+}
+
+func cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }
