@@ -19,9 +19,13 @@ var secretName = regexp.MustCompile(`(?i)secret|password|passwd|token|private-?k
 // aboutSecret matches the ends of names that speak of a secret and hold something else: where it lies, what it is called, how long it lasts.
 var aboutSecret = regexp.MustCompile(`(?i)(file|files|dir|path|config|name|namespace|ttl|expiration|issuer|audiences)$`)
 
-// harmless tells that the value under a secret's name is none: a switch (--use-service-account-credentials=true), a duration, or the place of it.
+// harmless tells that the value under a secret's name is none: a switch (--use-service-account-credentials=true), a small number
+// (--concurrent-serviceaccount-token-syncs=5), a duration, or the place of it.
 func harmless(name, value string) bool {
 	if value == "" || aboutSecret.MatchString(name) {
+		return true
+	}
+	if _, err := strconv.Atoi(value); err == nil && len(value) <= 3 {
 		return true
 	}
 	if _, err := strconv.ParseBool(value); err == nil {

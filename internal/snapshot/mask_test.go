@@ -9,13 +9,13 @@ import (
 func TestMaskCommand(t *testing.T) {
 	in := []string{
 		"prog", "--feature-gates=BoundServiceAccountTokenVolume=true,CSIMigrationAWS=false", "--use-service-account-credentials=true", "--service-account-private-key-file=/etc/sa.key",
-		"--token-auth-file", "/etc/tokens.csv", "--oidc-client-secret=hunter2", "--password", "hunter2", "--bootstrap-token=abcdef.0123", "--token-ttl=24h", "--v=2",
+		"--token-auth-file", "/etc/tokens.csv", "--oidc-client-secret=hunter2", "--password", "hunter2", "--bootstrap-token=abcdef.0123", "--token-ttl=24h", "--v=2", "--concurrent-serviceaccount-token-syncs=5",
 		"--cloud-endpoint=https://jane:hunter2@cloud.example.com/v3", "sh", "-c", "export OS_PASSWORD=hunter2; exec prog --token=hunter2", `{"apiToken": "hunter2"}`,
 		"Authorization: Bearer hunter2", "AKIAIOSFODNN7EXAMPLE", "--header=X-Token: hunter2,TokenGate=true",
 	}
 	want := []string{
 		"prog", "--feature-gates=BoundServiceAccountTokenVolume=true,CSIMigrationAWS=false", "--use-service-account-credentials=true", "--service-account-private-key-file=/etc/sa.key",
-		"--token-auth-file", "/etc/tokens.csv", "--oidc-client-secret=(masked)", "--password", "(masked)", "--bootstrap-token=(masked)", "--token-ttl=24h", "--v=2",
+		"--token-auth-file", "/etc/tokens.csv", "--oidc-client-secret=(masked)", "--password", "(masked)", "--bootstrap-token=(masked)", "--token-ttl=24h", "--v=2", "--concurrent-serviceaccount-token-syncs=5",
 		"--cloud-endpoint=https://(masked)@cloud.example.com/v3", "sh", "-c", "export OS_PASSWORD=(masked); exec prog --token=(masked)", `{"apiToken": "(masked)`,
 		"Authorization: Bearer (masked)", "(masked)", "--header=X-Token: (masked)",
 	}

@@ -110,10 +110,15 @@ var publicRegistries = []string{"k8s.gcr.io"}
 // registries are the hosts that some provider's credentials are for, among those that a node's images came from.
 func registries(images []corev1.ContainerImage) []string {
 	var out []string
+	seen := map[string]bool{} // a node shows fifty images of a handful of registries
 	for _, image := range images {
 		for _, name := range image.Names {
 			host, _, ok := strings.Cut(name, "/")
-			if ok && !slices.Contains(out, host) && !slices.Contains(publicRegistries, host) && len(credentialsFor(host)) > 0 {
+			if !ok || seen[host] {
+				continue
+			}
+			seen[host] = true
+			if !slices.Contains(publicRegistries, host) && len(credentialsFor(host)) > 0 {
 				out = append(out, host)
 			}
 		}
