@@ -121,6 +121,17 @@ var credentialRules = []rule{
 		hops := 1
 		s.Cloud.Instances[1].MetadataHops = &hops
 	}},
+	{name: "G50: no instance answers pods", code: "CFG-005", want: fails, says: []string{"5 of the instances answer one hop only"}, change: func(s *v1.Snapshot) {
+		hops := 1
+		for i := range s.Cloud.Instances {
+			s.Cloud.Instances[i].MetadataHops = &hops
+		}
+		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
+		w.HostNetwork = false
+		for i := range w.Containers {
+			w.Containers[i].EnvNames = nil
+		}
+	}},
 	{name: "G50: a driver with credentials of its own", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
 		hops := 1
 		s.Cloud.Instances[1].MetadataHops = &hops

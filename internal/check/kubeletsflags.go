@@ -11,7 +11,7 @@ import (
 )
 
 // hostAccess is the command that reads kubelets.
-const hostAccess = "transplant check --host-access=<how the hosts are reached>"
+const hostAccess = "transplant check --host-access=local:<directory of hosts>"
 
 // noKubelets is the finding where no kubelet can be judged; false when some can.
 func (f facts) noKubelets() (v1.Finding, bool) {

@@ -54,6 +54,12 @@ func withVolumes(s *v1.Snapshot) {
 // of1_22 is the healthy cluster in a version in which migration of EBS volumes is off unless it is switched on.
 func of1_22() *v1.Snapshot {
 	s := healthy()
+	asOf1_22(s)
+	return s
+}
+
+// asOf1_22 makes a cluster one of 1.22 that has not begun to migrate its volumes.
+func asOf1_22(s *v1.Snapshot) {
 	s.Cluster.Version = "v1.22.0"
 	for i := range s.Hosts {
 		for j := range s.Hosts[i].Components {
@@ -64,7 +70,6 @@ func of1_22() *v1.Snapshot {
 	for i := range s.Volumes.CSINodes {
 		s.Volumes.CSINodes[i].MigratedPlugins = nil
 	}
-	return s
 }
 
 // noInTreeVolumes is the healthy cluster with CSI volumes only.
@@ -141,6 +146,10 @@ var volumeRules = []rule{
 
 	{name: "G61: on everywhere by the version", code: "VOL-002", want: pass_, says: []string{"CSIMigrationAWS is on in 3 of 3 kube-controller-managers", "5 of 5 kubelets"}},
 	{name: "G61: a kubelet before the managers", code: "VOL-002", base: of1_22, want: fails, says: []string{"CSIMigrationAWS is off in kube-controller-manager@cp-1", "ip-10-0-1-11.ec2.internal"}, change: func(s *v1.Snapshot) { migrateNode(s, 3) }},
+	{name: "G61: a kubelet before the managers of an older version", code: "VOL-002", want: fails, change: func(s *v1.Snapshot) {
+		asOf1_22(s)
+		migrateNode(s, 3)
+	}},
 	{name: "G61: one manager before the others", code: "VOL-002", base: of1_22, want: fails, says: []string{"on in kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { gate(s, 0, kcm, "CSIMigrationAWS=true") }},
 	{name: "the managers before the kubelets", code: "VOL-002", base: of1_22, want: pass_, change: func(s *v1.Snapshot) { gateEverywhere(s, kcm, "CSIMigrationAWS=true") }},
 	{name: "a scheduler that is behind", code: "VOL-002", base: of1_22, want: warn, says: []string{"kube-scheduler@cp-1"}, change: func(s *v1.Snapshot) {
@@ -164,6 +173,10 @@ var volumeRules = []rule{
 	{name: "G65: unregistered, and all nodes are done", code: "VOL-004", want: pass_, says: []string{"1 plugin unregistered"}, change: func(s *v1.Snapshot) { gateEverywhere(s, kcm, "InTreePluginAWSUnregister=true") }},
 	{name: "G65: unregistered before the last node", code: "VOL-004", base: of1_22, want: fails, says: []string{"kube-controller-manager@cp-1 has InTreePluginAWSUnregister on", "node ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) {
 		gate(s, 0, kcm, "InTreePluginAWSUnregister=true")
+	}},
+	{name: "G65: unregistered in an older version", code: "VOL-004", want: fails, change: func(s *v1.Snapshot) {
+		asOf1_22(s)
+		gateEverywhere(s, kcm, "CSIMigrationAWS=true,InTreePluginAWSUnregister=true")
 	}},
 	{name: "a kubelet unregisters too early", code: "VOL-004", base: of1_22, want: fails, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].Kubelet = &v1.Kubelet{Source: "/var/lib/kubelet/kubeadm-flags.env", Config: &v1.KubeletConfig{FeatureGates: map[string]bool{"InTreePluginAWSUnregister": true}}}
@@ -197,6 +210,9 @@ var volumeRules = []rule{
 
 	{name: "G67: one default", code: "VOL-007", want: pass_, says: []string{"gp3 is the only default of 2 classes", "gp2"}},
 	{name: "G67: two defaults", code: "VOL-007", want: warn, says: []string{"gp2 is a default", "kubectl annotate storageclass gp2"}, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses[0].Default = true }},
+	{name: "G67: the driver's class calls itself the default too", code: "VOL-007", want: warn, says: []string{"new-csi is a default"}, change: func(s *v1.Snapshot) {
+		s.Volumes.StorageClasses = append(s.Volumes.StorageClasses, v1.StorageClass{Name: "new-csi", Provisioner: ebsCSI, Default: true})
+	}},
 	{name: "G67: no default", code: "VOL-007", want: warn, says: []string{"none of 2 classes"}, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses[1].Default = false }},
 	{name: "no class", code: "VOL-007", want: skipped, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses = nil }},
 	{name: "classes could not be listed", code: "VOL-007", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/storageclasses") }},
@@ -245,6 +261,11 @@ var volumeRules = []rule{
 
 	{name: "G70: the driver expands volumes", code: "VOL-011", want: pass_, says: []string{"1 class"}},
 	{name: "G70: the controller has no resizer", code: "VOL-011", want: warn, says: []string{"no csi-resizer", "gp3"}, change: func(s *v1.Snapshot) {
+		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
+		w.Containers = w.Containers[:3]
+	}},
+	{name: "G70: a class of the in-tree plugin grows, and its driver has no resizer", code: "VOL-011", want: warn, says: []string{"no csi-resizer"}, change: func(s *v1.Snapshot) {
+		s.Volumes.StorageClasses[0].AllowExpansion = true
 		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = w.Containers[:3]
 	}},

@@ -1,0 +1,80 @@
+package check
+
+import (
+	"slices"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestAPatternMatchesAsInTheKubelet(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, registry string
+		want              bool
+	}{
+		{"*.dkr.ecr.*.amazonaws.com", "123.dkr.ecr.us-east-1.amazonaws.com", true},
+		{"*.dkr.ecr.*.amazonaws.com", "123.dkr.ecr.cn-north-1.amazonaws.com.cn", false},
+		{"*.dkr.ecr.*.amazonaws.com", "a.b.dkr.ecr.us-east-1.amazonaws.com", false},
+		{"*.azurecr.io", "acme.azurecr.io", true},
+		{"*.azurecr.io/team", "acme.azurecr.io", true},
+		{"https://gcr.io", "gcr.io", true},
+		{"*.gcr.io", "gcr.io", false},
+		{"[.io", "gcr.io", false},
+	} {
+		if got := matchImage(tc.pattern, tc.registry); got != tc.want {
+			t.Errorf("%s matches %s: %t", tc.pattern, tc.registry, got)
+		}
+	}
+}
+
+func TestTheLastValueOfAFlagCounts(t *testing.T) {
+	k := kubelet{Kubelet: v1.Kubelet{Flags: map[string]string{"cloud-provider": "external"}}}
+	if _, known := k.running("cloud-provider"); known || k.provider() != external {
+		t.Error("without a process the files count")
+	}
+	k.Process = &v1.Process{Args: []string{"kubelet", "--cloud-provider", "aws", "--v=2", "--fail-swap-on", "--cloud-provider=gce"}}
+	if values, _ := k.running("cloud-provider"); !slices.Equal(values, []string{"aws", "gce"}) || k.provider() != "gce" || !k.inTree() {
+		t.Errorf("got %q, provider %s", values, k.provider())
+	}
+	if values, _ := k.running("fail-swap-on"); !slices.Equal(values, []string{"true"}) {
+		t.Errorf("a flag without a value is %q", values)
+	}
+	k.Process.Args = []string{"kubelet"}
+	if k.provider() != "" {
+		t.Errorf("a process without the flag names %s", k.provider())
+	}
+}
+
+func TestAGateThatIsGoneHasItsLastValue(t *testing.T) {
+	for _, tc := range []struct {
+		gate  string
+		minor int
+		set   map[string]bool
+		want  bool
+	}{
+		{"CSIMigrationAWS", 22, nil, false},
+		{"CSIMigrationAWS", 22, map[string]bool{"CSIMigrationAWS": true}, true},
+		{"CSIMigrationAWS", 24, nil, true},
+		{"CSIMigrationAWS", 24, map[string]bool{"CSIMigrationAWS": false}, false},
+		{"CSIMigrationAWS", 25, map[string]bool{"CSIMigrationAWS": false}, true}, // locked
+		{"CSIMigrationAWS", 30, nil, true},                                       // gone
+		{"KubeletCredentialProviders", 23, nil, false},
+		{"KubeletCredentialProviders", 30, nil, true},
+		{"NeverWas", 26, nil, false},
+	} {
+		if got := effective(tc.gate, tc.set, tc.minor); got != tc.want {
+			t.Errorf("%s in 1.%d with %v is %t", tc.gate, tc.minor, tc.set, got)
+		}
+	}
+}
+
+func TestVolumesInUseNameTheirPluginOrDriver(t *testing.T) {
+	got := mountsOf(v1.Node{VolumesInUse: []string{
+		"kubernetes.io/aws-ebs/aws://us-east-1a/vol-1", "kubernetes.io/csi/ebs.csi.aws.com^vol-2", "kubernetes.io/csi/ebs.csi.aws.com^vol-3", "kubernetes.io/vsphere-volume/[ds] a/b.vmdk",
+	}})
+	for name, want := range map[string]int{"kubernetes.io/aws-ebs": 1, "ebs.csi.aws.com": 2, "kubernetes.io/vsphere-volume": 1} {
+		if got[name] != want {
+			t.Errorf("%s has %d in use, want %d (%v)", name, got[name], want, got)
+		}
+	}
+}
