@@ -39,6 +39,9 @@ type facts struct {
 	opts Options
 	// placed are the components by name, of hosts first and of Deployments after them.
 	placed map[string][]placed
+	// inside are the kube-controller-managers that run the in-tree loops, and named is the provider that they name.
+	inside []placed
+	named  string
 	// scraped are what the managers say of themselves, by component and host.
 	scraped map[managerKey]v1.Manager
 	leases  map[string]v1.Lease
@@ -59,6 +62,8 @@ func newFacts(s *v1.Snapshot, opts Options) facts {
 	opts.Accept = accept
 	f := facts{Snapshot: s, opts: opts, placed: map[string][]placed{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}}
 	f.place()
+	f.inside = slices.DeleteFunc(slices.Clone(f.placed[kcm]), placed.external)
+	f.named = f.oneProvider()
 	for _, m := range slices.Backward(s.Managers) { // the first one counts
 		f.scraped[managerKey{m.Component, m.Host}] = m
 	}
@@ -164,15 +169,16 @@ func (f facts) all(name string) []placed { return slices.Clip(f.placed[name]) }
 func (f facts) managers() []placed { return append(f.all(kcm), f.all(ccm)...) }
 
 // inTree returns the kube-controller-managers that run the in-tree loops.
-func (f facts) inTree() []placed {
-	return slices.DeleteFunc(slices.Clone(f.all(kcm)), placed.external)
-}
+func (f facts) inTree() []placed { return slices.Clip(f.inside) }
 
 // provider is the in-tree provider that the managers name; empty when they name none or several. Once they are external it is what the
 // snapshot says, from the new manager's flags.
-func (f facts) provider() string {
+func (f facts) provider() string { return f.named }
+
+// oneProvider is the provider that all in-tree managers name, else what the snapshot says; empty when they name several.
+func (f *facts) oneProvider() string {
 	name := ""
-	for _, p := range f.inTree() {
+	for _, p := range f.inside {
 		switch n := p.flag("cloud-provider", ""); {
 		case name == "":
 			name = n

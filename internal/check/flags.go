@@ -6,10 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 )
+
+// knownGates are the names of all gates of the catalogue, sorted.
+var knownGates = sync.OnceValue(catalogue.Gates)
 
 // refusals says which flags and gates of a component a minor refuses to start with, sorted. Flags that the catalogue does not hold are not judged.
 func refusals(p placed, minor int) []string {
@@ -19,7 +23,7 @@ func refusals(p placed, minor int) []string {
 			out = append(out, "--"+name)
 		}
 	}
-	known := catalogue.Gates()
+	known := knownGates()
 	for _, name := range p.sortedGates() {
 		value := p.gates()[name]
 		on, err := strconv.ParseBool(value)

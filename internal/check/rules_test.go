@@ -70,7 +70,9 @@ var neverEnds = map[string]string{
 	"CRED-001 is unknown":      "manifests that cannot be read are CP-003's, and nothing else is looked at",
 }
 
-func (tc rule) run(t *testing.T) {
+// finding is what the check of a case says.
+func (tc rule) finding(t *testing.T) v1.Finding {
+	t.Helper()
 	s := healthy()
 	if tc.base != nil {
 		s = tc.base()
@@ -78,7 +80,11 @@ func (tc rule) run(t *testing.T) {
 	if tc.change != nil {
 		tc.change(s)
 	}
-	f := found(t, Run(s, tc.opts), tc.code)
+	return found(t, Run(s, tc.opts), tc.code)
+}
+
+func (tc rule) run(t *testing.T) {
+	f := tc.finding(t)
 	if f.Outcome != tc.want {
 		t.Fatalf("got %s, want %s: %s (found: %s)", f.Outcome, tc.want, f.Summary, f.Found)
 	}
