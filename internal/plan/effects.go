@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -39,8 +40,12 @@ func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Optio
 			restarts[s.Component]++ // steps that restart nothing name no component
 		}
 	}
+	anew := 0
+	if direction == Forward && recreated(snap, opts) != "" {
+		anew = len(snap.Services)
+	}
 	out := []string{
-		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(snap.Services)),
+		fmt.Sprintf("load balancers: %d kept, %d recreated, %d address changes", len(snap.Services)-anew, anew, anew),
 		nodesEffect(snap, steps),
 	}
 	if snap.Cloud != nil {
@@ -115,12 +120,37 @@ func (b *builder) volumeNote() string {
 	return fmt.Sprintf("volumes: those of %s go to CSI node by node, none is copied or recreated; the in-tree plugin stays until the last kubelet is done", strings.Join(names, ", "))
 }
 
-// balancerNote says what a provider does to load balancers when another manager takes them over, and what is done to volumes' records.
+// recreated says in a clause why the new manager makes every load balancer anew; empty when it adopts them. Which one belongs to a Service it finds on
+// AWS and GCE by the Service's uid, on OpenStack and Azure by the cluster's name; and on OpenStack it knows Octavia's only.
+func recreated(snap *v1.Snapshot, opts v1.Options) string {
+	if len(snap.Services) == 0 {
+		return ""
+	}
+	provider, err := inTreeProvider(snap)
+	if err != nil || provider != providerOpenStack && provider != providerAzure {
+		return ""
+	}
+	for _, h := range snap.Hosts {
+		m := component(h, KCM)
+		if m == nil {
+			continue
+		}
+		name := cmp.Or(m.Flags["cluster-name"], defaultClusterName)
+		if opts.ClusterName != "" && opts.ClusterName != name {
+			return fmt.Sprintf("the cluster's name becomes %q, and they were made under %q", opts.ClusterName, name)
+		}
+		if c := h.CloudConfig; provider == providerOpenStack && c != nil && c.Settings != nil && !strings.EqualFold(c.Settings["LoadBalancer.use-octavia"], "true") {
+			return "they are Neutron's (use-octavia is not true in " + c.Path + "), and the external provider knows Octavia's only"
+		}
+	}
+	return ""
+}
+
+// balancerNote says what a provider does to load balancers when another manager takes them over, and what is left to do about the records of volumes.
 func (b *builder) balancerNote() []string {
 	var out []string
-	name := b.snap.Cluster.Name
-	if b.opts.ClusterName != "" && b.opts.ClusterName != name && b.provider.Name != ProviderAWS && b.provider.Name != providerGCE && len(b.snap.Services) > 0 {
-		out = append(out, fmt.Sprintf("load balancers: with cluster name %q in place of %q all %d are made anew with new addresses, and the old ones are left behind", b.opts.ClusterName, name, len(b.snap.Services)))
+	if why := recreated(b.snap, b.opts); why != "" {
+		out = append(out, fmt.Sprintf("load balancers: all %d are made anew with new addresses and the old ones are left behind: %s", len(b.snap.Services), why))
 	}
 	if b.provider.Name == providerOpenStack {
 		n := 0

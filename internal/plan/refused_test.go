@@ -54,6 +54,62 @@ func TestNoPlanIsMadeFor(t *testing.T) {
 	}
 }
 
+func TestChoicesThatAClusterCannotBear(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		snap    *v1.Snapshot
+		options v1.Options
+		want    []string
+	}{
+		{"leader migration with one host", aws26(), v1.Options{Strategy: LeaderMigration}, []string{"only one control-plane host (cp-1)", "--strategy=downtime"}},
+		{"leader migration before it was there", openstack20(), v1.Options{Strategy: LeaderMigration}, []string{"1.20 has no leader migration"}},
+		{"leader migration with a manager that ignores it", azure28(), v1.Options{Strategy: LeaderMigration}, []string{"has no leader migration: it would take the flags and run the loops beside the in-tree manager"}},
+		{"node IPAM that cannot stay", gce30(), v1.Options{NodeIPAM: v1.IPAMKeep}, []string{"node IPAM has to move"}},
+		{"node IPAM that cannot move", vsphere29(), v1.Options{NodeIPAM: v1.IPAMMove}, []string{"node IPAM cannot move"}},
+		{"volumes without a driver", func() *v1.Snapshot {
+			s := openstack20()
+			s.Volumes.CSIDrivers = nil
+			return s
+		}(), v1.Options{Volumes: v1.VolumesCSI}, []string{"CSI driver cinder.csi.openstack.org of kubernetes.io/cinder is not installed", "--volumes=in-tree"}},
+		{"a driver that a node lacks", func() *v1.Snapshot {
+			s := openstack20()
+			s.Volumes.CSINodes = s.Volumes.CSINodes[:4]
+			return s
+		}(), v1.Options{Volumes: v1.VolumesCSI}, []string{"runs on no kubelet of worker-2"}},
+		{"another form of providerID", openstack20(), v1.Options{Env: []string{"OS_CCM_REGIONAL=true"}}, []string{"OS_CCM_REGIONAL=true asks for providerIDs with a region"}},
+		{"an image that says nothing of itself", openstack20(), v1.Options{Image: "mirror/manager:latest"}, []string{"does not tell its version"}},
+		{"image credentials that never were", openstack20(), v1.Options{CredentialProvider: "x", CredentialProviderSHA256: sha}, []string{"openstack never had image credentials in the kubelet"}},
+		{"other image credentials", func() *v1.Snapshot {
+			s := azure28()
+			s.Hosts[1].Kubelet.Credentials = &v1.CredentialProviders{ConfigPath: "/etc/own.yaml", BinDir: "/opt/bin", Providers: []v1.CredentialProvider{{Name: "own"}}}
+			return s
+		}(), v1.Options{CredentialProvider: "x", CredentialProviderSHA256: sha}, []string{"host cp-2 has image credential providers already (/etc/own.yaml)", "by hand"}},
+		{"one environment for all hosts", gce30(), v1.Options{Shape: v1.ShapeDaemonSet, Env: []string{"HOST=x-{host}"}}, []string{"needs a static pod on each host"}},
+		{"a version without the provider", func() *v1.Snapshot {
+			s := aws26()
+			component(s.Hosts[0], KCM).Image = "registry.k8s.io/kube-controller-manager:v1.27.0"
+			return s
+		}(), v1.Options{}, []string{"is of 1.27", "1.20 to 1.26"}},
+		{"flags of a kubelet in several files", func() *v1.Snapshot {
+			s := aws26()
+			s.Hosts[1].Kubelet.Sources = map[string]string{"cloud-provider": "/etc/default/kubelet"}
+			return s
+		}(), v1.Options{}, []string{"the kubelet on host worker-1", "--cloud-provider in /etc/default/kubelet"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := Make(c.snap, c.options, nil, now)
+			if err == nil {
+				t.Fatalf("a plan of %d steps was made", len(p.Steps))
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("the error does not say %q: %v", part, err)
+				}
+			}
+		})
+	}
+}
+
 func TestEveryProblemIsNamedAtOnce(t *testing.T) {
 	_, err := Make(cluster(func(s *v1.Snapshot) {
 		kcmOf(s, 0).Flags["cloud-provider"] = "external"

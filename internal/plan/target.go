@@ -60,7 +60,11 @@ func (b *builder) aim() error {
 			continue
 		}
 		b.kcm = min(b.kcm, n)
+		if n < catalogue.Oldest || n > b.provider.LastInTree {
+			errs = append(errs, fmt.Errorf("%s on host %s is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", KCM, h.Name, n, catalogue.Oldest, b.provider.LastInTree, b.provider.Name))
+		}
 	}
+	errs = append(errs, b.regional()...)
 	errs = append(errs, b.chooseStrategy()...)
 	errs = append(errs, b.chooseIPAM()...)
 	b.shape = v1.ShapeStaticPod
@@ -73,6 +77,25 @@ func (b *builder) aim() error {
 		errs = append(errs, b.chooseVolumes()...)
 	}
 	return errors.Join(errs...)
+}
+
+// regional refuses the variable by which OpenStack's manager looks for another form of providerID: it would find no instance of any node that is there.
+func (b *builder) regional() []error {
+	if b.provider.Name != providerOpenStack {
+		return nil
+	}
+	for _, e := range b.opts.Env {
+		name, value, _ := strings.Cut(e, "=")
+		if name != "OS_CCM_REGIONAL" || strings.EqualFold(value, "false") {
+			continue
+		}
+		for _, n := range b.snap.Nodes {
+			if strings.HasPrefix(n.ProviderID, "openstack:///") {
+				return []error{fmt.Errorf("OS_CCM_REGIONAL=%s asks for providerIDs with a region, and node %s has %s: a providerID cannot be changed, and the manager would delete such nodes; leave the variable out", value, n.Name, n.ProviderID)}
+			}
+		}
+	}
+	return nil
 }
 
 // inTreeProvider is the provider that the kube-controller-managers run with. Those that are external already do not count: controlPlane names them.
