@@ -8,3 +8,22 @@ func KubeletSkew(server int) int {
 	}
 	return 2
 }
+
+// SkewOf is how many minors a component may be older than the oldest API server that it talks to; no component may be newer. The policy names one minor
+// for kube-controller-manager, kube-scheduler and cloud-controller-manager, so that they can be upgraded after the API servers (the same page).
+// False for what it does not name.
+func SkewOf(component string, server int) (older int, ok bool) {
+	switch component {
+	case "kube-controller-manager", "kube-scheduler", "cloud-controller-manager":
+		return 1, true
+	case "kubelet", "kube-proxy":
+		return KubeletSkew(server), true
+	}
+	return 0, false
+}
+
+// WithinSkew tells whether a component of a minor may talk to an API server of a minor.
+func WithinSkew(component string, minor, server int) bool {
+	older, ok := SkewOf(component, server)
+	return ok && minor <= server && minor >= server-older
+}
