@@ -292,7 +292,7 @@ func judgeLoadBalancerIPs(f facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("%s for an address, and none for another than it has", counting(asked, "Service", "asks", "ask"))
+		return pass("%s for an address%s", counting(asked, "Service", "asks", "ask"), also(asked, ", each for the one that it has"))
 	}
 	return with(bad.finding(v1.Fail, "%s for another address than they have", counting(len(bad.lines), "Service", "asks", "ask")), "the address in status.loadBalancer, or no spec.loadBalancerIP", sourceServices,
 		kubectlService("patch", bad.objects[0], `--type=json -p '[{"op":"remove","path":"/spec/loadBalancerIP"}]'`))
@@ -321,7 +321,7 @@ var classServedTwice = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s a class, and none of those the cloud's finalizer", counting(classes, "Service", "has", "have"))
+			return pass("%s a class%s", counting(classes, "Service", "has", "have"), also(classes, ", and none of those the cloud's finalizer"))
 		}
 		return with(bad.finding(v1.Warn, "%s both a class and the cloud's finalizer", counting(len(bad.lines), "Service", "has", "have")), "one controller for each Service", sourceServices,
 			kubectlService("get", bad.objects[0], "-o yaml"))

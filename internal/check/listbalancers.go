@@ -16,6 +16,6 @@ var balancerChecks = []Check{
 	neutronBalancers, // LB-012: load balancers of a service that is gone
 	clusterTags,      // LB-013: instances that are not the cluster's
 	taggedGroups,     // LB-014: doors that would stay shut
-	uncheckedMembers, // LB-016: members that die and stay
 	classServedTwice, // LB-015: what another controller has taken over
+	uncheckedMembers, // LB-016: members that die and stay
 }

@@ -52,50 +52,51 @@ var providedAddress = Check{
 }
 
 func judgeProvidedAddress(f facts) v1.Finding {
-	would, refused := map[string][]string{}, map[string]string{}
+	previews := map[string]v1.NodePreview{}
 	if f.Preview != nil {
 		for _, p := range f.Preview.Nodes {
-			if p.Found && p.Error != "" {
-				refused[p.Node] = p.Error
-			} else if p.Found && len(p.Addresses) > 0 {
-				would[p.Node] = p.Addresses
-			}
+			previews[p.Node] = p
 		}
 	}
 	told := f.nodeIPFlags()
 	n := 0
 	bad, finding, ok := f.eachNode(func(node v1.Node) string {
 		provided := orElse(node.Annotations[annotationProvidedIP], told[node.Name])
-		switch {
-		case provided == "":
+		if provided == "" {
 			return ""
-		case node.Annotations[annotationProvidedIP] != "" && refused[node.Name] != "":
-			return "told " + provided + ", and the new provider says: " + refused[node.Name]
 		}
 		n++
-		known := node.Addresses
-		if w, asked := would[node.Name]; asked {
-			known = w
+		p := previews[node.Name]
+		switch {
+		case p.Found && p.Error != "" && node.Annotations[annotationProvidedIP] != "":
+			return "told " + provided + ", and the new provider says: " + p.Error
+		case p.Found && len(p.Addresses) > 0:
+			return strange(provided, p.Addresses)
 		}
-		for ip := range strings.SplitSeq(provided, ",") {
-			ip = strings.TrimSpace(ip)
-			if addr, err := netip.ParseAddr(ip); err == nil && addr.IsUnspecified() {
-				continue // "any of this family"
-			}
-			if !slices.Contains(ofType(known, "InternalIP"), ip) && !slices.Contains(ofType(known, "ExternalIP"), ip) {
-				return fmt.Sprintf("told %s, knows %s", ip, orElse(strings.Join(known, ", "), "no address"))
-			}
-		}
-		return ""
+		return strange(provided, node.Addresses)
 	})
 	switch {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("%s told an address, and none another than its node's", counting(n, "kubelet", "is", "are"))
+		return pass("%s told an address%s", counting(n, "kubelet", "is", "are"), also(n, ", each its node's"))
 	}
 	return with(bad.finding(v1.Fail, "the new manager would not write the addresses of %s", plural(len(bad.lines), "node")), "one of the addresses that the cloud knows", sourceNodes,
 		"kubectl get node "+bad.objects[0]+" -o jsonpath='{.metadata.annotations}{.status.addresses}'")
+}
+
+// strange says which of the addresses that a kubelet was told is not one of those that are known; empty when all are.
+func strange(provided string, known []string) string {
+	for ip := range strings.SplitSeq(provided, ",") {
+		ip = strings.TrimSpace(ip)
+		if addr, err := netip.ParseAddr(ip); err == nil && addr.IsUnspecified() {
+			continue // "any of this family"
+		}
+		if !slices.Contains(ofType(known, "InternalIP"), ip) && !slices.Contains(ofType(known, "ExternalIP"), ip) {
+			return fmt.Sprintf("told %s, knows %s", ip, orElse(strings.Join(known, ", "), "no address"))
+		}
+	}
+	return ""
 }
 
 // nodeIPFlags are the addresses that kubelets on hosts are told to use, by node.

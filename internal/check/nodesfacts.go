@@ -94,6 +94,14 @@ func counting(n int, noun, one, many string) string {
 	return plural(n, noun) + " " + many
 }
 
+// also returns what there is to add to a sentence about n things; nothing when there are none.
+func also(n int, more string) string {
+	if n == 0 {
+		return ""
+	}
+	return more
+}
+
 // none returns the finding of a check for which a cluster has nothing to look at.
 func none(what string) v1.Finding { return skip("there is no %s", what) }
 

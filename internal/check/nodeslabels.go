@@ -111,7 +111,7 @@ var metadataAtRisk = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s labels or taints set by hand, and none of those could be deleted", counting(marked, "node", "has", "have"))
+			return pass("%s labels or taints set by hand%s", counting(marked, "node", "has", "have"), also(marked, ", and none of those could be deleted"))
 		}
 		return with(bad.finding(v1.Warn, "%s could be deleted with labels or taints that nobody would set again", plural(len(bad.lines), "node")), "ready, or found in the cloud", sourceNodes,
 			"kubectl get node "+bad.objects[0]+" -o yaml > "+bad.objects[0]+".yaml")

@@ -44,7 +44,7 @@ var webhookDead = Check{
 		case len(unknowns) > 0:
 			return with(unknown("the endpoints of %s are not known: %s", plural(len(unknowns), "webhook"), fewOf(unknowns)), expected, "/apis/discovery.k8s.io/v1/endpointslices", "")
 		}
-		return pass("%s asked about vital objects, and none that must answer cannot", counting(n, "webhook", "is", "are"))
+		return pass("%s asked about nodes, leases, pods and the like%s", counting(n, "webhook", "is", "are"), also(n, ", and each that must answer can"))
 	},
 }
 
@@ -83,7 +83,8 @@ func judgeWebhookDeadlock(f facts) v1.Finding {
 	case !ok:
 		return finding
 	case bad.empty():
-		return pass("%s asked about vital objects, %d with a known backend that must answer, and each of those tolerates the taint", counting(n, "webhook", "is", "are"), known)
+		return pass("%s asked about nodes, leases, pods and the like%s", counting(n, "webhook", "is", "are"),
+			also(n, fmt.Sprintf(", %d with a known backend that must answer: each tolerates the taint", known)))
 	}
 	backend := workloads[f.backendOf(bad.objects[0])]
 	return with(bad.finding(v1.Warn, "the backends of %s do not run on uninitialised nodes", plural(len(bad.lines), "webhook")), "a toleration of "+taintUninitialized, sourceWebhooks, addToleration(backend))
@@ -130,7 +131,7 @@ var webhookSlow = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s asked about vital objects, and none may hold a lease for %s", counting(n, "webhook", "is", "are"), deadline)
+			return pass("%s asked about nodes, leases, pods and the like%s", counting(n, "webhook", "is", "are"), also(n, ", and none may hold a lease for "+deadline.String()))
 		}
 		return with(bad.finding(v1.Warn, "%s could hold the renewal of a lease until its leader ends", plural(len(bad.lines), "webhook")), "timeoutSeconds below "+deadline.String()+", or no rule about leases",
 			sourceWebhooks, "kubectl edit "+webhookOf(bad.objects[0]))
@@ -171,7 +172,7 @@ var webhookOutside = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("%s asked about vital objects, and none from outside the cluster must answer", counting(n, "webhook", "is", "are"))
+			return pass("%s asked about nodes, leases, pods and the like%s", counting(n, "webhook", "is", "are"), also(n, ", and none that must answer is outside the cluster"))
 		}
 		url := ""
 		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad.objects[0] }); i >= 0 {
