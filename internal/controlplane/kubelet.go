@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -196,32 +195,20 @@ func (e *environment) remove(from, to [2]int) []splice {
 	return []splice{{start: words[0].start, end: words[to[1]].end}}
 }
 
-// readEnvironment reads NAME=value lines as systemd does, as far as unit files of kubelets use it.
+// readEnvironment reads an environment file as systemd does, as far as it assigns flags of a kubelet.
 func readEnvironment(data []byte) (*environment, error) {
 	e := &environment{data: data}
-	at := 0
-	for i, text := range bytes.SplitAfter(data, []byte("\n")) {
-		start := at
-		at += len(text)
-		text = bytes.TrimRight(text, " \t\r\n")
-		trimmed := bytes.TrimLeft(text, " \t")
-		if len(trimmed) == 0 || trimmed[0] == '#' || trimmed[0] == ';' {
+	for _, a := range readEnvironmentFile(data) {
+		if !kubeletVariable.MatchString(a.name) {
 			continue
 		}
-		start += len(text) - len(trimmed)
-		name, _, ok := strings.Cut(string(trimmed), "=")
-		if !ok || !variableName.MatchString(name) {
-			return nil, fmt.Errorf("line %d is not NAME=value", i+1)
-		}
-		if !kubeletVariable.MatchString(name) {
-			continue
-		}
-		v, err := e.readVariable(name, start+len(name)+1, start+len(trimmed))
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
+		v := variable{name: a.name, start: a.at}
+		var err error
+		if v.words, err = a.words(); err != nil {
+			return nil, fmt.Errorf("line %d: the value of %s: %w", 1+bytes.Count(data[:a.at], []byte("\n")), a.name, err)
 		}
 		// A later assignment replaces an earlier one.
-		e.variables = slices.DeleteFunc(e.variables, func(o variable) bool { return o.name == name })
+		e.variables = slices.DeleteFunc(e.variables, func(o variable) bool { return o.name == a.name })
 		e.variables = append(e.variables, v)
 	}
 	slices.SortStableFunc(e.variables, func(a, b variable) int { return cmp.Compare(rank(a.name), rank(b.name)) })
@@ -239,51 +226,6 @@ func rank(name string) int {
 type letter struct {
 	char       byte
 	start, end int
-}
-
-// readVariable reads the value in data[start:end]: bare, or in one pair of quotes.
-func (e *environment) readVariable(name string, start, end int) (variable, error) {
-	v := variable{name: name, start: start}
-	var quote byte
-	if start < end && (e.data[start] == '"' || e.data[start] == '\'') {
-		quote = e.data[start]
-		v.start++
-	}
-	letters, at, err := e.readLetters(v.start, end, quote)
-	switch {
-	case err != nil:
-		return v, fmt.Errorf("the value of %s %w", name, err)
-	case at < end:
-		return v, fmt.Errorf("something follows the quoted value of %s", name)
-	}
-	if v.words, err = splitWords(letters); err != nil {
-		return v, fmt.Errorf("the value of %s: %w", name, err)
-	}
-	return v, nil
-}
-
-// readLetters reads up to the quote, or to the end where there is none, and returns where it stopped.
-func (e *environment) readLetters(start, end int, quote byte) ([]letter, int, error) {
-	var out []letter
-	for i := start; i < end; i++ {
-		c := e.data[i]
-		switch {
-		case c == '\\' && quote != '\'':
-			if i+1 == end {
-				return nil, 0, errors.New("goes on in the next line: write it in one")
-			}
-			out = append(out, letter{e.data[i+1], i, i + 2})
-			i++
-		case c == quote && quote != 0:
-			return out, i + 1, nil
-		default:
-			out = append(out, letter{c, i, i + 1})
-		}
-	}
-	if quote != 0 {
-		return nil, 0, errors.New("has a quote that is not closed")
-	}
-	return out, end, nil
 }
 
 // splitWords makes arguments of a value, as systemd does for a variable that stands alone on a command line: it splits at spaces that are in no

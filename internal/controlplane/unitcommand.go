@@ -135,7 +135,7 @@ func (u *Unit) addVariable(name string) error {
 	if !ok {
 		return u.passed(name)
 	}
-	words, err := splitWords(a.value)
+	words, err := a.words()
 	if err != nil {
 		return fmt.Errorf("the value of $%s in %s: %w", name, a.file, err)
 	}
@@ -171,10 +171,15 @@ func (u *Unit) expandBraces(text string) (string, error) {
 			text = rest[1:]
 		case strings.HasPrefix(rest, "{") && closed && variableName.MatchString(name):
 			a, known := u.variables[name]
-			if !known {
-				if err := u.passed(name); err != nil {
-					return "", err
-				}
+			var err error
+			switch {
+			case !known:
+				err = u.passed(name)
+			case a.open:
+				err = fmt.Errorf("the value of ${%s} in %s has a quote that is not closed", name, a.file)
+			}
+			if err != nil {
+				return "", err
 			}
 			b.WriteString(textOf(a.value))
 			text = after

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -191,10 +192,20 @@ type assignment struct {
 	name  string
 	file  string
 	value []letter
-	// at is where a value that is empty would begin.
+	// at is where the value begins, behind its quote.
 	at int
+	// open tells that a quote in it is not closed, so that the rest of the file is taken for the value.
+	open bool
 	// wrap is the whole assignment of an Environment= setting that has no quotes: with a space in it, it needs them.
 	wrap *unitWord
+}
+
+// words are the arguments that systemd makes of the value of a variable that stands alone on a command line.
+func (a assignment) words() ([]word, error) {
+	if a.open {
+		return nil, errors.New("it has a quote that is not closed")
+	}
+	return splitWords(a.value)
 }
 
 // readEnvironmentFile reads an environment file as systemd does: what is no assignment is passed over.
@@ -212,7 +223,8 @@ func readEnvironmentFile(data []byte) []assignment {
 			continue
 		}
 		a := assignment{name: strings.TrimSpace(string(data[start : start+equal]))}
-		a.value, a.at, at = environmentValue(data, start+equal+1)
+		r := environmentValue(data, start+equal+1)
+		a.value, a.at, a.open, at = r.value[:r.trim], r.begin, r.quote != 0, r.at
 		if variableName.MatchString(a.name) {
 			out = append(out, a)
 		}
@@ -223,25 +235,25 @@ func readEnvironmentFile(data []byte) []assignment {
 // shellSpecial are the characters that a backslash protects between double quotes.
 const shellSpecial = "\"\\`$"
 
-// environmentValue reads the value that begins at an offset. begin is where it begins behind its quote, next where the next line begins.
-func environmentValue(data []byte, at int) (value []letter, begin, next int) {
+// environmentValue reads the value that begins at an offset.
+func environmentValue(data []byte, at int) valueReader {
 	for at < len(data) && isSpace(data[at]) {
 		at++
 	}
-	begin = at
+	r := valueReader{data: data, at: at, begin: at}
 	if at < len(data) && (data[at] == '"' || data[at] == '\'') {
-		begin++
+		r.begin++
 	}
-	r := valueReader{data: data, at: at}
 	for r.at < len(data) && !r.step() { //nolint:revive // the step is the loop
 	}
-	return r.value[:r.trim], begin, r.at
+	return r
 }
 
 // valueReader reads a value of an environment file.
 type valueReader struct {
 	data  []byte
-	at    int
+	at    int // where it goes on, and in the end where the next line begins
+	begin int // where the value begins behind its quote
 	value []letter
 	// trim is where the value ends without the spaces that are outside of quotes.
 	trim  int

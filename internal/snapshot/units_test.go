@@ -121,3 +121,59 @@ func TestAUnitBesideAStaticPod(t *testing.T) {
 		})
 	}
 }
+
+// sealed is a host one of whose directories cannot be read.
+type sealed struct {
+	hostaccess.Host
+	dir string
+}
+
+func (s sealed) List(ctx context.Context, dir string) ([]string, error) {
+	if dir == s.dir {
+		return nil, errSealed
+	}
+	return s.Host.List(ctx, dir)
+}
+
+func (s sealed) ReadFile(ctx context.Context, p string) (hostaccess.File, error) {
+	if strings.HasPrefix(p, s.dir+"/") {
+		return hostaccess.File{}, errSealed
+	}
+	return s.Host.ReadFile(ctx, p)
+}
+
+var errSealed = errors.New("permission denied")
+
+func TestUnitsThatCannotBeReadAreUnknown(t *testing.T) {
+	dir := t.TempDir()
+	writeUnits(t, dir)
+	tests := map[string]struct {
+		dir  string
+		want []string
+	}{
+		"the directory of units": {"/etc/systemd/system", []string{
+			"hosts/cp-1/kubelet: reading unit kubelet.service: permission denied", "hosts/cp-1/units: permission denied",
+		}},
+		"the manifests":         {"/etc/kubernetes/manifests", []string{"hosts/cp-1: permission denied"}},
+		"the environment files": {"/etc/kubernetes", nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{sealed{open(t, dir)[0], tt.dir}}, Now: func() time.Time { return now }}, Options{})
+			got := unknownsOf(s, "hosts/cp-1")
+			if tt.want == nil {
+				for _, c := range s.Hosts[0].Components {
+					if c.Name == kcm && !strings.Contains(c.Error, "reading an environment file of kube-controller-manager.service: permission denied") {
+						t.Errorf("got %+v", c)
+					}
+				}
+				return
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(strings.Join(got, "\n"), want) {
+					t.Errorf("unknown are %q, want %q", got, want)
+				}
+			}
+		})
+	}
+}
