@@ -146,7 +146,7 @@ var balancerRules = []rule{
 
 	{name: "nobody asks for an address", code: "LB-007", want: pass_, says: []string{"no Service asks"}},
 	{name: "G35: the address it has", code: "LB-007", base: addressed(openstackCluster), want: pass_, says: []string{"1 Service asks"}, change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.1" })},
-	{name: "G35: another address", code: "LB-007", base: addressed(gceCluster), want: fails, says: []string{"asks for 203.0.113.9 and has 203.0.113.1"}, change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.9" })},
+	{name: "G32 G35: another address", code: "LB-007", base: addressed(gceCluster), want: fails, says: []string{"asks for 203.0.113.9 and has 203.0.113.1"}, change: service(func(s *v1.Service) { s.LoadBalancerIP = "203.0.113.9" })},
 	{name: "G35: AWS refuses it in-tree", code: "LB-007", want: fails, says: []string{"ignores the field and makes one"}, change: service(func(s *v1.Service) { s.LoadBalancerIP, s.Addresses = "203.0.113.9", nil })},
 	{name: "Services could not be listed", code: "LB-007", want: unknwn, change: noServices},
 
@@ -190,7 +190,7 @@ var balancerRules = []rule{
 	{name: "Services could not be listed", code: "LB-009", want: unknwn, change: noServices},
 
 	{name: "the cloud has them all", code: "LB-010", want: pass_, says: []string{"2 Services"}},
-	{name: "G34: one was deleted in the cloud", code: "LB-010", want: fails, says: []string{"has the address a0-1.us-east-1.elb.amazonaws.com", "would get a new one with a new address"}, change: func(s *v1.Snapshot) { s.Cloud.LoadBalancers = s.Cloud.LoadBalancers[1:] }},
+	{name: "G31 G34: one was deleted in the cloud", code: "LB-010", want: fails, says: []string{"has the address a0-1.us-east-1.elb.amazonaws.com", "would get a new one with a new address"}, change: func(s *v1.Snapshot) { s.Cloud.LoadBalancers = s.Cloud.LoadBalancers[1:] }},
 	{name: "Services could not be listed", code: "LB-010", want: unknwn, change: noServices},
 
 	{name: "G31: one name everywhere", code: "LB-011", want: pass_, says: []string{"3 managers have --cluster-name=lab"}},
@@ -252,7 +252,7 @@ var balancerRules = []rule{
 	{name: "nodes could not be listed", code: "LB-013", want: unknwn, change: noNodes},
 
 	{name: "G33: one group each", code: "LB-014", want: pass_, says: []string{"5 instances"}},
-	{name: "G33: two groups", code: "LB-014", want: fails, says: []string{"has 2", "i-10000000000000001"}, change: groups(2)},
+	{name: "G34 G33: two groups", code: "LB-014", want: fails, says: []string{"has 2", "i-10000000000000001"}, change: groups(2)},
 	{name: "G33: no group", code: "LB-014", want: warn, says: []string{"has none"}, change: groups(0)},
 	{name: "instances could not be read", code: "LB-014", want: skipped, says: []string{"CLOUD-001"}, change: instancesNotRead},
 	{name: "nodes could not be listed", code: "LB-014", want: unknwn, change: noNodes},

@@ -37,6 +37,9 @@ func captured(t *testing.T, name string) *v1.Snapshot {
 	return s
 }
 
+// problemNumber is how the name of a case says which problem of the field it is.
+var problemNumber = regexp.MustCompile(`G\d\d`)
+
 // elsewhere are field problems that cannot be made of the captured cluster of AWS by the change of a case alone.
 var elsewhere = map[string]string{
 	"G02": "its instances are named by address",
@@ -55,10 +58,9 @@ var elsewhere = map[string]string{
 // TestEveryFieldProblemIsFoundOnACapturedCluster does each problem of the field to a cluster that was captured from real API servers. The cases were
 // written for a small invented one; where a case asks for an object that the captured cluster does not have, another one of the same problem must do.
 func TestEveryFieldProblemIsFoundOnACapturedCluster(t *testing.T) {
-	number := regexp.MustCompile(`G\d\d`)
 	seen, misses := map[string]bool{}, map[string][]string{}
 	for _, tc := range allRules() {
-		ids := number.FindAllString(tc.name, -1)
+		ids := problemNumber.FindAllString(tc.name, -1)
 		if len(ids) == 0 || tc.want != fails && tc.want != warn {
 			continue
 		}
@@ -93,4 +95,31 @@ func (tc rule) onCaptured(t *testing.T) (outcome v1.Outcome, fits bool) {
 		tc.change(s)
 	}
 	return found(t, Run(s, tc.opts), tc.code).Outcome, true
+}
+
+// TestEveryFieldProblemHasACase holds each check that the reference names for a problem to a case of that problem.
+func TestEveryFieldProblemHasACase(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "field-problems.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]bool{}
+	for _, tc := range allRules() {
+		for _, id := range problemNumber.FindAllString(tc.name, -1) {
+			cases[id[1:]+" "+tc.code] = true
+		}
+	}
+	code := regexp.MustCompile(`\[([A-Z]+-\d{3})\]\(checks\.md`)
+	rows := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| F(\d\d) .*$`).FindAllStringSubmatch(string(page), -1) {
+		rows++
+		for _, answer := range code.FindAllStringSubmatch(row[0], -1) {
+			if !cases[row[1]+" "+answer[1]] {
+				t.Errorf("F%s is answered by %s, which has no case of it", row[1], answer[1])
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("the page lists no problem")
+	}
 }

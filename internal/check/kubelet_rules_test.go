@@ -101,7 +101,7 @@ var kubeletRules = []rule{
 	}},
 
 	{name: "all name one provider", code: "KUBELET-003", want: pass_, says: []string{"3 with aws", "2 others not read"}},
-	{name: "G23: one is external before the managers", code: "KUBELET-003", want: warn, says: []string{"2 with aws, 1 with external", "kubelet@cp-1 is external before"}, change: func(s *v1.Snapshot) {
+	{name: "G83 G23: one is external before the managers", code: "KUBELET-003", want: warn, says: []string{"2 with aws, 1 with external", "kubelet@cp-1 is external before"}, change: func(s *v1.Snapshot) {
 		kubeletFlags(s, 0, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "one names another provider", code: "KUBELET-003", want: fails, says: []string{"names gce, and the managers aws"}, change: func(s *v1.Snapshot) { kubeletFlags(s, 0, map[string]string{"cloud-provider": "gce"}) }},
@@ -115,7 +115,7 @@ var kubeletRules = []rule{
 	{name: "one could not be read", code: "KUBELET-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
 
 	{name: "the hosts have the nodes' names", code: "KUBELET-004", want: pass_, change: func(s *v1.Snapshot) { labelHostnames(s) }},
-	{name: "G81: the name came from the cloud", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
+	{name: "G01 G02 G81: the name came from the cloud", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
 		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
 	}},

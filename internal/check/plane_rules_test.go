@@ -143,7 +143,7 @@ var planeRules = []rule{
 	{name: "workloads could not be listed", code: "CP-011", want: unknwn, change: notGathered("workloads")},
 
 	{name: "no such workload", code: "CP-012", want: pass_},
-	{name: "G25: a chart's manager beside in-tree ones", code: "CP-012", want: fails, says: []string{"Deployment/kube-system/aws-ccm", upstreamCCM, "kubectl -n kube-system delete deployment aws-ccm"}, change: withWorkload(nil)},
+	{name: "G20 G25: a chart's manager beside in-tree ones", code: "CP-012", want: fails, says: []string{"Deployment/kube-system/aws-ccm", upstreamCCM, "kubectl -n kube-system delete deployment aws-ccm"}, change: withWorkload(nil)},
 	{name: "G25: scaled to nothing", code: "CP-012", want: warn, says: []string{"is scaled to 0"}, change: withWorkload(func(w *v1.Workload) { w.Replicas, w.Ready = 0, 0 })},
 	{name: "G25: two managers by two leases", code: "CP-012", base: migrated, want: fails, says: []string{"2 leases", "Lease/kube-system/mine"}, change: withWorkload(func(w *v1.Workload) {
 		w.Containers[0].Flags["leader-elect-resource-name"] = "mine"

@@ -119,7 +119,7 @@ var schedulingRules = []rule{
 	{name: "webhooks could not be listed", code: "HOOK-001", want: unknwn, change: noWebhooks},
 
 	{name: "G43: a backend that tolerates the taint", code: "HOOK-002", want: pass_, says: []string{"1 with a known backend"}, change: hook("nodes", nil)},
-	{name: "G43: a backend that does not", code: "HOOK-002", want: warn, says: []string{"its backend Deployment/policy/webhook does not tolerate the taint", "kubectl -n policy patch deployment webhook"}, change: both(hook("nodes", nil), func(s *v1.Snapshot) {
+	{name: "G41 G43: a backend that does not", code: "HOOK-002", want: warn, says: []string{"its backend Deployment/policy/webhook does not tolerate the taint", "kubectl -n policy patch deployment webhook"}, change: both(hook("nodes", nil), func(s *v1.Snapshot) {
 		s.Workloads[len(s.Workloads)-1].Tolerations = []string{"node-role.kubernetes.io/control-plane=:NoSchedule"}
 	})},
 	{name: "webhooks could not be listed", code: "HOOK-002", want: unknwn, change: noWebhooks},

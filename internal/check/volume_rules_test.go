@@ -279,7 +279,7 @@ var volumeRules = []rule{
 	{name: "workloads could not be listed", code: "VOL-011", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 
 	{name: "the driver is installed", code: "CSI-001", want: pass_},
-	{name: "G60: the driver is not installed", code: "CSI-001", want: fails, says: []string{"CSIDriver/ebs.csi.aws.com", "3 volumes"}, change: func(s *v1.Snapshot) { s.Volumes.CSIDrivers = nil }},
+	{name: "G66 G60: the driver is not installed", code: "CSI-001", want: fails, says: []string{"CSIDriver/ebs.csi.aws.com", "3 volumes"}, change: func(s *v1.Snapshot) { s.Volumes.CSIDrivers = nil }},
 	{name: "G60: the driver is not installed and nothing migrates", code: "CSI-001", base: of1_22, want: warn, says: []string{"stays with the in-tree plugin"}, change: func(s *v1.Snapshot) { s.Volumes.CSIDrivers = nil }},
 	{name: "nothing needs a driver", code: "CSI-001", base: noInTreeVolumes, want: pass_},
 	{name: "drivers could not be listed", code: "CSI-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csidrivers") }},
