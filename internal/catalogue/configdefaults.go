@@ -15,16 +15,14 @@ type ChangedDefault struct {
 
 // ChangedDefaults lists the keys of a provider whose defaults differ.
 //
-// Sources: InitializeCloudFromConfig of kubernetes-sigs/cloud-provider-azure and of k8s.io/legacy-cloud-providers/azure; ReadConfig of
-// kubernetes/cloud-provider-openstack and readConfig of k8s.io/legacy-cloud-providers/openstack.
+// Sources: InitializeCloudFromConfig of kubernetes-sigs/cloud-provider-azure (since 1.27) and of k8s.io/legacy-cloud-providers/azure.
 func ChangedDefaults(provider string) []ChangedDefault { return changedDefaults[provider] }
 
 var changedDefaults = map[string][]ChangedDefault{
-	"azure": {{Key: "vmType", InTree: "standard", External: "vmss", Why: "machines of availability sets are looked for in scale sets, and load balancers take their members from there"}},
-	"openstack": {{
-		Section: "LoadBalancer", Key: "use-octavia", InTree: "false", External: "true",
-		Why: "load balancers of Neutron are not found by the external provider, which makes others in Octavia",
-	}},
+	"azure": {
+		{Key: "vmType", InTree: "standard", External: "vmss", Why: "machines of availability sets are looked for in scale sets, and load balancers take their members from there"},
+		{Key: "loadBalancerSku", InTree: "basic", External: "standard", Why: "every Service gets another load balancer and another address"},
+	},
 }
 
 // ReadsEnvironment is the beginning of the environment variables that the in-tree provider takes settings from and the external one does not; empty

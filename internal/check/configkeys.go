@@ -43,12 +43,12 @@ func (f facts) configs() ([]configured, v1.Finding, bool) {
 }
 
 var configKeys = Check{
-	Code: "CFG-002", Reason: "CloudConfigKeys", Category: categoryCloud, Level: LevelError, Impact: ImpactNoLoops, DependsOn: onHosts,
-	Title: "no provider refuses or misreads a key of the cloud config",
+	Code: "CFG-002", Reason: "CloudConfigKeys", Category: categoryCloud, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onHosts,
+	Title: "both providers know every key of the cloud config",
 	Explain: []string{
-		"The in-tree and the external provider read different keys, and they treat what they do not know differently: some ignore it, some exit (OpenStack in tree: https://github.com/kubernetes/kubernetes/issues/109709). So there are two files: the " +
-			"in-tree one is not changed before the migration is complete, and the external one is derived from it.",
-		"Named here are keys that neither knows, values that cannot be read, and what the derivation could not resolve. A key with a spelling mistake was without effect so far; in the external provider it may end the process.",
+		"The in-tree and the external provider read different keys. AWS and vSphere in tree do not start with a key that they do not know, the others and all external ones pass over it without a word " +
+			"(https://github.com/kubernetes/kubernetes/issues/109709). So there are two files: the in-tree one is not changed before the migration is complete, and the external one is derived from it.",
+		"Named here are keys that neither knows, which are most often misspelt, and defaults of the in-tree provider that the file does not show and the external one cannot serve. What keeps the external file from being derived at all is CFG-001's.",
 	},
 	judge: func(f facts) v1.Finding {
 		configs, finding, ok := f.configs()
@@ -70,7 +70,7 @@ var configKeys = Check{
 		if bad.empty() {
 			return pass("the providers understand the %s of %s", plural(keys, "key"), plural(len(configs), "cloud config"))
 		}
-		return with(bad.some(v1.Fail, "%s: %s", plural(len(bad.lines), "key or value")+" of the cloud config "+be(len(bad.lines))+" not understood", bad.lines[0]), "keys that the provider knows", bad.objects[0],
+		return with(bad.some(v1.Warn, "%s", bad.lines[0]), "keys that both providers know", bad.objects[0],
 			"grep -n "+firstKey(bad.lines[0])+" "+pathOf(bad.objects[0])+"   # on host "+strings.SplitN(bad.objects[0], ":", 2)[0])
 	},
 }
@@ -88,9 +88,8 @@ var settingLost = Check{
 	Code: "CFG-003", Reason: "SettingLost", Category: categoryCloud, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onHosts,
 	Title: "what the cloud config decides in tree, it decides for the external provider",
 	Explain: []string{
-		"Some keys mean nothing to the external provider, which does something of its own instead, and some that are not set have another default there. On Azure an empty vmType is standard in tree and vmss outside; on OpenStack the external provider knows load " +
-			"balancers of Octavia only. What follows is said with each key.",
-		"Set the key in the in-tree config to what is meant, where both read it: the external config is derived from it. Keys of volumes are not named here; the CSI driver has a config of its own.",
+		"Some keys mean nothing to the external provider, which does something of its own instead, and some that are not set have another default there: on Azure an empty vmType is standard in tree and vmss outside. What follows is said with each key.",
+		"The external config that a plan derives writes such defaults down. Where it does not, set the key in the in-tree config to what is meant, if both read it. Keys of volumes are not named here; the CSI driver has a config of its own.",
 	},
 	judge: func(f facts) v1.Finding {
 		configs, finding, ok := f.configs()
@@ -130,7 +129,8 @@ func (f facts) lost(c configured) []string {
 	}
 	for _, d := range catalogue.ChangedDefaults(provider) {
 		name := catalogue.ConfigKey{Section: d.Section, Key: d.Key}.Name()
-		if !c.has(name) {
+		written := slices.ContainsFunc(c.DerivedChanges, func(change string) bool { return strings.HasPrefix(change, name+":") })
+		if !c.has(name) && !written {
 			out = append(out, fmt.Sprintf("%s is not set: %s in tree, %s outside: %s", name, d.InTree, d.External, d.Why))
 		}
 	}

@@ -61,10 +61,10 @@ func ccmWorkload() v1.Workload {
 
 var credentialRules = []rule{
 	{name: "G40: every key is understood", code: "CFG-002", want: pass_, says: []string{"3 cloud configs"}},
-	{name: "G40: a key that a provider refuses", code: "CFG-002", want: fails, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
+	{name: "G40: a key that no provider knows", code: "CFG-002", want: warn, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
 		s.Hosts[1].CloudConfig.Problems = []string{"Global.Zonne is no key of the external provider"}
 	}},
-	{name: "a kubelet's cloud config has one", code: "CFG-002", want: fails, says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"}, change: func(s *v1.Snapshot) {
+	{name: "a kubelet's cloud config has one", code: "CFG-002", want: warn, says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfigs = []v1.CloudConfig{{Path: "/etc/kubernetes/kubelet-cloud.conf", Problems: []string{"Global.X: unknown"}}}
 	}},
 	{name: "no external config can be derived", code: "CFG-002", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) {
@@ -84,9 +84,14 @@ var credentialRules = []rule{
 		configSettings(s, 0, map[string]string{"Global.DisableStrictZoneCheck": "true"})
 	}},
 	{name: "G40: the type of machines on Azure", code: "CFG-003", base: onAzure, want: warn, says: []string{"vmType is not set: standard in tree, vmss outside"}},
-	{name: "G40: the type of machines on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+	{name: "G40: the type of machines and of load balancers on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			configSettings(s, i, map[string]string{"vmType": "standard"})
+			configSettings(s, i, map[string]string{"vmType": "standard", "loadBalancerSku": "basic"})
+		}
+	}},
+	{name: "G40: it is written down by the derivation", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig.DerivedChanges = []string{"vmType: standard is written down: x", "loadBalancerSku: basic is written down: x"}
 		}
 	}},
 	{name: "it could not be read", code: "CFG-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
