@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // effects says in sentences what this plan will change, what it will not, and what nobody can promise.
@@ -61,7 +62,13 @@ func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Optio
 		"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
 	)
 	if n := unreached(snap); n > 0 {
-		out = append(out, fmt.Sprintf("not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with Kubernetes 1.27", n))
+		end := "the version that has it no longer"
+		if name, err := inTreeProvider(snap); err == nil {
+			if p, ok := catalogue.Lookup(name); ok {
+				end = fmt.Sprintf("Kubernetes 1.%d", p.LastInTree+1)
+			}
+		}
+		out = append(out, fmt.Sprintf("not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with %s", n, end))
 	}
 	return append(out, unfenced(snap, opts)...)
 }

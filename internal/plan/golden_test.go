@@ -3,10 +3,12 @@ package plan
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -80,4 +82,32 @@ func inBrief(p *v1.Plan) string {
 		fmt.Fprintf(&b, "  %s\n", e)
 	}
 	return b.String()
+}
+
+// TestClustersThatWereCaptured plans for snapshots of real API servers, which are renewed now and then: what is looked at holds of each.
+func TestClustersThatWereCaptured(t *testing.T) {
+	files, err := filepath.Glob("../check/testdata/captured/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no snapshot was found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var s v1.Snapshot
+			if err := yaml.Unmarshal(data, &s); err != nil {
+				t.Fatal(err)
+			}
+			p := mustMake(t, &s, v1.Options{})
+			if p.Strategy != LeaderMigration || len(hostsOf(p, "start/"+CCM)) != len(s.ControlPlaneNodes) {
+				t.Errorf("%s on hosts %v", p.Strategy, hostsOf(p, "start/"+CCM))
+			}
+			if s.Kubeadm != nil {
+				find(t, p, "patch/ConfigMap/kube-system/kubeadm-config/controllerManager")
+			}
+			endState(t, 0, &s, p)
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -165,7 +166,10 @@ func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 				}
 			}
 		}
-		if have := after(kubeletName, h.Kubelet.Flags); have["cloud-provider"] != "external" || have["hostname-override"] != h.Name || have["node-ip"] != h.Kubelet.Flags["node-ip"] {
+		if h.Kubelet == nil || h.Kubelet.Flags["cloud-provider"] == "" {
+			continue
+		}
+		if have := after(kubeletName, h.Kubelet.Flags); have["cloud-provider"] != "external" || have["hostname-override"] != h.Kubelet.Flags["hostname-override"] || have["node-ip"] != h.Kubelet.Flags["node-ip"] {
 			t.Errorf("seed %d: the kubelet on %s ends with %v", seed, h.Name, have)
 		}
 	}
@@ -185,5 +189,23 @@ func TestWhateverTheClusterTheSameSnapshotGivesTheSameBytes(t *testing.T) {
 				t.Fatalf("seed %d, plan %d differs:\n%s", seed, i, diff)
 			}
 		}
+	}
+}
+
+func TestAPlanForFiveHundredNodesIsMadeInOneLook(t *testing.T) {
+	c := kubeadmCluster{
+		provider: "openstack", version: "v1.20.15", hosts: 3, workers: 500, config: "/etc/kubernetes/cloud.conf",
+		kcm: map[string]string{"allocate-node-cidrs": "true"}, providerID: func(_ int, _ string) string { return "" },
+	}
+	s := c.snapshot()
+	inTree(s, "kubernetes.io/cinder", "worker-7")
+	driver(s, "cinder.csi.openstack.org")
+	start := time.Now()
+	p := mustMake(t, s, v1.Options{})
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if n := len(hostsOf(p, "external/kubelet@")); n != 503 {
+		t.Errorf("%d kubelets have a step", n)
 	}
 }

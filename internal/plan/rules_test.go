@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -227,5 +228,29 @@ func TestAPlanFromAFileIsHeldToTheRulesWithoutItsSnapshot(t *testing.T) {
 	move(t, p, "start/", "leader-migration/"+KCM+"@cp-2")
 	if err := Verify(p, nil); err == nil || !regexp.MustCompile(`rule P-01, .*: start/.* comes before`).MatchString(err.Error()) {
 		t.Errorf("a plan that starts a manager too early: %v", err)
+	}
+}
+
+const rulesPage = "../../docs/reference/plan-rules.md"
+
+// TestTheRulesAreInTheDocumentation keeps the page of the rules as they are here.
+func TestTheRulesAreInTheDocumentation(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Rules of a plan\n\nEvery plan is held to these rules when it is made, and again when it is read from a file. A plan that breaks one is not carried out.\n" +
+		"This page is made from `internal/plan/rules.go`.\n\n| rule | what holds | what would happen otherwise |\n|---|---|---|\n")
+	for _, r := range Rules {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", r.ID, r.Title, r.Why)
+	}
+	if *update {
+		if err := os.WriteFile(rulesPage, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(rulesPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != b.String() {
+		t.Errorf("%s is not what the rules say: run go test ./internal/plan -update", rulesPage)
 	}
 }
