@@ -332,7 +332,7 @@ const masked = "(masked)"
 // mask hides values of secrets: those of keys of a cloud config that hold one, and of environment variables by their names.
 func (d *differ) mask(name, text string) string {
 	secret := map[string]bool{}
-	if strings.HasSuffix(name, CCMCloudConf) {
+	if strings.HasSuffix(name, CCMCloudConf) && d.files != nil {
 		about, err := cloudconfig.Describe(d.provider(), []byte(text))
 		if err != nil && text != "" {
 			return masked + "\n"

@@ -238,9 +238,32 @@ func (r *replacement) finish() {
 
 func (b *builder) await(id, phase, title string, a v1.Await, why string) {
 	b.add(v1.Step{
-		ID: id, Phase: phase, Kind: v1.StepAwait, Title: title, Why: why, Component: a.Component, Await: &a, Requires: []string{"cluster:uid"},
+		ID: id, Phase: phase, Kind: v1.StepAwait, Title: title, Why: why, Await: &a, Requires: []string{"cluster:uid"},
 		Undo: "nothing was changed; nodes that came and went are replaced the other way round", EstimateSeconds: 600,
 	})
+}
+
+// replacedEffects says what becomes of a cluster whose control-plane hosts are replaced.
+func (b *builder) replacedEffects() []string {
+	out := []string{
+		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(b.snap.Services)),
+		fmt.Sprintf("nodes: %d replaced by the operator, %d kept; no host is touched by transplant", b.goes(), len(b.snap.Nodes)-b.goes()),
+		"the loops change hands once, when the last node of the old version goes; its kube-controller-manager releases its leases only if it ends in order, else they run out after 15 s",
+		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
+		"not changed: kubelets of workers; roll their machines with --cloud-provider=external and, where images come from the cloud's registry, its image credential provider, before Kubernetes 1.27 (AWS) or the release that removes the provider",
+	}
+	return append(append(out, unfenced(b.snap, b.opts)...), b.notes...)
+}
+
+// goes is how many nodes are taken down.
+func (b *builder) goes() int {
+	n := 0
+	for _, s := range b.steps {
+		if s.Await != nil && s.Await.NodeGone != "" {
+			n++
+		}
+	}
+	return n
 }
 
 func indented(text string) []string {
