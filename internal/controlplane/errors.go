@@ -51,6 +51,12 @@ func (e *ShellCommandError) Error() string {
 	return fmt.Sprintf("%s is started by a script of %s, so that its flags cannot be read or edited: write the command as a list, one argument an element", e.Component, e.Shell)
 }
 
+// UnreadableError says that one of a unit's files is there and could not be read: what it says is unknown, not wrong.
+type UnreadableError struct{ Err error }
+
+func (e *UnreadableError) Error() string { return e.Err.Error() }
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // unsupported says that a manifest is written in a way that cannot be edited without touching more than the edit.
 func unsupported(line int, format string, args ...any) error {
 	return fmt.Errorf("line %d: %s: rewrite that part in block style, one value a line, and run the same command again", line, fmt.Sprintf(format, args...))

@@ -62,7 +62,7 @@ func ReadUnit(files Files, name string) (*Unit, error) {
 	u.unitFiles = append([]string{fragment}, dropIns...)
 	for _, p := range dropIns {
 		if u.data[p], err = files.Read(p); err != nil {
-			return nil, fmt.Errorf("reading a drop-in of %s: %w", u.Name, err)
+			return nil, fmt.Errorf("reading a drop-in of %s: %w", u.Name, &UnreadableError{err})
 		}
 	}
 	if err := u.environmentFiles(files); err != nil {
@@ -99,7 +99,7 @@ func (u *Unit) fragment(files Files) (string, error) {
 				continue
 			}
 			if err != nil {
-				return "", fmt.Errorf("reading unit %s: %w", u.Name, err)
+				return "", fmt.Errorf("reading unit %s: %w", u.Name, &UnreadableError{err})
 			}
 			if len(bytes.TrimSpace(data)) == 0 {
 				return "", fmt.Errorf("unit %s is masked by an empty file %s: systemd does not start it", u.Name, p)
@@ -122,7 +122,7 @@ func (u *Unit) dropIns(files Files) ([]string, error) {
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("looking for drop-ins of %s: %w", u.Name, err)
+				return nil, fmt.Errorf("looking for drop-ins of %s: %w", u.Name, &UnreadableError{err})
 			}
 			for _, name := range names {
 				if strings.HasSuffix(name, ".conf") && !strings.HasPrefix(name, ".") && found[name] == "" {
@@ -179,7 +179,7 @@ func (u *Unit) environmentFiles(files Files) error {
 				return fmt.Errorf("unit %s reads the environment file %s, which is not there: systemd does not start it (%w)", u.Name, p, errNoEnvironment)
 			}
 			if err != nil {
-				return fmt.Errorf("reading an environment file of %s: %w", u.Name, err)
+				return fmt.Errorf("reading an environment file of %s: %w", u.Name, &UnreadableError{err})
 			}
 			u.data[p] = data
 			u.globs[pattern] = append(u.globs[pattern], p)

@@ -59,10 +59,11 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 		if c.Name == "" || errors.Is(err, fs.ErrNotExist) { // gone since it was listed
 			return nil, nil
 		}
+		if _, unreadable := errors.AsType[*controlplane.UnreadableError](err); unreadable {
+			l.unknown(l.fact("units"), c.Error)
+		}
 		if file, err := l.access.ReadFile(ctx, at); err == nil {
 			c.SHA256 = sha(file.Data)
-		} else {
-			l.unknown(l.fact("units"), err.Error())
 		}
 		return c, nil
 	}
