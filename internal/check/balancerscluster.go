@@ -61,8 +61,12 @@ func judgeClusterNames(f facts) v1.Finding {
 	if decides {
 		outcome = v1.Fail
 	}
+	fix := "kubectl -n kube-system get pods -o yaml | grep cluster-name"
+	if strings.HasPrefix(bad.objects[0], "ConfigMap/") {
+		fix = "kubectl -n kube-system edit configmap kubeadm-config"
+	}
 	return with(bad.finding(outcome, "%s another name of the cluster than the live %s, which has %s", counting(len(bad.lines), "place", "has", "have"), kcm, first), "--cluster-name="+first,
-		"the managers' flags, ConfigMap/kube-system/kubeadm-config", "kubectl -n kube-system edit configmap kubeadm-config")
+		"the managers' flags, ConfigMap/kube-system/kubeadm-config", fix)
 }
 
 // ccms are the cloud-controller-managers that exist: those on hosts, and those that run as a workload of the cluster.
@@ -321,6 +325,9 @@ var taggedGroups = Check{
 		}
 		if finding, ok := f.instancesRead(); !ok {
 			return finding
+		}
+		if len(f.cloudErrors("securitygroups")) > 0 {
+			return dependent("CLOUD-001")
 		}
 		var several, without complaints
 		read := 0

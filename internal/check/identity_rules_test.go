@@ -113,14 +113,14 @@ var identityRules = []rule{
 	{name: "G10: two nodes with one address", code: "NODE-007", want: fails, says: []string{"InternalIP 10.0.0.2 is also that of ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) { s.Nodes[3].Addresses = s.Nodes[0].Addresses }},
 	{name: "nodes could not be listed", code: "NODE-007", want: unknwn, change: noNodes},
 
-	{name: "AWS is compared by NODE-002", code: "NODE-008", want: pass_, says: []string{"no node is named"}},
+	{name: "AWS is compared by NODE-002", code: "NODE-008", want: pass_, says: []string{"are compared by NODE-002"}},
 	{name: "G01: named as on GCE", code: "NODE-008", base: gceCluster, want: pass_, says: []string{"5 nodes are named"}},
 	{name: "G01: named with the domain", code: "NODE-008", base: gceCluster, want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].Name = "worker-3.c.project.internal" }},
 	{name: "G01: named otherwise on GCE", code: "NODE-008", base: gceCluster, want: fails, says: []string{"blue: the instance is worker-3"}, change: func(s *v1.Snapshot) { s.Nodes[3].Name = "blue" }},
 	{name: "G01: Azure does not look at the case", code: "NODE-008", base: azureCluster, want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].ProviderID = strings.ToUpper(s.Nodes[3].ProviderID) }},
 	{name: "G03: the kubelet would register another node", code: "NODE-008", want: fails, says: []string{"would register cp-1.example.com"}, change: kubeletFlag("hostname-override", "cp-1.example.com")},
 	{name: "G01: an empty override", code: "NODE-008", want: fails, says: []string{"--hostname-override of its kubelet is empty"}, change: kubeletFlag("hostname-override", "")},
-	{name: "an override that fits", code: "NODE-008", want: pass_, says: []string{"as --hostname-override says"}, change: kubeletFlag("hostname-override", "ip-10-0-0-11.ec2.internal")},
+	{name: "an override that fits", code: "NODE-008", want: pass_, says: []string{"named as --hostname-override says"}, change: kubeletFlag("hostname-override", "ip-10-0-0-11.ec2.internal")},
 	{name: "nodes could not be listed", code: "NODE-008", want: unknwn, change: noNodes},
 
 	{name: "G02: names by address and nodes by address", code: "NODE-009", want: pass_, says: []string{"5 nodes"}},

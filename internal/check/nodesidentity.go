@@ -125,8 +125,11 @@ func judgeNodeNames(f facts) v1.Finding {
 			bad.add(h.NodeName, "%s: its kubelet would register %s when it starts again", h.NodeName, override)
 		}
 	}
-	if bad.empty() {
-		return pass("%s named as the instance, %s as --hostname-override says", counting(compared, "node", "is", "are"), counting(overrides, "node", "is", "are"))
+	switch {
+	case bad.empty() && compared == 0:
+		return pass("%s named as --hostname-override says; the cloud's names are compared by NODE-002 and NODE-010", counting(overrides, "node", "is", "are"))
+	case bad.empty():
+		return pass("%s named as the instance%s", counting(compared, "node", "is", "are"), also(overrides, fmt.Sprintf(", %d as --hostname-override says", overrides)))
 	}
 	return with(bad.finding(v1.Fail, "%s not the name that the provider looks for", counting(len(bad.lines), "node", "has", "have")), "the node's name", sourceNodes+", the kubelets' flags",
 		"kubectl get node "+bad.objects[0]+" -o wide")

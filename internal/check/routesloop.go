@@ -40,7 +40,7 @@ var networkUnavailable = Check{
 		case !ok:
 			return finding
 		case bad.empty():
-			return pass("none of %s says so", plural(len(f.Nodes), "node"))
+			return pass("none of %s says that its network is unavailable", plural(len(f.Nodes), "node"))
 		case f.routed():
 			return with(bad.finding(v1.Warn, "%s for a route", counting(len(bad.lines), "node", "waits", "wait")), expected, sourceNodes, "kubectl describe node "+bad.objects[0])
 		}
@@ -286,7 +286,7 @@ func judgeRoutesDiffer(f facts) v1.Finding {
 	case !extra.empty():
 		return with(all.finding(v1.Warn, "the new manager would change %s", plural(len(extra.lines), "route")), expected, source, fix)
 	}
-	return pass("%s a route to its node", counting(len(owner), "pod CIDR", "has", "have"))
+	return pass("%s to the node that has it", counting(len(owner), "pod CIDR", "is routed", "are routed"))
 }
 
 // clusterCIDRs are the values of --cluster-cidr that managers run with.
