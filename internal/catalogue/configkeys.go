@@ -43,9 +43,18 @@ func ConfigKeyOf(provider, section, key string) (ConfigKey, bool) {
 	return configKeys[provider][i], true
 }
 
-// StrictConfig tells that the in-tree provider does not start with a key that it does not know (gcfg.ReadInto without FatalOnly). No external one is
-// strict.
-func StrictConfig(provider string) bool { return provider == "aws" || provider == "vsphere" }
+// StrictConfigUntil is the last minor whose in-tree provider does not start with a key that it does not know (gcfg.ReadInto without FatalOnly); 0 where
+// none was strict. OpenStack's passes over them since 1.25 (https://github.com/kubernetes/kubernetes/issues/109709). No external provider is strict.
+func StrictConfigUntil(provider string) int {
+	switch provider {
+	case "openstack":
+		return 24
+	case "aws", "vsphere":
+		p, _ := Lookup(provider)
+		return p.LastInTree
+	}
+	return 0
+}
 
 // Ways to write a row: keys of both, of the in-tree provider alone, and of the external one alone.
 func both(section string, keys ...string) []ConfigKey {

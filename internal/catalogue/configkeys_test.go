@@ -189,3 +189,11 @@ func keyOf(f *ast.Field) string {
 	}
 	return f.Names[0].Name
 }
+
+func TestStrictReaders(t *testing.T) {
+	for provider, want := range map[string]int{"aws": 26, "openstack": 24, "vsphere": 29, "gce": 0, "azure": 0, "nobody": 0} {
+		if got := StrictConfigUntil(provider); got != want {
+			t.Errorf("%s is strict up to 1.%d, want 1.%d", provider, got, want)
+		}
+	}
+}

@@ -143,10 +143,15 @@ func (d *Description) add(provider string, s setting) {
 
 // strictly says what the in-tree provider does about a key that it does not know.
 func strictly(provider string) string {
-	if catalogue.StrictConfig(provider) {
+	p, _ := catalogue.Lookup(provider)
+	switch last := catalogue.StrictConfigUntil(provider); last {
+	case 0:
+		return ", and means nothing"
+	case p.LastInTree:
 		return ", and the in-tree one does not start with it"
+	default:
+		return fmt.Sprintf(", and the in-tree one does not start with it up to Kubernetes 1.%d", last)
 	}
-	return ", and means nothing"
 }
 
 // entriesOf lists the keys of a file in its order, and tells its format.

@@ -358,7 +358,7 @@ func TestDescriptions(t *testing.T) {
 			Format: FormatINI, Keys: []string{"Global.auth-url", "Global.password", "Global.username", "LoadBalancer.lb-method", "LoadBalancer.odd"},
 			Settings: map[string]string{"Global.auth-url": "https://k", "LoadBalancer.lb-method": "x"}, Secrets: []string{"Global.password"},
 			Problems: []string{
-				"LoadBalancer.odd is known to neither provider, and means nothing",
+				"LoadBalancer.odd is known to neither provider, and the in-tree one does not start with it up to Kubernetes 1.24",
 				"LoadBalancer.use-octavia is not there: the in-tree provider then makes load balancers of Neutron LBaaS, with which the external one cannot do anything",
 			},
 		}},
