@@ -129,6 +129,9 @@ var skewRules = []rule{
 	{name: "an older library does not mind", code: "VER-011", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}, says: []string{"0.26"}, change: previewOf("", "")},
 	{name: "nodes could not be listed", code: "VER-011", want: unknwn, change: noNodes},
 
+	{name: "G47: a scheduler that is newer", code: "VER-003", want: fails, says: []string{"kube-scheduler@cp-1 is 1.27"}, change: func(s *v1.Snapshot) {
+		s.Hosts[0].Components = append(s.Hosts[0].Components, component(scheduler, "registry.k8s.io/kube-scheduler:v1.27.0", nil))
+	}},
 	{name: "a provider that has no successor", code: "VER-002", want: fails, says: []string{"Apache CloudStack, which Transplant cannot move"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "cloudstack"})},
 	{name: "the official manager for a version that ours is not proven with", code: "VER-001", want: pass_, says: []string{"1.24"}, change: ofVersion("v1.24.9")},
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -133,9 +134,9 @@ func unsupported() string {
 
 var managerSkew = Check{
 	Code: "VER-003", Reason: "ManagerSkew", Category: categoryVersions, Level: LevelError, Impact: ImpactAPI, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
-	Title: "kube-controller-manager is not newer than the API server and at most one minor version older",
+	Title: "kube-controller-manager and kube-scheduler are not newer than the API server and at most one minor version older",
 	Explain: []string{
-		"The version skew policy of Kubernetes allows kube-controller-manager to be one minor version older than the API servers it talks to, and never newer. An upgrade that stopped half-way shows here; " +
+		"The version skew policy of Kubernetes allows kube-controller-manager and kube-scheduler to be one minor version older than the API servers they talk to, and never newer. An upgrade that stopped half-way shows here; " +
 			"finish it before the migration.",
 	},
 	judge: func(f facts) v1.Finding {
@@ -145,12 +146,12 @@ var managerSkew = Check{
 		}
 		var bad complaints
 		var unclear []string
-		for _, p := range append(f.all(kcm), f.all(kas)...) {
+		for _, p := range slices.Concat(f.all(kcm), f.all(scheduler), f.all(kas)) {
 			minor, ok := imageMinor(p.Image)
 			switch {
 			case !ok:
 				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
-			case p.Name == kcm && (minor > server || minor < server-1), p.Name == kas && (minor > server+1 || minor < server-1):
+			case p.Name != kas && !catalogue.WithinSkew(p.Name, minor, server), p.Name == kas && (minor > server+1 || minor < server-1):
 				bad.add(p.String(), "%s is 1.%d, the API server %s", p, minor, f.Cluster.Version)
 			}
 		}
