@@ -359,6 +359,22 @@ func TestAWaitForPeople(t *testing.T) {
 	}
 }
 
+func TestNodesThatWereReplacedAreNotLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p := w.given(
+		v1.Step{ID: "await", Phase: "p", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "node-cp-2"}},
+		v1.Step{ID: "verify", Phase: "q", Kind: v1.StepVerify},
+	)
+	w.api.Delete("/api/v1/nodes/node-cp-2")
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	w.api.Delete("/api/v1/nodes/node-cp-1")
+	_, err := w.run(p)
+	says(t, err, "node node-cp-1 is gone")
+}
+
 func TestAWaitSaysWhatIsMissing(t *testing.T) {
 	w := newWorld(t, 2)
 	for _, c := range []struct {

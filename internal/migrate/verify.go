@@ -48,7 +48,19 @@ func (x verify) lost(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	return append(lostNodes(x.Before.Nodes, nodes.Items), lostServices(x.Before.Services, services.Items)...), nil
+	return append(lostNodes(x.staying(), nodes.Items), lostServices(x.Before.Services, services.Items)...), nil
+}
+
+// staying are the nodes from before that the plan does not have taken down.
+func (x verify) staying() []v1.Node {
+	doc := x.journal.Doc()
+	goes := map[string]bool{}
+	for _, s := range slices.Concat(x.plan.Steps, doc.Plan.Steps) {
+		if s.Await != nil && s.Await.NodeGone != "" {
+			goes[s.Await.NodeGone] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(x.Before.Nodes), func(n v1.Node) bool { return goes[n.Name] })
 }
 
 func lostNodes(before []v1.Node, after []corev1.Node) []string {
