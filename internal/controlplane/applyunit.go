@@ -17,9 +17,14 @@ import (
 // the command line is not afterwards exactly what it was before, and the edit, then the result is an error. Host paths need no edit in a unit: a
 // service sees the files of its host.
 func ApplyUnit(u *Unit, edits []v1.Edit) (map[string][]byte, error) {
+	return ApplyUnitIn(u, u.Home(), edits)
+}
+
+// ApplyUnitIn is ApplyUnit with new flags in a file of the unit that the caller chooses.
+func ApplyUnitIn(u *Unit, home string, edits []v1.Edit) (map[string][]byte, error) {
 	now := u
 	for _, e := range edits {
-		next, err := now.applyOne(e)
+		next, err := now.applyOne(e, home)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", e.Op, e.Name, err)
 		}
@@ -34,7 +39,7 @@ func ApplyUnit(u *Unit, edits []v1.Edit) (map[string][]byte, error) {
 	return out, nil
 }
 
-func (u *Unit) applyOne(e v1.Edit) (*Unit, error) {
+func (u *Unit) applyOne(e v1.Edit, home string) (*Unit, error) {
 	if err := validate(e); err != nil {
 		return nil, err
 	}
@@ -44,8 +49,7 @@ func (u *Unit) applyOne(e v1.Edit) (*Unit, error) {
 	if !safeWord.MatchString(e.Value) {
 		return nil, errUnsafeWord
 	}
-	before, home := u.Command(), u.Home()
-	now := u
+	before, now := u.Command(), u
 	for range maxChanges {
 		c, err := now.next(e, home)
 		if err != nil {
@@ -136,7 +140,10 @@ func (u *Unit) emptyVariable(file, text string) ([]splice, int, bool) {
 		for i, w := range words {
 			name, ok := splitVariable(textOf(w.letters))
 			a, assigned := u.variables[name]
-			if i == 0 || !ok || !assigned || a.file != file || len(a.value) > 0 {
+			if i == 0 || !ok || !assigned || a.file != file {
+				continue
+			}
+			if have, err := a.words(); err != nil || len(have) > 0 {
 				continue
 			}
 			splices := []splice{{a.at, a.at, text}}

@@ -88,6 +88,7 @@ func TestApplyUnitInEveryStyle(t *testing.T) {
 		"a name here, its value there":   {"EnvironmentFile=/e\nExecStart=" + at + " --a $A", "A=b --c", []v1.Edit{unset("a")}, "EnvironmentFile=/e\nExecStart=" + at + " $A", "A=--c"},
 		"gates that are given twice":     {"ExecStart=" + at + " --feature-gates=A=true --feature-gates=B=false", "", []v1.Edit{set("feature-gates", "A=true,B=true")}, "ExecStart=" + at + " --feature-gates=A=true,B=true", ""},
 		"an empty variable of kubeadm":   {"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS --y", "KUBELET_KUBEADM_ARGS=\"\"\n", []v1.Edit{set("a", "b"), set("c", "d")}, "EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS --y", "KUBELET_KUBEADM_ARGS=\"--a=b --c=d\"\n"},
+		"a variable of spaces":           {"EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS", "KUBELET_KUBEADM_ARGS='  '\n", []v1.Edit{set("a", "b")}, "EnvironmentFile=/e\nExecStart=/usr/bin/kubelet --x $KUBELET_KUBEADM_ARGS", "KUBELET_KUBEADM_ARGS='--a=b  '\n"},
 		"an empty one without quotes":    {"Environment=KUBELET_KUBEADM_ARGS=\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS", "", []v1.Edit{set("a", "b"), set("c", "d")}, "Environment=\"KUBELET_KUBEADM_ARGS=--a=b --c=d\"\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS", ""},
 		"where nothing ends the line":    {"ExecStart=" + at + " --a=b", "", []v1.Edit{set("a", "c")}, "ExecStart=" + at + " --a=c", ""},
 		"line breaks of Windows":         {"ExecStart=" + at + " \\\r\n  --a=b \\\r\n  --c\r\n", "", []v1.Edit{unset("a"), set("d", "e")}, "ExecStart=" + at + " \\\r\n  --c \\\r\n  --d=e\r\n", ""},
@@ -114,6 +115,38 @@ func TestApplyUnitOfAKubeadmKubelet(t *testing.T) {
 	want["/etc/default/kubelet"] = "# mine\nKUBELET_EXTRA_ARGS=--node-labels=tier=front\n"
 	if diff := cmp.Diff(want, after(t, files, "kubelet", edits...)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestNewFlagsGoWhereTheCallerWantsThem(t *testing.T) {
+	files := machine{unitFile: "[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler --v=2 $A\n", "/e": "A=--cloud-provider=aws\n"}
+	u := readUnit(t, files, "kube-controller-manager")
+	edits := []v1.Edit{unset("v"), set("x", "y"), set("z", "1")}
+	tests := map[string]struct {
+		file string
+		want map[string][]byte
+	}{
+		"in the unit":                  {unitFile, map[string][]byte{unitFile: []byte("[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler --x=y --z=1 $A\n")}},
+		"in its environment file":      {"/e", map[string][]byte{unitFile: []byte("[Service]\nEnvironmentFile=/e\nExecStart=kube-scheduler $A\n"), "/e": []byte("A=--cloud-provider=aws --x=y --z=1\n")}},
+		"where the provider stood too": {"/e", map[string][]byte{"/e": []byte("A=--x=y\n")}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			do := edits
+			if len(tt.want) == 1 && tt.file == "/e" {
+				do = []v1.Edit{unset("cloud-provider"), set("x", "y")} // the variable is empty in between
+			}
+			got, err := ApplyUnitIn(u, tt.file, do)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	if got, err := ApplyUnitIn(u, "/elsewhere", edits); got != nil || err == nil || !strings.Contains(err.Error(), "there is no flag in /elsewhere to put another one behind") {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
