@@ -197,7 +197,7 @@ func gce30() *v1.Snapshot {
 	again := "DisableCloudProviders=false"
 	s := kubeadmCluster{
 		provider: "gce", version: "v1.30.4", hosts: 3, workers: 2, config: "/etc/kubernetes/gce.conf", ca: []string{"/etc/ssl/certs"},
-		kas: map[string]string{"feature-gates": again + ",APIServerTracing=true"},
+		kas: map[string]string{"feature-gates": again + ",DisableKubeletCloudCredentialProviders=false,APIServerTracing=true"},
 		kcm: map[string]string{"allocate-node-cidrs": "true", "cidr-allocator-type": "CloudAllocator", "cluster-cidr": "10.8.0.0/14", "cluster-name": "prod",
 			"feature-gates": again, "configure-cloud-routes": "false"},
 		kubelet:    map[string]string{"feature-gates": again + ",DisableKubeletCloudCredentialProviders=false,GracefulNodeShutdown=true"},
@@ -213,7 +213,7 @@ func vsphere29() *v1.Snapshot {
 	again := "DisableCloudProviders=false"
 	s := kubeadmCluster{
 		provider: "vsphere", version: "v1.29.2", hosts: 3, workers: 1, config: "/etc/kubernetes/vsphere.conf", ca: []string{"/etc/ssl/certs"},
-		kas: map[string]string{"feature-gates": again}, kcm: map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "feature-gates": again},
+		kas: map[string]string{"feature-gates": again + ",DisableKubeletCloudCredentialProviders=false"}, kcm: map[string]string{"allocate-node-cidrs": "true", "cluster-cidr": "10.244.0.0/16", "feature-gates": again},
 		kubelet:    map[string]string{"feature-gates": again},
 		providerID: func(i int, _ string) string { return fmt.Sprintf("vsphere://4221%04d-0000-0000-0000-000000000000", i) },
 	}.snapshot()

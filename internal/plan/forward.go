@@ -329,7 +329,8 @@ func (b *builder) apiEdits(api *v1.Component) []v1.Edit {
 			edits = append(edits, v1.Edit{Op: "setFlag", Name: "enable-admission-plugins", Value: strings.Join(rest, ",")})
 		}
 	}
-	return append(edits, gateEdits(api.Flags[gatesFlag], KAS, n, inTreeAgain(api.Flags[gatesFlag], gateNoProviders))...)
+	// From 1.29 on it compares both gates with --cloud-provider and does not start when they disagree, though it has no kubelet in it.
+	return append(edits, gateEdits(api.Flags[gatesFlag], KAS, n, inTreeAgain(api.Flags[gatesFlag], gateNoProviders, gateNoCredentials))...)
 }
 
 // startPod puts the cloud-controller-manager on a host.

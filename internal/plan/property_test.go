@@ -58,10 +58,16 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 		}
 		return m
 	}
+	withBoth := func(m map[string]string) map[string]string {
+		if again != "" {
+			m["feature-gates"] = again + ",DisableKubeletCloudCredentialProviders=false"
+		}
+		return m
+	}
 	c := kubeadmCluster{
 		provider: p.Name, version: fmt.Sprintf("v1.%d.%d", minor, r.Intn(10)), hosts: []int{1, 3, 3, 5}[r.Intn(4)], workers: r.Intn(4), config: "/etc/kubernetes/cloud.conf",
 		ca:  trustDirs[:r.Intn(len(trustDirs))],
-		kas: withAgain(flags(map[string][]string{"enable-admission-plugins": {"NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel"}})),
+		kas: withBoth(flags(map[string][]string{"enable-admission-plugins": {"NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel"}})),
 		kcm: withAgain(flags(map[string][]string{
 			"cluster-name": {"prod", "x"}, "allocate-node-cidrs": {"true", "false"}, "cluster-cidr": {"10.0.0.0/8"}, "configure-cloud-routes": {"true", "false"}, "feature-gates": gates(),
 			"controllers": {"*,-route", "*,bootstrapsigner", "*,-service-lb-controller", "*"}, "cidr-allocator-type": {"RangeAllocator", cloudAllocator}, "leader-elect-renew-deadline": {"20s"},

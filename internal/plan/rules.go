@@ -83,6 +83,8 @@ var Rules = []Rule{
 		"nobody initialises nodes, or two managers do", azureNodes},
 	{"P-32", "no plan is made for a provider that has no external manager here",
 		"the loops would end and never begin again", supportedOnly},
+	{"P-33", "after every step the component starts with its --cloud-provider and the gates that its version wants beside it",
+		"from 1.29 on a kube-apiserver whose gates disagree with --cloud-provider ends at once", startsAgain},
 }
 
 // Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only what the plan itself says is

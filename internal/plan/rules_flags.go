@@ -352,3 +352,33 @@ func supportedOnly(r *reading) error {
 	_, err := supported(r.providerName())
 	return err
 }
+
+func startsAgain(r *reading) error {
+	now := map[string]map[string]string{} // host/component -> flag -> value
+	for _, s := range r.Steps {
+		n, ok := r.minorOf(s)
+		if !ok || !changesFlags(s) && s.Kind != v1.StepKubelet {
+			continue
+		}
+		key := s.Host + "/" + s.Component
+		if now[key] == nil {
+			now[key] = map[string]string{"cloud-provider": r.original(s, "cloud-provider"), gatesFlag: r.original(s, gatesFlag)}
+		}
+		for _, e := range s.Edits {
+			if e.Op == "setFlag" || e.Op == "unsetFlag" {
+				now[key][e.Name] = e.Value
+			}
+		}
+		value := now[key]["cloud-provider"]
+		accepted := catalogue.Accepts(s.Component, value, n)
+		if s.Component != Scheduler && !accepted.Starts {
+			return fmt.Errorf("step %s: %s", s.ID, accepted.Why)
+		}
+		for _, g := range accepted.Gates {
+			if gateValue(now[key][gatesFlag], s.Component, g.Gate, n) != g.Value {
+				return fmt.Errorf("after step %s %s of 1.%d has --cloud-provider=%q and the gate %s=%v", s.ID, s.Component, n, value, g.Gate, !g.Value)
+			}
+		}
+	}
+	return nil
+}

@@ -173,6 +173,9 @@ var broken = []struct {
 	{"P-31", "no cloud-node-manager", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+NodeManager })
 	}},
+	{"P-33", "an API server that keeps a gate of the in-tree provider", "gce-1.30", func(t *testing.T, p *v1.Plan) {
+		set(t, find(t, p, "external/"+KAS), gatesFlag, "APIServerTracing=true,DisableKubeletCloudCredentialProviders=false")
+	}},
 	{"P-32", "a provider that nobody has", "lab", func(t *testing.T, p *v1.Plan) {
 		for i := range p.Steps {
 			replaceIn(&p.Steps[i].Content, "--cloud-provider=aws", "--cloud-provider=cloudstack")
