@@ -81,7 +81,7 @@ func seriesComplaints(all []v1.Series) []string {
 const monitoringGroup = "monitoring.coreos.com"
 
 var seriesMove = Check{
-	Code: "GAP-003", Reason: "SeriesMove", Category: categoryLeaderMigration, Level: LevelInfo, Impact: ImpactNone, DependsOn: onAPI,
+	Code: "GAP-003", Reason: "SeriesMove", Category: categoryLeaderMigration, Level: LevelInfo, Impact: ImpactNone, DependsOn: []string{"API-001", "HOST-001"},
 	Title: "no monitoring in this cluster would lose sight of the cloud loops",
 	Explain: []string{
 		"The series of the cloud loops (cloudprovider_*, service_controller_*, node_lifecycle_controller_*, workqueue_* of the service, route and node loops) leave /metrics of kube-controller-manager on 10257 and appear at the cloud-controller-manager on 10258, with another job label. Alerts that select job=\"kube-controller-manager\" stop firing, silently; alerts on absent series fire. " +
