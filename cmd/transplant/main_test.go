@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
-	goleak.VerifyTestMain(m)
+	// The batchers of the AWS provider are never told to stop.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/cloud-provider-aws/pkg/providers/v1/batcher.(*Batcher[...]).run"))
 }
 
 // result is what came of a command line.
