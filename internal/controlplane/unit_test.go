@@ -129,6 +129,7 @@ func TestReadUnitCommand(t *testing.T) {
 		"quotes and escapes":                         {service(`ExecStart=` + at + ` "--a=b c" '--d=e\x20f' --g=\"h\" --i=$$j --k=100%%`), []string{at, "--a=b c", "--d=e f", `--g="h"`, "--i=$j", "--k=100%"}},
 		"a failure that does not matter":             {service("ExecStart=-" + at + " --a"), []string{at, "--a"}},
 		"a variable alone makes words":               {service("Environment=\"A=--a=b  --c 'd e'\"\nExecStart=" + at + " $A"), []string{at, "--a=b", "--c", "d e"}},
+		"a value with a percent sign":                {service("Environment=\"A=5%%i\" B=6%%\nExecStart=" + at + " --a=${A} --b=7%%i $B"), []string{at, "--a=5%i", "--b=7%i", "6%"}},
 		"a variable in braces makes one":             {service("Environment=\"A=b c\" B=d\nExecStart=" + at + " --a=${A} --${B}"), []string{at, "--a=b c", "--d"}},
 		"a variable inside a word without braces":    {service("Environment=A=b\nExecStart=" + at + " --a=$A"), []string{at, "--a=$A"}},
 		"a variable that nothing sets":               {service("ExecStart=" + at + " $A --b=${C}"), []string{at, "--b="}},

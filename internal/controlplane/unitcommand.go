@@ -82,8 +82,10 @@ func (u *Unit) readStart(s located) error {
 		if w.plain && textOf(w.letters) == ";" {
 			return errors.New("it starts several commands, separated by ;")
 		}
-		arg := unitArgument{file: s.file, start: w.start, end: w.end}
-		text := textOf(w.letters)
+		text, unknown := u.specify(textOf(w.letters))
+		if unknown != "" {
+			u.specifiers = append(u.specifiers, unknown)
+		}
 		if i > 0 && !literal {
 			if name, ok := splitVariable(text); ok {
 				if err := u.addVariable(name); err != nil {
@@ -95,11 +97,7 @@ func (u *Unit) readStart(s located) error {
 				return err
 			}
 		}
-		var unknown string
-		if arg.value, unknown = u.specify(text); unknown != "" {
-			u.specifiers = append(u.specifiers, unknown)
-		}
-		u.args = append(u.args, arg)
+		u.args = append(u.args, unitArgument{value: text, file: s.file, start: w.start, end: w.end})
 	}
 	if len(u.args) == 0 {
 		return errors.New("it names no program")
