@@ -12,6 +12,9 @@ import (
 
 // effects says in sentences what this plan will change, what it will not, and what nobody can promise.
 func (b *builder) effects() []string {
+	if b.opts.ReplaceHosts {
+		return b.replacedEffects()
+	}
 	out := effects(Forward, b.snap, b.steps, b.opts)
 	if b.opts.Strategy == Downtime {
 		out = append(out, fmt.Sprintf("gap: for about %d s nobody runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
