@@ -446,6 +446,20 @@ func (w *world) begin() (*v1.Plan, *Journal) {
 	return p, j
 }
 
+// beginWith is begin with options.
+func (w *world) beginWith(o v1.Options) *v1.Plan {
+	w.t.Helper()
+	snap := w.snapshot()
+	p, err := plan.Make(snap, o, nil, w.clock.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
 // engine is one process of ours: it knows of the past only what the journal says.
 func (w *world) engine(change ...func(*Options)) *Engine {
 	w.t.Helper()
