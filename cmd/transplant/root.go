@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // version is stamped by the release; a build from source says so.
@@ -42,6 +43,8 @@ func calledAs(argv0 string) string {
 
 func newRoot(s streams, name string) *cobra.Command {
 	c := &connection{streams: s}
+	// Libraries put flags of their own (--version=raw) into the flag set that cobra adds to every command.
+	pflag.CommandLine = pflag.NewFlagSet(name, pflag.ContinueOnError)
 	root := &cobra.Command{
 		Use:   "transplant",
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
