@@ -67,18 +67,6 @@ type derivation struct {
 	all []*override
 }
 
-// DeriveAWS is Derive for AWS, with the problems as one error.
-func DeriveAWS(in []byte) (out []byte, changes []string, err error) {
-	d, err := deriveAWS(in)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(d.Problems) > 0 {
-		return nil, nil, errors.New(strings.Join(d.Problems, "\n"))
-	}
-	return d.Data, d.Changes, nil
-}
-
 // deriveAWS renames the service overrides: the two providers find them by other names, and an override that is not found is no error, but sends the
 // calls to the public endpoint.
 func deriveAWS(in []byte) (Derived, error) {

@@ -2,6 +2,7 @@ package cloudconfig
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
@@ -113,7 +114,7 @@ func TestDerive(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			out, changes, err := DeriveAWS([]byte(tt.in))
+			out, changes, err := derivedAWS([]byte(tt.in))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +124,7 @@ func TestDerive(t *testing.T) {
 			if (tt.in == tt.want) != (len(changes) == 0) {
 				t.Errorf("changes = %q", changes)
 			}
-			again, changes, err := DeriveAWS(out)
+			again, changes, err := derivedAWS(out)
 			if err != nil || !bytes.Equal(again, out) || len(changes) > 0 {
 				t.Errorf("deriving again: %v, %q:\n%s", err, changes, again)
 			}
@@ -132,7 +133,7 @@ func TestDerive(t *testing.T) {
 }
 
 func TestChangesAreSentencesWithoutValues(t *testing.T) {
-	_, changes, err := DeriveAWS([]byte(inTree))
+	_, changes, err := derivedAWS([]byte(inTree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestDeriveRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			out, changes, err := DeriveAWS([]byte(tt.in))
+			out, changes, err := derivedAWS([]byte(tt.in))
 			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("err = %v, want %q", err, tt.want)
 			}
@@ -180,7 +181,7 @@ func TestDeriveRefuses(t *testing.T) {
 }
 
 func TestEveryFaultIsNamedAtOnce(t *testing.T) {
-	_, _, err := DeriveAWS([]byte(section("1", "nosuch", "r") + section("2", "neither", "r")))
+	_, _, err := derivedAWS([]byte(section("1", "nosuch", "r") + section("2", "neither", "r")))
 	if err == nil || !strings.Contains(err.Error(), `[ServiceOverride "1"]`) || !strings.Contains(err.Error(), `[ServiceOverride "2"]`) {
 		t.Errorf("err = %v", err)
 	}
@@ -210,14 +211,14 @@ func FuzzDerive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		before := bytes.Clone(in)
-		out, changes, err := DeriveAWS(in)
+		out, changes, err := derivedAWS(in)
 		if !bytes.Equal(in, before) {
 			t.Fatal("the input was written to")
 		}
 		if err != nil {
 			return
 		}
-		again, more, err := DeriveAWS(out)
+		again, more, err := derivedAWS(out)
 		if err != nil || len(more) > 0 || !bytes.Equal(out, again) {
 			t.Fatalf("deriving again: %v %q\n%q\n%q\n%q", err, more, in, out, again)
 		}
@@ -225,4 +226,16 @@ func FuzzDerive(f *testing.F) {
 			t.Fatalf("a change is not told:\n%q\n%q", in, out)
 		}
 	})
+}
+
+// derivedAWS is Derive for AWS, with the problems as one error.
+func derivedAWS(in []byte) (out []byte, changes []string, err error) {
+	d, err := Derive("aws", in)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(d.Problems) > 0 {
+		return nil, nil, errors.New(strings.Join(d.Problems, "\n"))
+	}
+	return d.Data, d.Changes, nil
 }

@@ -161,11 +161,11 @@ func (op *operator) grantLease(t *testing.T) {
 func (op *operator) prepareCCM(t *testing.T, host string) {
 	t.Helper()
 	inTree, _ := op.read(t, host, "/etc/kubernetes/cloud.conf")
-	external, _, err := cloudconfig.DeriveAWS(inTree.Data)
+	external, err := cloudconfig.Derive("aws", inTree.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	op.write(t, host, ccmCloudConfig, external, 0o644)
+	op.write(t, host, ccmCloudConfig, external.Data, 0o644)
 
 	token, err := op.lab.Client().CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(t.Context(), ccmAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
