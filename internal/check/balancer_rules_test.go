@@ -252,6 +252,7 @@ var balancerRules = []rule{
 	{name: "nodes could not be listed", code: "LB-013", want: unknwn, change: noNodes},
 
 	{name: "G33: one group each", code: "LB-014", want: pass_, says: []string{"5 instances"}},
+	{name: "security groups could not be read", code: "LB-014", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"securitygroups: AccessDenied"} }},
 	{name: "G34 G33: two groups", code: "LB-014", want: fails, says: []string{"has 2", "i-10000000000000001"}, change: groups(2)},
 	{name: "G33: no group", code: "LB-014", want: warn, says: []string{"has none"}, change: groups(0)},
 	{name: "instances could not be read", code: "LB-014", want: skipped, says: []string{"CLOUD-001"}, change: instancesNotRead},

@@ -120,6 +120,8 @@ var identityRules = []rule{
 	{name: "G01: Azure does not look at the case", code: "NODE-008", base: azureCluster, want: pass_, change: func(s *v1.Snapshot) { s.Nodes[3].ProviderID = strings.ToUpper(s.Nodes[3].ProviderID) }},
 	{name: "G03: the kubelet would register another node", code: "NODE-008", want: fails, says: []string{"would register cp-1.example.com"}, change: kubeletFlag("hostname-override", "cp-1.example.com")},
 	{name: "G01: an empty override", code: "NODE-008", want: fails, says: []string{"--hostname-override of its kubelet is empty"}, change: kubeletFlag("hostname-override", "")},
+	{name: "a kubelet could not be read", code: "NODE-008", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+	{name: "a host could not be read", code: "NODE-008", want: skipped, says: []string{"HOST-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1") }},
 	{name: "an override that fits", code: "NODE-008", want: pass_, says: []string{"named as --hostname-override says"}, change: kubeletFlag("hostname-override", "ip-10-0-0-11.ec2.internal")},
 	{name: "nodes could not be listed", code: "NODE-008", want: unknwn, change: noNodes},
 

@@ -125,7 +125,12 @@ func judgeNodeNames(f facts) v1.Finding {
 			bad.add(h.NodeName, "%s: its kubelet would register %s when it starts again", h.NodeName, override)
 		}
 	}
+	finding, unread := f.missing("hosts/*/kubelet")
 	switch {
+	case bad.empty() && len(f.broadHostErrors()) > 0:
+		return dependent("HOST-001")
+	case bad.empty() && unread:
+		return finding
 	case bad.empty() && compared == 0:
 		return pass("%s named as --hostname-override says; the cloud's names are compared by NODE-002 and NODE-010", counting(overrides, "node", "is", "are"))
 	case bad.empty():
