@@ -36,23 +36,36 @@ func judgeCredentialsOnKubelets(f facts) v1.Finding {
 			bad.add(k.String(), "%s is external and has --cloud-config=%s (%s)", k, file, k.source("cloud-config"))
 		}
 	}
-	roles := 0
-	if f.Cloud != nil {
-		for _, i := range f.Cloud.Instances {
-			if i.Profile {
-				roles++
-			}
-		}
-	}
-	have := fmt.Sprintf("%d of %s a cloud config, %s an identity of the cloud", configs, plural(len(f.kubelets()), "kubelet")+" "+has(configs), plural(roles, "instance")+" "+has(roles))
+	have := fmt.Sprintf("%d of %s a cloud config", configs, plural(len(f.kubelets()), "kubelet")+" "+has(configs))
 	switch {
 	case !bad.empty() && f.stage() == stageExternal:
 		return with(bad.some(v1.Warn, "%s credentials of the cloud without need: %s", howMany(len(bad.lines), "1 kubelet holds", "kubelets hold"), have), "no --cloud-config on an external kubelet", "flags of the kubelets",
 			"sed -i 's| *--cloud-config=[^ \"]*||' "+f.sourceOf(bad.objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+hostIn(bad.objects[0]))
 	case f.stage() == stageExternal:
-		return pass("no external kubelet has a cloud config; %s", have)
+		have = "no external kubelet has a cloud config; " + have
+	default:
+		have = "the kubelets need them until the migration is over: " + have
 	}
-	return pass("the kubelets need them until the migration is over: %s", have)
+	finding := pass("%s", have)
+	finding.Found = f.identities()
+	return finding
+}
+
+// identities says how many instances have an identity of the cloud; nothing where the inventory does not tell.
+func (f facts) identities() string {
+	if f.Cloud == nil || len(f.cloudErrors("instances")) > 0 {
+		return ""
+	}
+	roles := 0
+	for _, i := range f.Cloud.Instances {
+		if i.Profile {
+			roles++
+		}
+	}
+	if roles == 0 {
+		return ""
+	}
+	return plural(roles, "instance") + " " + has(roles) + " an identity of the cloud"
 }
 
 // sourceOf is the file from which a kubelet has a flag.

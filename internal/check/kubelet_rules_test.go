@@ -147,6 +147,7 @@ var kubeletRules = []rule{
 		kubeletVersion(s, 1, "v1.30.0")
 		s.Hosts[1].Kubelet.Config.FeatureGates = map[string]bool{"DisableCloudProviders": false}
 	}},
+	{name: "its configuration could not be read", code: "KUBELET-006", want: unknwn, says: []string{"hosts/cp-1/kubelet-config"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet-config") }},
 	{name: "the version is not known", code: "KUBELET-006", want: unknwn, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "") }},
 
 	{name: "G81: the defaults agree", code: "KUBELET-007", want: pass_, says: []string{"ConfigMap/kube-system/kubelet-config", "3 kubelets"}},

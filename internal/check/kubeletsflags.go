@@ -13,9 +13,12 @@ import (
 // hostAccess is the command that reads kubelets.
 const hostAccess = "transplant check --host-access=local:<directory of hosts>"
 
-// noKubelets is the finding where no kubelet can be judged; false when some can.
-func (f facts) noKubelets() (v1.Finding, bool) {
-	if finding, ok := f.missing("hosts/*/kubelet"); ok {
+// kubeletConfigs are the facts about the kubelets' configuration files.
+const kubeletConfigs = "hosts/*/kubelet-config"
+
+// noKubelets is the finding where no kubelet can be judged, by its flags and these facts; false when some can.
+func (f facts) noKubelets(more ...string) (v1.Finding, bool) {
+	if finding, ok := f.missing(append([]string{"hosts/*/kubelet"}, more...)...); ok {
 		return finding, true
 	}
 	if len(f.kubelets()) == 0 {
@@ -144,7 +147,10 @@ var kubeletsMixed = Check{
 }
 
 func judgeKubeletsMixed(f facts) v1.Finding {
-	if finding, none := f.noKubelets(); none {
+	if finding, none := f.noKubelets(kubeletConfigs); none {
+		return finding
+	}
+	if finding, ok := f.missing("nodes"); ok {
 		return finding
 	}
 	cloud := f.cloudName()
@@ -235,7 +241,7 @@ var kubeletRefused = Check{
 		"What this version refuses fails; what only the next one refuses is a warning: take it away before that upgrade, from the kubelets' files and from ConfigMap kubelet-config.",
 	},
 	judge: func(f facts) v1.Finding {
-		if finding, none := f.noKubelets(); none {
+		if finding, none := f.noKubelets(kubeletConfigs); none {
 			return finding
 		}
 		var failing, warning complaints

@@ -103,6 +103,9 @@ func judgeKubeletDefaults(f facts) v1.Finding {
 	if finding, ok := f.missing("kubelet-defaults"); ok {
 		return finding
 	}
+	if finding, ok := f.missing("hosts/*/kubelet", kubeletConfigs); ok {
+		return finding
+	}
 	if f.KubeletDefaults == nil {
 		return skip("there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags")
 	}
@@ -185,7 +188,7 @@ func judgeServing(f facts) v1.Finding {
 	if finding, ok := f.missing("csrs"); ok {
 		return finding
 	}
-	if finding, ok := f.missing("kubelet-defaults"); ok {
+	if finding, ok := f.missing("kubelet-defaults", "hosts/*/kubelet", kubeletConfigs); ok {
 		return finding
 	}
 	asking := f.askingKubelets()
@@ -248,7 +251,7 @@ var kubeletProviderID = Check{
 		"It is not needed: the manager sets the providerID of a tainted Node. Where it is set, it must be right.",
 	},
 	judge: func(f facts) v1.Finding {
-		if finding, none := f.noKubelets(); none {
+		if finding, none := f.noKubelets(kubeletConfigs); none {
 			return finding
 		}
 		if finding, ok := f.missing("nodes"); ok {

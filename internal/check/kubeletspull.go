@@ -35,7 +35,7 @@ func judgeCredentialProviderMissing(f facts) v1.Finding {
 	if finding, ok := f.missing("nodes"); ok {
 		return finding
 	}
-	if finding, ok := f.missing("hosts/*/kubelet"); ok {
+	if finding, ok := f.missing("hosts/*/kubelet", kubeletConfigs); ok {
 		return finding
 	}
 	kubelets := make(map[string]kubelet, len(f.Hosts))
@@ -85,10 +85,7 @@ func judgePuller(n v1.Node, k kubelet, read bool, last int, failing, warning *co
 
 // withCredentials are the kubelets that name image credential providers, and the finding where none does.
 func (f facts) withCredentials() ([]kubelet, v1.Finding, bool) {
-	if finding, none := f.noKubelets(); none {
-		return nil, finding, false
-	}
-	if finding, ok := f.missing("hosts/*/credential-providers"); ok {
+	if finding, none := f.noKubelets(kubeletConfigs, "hosts/*/credential-providers"); none {
 		return nil, finding, false
 	}
 	out := slices.DeleteFunc(f.kubelets(), func(k kubelet) bool { return k.Credentials == nil })

@@ -114,6 +114,9 @@ func judgeMigrationOrder(f facts) v1.Finding {
 	if !ok {
 		return finding
 	}
+	if finding, ok := f.missing("nodes"); ok {
+		return finding
+	}
 	var failing, warning complaints
 	var unclear, passed []string
 	migrated := migratedNodes(vols)
@@ -200,6 +203,9 @@ var unregisteredTooEarly = Check{
 func judgeUnregistered(f facts) v1.Finding {
 	vols, finding, ok := f.storage("csinodes")
 	if !ok {
+		return finding
+	}
+	if finding, ok := f.missing("nodes", "hosts/*/kubelet", kubeletConfigs); ok {
 		return finding
 	}
 	var bad complaints
