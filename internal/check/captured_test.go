@@ -49,22 +49,31 @@ func captured(t *testing.T, name string) *v1.Snapshot {
 	return s
 }
 
-// problemNumber is how the name of a case says which problem of the field it is.
-var problemNumber = regexp.MustCompile(`G\d\d`)
+// problemNumber is how the name of a case says which problem of the field it is: the numbers of docs/reference/field-problems.md.
+var problemNumber = regexp.MustCompile(`\b[FG](\d\d)\b`)
+
+// problemsOf are the numbers in the name of a case.
+func problemsOf(name string) []string {
+	var out []string
+	for _, m := range problemNumber.FindAllStringSubmatch(name, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
 
 // elsewhere are field problems that cannot be made of the captured cluster of AWS by the change of a case alone.
 var elsewhere = map[string]string{
-	"G02": "its instances are named by address",
-	"G13": "it is vSphere's",
-	"G32": "it is OpenStack's",
-	"G46": "a right is missing while the new manager runs, and the captured cluster has none yet",
-	"G49": "it is Azure's",
-	"G50": "its instances let pods reach the metadata service",
-	"G61": "its kubelets have no CSI migration to be out of order",
-	"G65": "its kubelets have no CSI migration to be left early",
-	"G67": "it has one StorageClass",
-	"G70": "its StorageClass allows no expansion",
-	"G82": "it has no machine objects",
+	"02": "its instances are named by address",
+	"13": "it is vSphere's",
+	"32": "it is OpenStack's",
+	"46": "a right is missing while the new manager runs, and the captured cluster has none yet",
+	"49": "it is Azure's",
+	"50": "its instances let pods reach the metadata service",
+	"61": "its kubelets have no CSI migration to be out of order",
+	"65": "its kubelets have no CSI migration to be left early",
+	"67": "it has one StorageClass",
+	"70": "its StorageClass allows no expansion",
+	"82": "it has no machine objects",
 }
 
 // TestEveryFieldProblemIsFoundOnACapturedCluster does each problem of the field to a cluster that was captured from real API servers. The cases were
@@ -72,7 +81,7 @@ var elsewhere = map[string]string{
 func TestEveryFieldProblemIsFoundOnACapturedCluster(t *testing.T) {
 	seen, misses := map[string]bool{}, map[string][]string{}
 	for _, tc := range allRules() {
-		ids := problemNumber.FindAllString(tc.name, -1)
+		ids := problemsOf(tc.name)
 		if len(ids) == 0 || tc.want != fails && tc.want != warn {
 			continue
 		}
@@ -86,7 +95,7 @@ func TestEveryFieldProblemIsFoundOnACapturedCluster(t *testing.T) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(seen)) {
 		if elsewhere[id] == "" && !seen[id] {
-			t.Errorf("%s is not found on the captured cluster: %q", id, misses[id])
+			t.Errorf("F%s is not found on the captured cluster: %q", id, misses[id])
 		}
 	}
 }
@@ -117,8 +126,8 @@ func TestEveryFieldProblemHasACase(t *testing.T) {
 	}
 	cases := map[string]bool{}
 	for _, tc := range allRules() {
-		for _, id := range problemNumber.FindAllString(tc.name, -1) {
-			cases[id[1:]+" "+tc.code] = true
+		for _, id := range problemsOf(tc.name) {
+			cases[id+" "+tc.code] = true
 		}
 	}
 	code := regexp.MustCompile(`\[([A-Z]+-\d{3})\]\(checks\.md`)
