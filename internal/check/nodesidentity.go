@@ -108,23 +108,7 @@ func judgeNodeNames(f facts) v1.Finding {
 	if !ok {
 		return finding
 	}
-	overrides := 0
-	for _, h := range f.Hosts {
-		if h.Kubelet == nil {
-			continue
-		}
-		override, given := h.Kubelet.Flags["hostname-override"]
-		if !given {
-			continue
-		}
-		overrides++
-		switch {
-		case override == "":
-			bad.add(orElse(h.NodeName, h.Name), "%s: --hostname-override of its kubelet is empty", h.Name)
-		case h.NodeName != "" && override != h.NodeName:
-			bad.add(h.NodeName, "%s: its kubelet would register %s when it starts again", h.NodeName, override)
-		}
-	}
+	overrides := f.otherNames(&bad)
 	finding, unread := f.missing("hosts/*/kubelet")
 	switch {
 	case bad.empty() && len(f.broadHostErrors()) > 0:
@@ -138,6 +122,27 @@ func judgeNodeNames(f facts) v1.Finding {
 	}
 	return with(bad.finding(v1.Fail, "%s not the name that the provider looks for", counting(len(bad.lines), "node", "has", "have")), "the node's name", sourceNodes+", the kubelets' flags",
 		"kubectl get node "+bad.objects[0]+" -o wide")
+}
+
+// otherNames adds the nodes whose kubelets would register under another name when they start again, and counts those that are told a name.
+func (f facts) otherNames(bad *complaints) (told int) {
+	for _, h := range f.Hosts {
+		if h.Kubelet == nil {
+			continue
+		}
+		override, given := h.Kubelet.Flags["hostname-override"]
+		if !given {
+			continue
+		}
+		told++
+		switch {
+		case override == "":
+			bad.add(orElse(h.NodeName, h.Name), "%s: --hostname-override of its kubelet is empty", h.Name)
+		case h.NodeName != "" && override != h.NodeName:
+			bad.add(h.NodeName, "%s: its kubelet would register %s when it starts again", h.NodeName, override)
+		}
+	}
+	return told
 }
 
 var resourceNames = Check{
