@@ -1,11 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
@@ -50,9 +49,9 @@ func (b *builder) credentialProviders() {
 				h.Name, c.ConfigPath, b.provider.Credentials.Binary, c.BinDir))
 			continue
 		}
-		n := b.kubeletMinor(h)
-		if len(catalogue.CredentialConfigAt(n).ConfigVersions) == 0 {
-			b.refused = append(b.refused, fmt.Errorf("the kubelet on host %s is of 1.%d and knows no image credential providers, which came with 1.20", h.Name, n))
+		config, err := catalogue.CredentialConfig(b.provider.Name, b.kubeletMinor(h))
+		if err != nil {
+			b.refused = append(b.refused, fmt.Errorf("host %s: %w", h.Name, err))
 			continue
 		}
 		target := CredentialDir + "/" + b.provider.Credentials.Binary
@@ -63,7 +62,7 @@ func (b *builder) credentialProviders() {
 			Requires: []string{"cluster:uid", local, b.fileFact(h, target)}, Undo: "restore what was there", EstimateSeconds: 2,
 			Changes: []v1.Change{{Field: target, After: "SHA-256 " + b.opts.CredentialProviderSHA256}},
 		})
-		b.writeFile(h, CredentialConfig, credentialConfig(b.provider, n), "the images that the binary has credentials for, in the newest version that this kubelet reads")
+		b.writeFile(h, CredentialConfig, b.ownConfig(h, string(config)), "the images that the binary has credentials for, in the newest version that this kubelet reads")
 	}
 }
 
@@ -75,20 +74,16 @@ func (b *builder) credentialFlags(h v1.Host) []v1.Edit {
 	return []v1.Edit{{Op: "setFlag", Name: flagCredentialConfig, Value: CredentialConfig}, {Op: "setFlag", Name: flagCredentialDir, Value: CredentialDir}}
 }
 
-// credentialConfig is the CredentialProviderConfig of a provider for a kubelet of a minor.
-func credentialConfig(p catalogue.Provider, minor int) string {
-	api := catalogue.CredentialConfigAt(minor)
-	provider := object{
-		"name": p.Credentials.Binary, "matchImages": p.Credentials.MatchImages, "defaultCacheDuration": "12h", "apiVersion": api.PluginVersions[0],
+// ownConfig names the cloud config of this kubelet where a provider's binary reads one (Azure): the file that the in-tree credentials were read from.
+func (b *builder) ownConfig(h v1.Host, config string) string {
+	own := cmp.Or(h.Kubelet.Flags["azure-container-registry-config"], h.Kubelet.Flags[flagCloudConfig])
+	if b.provider.Name != providerAzure || own == "" {
+		return config
 	}
-	if len(p.Credentials.Args) > 0 {
-		provider["args"] = p.Credentials.Args
+	for _, arg := range b.provider.Credentials.Args {
+		config = strings.ReplaceAll(config, arg, own)
 	}
-	out, err := yaml.Marshal(object{"apiVersion": api.ConfigVersions[0], "kind": "CredentialProviderConfig", "providers": []any{provider}})
-	if err != nil {
-		panic(err) // maps of strings marshal
-	}
-	return string(out)
+	return config
 }
 
 // credentialNote says what was not set up.
@@ -106,5 +101,5 @@ func (b *builder) credentialNote() string {
 		return ""
 	}
 	return fmt.Sprintf("not set up: the image credential provider %s on %d hosts; their kubelets pull from %s with the in-tree credentials, which end with Kubernetes 1.%d at the latest: give the binary with --credential-provider",
-		b.provider.Credentials.Binary, n, strings.Join(b.provider.Credentials.MatchImages[:1], ""), b.provider.LastInTree+1)
+		b.provider.Credentials.Binary, n, strings.Join(b.provider.Credentials.MatchImages[:1], ""), b.provider.Credentials.LastInTree+1)
 }

@@ -150,22 +150,26 @@ func TestGatesOfAKubeletConfiguration(t *testing.T) {
 }
 
 func TestTheConfigOfAnImageCredentialProvider(t *testing.T) {
-	for minor, version := range map[int]string{20: "v1alpha1", 24: "v1beta1", 26: "v1", 30: "v1"} {
-		p, _ := catalogue.Lookup("azure")
-		var config struct {
-			APIVersion, Kind string
-			Providers        []struct {
-				Name, APIVersion, DefaultCacheDuration string
-				MatchImages, Args                      []string
-			}
+	snap := azure28()
+	for i := range snap.Hosts {
+		snap.Hosts[i].Kubelet.Flags["azure-container-registry-config"] = "/etc/own/azure.json"
+	}
+	p := mustMake(t, snap, v1.Options{CredentialProvider: "x", CredentialProviderSHA256: sha})
+	var config struct {
+		APIVersion, Kind string
+		Providers        []struct {
+			Name, APIVersion, DefaultCacheDuration string
+			MatchImages, Args                      []string
 		}
-		if err := yaml.UnmarshalStrict([]byte(credentialConfig(p, minor)), &config); err != nil {
-			t.Fatal(err)
-		}
-		if config.APIVersion != "kubelet.config.k8s.io/"+version || config.Providers[0].APIVersion != "credentialprovider.kubelet.k8s.io/"+version ||
-			config.Providers[0].Name != p.Credentials.Binary || len(config.Providers[0].MatchImages) == 0 || config.Providers[0].DefaultCacheDuration == "" {
-			t.Errorf("1.%d: %+v", minor, config)
-		}
+	}
+	if err := yaml.UnmarshalStrict([]byte(find(t, p, "write/"+CredentialConfig).Content), &config); err != nil {
+		t.Fatal(err)
+	}
+	if config.APIVersion != "kubelet.config.k8s.io/v1" || len(config.Providers[0].MatchImages) == 0 {
+		t.Errorf("a kubelet of 1.28 reads %+v", config)
+	}
+	if diff := cmp.Diff([]string{"/etc/own/azure.json"}, config.Providers[0].Args); diff != "" {
+		t.Errorf("the binary reads the file that the kubelet read (-want +have):\n%s", diff)
 	}
 }
 

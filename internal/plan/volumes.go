@@ -186,16 +186,13 @@ func (b *builder) unregister() []gateChange {
 	var out []gateChange
 	for _, p := range b.volumes.plugins {
 		gate := p.UnregisterGate
-		if b.kcm < firstUnregister {
-			gate = p.MigrationGate + "Complete"
+		if !catalogue.GateFor(KCM, gate, b.kcm).Known && p.CompleteGate != "" {
+			gate = p.CompleteGate
 		}
 		out = append(out, gateChange{name: gate, to: gateOn})
 	}
 	return out
 }
-
-// firstUnregister is the first minor with the gates InTreePlugin*Unregister.
-const firstUnregister = 21
 
 // schedulers learn to count volumes of the plugin against the limits of the CSI driver before a kubelet leaves the first one to it.
 func (b *builder) schedulers() {
