@@ -23,13 +23,48 @@ type judged struct {
 // source names the file, as host:path.
 func (j judged) source() string { return j.host.Name + ":" + j.path }
 
+// alike groups configs that say the same to the same version of the same manager, in their order.
+func alike(all []judged) [][]judged {
+	var out [][]judged
+	for _, j := range all {
+		i := slices.IndexFunc(out, func(g []judged) bool {
+			return g[0].Name == j.Name && g[0].minor == j.minor && g[0].path == j.path && g[0].content == j.content && own(g[0].Image) == own(j.Image)
+		})
+		if i < 0 {
+			out = append(out, []judged{j})
+			continue
+		}
+		out[i] = append(out[i], j)
+	}
+	return out
+}
+
+// inOne is a problem without a semicolon, which stands between complaints.
+func inOne(q migrationconfig.Problem) string {
+	fix := q.Fix
+	q.Fix = ""
+	text := strings.ReplaceAll(q.String(), "; ", ", ")
+	if fix == "" {
+		return text
+	}
+	return text + " (" + fix + ")"
+}
+
+func hostsOf(group []judged) []string {
+	var out []string
+	for _, j := range group {
+		out = append(out, j.host.Name)
+	}
+	return out
+}
+
 // rewrite is the command that writes the file that was meant. The manager reads it when it starts.
-func (j judged) rewrite() string {
+func (j judged) rewrite(hosts []string) string {
 	file, ok := migrationconfig.Correct(controllernames.Component(j.Name), j.minor, []byte(j.content))
 	if !ok {
 		return "transplant plan --strategy=downtime"
 	}
-	return migrationconfig.Command(file, j.path) + "   # on host " + j.host.Name + "; " + j.Name + " reads it when it starts"
+	return migrationconfig.Command(file, j.path) + "   # on " + few(hosts) + "; " + j.Name + " reads it when it starts"
 }
 
 // migrationConfigs judges the config of every manager that names one, and says which could not be judged.
@@ -105,7 +140,8 @@ func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good s
 	configs, unclear := f.migrationConfigs()
 	var blocking, warning complaints
 	fix := ""
-	for _, j := range configs {
+	for _, group := range alike(configs) {
+		j := group[0]
 		for _, q := range j.problems {
 			if !wanted(q.Code) {
 				continue
@@ -114,9 +150,12 @@ func (f facts) judgeProblems(wanted func(migrationconfig.Code) bool, bad, good s
 			if q.Blocking {
 				to = &blocking
 			}
-			to.add(j.source(), "%s for %s: %s", j.path, j, q)
+			to.lines = append(to.lines, fmt.Sprintf("%s for %s on %s: %s", j.path, j.Name, few(hostsOf(group)), inOne(q)))
+			for _, g := range group {
+				to.objects = append(to.objects, g.source())
+			}
 			if fix == "" {
-				fix = j.rewrite()
+				fix = j.rewrite(hostsOf(group))
 			}
 		}
 	}
