@@ -58,7 +58,7 @@ func (b *builder) carry(m *v1.Component) []controlplane.Flag {
 	}
 	var out []controlplane.Flag
 	for _, c := range carried {
-		if v, ok := values[c.name]; ok && (!c.ipam || b.moveIPAM) {
+		if v, ok := values[c.name]; ok && (!c.ipam || b.moveIPAM) && b.program.knows(c.name) {
 			out = append(out, controlplane.Flag{Name: c.name, Value: v})
 		}
 	}

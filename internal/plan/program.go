@@ -92,6 +92,12 @@ func programOf(provider, image string) (program, error) {
 	return p, nil
 }
 
+// knows tells that the program takes a flag. Of a flag that is not the library's only the program itself could say so; ours has those of node IPAM.
+func (p program) knows(flag string) bool {
+	f, held := catalogue.FlagAt(CCM, flag, min(p.minor, catalogue.Newest))
+	return !held || f.Known
+}
+
 // nearest is the provider's own image for a minor, or for the nearest one before it that has any: a mirrored image is built like it.
 func nearest(provider string, minor int) (catalogue.Image, bool) {
 	for m := minor; m >= catalogue.Oldest; m-- {

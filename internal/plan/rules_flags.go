@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -48,6 +49,14 @@ func (r *reading) minorOf(s v1.Step) (int, bool) {
 }
 
 func knownGates(r *reading) error {
+	for _, start := range r.starts {
+		p, err := programOf(start.flags["cloud-provider"], r.Options.Image)
+		for _, flag := range slices.Sorted(maps.Keys(start.flags)) {
+			if err == nil && !p.knows(flag) {
+				return fmt.Errorf("step %s gives --%s, which the manager of 0.%d does not know", r.Steps[start.index].ID, flag, p.minor)
+			}
+		}
+	}
 	for _, s := range r.Steps {
 		if !changesFlags(s) && s.Kind != v1.StepKubelet {
 			continue
@@ -235,7 +244,7 @@ func carriedOver(r *reading) error {
 		}
 		for _, c := range carried {
 			value, ok := m.Flags[c.name]
-			if ok && !c.ipam && c.name != "cluster-name" && s.flags[c.name] != value {
+			if ok && !c.ipam && c.name != "cluster-name" && r.knows(s, c.name) && s.flags[c.name] != value {
 				return fmt.Errorf("step %s gives --%s=%q, %s has %q: %s", r.Steps[s.index].ID, c.name, s.flags[c.name], KCM, value, c.why)
 			}
 		}
@@ -257,6 +266,12 @@ func migrationOff(r *reading) error {
 		}
 	}
 	return nil
+}
+
+// knows tells that the manager that a step starts takes a flag.
+func (r *reading) knows(s startStep, flag string) bool {
+	p, err := programOf(s.flags["cloud-provider"], r.Options.Image)
+	return err != nil || p.knows(flag)
 }
 
 // kubeletFlags are those that a migration may change.

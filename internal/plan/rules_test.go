@@ -98,6 +98,9 @@ var broken = []struct {
 	{"P-10", "a gate of another version", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
 		set(t, find(t, p, "gates/"+Scheduler), gatesFlag, "EphemeralContainers=true,CSIMigrationOpenStack=true,InTreePluginOpenStackUnregister=true")
 	}},
+	{"P-10", "a flag that the new manager never had", "vsphere-1.29", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "    - --leader-elect=true\n", "    - --leader-elect=true\n    - --port=0\n")
+	}},
 	{"P-11", "a gate of the owner is lost", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
 		set(t, find(t, p, "gates/"+Scheduler), gatesFlag, "CSIMigrationOpenStack=true")
 	}},
