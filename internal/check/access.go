@@ -8,7 +8,7 @@ import (
 )
 
 var apiReachable = Check{
-	Code: "API-001", Reason: "APIUnreachable", Category: categoryTooling, Level: LevelCritical, Impact: ImpactAPI, Mandatory: true,
+	Code: "API-001", Reason: "APIUnreachable", Category: categoryTooling, Level: LevelCritical, Impact: ImpactAPI, Mandatory: true, Retryable: true,
 	Title: "the API server answers and says which cluster it is",
 	Explain: []string{
 		"A plan is bound to one cluster by the uid of its namespace kube-system, and every rule about versions needs the API server's. " +

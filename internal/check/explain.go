@@ -31,6 +31,9 @@ func (c Check) about() string {
 	default:
 		parts = append(parts, "can be accepted: --accept "+c.Code+"=\"reason\"")
 	}
+	if c.Retryable {
+		parts = append(parts, "may pass by itself: check --wait")
+	}
 	if len(c.DependsOn) > 0 {
 		parts = append(parts, "depends on "+strings.Join(c.DependsOn, ", "))
 	}

@@ -79,7 +79,7 @@ func (f facts) leaseAnswer(user, verb string) (v1.AccessAnswer, bool) {
 }
 
 var ownership = Check{
-	Code: "LM-006", Reason: "NotOneOwner", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, AcceptUnknown: true, DependsOn: onHosts,
+	Code: "LM-006", Reason: "NotOneOwner", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, AcceptUnknown: true, DependsOn: onHosts, Retryable: true,
 	Title: "each cloud loop runs in exactly one manager now",
 	Explain: []string{
 		"Each manager says on its /metrics which loops it runs (running_managed_controllers). Every loop that the flags ask for must be at 1 in exactly one process. None means that nobody acts: a " +
@@ -143,7 +143,7 @@ func (f facts) owners() (owners map[controllernames.Loop][]string, silent []stri
 }
 
 var idleHolder = Check{
-	Code: "LM-007", Reason: "IdleLeaseHolder", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, AcceptUnknown: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"},
+	Code: "LM-007", Reason: "IdleLeaseHolder", Category: categoryLeaderMigration, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, AcceptUnknown: true, DependsOn: []string{"API-001", "HOST-001", "CP-003"}, Retryable: true,
 	Title: "the manager that holds the migration lease runs the loops",
 	Explain: []string{
 		"Whoever holds the migration lease keeps everybody else from running the cloud loops. A manager that holds it and runs none of them (its config lists wrong names, or it is external with leader " +

@@ -9,7 +9,7 @@ import (
 )
 
 var podsCurrent = Check{
-	Code: "CP-005", Reason: "PodNotCurrent", Category: categoryControlPlane, Level: LevelError, Impact: ImpactAPI, DependsOn: append([]string{"API-001"}, onHosts...),
+	Code: "CP-005", Reason: "PodNotCurrent", Category: categoryControlPlane, Level: LevelError, Impact: ImpactAPI, DependsOn: append([]string{"API-001"}, onHosts...), Retryable: true,
 	Title: "the pod of every component is ready and runs what its manifest says",
 	Explain: []string{
 		"For ten seconds and more after a manifest changes, the API shows the old pod as ready. If pod and manifest still differ later, the kubelet has not taken the file: " +
