@@ -1,7 +1,6 @@
 package cloudconfig
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
