@@ -19,3 +19,9 @@ const (
 	firstStableNodeSet  = 27
 	firstExclusionValue = 34
 )
+
+// NamespacesAreLabelled tells whether the API server of a minor labels every namespace with kubernetes.io/metadata.name: the gate NamespaceDefaultLabelName
+// is on since 1.21. Before, a webhook that passes over kube-system by this label passes over nothing.
+func NamespacesAreLabelled(minor int) bool { return minor >= firstNamespaceLabel }
+
+const firstNamespaceLabel = 21

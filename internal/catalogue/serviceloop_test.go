@@ -27,3 +27,14 @@ func TestServiceLoopIsWhatTheSourceSays(t *testing.T) {
 		t.Skip("no version of k8s.io/cloud-provider is on this machine")
 	}
 }
+
+func TestNamespacesAreLabelledSinceTheGateIsOn(t *testing.T) {
+	for _, minor := range []int{20, 21, 22} {
+		if gate := GateAt("NamespaceDefaultLabelName", minor); gate.Known && gate.Default != NamespacesAreLabelled(minor) {
+			t.Errorf("1.%d: the gate says %t", minor, gate.Default)
+		}
+	}
+	if NamespacesAreLabelled(20) || !NamespacesAreLabelled(30) {
+		t.Error("namespaces are labelled since 1.21")
+	}
+}

@@ -150,7 +150,7 @@ var previewTopology = Check{
 	Title: "the new provider gives every node the zone, region and type that it has",
 	Explain: []string{
 		"Labels of zone and region are written when a node is initialised, that is when it next registers with an external kubelet. Volumes are bound to the zones of their day: a node that comes back under another name of its zone " +
-			"cannot mount them, and pods that use them stay pending. Providers changed such names: Azure's zones are <region>-<n>, and machines outside zones have 0; OpenStack's and vSphere's come from their configuration.",
+			"cannot mount them, and pods that use them stay pending. Providers changed such names: Azure's zones are <region>-<n>, and machines outside zones have the number of their fault domain; OpenStack's and vSphere's come from their configuration.",
 		"A changed type moves pods that select by it. Give the new manager the settings that keep the names before any kubelet becomes external.",
 	},
 	judge: func(f facts) v1.Finding {

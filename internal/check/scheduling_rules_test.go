@@ -104,6 +104,7 @@ var schedulingRules = []rule{
 		ignores(w)
 	})},
 	{name: "G43: kube-system is passed over", code: "HOOK-001", want: pass_, change: hook("pods", passingOver)},
+	{name: "G43: before 1.21 kube-system has no label to be passed over by", code: "HOOK-001", want: fails, change: both(hook("pods", passingOver), func(s *v1.Snapshot) { s.Cluster.Version = "v1.20.15" })},
 	{name: "G43: nodes are in no namespace", code: "HOOK-001", want: fails, change: hook("nodes", passingOver)},
 	{name: "G43: Services are in every namespace", code: "HOOK-001", want: fails, change: hook("services", passingOver)},
 	{name: "G43: only objects that ask for it", code: "HOOK-001", want: pass_, change: hook("pods", func(w *v1.Webhook) {

@@ -119,7 +119,7 @@ var webhookSlow = Check{
 	judge: func(f facts) v1.Finding {
 		deadline := f.renewDeadline()
 		bad, n, finding, ok := f.eachWebhook(func(w v1.Webhook, _ string) string {
-			if !slices.Contains(asked(w), "leases") {
+			if !slices.Contains(f.asked(w), "leases") {
 				return ""
 			}
 			if time.Duration(w.TimeoutSeconds)*time.Second < deadline {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 // vital is a kind of object without whose writes the migration, or the cluster during it, stands still.
@@ -32,12 +33,17 @@ var vitals = []vital{
 	{group: "rbac.authorization.k8s.io", resource: "clusterroles"},
 }
 
-// kubeSystem are the labels of the namespace kube-system that every cluster has.
-var kubeSystem = labels.Set{"kubernetes.io/metadata.name": "kube-system"}
+// kubeSystem are the labels of the namespace kube-system that nobody had to set.
+func (f facts) kubeSystem() labels.Set {
+	if minor, ok := versionMinor(f.Cluster.Version); ok && !catalogue.NamespacesAreLabelled(minor) {
+		return labels.Set{}
+	}
+	return labels.Set{"kubernetes.io/metadata.name": "kube-system"}
+}
 
 // asked are the resources of vitals about which a webhook is asked.
-func asked(w v1.Webhook) []string {
-	inSystem := selects(w.NamespaceSelector, kubeSystem)
+func (f facts) asked(w v1.Webhook) []string {
+	inSystem := selects(w.NamespaceSelector, f.kubeSystem())
 	if !selects(w.ObjectSelector, labels.Set{}) {
 		return nil // only objects with labels of its own
 	}
@@ -92,7 +98,7 @@ func (f facts) eachWebhook(judge func(w v1.Webhook, about string) string) (bad c
 		return bad, 0, finding, false
 	}
 	for _, w := range f.Webhooks {
-		about := strings.Join(asked(w), ", ")
+		about := strings.Join(f.asked(w), ", ")
 		if about == "" {
 			continue
 		}
