@@ -61,7 +61,7 @@ func (b *builder) deployment(m *v1.Component) error {
 		return err
 	}
 	b.fact("cluster:uid", b.snap.Cluster.UID, "")
-	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", ccmObjects())
+	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
 	b.add(b.edit(v1.Host{}, m, v1.Step{
 		ID: "external/" + KCM + "@" + m.Manifest, Phase: PhaseHandover, Title: "make " + m.Manifest + " external, and wait until its old pods have ended",
 		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: externalEdits(m), Leases: []string{KCM},

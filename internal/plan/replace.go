@@ -46,7 +46,7 @@ func (b *builder) replace() error {
 	b.fact("cluster:uid", b.snap.Cluster.UID, "")
 	b.ensure(PhasePrepare, "reads the managers' /metrics with a token that may do nothing else", observerObjects())
 	b.ensure(PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", migrationObjects(b.opts.LeaseName))
-	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", ccmObjects())
+	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
 	r.leaderMigrationOn()
 	for i, h := range r.old {
 		r.in(i)
@@ -125,7 +125,7 @@ func (r *replacement) render() error {
 	if err != nil {
 		return fmt.Errorf("rendering the leader migration config of %s: %w", KCM, err)
 	}
-	ccmFile, err := migrationconfig.Render(controllernames.CloudControllerManager, ccmMinor, loops, r.opts.LeaseName)
+	ccmFile, err := migrationconfig.Render(controllernames.CloudControllerManager, r.program.minor, loops, r.opts.LeaseName)
 	if err != nil {
 		return fmt.Errorf("rendering the leader migration config of %s: %w", CCM, err)
 	}
