@@ -30,7 +30,7 @@ func read(t *testing.T, data []byte) *awsconfig.CloudConfig {
 }
 
 func TestTheExternalProviderFindsEveryOverride(t *testing.T) {
-	out, _, err := DeriveAWS([]byte(inTree))
+	out, _, err := derivedAWS([]byte(inTree))
 	if err != nil {
 		t.Fatal(err)
 	}
