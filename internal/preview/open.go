@@ -2,9 +2,12 @@ package preview
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -38,6 +41,10 @@ func Open(ctx context.Context, provider string, cloudConfig []byte, nodes []v1.N
 	if provider != "aws" {
 		return nil, fmt.Errorf("the code of provider %q is not in this version of transplant, so it cannot be asked; it has aws", provider)
 	}
+	if regionOf(nodes) == "" && os.Getenv("AWS_REGION") == "" && !saysRegion.Match(cloudConfig) {
+		// The provider would ask the metadata service of an instance that this machine is not, and wait.
+		return nil, errors.New("opening provider aws: neither the nodes nor the cloud config tell the region: export AWS_REGION")
+	}
 	s := &Source{}
 	made, err := aws.Open(ctx, complete(cloudConfig, nodes), aws.Options{HTTPClient: s.client()})
 	if err != nil {
@@ -55,7 +62,11 @@ const requestTimeout = 20 * time.Second
 func complete(cloudConfig []byte, nodes []v1.Node) []byte {
 	var b strings.Builder
 	b.WriteString("[Global]\nVPC = vpc-of-the-cluster\nSubnetID = subnet-of-the-cluster\n")
-	if region := regionOf(nodes); region != "" {
+	region := regionOf(nodes)
+	if region == "" {
+		region = os.Getenv("AWS_REGION")
+	}
+	if region != "" {
 		b.WriteString("Region = " + region + "\n")
 	}
 	b.WriteString("\n")
@@ -63,13 +74,16 @@ func complete(cloudConfig []byte, nodes []v1.Node) []byte {
 	return []byte(b.String())
 }
 
-// regionOf is the region of the nodes' labels, where they agree and it can stand in an INI file as it is; empty otherwise.
+// regionOf is the region of the nodes, by their labels or by the zones in their providerIDs, where they agree; empty otherwise.
 func regionOf(nodes []v1.Node) string {
 	region := ""
 	for _, n := range nodes {
 		of := n.Labels[corev1.LabelTopologyRegion]
 		if of == "" {
 			of = n.Labels[corev1.LabelFailureDomainBetaRegion]
+		}
+		if of == "" {
+			of = regionInZone.FindString(zoneOf(n.ProviderID))
 		}
 		switch {
 		case of == "":
@@ -80,10 +94,23 @@ func regionOf(nodes []v1.Node) string {
 		}
 	}
 	if strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return ""
+		return "" // it would not stand in an INI file as it is
 	}
 	return region
 }
+
+// regionInZone is the beginning of the name of a zone, also of a local one: us-west-2-lax-1a.
+var regionInZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+`)
+
+// zoneOf is what stands before the instance in aws:///us-east-1a/i-1.
+func zoneOf(providerID string) string {
+	rest, _ := strings.CutPrefix(providerID, "aws:///")
+	zone, _, _ := strings.Cut(rest, "/")
+	return zone
+}
+
+// saysRegion finds a region in a cloud config: the provider's, or that of an override.
+var saysRegion = regexp.MustCompile(`(?mi)^\s*region\s*=`)
 
 // client sends requests and counts them. The SDK wants its own kind of client where AWS_CA_BUNDLE is set, so they are counted where its transport
 // looks for a proxy, which it does once for each.

@@ -200,7 +200,11 @@ func TestOpenNamesWhatItCannotOpen(t *testing.T) {
 	if _, err := Open(t.Context(), "openstack", nil, nil); err == nil || !strings.Contains(err.Error(), `the code of provider "openstack" is not in this version`) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Open(t.Context(), "aws", []byte("[Global\n"), nil); err == nil || !strings.Contains(err.Error(), "opening provider aws: reading the cloud config") {
+	t.Setenv("AWS_REGION", "")
+	if _, err := Open(t.Context(), "aws", nil, []v1.Node{{ProviderID: "aws:///x/i-1"}}); err == nil || !strings.Contains(err.Error(), "export AWS_REGION") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Open(t.Context(), "aws", []byte("Region = x\n[Global\n"), nil); err == nil || !strings.Contains(err.Error(), "opening provider aws: reading the cloud config") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -210,6 +214,13 @@ func TestTheConfigWinsOverWhatIsCompleted(t *testing.T) {
 	got := string(complete([]byte("[Global]\nVPC = vpc-1\n"), nodes))
 	if strings.Index(got, "vpc-of-the-cluster") > strings.Index(got, "vpc-1") || !strings.Contains(got, "Region = eu-west-1\n") {
 		t.Errorf("got\n%s", got)
+	}
+	for providerID, want := range map[string]string{
+		"aws:///us-east-1a/i-1": "us-east-1", "aws:///us-gov-west-1b/i-1": "us-gov-west-1", "aws:///us-west-2-lax-1a/i-1": "us-west-2", "aws://i-1": "", "": "",
+	} {
+		if got := regionOf([]v1.Node{{ProviderID: providerID}}); got != want {
+			t.Errorf("%q: got %q", providerID, got)
+		}
 	}
 	for name, other := range map[string]v1.Node{
 		"regions that differ":          {Labels: map[string]string{corev1.LabelFailureDomainBetaRegion: "us-east-1"}},

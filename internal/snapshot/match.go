@@ -146,8 +146,19 @@ func hasFlag(command []string, name, value string) bool {
 	return false
 }
 
-// isPodOf tells whether a mirror pod is of a component: the kubelet appends the Node's name to the static pod's.
-func isPodOf(p *corev1.Pod, component string) bool { return p.Name == component+"-"+p.Spec.NodeName }
+// isPodOf tells whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a cloud's name before that of a
+// cloud-controller-manager; or by the program that it runs, whatever somebody called it.
+func isPodOf(p *corev1.Pod, component string) bool {
+	name, ok := strings.CutSuffix(p.Name, "-"+p.Spec.NodeName)
+	if ok && isComponent(name, component) {
+		return true
+	}
+	return isComponent(programOf(podCommand(p)), component)
+}
+
+func isComponent(name, component string) bool {
+	return name == component || component == ccm && strings.HasSuffix(name, "-"+ccm)
+}
 
 // podOf is the mirror pod of a component on a Node; nil when the API has none.
 func (g *gatherer) podOf(node string, c v1.Component) *v1.MirrorPod {
