@@ -183,7 +183,11 @@ func (w write) send(ctx context.Context, client dynamic.Interface) v1.DryRun {
 		}
 	}
 	out.OK = err == nil
-	if err != nil {
+	switch {
+	case err == nil:
+	case out.Verb == "create" && apierrors.IsNotFound(err) && strings.HasSuffix(w.object.GetKind(), "RoleBinding"):
+		out.Error, out.Unanswered = "its role is made by the plan too, and a caller without the verb bind may only bind a role that is there: "+err.Error(), true
+	default:
 		out.Error, out.Unanswered = explain(err)
 	}
 	return out

@@ -115,6 +115,11 @@ func TestRefusalsAreToldApart(t *testing.T) {
 		"a webhook knows no dry run": {
 			ensure("Role/kube-system/r", role), refusal("POST", roles, 400, "BadRequest", `admission webhook "keeper" does not support dry run`), "a webhook has side effects and does not support dry run", true,
 		},
+		"a binding of a role that only the plan makes": {
+			ensure("RoleBinding/kube-system/r", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"r","namespace":"kube-system"}}`),
+			refusal("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/kube-system/rolebindings", 404, "NotFound", `roles.rbac.authorization.k8s.io "r" not found`),
+			"its role is made by the plan too", true,
+		},
 		"the object is not valid": {
 			ensure("Role/kube-system/r", role), refusal("POST", roles, 422, "Invalid", `Role is invalid`), "invalid: Role is invalid", false,
 		},
