@@ -198,7 +198,7 @@ func judgeSameFlags(f facts) v1.Finding {
 	if f.opts.InProgress || !flagsDiffer {
 		outcome = v1.Warn // hosts may reach the cloud through endpoints of their own
 	}
-	return with(bad.finding(outcome, "%s of %s differ between the hosts", plural(len(bad.lines), "setting"), kcm), "the same on every host", "manifests of "+kcm,
+	return with(bad.finding(outcome, "%s of %s %s between the hosts", plural(len(bad.lines), "setting"), kcm, differs(len(bad.lines))), "the same on every host", "manifests of "+kcm,
 		"transplant snapshot -o yaml")
 }
 

@@ -121,7 +121,7 @@ func authorizes(n int) string {
 }
 
 var mainLeaseAccess = Check{
-	Code: "RBAC-004", Reason: "MainLeaseForbidden", Category: categoryTooling, Level: LevelCritical, Impact: ImpactNoLoops, DependsOn: []string{"API-001", "HOST-001"},
+	Code: "RBAC-004", Reason: "MainLeaseForbidden", Category: categoryTooling, Level: LevelCritical, Impact: ImpactNoLoops, DependsOn: []string{"API-001", "HOST-001", "RBAC-002"},
 	Title: "each manager that runs may use its own main lease, and rules limited to names do not stand for create",
 	Explain: []string{
 		"The documented preparation of leader migration patches the roles system::leader-locking-kube-controller-manager and system::leader-locking-cloud-controller-manager by merge. A merge patch replaces the list of rules: whatever the role gave before is gone, the main lease of a cloud-controller-manager among it, and the manager waits for its lease for ever " +

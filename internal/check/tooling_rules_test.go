@@ -105,7 +105,14 @@ var toolingRules = []rule{
 	{name: "nobody asked", code: "RBAC-004", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, userKCM) }},
 	{name: "a review failed", code: "RBAC-004", want: unknwn, says: []string{"timeout"}, change: func(s *v1.Snapshot) {
 		for i := range s.Access {
-			s.Access[i].Error = "timeout"
+			if s.Access[i].Who == userKCM {
+				s.Access[i].Error = "timeout"
+			}
+		}
+	}},
+	{name: "nobody may ask about others: one cause, one line", code: "RBAC-004", want: skipped, says: []string{"RBAC-002"}, change: func(s *v1.Snapshot) {
+		for i := range s.Access {
+			s.Access[i].Error = "forbidden"
 		}
 	}},
 
