@@ -20,6 +20,10 @@ func (b *builder) effects() []string {
 		out = append(out, fmt.Sprintf("gap: for about %d s nobody runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
 			b.gap(), strings.Join(b.loopNames(), ", ")))
 	}
+	if !b.observable() {
+		out = append(out, fmt.Sprintf("not observed: which manager runs a loop is not said on /metrics by %s 1.%d or by the manager in image %s; each step waits for its process and its lease, and in the end nodes and load balancers are compared",
+			KCM, b.kcm, b.opts.Image))
+	}
 	if note := b.volumeNote(); note != "" {
 		out = append(out, note)
 	}

@@ -29,6 +29,8 @@ type program struct {
 	ipamOn   bool
 	// readyPath is what a readiness probe asks for; empty for none.
 	readyPath string
+	// showsLoops tells that it says on /metrics which loops it runs.
+	showsLoops bool
 	// nodeManager is the image that has to run on every node beside it; empty for none.
 	nodeManager string
 }
@@ -38,11 +40,12 @@ type program struct {
 // azure: cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go is an application of its own: it takes the flags of leader
 // migration and campaigns for its main lease only, and its node IPAM controller is on. gce: cloud-provider-gcp cmd/cloud-controller-manager/main.go.
 var ways = map[string]struct {
-	oneLease bool
-	ipamName string
-	ipamOn   bool
+	// oneLease tells that it has no leader migration, silent that it does not say which loops it runs.
+	oneLease, silent bool
+	ipamName         string
+	ipamOn           bool
 }{
-	providerAzure: {oneLease: true, ipamName: "node-ipam", ipamOn: true},
+	providerAzure: {oneLease: true, silent: true, ipamName: "node-ipam", ipamOn: true},
 	providerGCE:   {ipamName: "nodeipam", ipamOn: true},
 }
 
@@ -64,7 +67,7 @@ func (b *builder) chooseImage() error {
 func programOf(provider, image string) (program, error) {
 	p := program{image: image, ours: proven.Ours(image)}
 	if p.ours {
-		p.minor, p.command, p.leaderMigration, p.readyPath = ccmMinor, CCM, true, "/readyz"
+		p.minor, p.command, p.leaderMigration, p.showsLoops, p.readyPath = ccmMinor, CCM, true, true, "/readyz"
 		p.ipamName = controllernames.Name(controllernames.CloudControllerManager, ccmMinor, controllernames.NodeIPAM)
 		return p, nil
 	}
@@ -88,6 +91,7 @@ func programOf(provider, image string) (program, error) {
 	}
 	own := ways[provider]
 	p.leaderMigration = !own.oneLease && p.minor >= firstLeaderMigration
+	p.showsLoops = !own.silent && catalogue.ShowsLoops(CCM, p.minor)
 	p.ipamName, p.ipamOn = own.ipamName, own.ipamOn
 	return p, nil
 }
