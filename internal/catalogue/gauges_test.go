@@ -1,0 +1,18 @@
+package catalogue
+
+import "testing"
+
+func TestManagersShowTheirLoopsSince125(t *testing.T) {
+	for _, c := range []struct {
+		component string
+		minor     int
+		want      bool
+	}{
+		{"kube-controller-manager", 24, false}, {"kube-controller-manager", 25, true}, {"cloud-controller-manager", 24, false}, {"cloud-controller-manager", 37, true},
+		{"kube-scheduler", 30, false},
+	} {
+		if have := ShowsLoops(c.component, c.minor); have != c.want {
+			t.Errorf("%s 1.%d: %v", c.component, c.minor, have)
+		}
+	}
+}
