@@ -35,7 +35,7 @@ var annotationRows = map[string][]Annotation{
 		{Key: azureAnnotation + "deny-all-except-load-balancer-source-ranges", Values: []string{"true"}, Reading: Begins, Effect: "refuses traffic from all other sources"},
 		{Key: azureAnnotation + "allowed-ip-ranges", Reading: Begins, Effect: "refuses traffic from all other sources"},
 		{Key: azureAnnotation + "disable-load-balancer-floating-ip", Values: []string{"true"}, Reading: Begins, Effect: "sends traffic to the nodes' own addresses"},
-		{Key: azureAnnotation + "disable-tcp-reset", Values: []string{"true"}, Reading: Begins, Effect: "sends no TCP reset when a connection is idle"},
+		{Key: azureAnnotation + "load-balancer-disable-tcp-reset", Values: []string{"true"}, Reading: Begins, Effect: "sends no TCP reset when a connection is idle"},
 		{Key: azureAnnotation + "additional-public-ips", Reading: Begins, Effect: "gets further addresses in its status"},
 		{Key: azureAnnotation + "load-balancer-health-probe-interval", Reading: Begins, Effect: "changes its health probes"},
 		{Key: azureAnnotation + "load-balancer-health-probe-num-of-probe", Reading: Begins, Effect: "changes its health probes"},
