@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -88,7 +87,8 @@ var settingLost = Check{
 	Code: "CFG-003", Reason: "SettingLost", Category: categoryCloud, Level: LevelWarning, Impact: ImpactLoadBalancers, DependsOn: onHosts,
 	Title: "what the cloud config decides in tree, it decides for the external provider",
 	Explain: []string{
-		"Some keys mean nothing to the external provider, which does something of its own instead, and some that are not set have another default there: on Azure an empty vmType is standard in tree and vmss outside. What follows is said with each key.",
+		"Some keys that are not set have another default outside: on Azure an empty vmType is standard in tree and vmss outside, and an empty loadBalancerSku basic and standard. What follows is said with each key. Keys that the external provider passes over " +
+			"without harm are named in what was found.",
 		"The external config that a plan derives writes such defaults down. Where it does not, set the key in the in-tree config to what is meant, if both read it. Keys of volumes are not named here; the CSI driver has a config of its own.",
 	},
 	judge: func(f facts) v1.Finding {
@@ -96,45 +96,44 @@ var settingLost = Check{
 		if !ok {
 			return finding
 		}
-		var bad complaints
-		fix := ""
+		var bad, ignored complaints
 		for _, c := range configs {
 			if c.Error != "" {
 				continue // CFG-001
 			}
-			for _, line := range f.lost(c) {
-				bad.add(c.String(), "%s", line)
-				if fix == "" {
-					fix = "grep -n -i " + firstKey(": "+line) + " " + c.Path + "   # on host " + c.host.Name
-				}
-			}
+			f.lost(c, &bad, &ignored)
 		}
-		if bad.empty() {
-			return pass("%s the same to the external provider", howMany(len(configs), "the cloud config says", "cloud configs say"))
+		switch {
+		case !bad.empty():
+			return with(bad.some(v1.Warn, "%s", bad.lines[0]), "no default that changes", bad.objects[0],
+				"grep -n -i -E 'vmType|loadBalancerSku' "+pathOf(bad.objects[0])+"   # on host "+strings.SplitN(bad.objects[0], ":", 2)[0])
+		case !ignored.empty():
+			finding := ignored.some(v1.Pass, "%s the same to the external provider, but for keys of no consequence there", howMany(len(configs), "the cloud config says", "cloud configs say"))
+			finding.Objects = nil
+			return finding
 		}
-		return with(bad.some(v1.Warn, "%s", bad.lines[0]), "keys that both providers read, and no default that changes", bad.objects[0], fix)
+		return pass("%s the same to the external provider", howMany(len(configs), "the cloud config says", "cloud configs say"))
 	},
 }
 
-// lost says which settings of a config the external provider does not have.
-func (f facts) lost(c configured) []string {
+// lost says which settings of a config the external provider does not have: defaults that change, and keys that it passes over. Keys that cannot be
+// passed over keep the external config from being derived, which CFG-001 says.
+func (f facts) lost(c configured, changed, ignored *complaints) {
 	provider := orElse(c.Provider, f.cloudName())
-	var out []string
 	for _, name := range c.Keys {
 		section, key := splitKey(name)
 		row, known := catalogue.ConfigKeyOf(provider, section, key)
 		if known && row.InTree && !row.External && row.Renamed == "" && !row.OnlyVolumes() {
-			out = append(out, fmt.Sprintf("%s is read in tree only: %s", name, row.Why))
+			ignored.add(c.String(), "%s is read in tree only: %s", name, row.Why)
 		}
 	}
 	for _, d := range catalogue.ChangedDefaults(provider) {
 		name := catalogue.ConfigKey{Section: d.Section, Key: d.Key}.Name()
 		written := slices.ContainsFunc(c.DerivedChanges, func(change string) bool { return strings.HasPrefix(change, name+":") })
 		if !c.has(name) && !written {
-			out = append(out, fmt.Sprintf("%s is not set: %s in tree, %s outside: %s", name, d.InTree, d.External, d.Why))
+			changed.add(c.String(), "%s is not set: %s in tree, %s outside: %s", name, d.InTree, d.External, d.Why)
 		}
 	}
-	return out
 }
 
 // splitKey takes Section.Key or Section "sub".Key apart; a key of JSON has no section.

@@ -80,8 +80,13 @@ var credentialRules = []rule{
 	{name: "it could not be read", code: "CFG-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
 	{name: "G40: nothing changes", code: "CFG-003", want: pass_},
-	{name: "G40: a key that is read in tree only", code: "CFG-003", want: warn, says: []string{"Global.DisableStrictZoneCheck is read in tree only"}, change: func(s *v1.Snapshot) {
+	{name: "a key that is read in tree only", code: "CFG-003", want: pass_, says: []string{"Global.DisableStrictZoneCheck is read in tree only"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.DisableStrictZoneCheck": "true"})
+	}},
+	{name: "G40: a default that changes", code: "CFG-003", want: warn, says: []string{"loadBalancerSku is not set"}, change: func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig.Provider = "azure"
+		}
 	}},
 	{name: "G40: the type of machines on Azure", code: "CFG-003", base: onAzure, want: warn, says: []string{"vmType is not set: standard in tree, vmss outside"}},
 	{name: "G40: the type of machines and of load balancers on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {

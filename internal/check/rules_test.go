@@ -67,6 +67,9 @@ var neverEnds = map[string]string{
 	"CP-009 is unknown":        "manifests that cannot be read are CP-003's, and nothing else is looked at",
 	"LM-002 is unknown":        "manifests that cannot be read are CP-003's, and nothing else is looked at",
 	"LM-014 is unknown":        "managers that do not answer are LM-006's",
+	"VOL-005 is unknown":       "volumes that could not be listed are VOL-001's",
+	"VOL-007 is unknown":       "classes that could not be listed are VOL-001's",
+	"VOL-008 is unknown":       "volumes that could not be listed are VOL-001's",
 	"CRED-001 is unknown":      "manifests that cannot be read are CP-003's, and nothing else is looked at",
 }
 

@@ -161,8 +161,9 @@ var volumeRules = []rule{
 		gateEverywhere(s, kcm, "CSIMigration=false,CSIMigrationAWS=true")
 		migrateNode(s, 3)
 	}},
-	{name: "CSINodes could not be listed", code: "VOL-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
+	{name: "CSINodes could not be listed", code: "VOL-002", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
 
+	{name: "nodes could not be listed", code: "VOL-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 	{name: "G62: nothing is mounted in-tree", code: "VOL-003", want: pass_, says: []string{"5 nodes"}},
 	{name: "G62: a node to be drained", code: "VOL-003", base: of1_22, want: warn, says: []string{"kubectl drain", "1 volume is mounted", "ip-10-0-1-11.ec2.internal"}, change: func(s *v1.Snapshot) { mountInTree(s, 3) }},
 	{name: "G62: a kubelet that was switched without a drain", code: "VOL-003", want: fails, says: []string{"ip-10-0-1-11.ec2.internal has 1 volume of kubernetes.io/aws-ebs"}, change: func(s *v1.Snapshot) { mountInTree(s, 3) }},
@@ -181,7 +182,9 @@ var volumeRules = []rule{
 	{name: "a kubelet unregisters too early", code: "VOL-004", base: of1_22, want: fails, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].Kubelet = &v1.Kubelet{Source: "/var/lib/kubelet/kubeadm-flags.env", Config: &v1.KubeletConfig{FeatureGates: map[string]bool{"InTreePluginAWSUnregister": true}}}
 	}},
-	{name: "CSINodes could not be listed", code: "VOL-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes") }},
+	{name: "CSINodes could not be listed", code: "VOL-004", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes") }},
+
+	{name: "a kubelet's gates could not be read", code: "VOL-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet-config") }},
 
 	{name: "G63: every volume is marked", code: "VOL-005", want: pass_, says: []string{"4 volumes"}},
 	{name: "G63: a CSI volume of the old name", code: "VOL-005", want: fails, says: []string{"pv-4 is a volume of ebs.csi.aws.com", "kubectl annotate --overwrite pv pv-4 pv.kubernetes.io/provisioned-by=ebs.csi.aws.com"}, change: func(s *v1.Snapshot) {
@@ -195,7 +198,7 @@ var volumeRules = []rule{
 			s.Volumes.PersistentVolumes = append(s.Volumes.PersistentVolumes, v1.PersistentVolume{Name: fmt.Sprintf("many-%05d", i), Driver: ebsCSI, ProvisionedBy: ebs, ReclaimPolicy: "Delete"})
 		}
 	}},
-	{name: "volumes could not be listed", code: "VOL-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
+	{name: "volumes could not be listed", code: "VOL-005", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
 
 	{name: "G64: every volume has its zone", code: "VOL-006", want: pass_, says: []string{"4 zonal disks of 4 volumes"}},
 	{name: "G64: the API server labels volumes", code: "VOL-006", want: warn, says: []string{"kube-apiserver@cp-1 has the admission plugin PersistentVolumeLabel"}, change: func(s *v1.Snapshot) {
@@ -206,7 +209,9 @@ var volumeRules = []rule{
 		s.Nodes[0].Labels = map[string]string{"topology.kubernetes.io/zone": "us-east-1a"}
 		s.Nodes[1].Labels = map[string]string{"topology.kubernetes.io/zone": "us-east-1b"}
 	}},
-	{name: "volumes could not be listed", code: "VOL-006", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
+	{name: "volumes could not be listed", code: "VOL-006", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
+
+	{name: "nodes could not be listed", code: "VOL-006", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "G67: one default", code: "VOL-007", want: pass_, says: []string{"gp3 is the only default of 2 classes", "gp2"}},
 	{name: "G67: two defaults", code: "VOL-007", want: warn, says: []string{"gp2 is a default", "kubectl annotate storageclass gp2"}, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses[0].Default = true }},
@@ -215,7 +220,7 @@ var volumeRules = []rule{
 	}},
 	{name: "G67: no default", code: "VOL-007", want: warn, says: []string{"none of 2 classes"}, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses[1].Default = false }},
 	{name: "no class", code: "VOL-007", want: skipped, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses = nil }},
-	{name: "classes could not be listed", code: "VOL-007", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/storageclasses") }},
+	{name: "classes could not be listed", code: "VOL-007", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/storageclasses") }},
 
 	{name: "the driver takes every volume", code: "VOL-008", want: pass_, says: []string{"3 in-tree volumes"}},
 	{name: "G66: thin disks on vSphere", code: "VOL-008", base: vSphereCluster, want: pass_},
@@ -232,7 +237,7 @@ var volumeRules = []rule{
 		s.Volumes.PersistentVolumes[0].Plugin, s.Volumes.PersistentVolumes[0].Handle = "kubernetes.io/azure-disk", "https://acc.blob.core.windows.net/vhds/a.vhd"
 	}},
 	{name: "no in-tree volume", code: "VOL-008", base: noInTreeVolumes, want: skipped},
-	{name: "volumes could not be listed", code: "VOL-008", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
+	{name: "volumes could not be listed", code: "VOL-008", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
 
 	{name: "G68: nothing hangs", code: "VOL-009", want: pass_, says: []string{"5 VolumeAttachments"}},
 	{name: "G68: the node is gone", code: "VOL-009", want: fails, says: []string{"for node gone, which does not exist"}, change: func(s *v1.Snapshot) { s.Volumes.Attachments[0].Node = "gone" }},
@@ -257,7 +262,9 @@ var volumeRules = []rule{
 		s.Volumes.CSINodes[0].Drivers[0].Limit = nil
 	}},
 	{name: "no in-tree volume", code: "VOL-010", base: noInTreeVolumes, want: skipped},
-	{name: "CSINodes could not be listed", code: "VOL-010", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
+	{name: "CSINodes could not be listed", code: "VOL-010", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
+
+	{name: "nodes could not be listed", code: "VOL-010", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "G70: the driver expands volumes", code: "VOL-011", want: pass_, says: []string{"1 class"}},
 	{name: "G70: the controller has no resizer", code: "VOL-011", want: warn, says: []string{"no csi-resizer", "gp3"}, change: func(s *v1.Snapshot) {

@@ -13,22 +13,45 @@ import (
 
 const scheduler = "kube-scheduler"
 
-// storage returns the storage objects when these parts of them were gathered, else the finding that says why they are unknown.
-func (f facts) storage(parts ...string) (*v1.Volumes, v1.Finding, bool) {
+// mainStorage are the storage objects without which VOL-001 is unknown. It reports why they are, so that one cause is one line.
+var mainStorage = []string{"persistentvolumes", "storageclasses", "csinodes"}
+
+// allStorage returns the storage objects when VOL-001 can be judged by them, else the finding that says why not.
+func (f facts) allStorage() (*v1.Volumes, v1.Finding, bool) {
 	for _, e := range f.Errors {
 		if e.Fact == "volumes" {
 			return nil, unknown("%s", e.Error), false
 		}
 	}
+	if finding, ok := f.missingStorage(mainStorage); ok {
+		return nil, finding, false
+	}
+	if f.Volumes == nil {
+		return nil, with(unknown("the snapshot holds no storage objects: take it again"), "persistent volumes, classes and CSI objects", "/apis/storage.k8s.io/v1", "transplant snapshot"), false
+	}
+	return f.Volumes, v1.Finding{}, true
+}
+
+func (f facts) missingStorage(parts []string) (v1.Finding, bool) {
 	patterns := make([]string, 0, len(parts))
 	for _, p := range parts {
 		patterns = append(patterns, "volumes/"+p)
 	}
-	if finding, ok := f.missing(patterns...); ok {
-		return nil, finding, false
+	return f.missing(patterns...)
+}
+
+// storage returns the storage objects when these parts of them were gathered, else the finding that says why they are unknown, or that VOL-001 says so.
+func (f facts) storage(parts ...string) (*v1.Volumes, v1.Finding, bool) {
+	main := slices.ContainsFunc(f.Errors, func(e v1.GatherError) bool { return e.Fact == "volumes" })
+	for _, p := range parts {
+		_, missing := f.missingStorage([]string{p})
+		main = main || missing && slices.Contains(mainStorage, p)
 	}
-	if f.Volumes == nil {
-		return nil, with(unknown("the snapshot holds no storage objects"), "persistent volumes, classes and CSI objects", "/apis/storage.k8s.io/v1", "transplant snapshot"), false
+	if main || f.Volumes == nil {
+		return nil, dependent("VOL-001"), false
+	}
+	if finding, ok := f.missingStorage(parts); ok {
+		return nil, finding, false
 	}
 	return f.Volumes, v1.Finding{}, true
 }

@@ -27,7 +27,7 @@ var volumesLeftBehind = Check{
 }
 
 func judgeLeftBehind(f facts) v1.Finding {
-	vols, finding, ok := f.storage("persistentvolumes", "storageclasses", "csinodes")
+	vols, finding, ok := f.allStorage()
 	if !ok {
 		return finding
 	}
