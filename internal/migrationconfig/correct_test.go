@@ -93,6 +93,27 @@ func TestWhatIsCorrectedIsRightForEveryVersion(t *testing.T) {
 	}
 }
 
+func FuzzCorrect(f *testing.F) {
+	f.Add([]byte(documented), 26)
+	f.Add([]byte("{leaderName: \"\\u2028\", controllerLeaders: [{name: '- x', component: '*'}]}"), 21)
+	f.Add([]byte("controllerLeaders:\n-\tname: service\n"), 37)
+	f.Fuzz(func(t *testing.T, file []byte, minor int) {
+		if minor < firstMinor || minor > 60 {
+			t.Skip()
+		}
+		for _, component := range controllernames.Components {
+			got, _ := Correct(component, minor, file)
+			config, err := Parse(got)
+			if err != nil {
+				t.Fatalf("%s 1.%d: %v\n%s", component, minor, err, got)
+			}
+			if problems := Blocking(Judge(component, minor, config)); len(problems) > 0 {
+				t.Fatalf("%s 1.%d: %v\n%s", component, minor, problems, got)
+			}
+		}
+	})
+}
+
 func TestCommandWritesTheFile(t *testing.T) {
 	file := write(V1, "it's", []Leader{{"service", AnyComponent}, {"a b", "$HOME"}})
 	path := filepath.Join(t.TempDir(), "leadermigration.conf")
