@@ -187,7 +187,7 @@ func judgeUncheckedMembers(f facts) v1.Finding {
 		return pass("create-monitor=true, for %s", plural(len(bad.lines), "Service"))
 	}
 	return with(bad.finding(v1.Warn, "the load balancers of %s go on sending connections to nodes that are not ready", plural(len(bad.lines), "Service")), expected, "the in-tree cloud config",
-		kubectlService("annotate", bad.objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
+		kubectlService("annotate", bad.objects[0], "--overwrite loadbalancer.openstack.org/enable-health-monitor=true"))
 }
 
 // everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not known.

@@ -153,7 +153,7 @@ var finalizerMissing = Check{
 			return pass("%s a load balancer and the finalizer", counting(kept, "Service", "has", "have"))
 		}
 		return with(bad.finding(v1.Warn, "%s would leave a load balancer behind if deleted during the handover", plural(len(bad.lines), "Service")), finalizerBalancer, sourceServices,
-			kubectlService("annotate", bad.objects[0], "transplant.dev/touched=once"))
+			kubectlService("annotate", bad.objects[0], "--overwrite transplant.dev/touched=\"$(date +%s)\""))
 	},
 }
 

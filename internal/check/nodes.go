@@ -56,7 +56,7 @@ var providerIDs = Check{
 		}
 		form, _ := catalogue.ProviderIDForm(f.cloudName())
 		return with(bad.finding(v1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), orElse(form.Example, "the provider's id of the instance"),
-			sourceNodes, fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, bad.objects[0], orElse(f.providerIDOf(bad.objects[0]), form.Example)))
+			sourceNodes, fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, bad.objects[0], orElse(f.providerIDOf(bad.objects[0]), orElse(form.Example, "<what the cloud calls it>"))))
 	},
 }
 

@@ -156,6 +156,7 @@ var schedulingRules = []rule{
 		s.Workloads[len(s.Workloads)-1].DNSPolicy = "ClusterFirst"
 	})},
 	{name: "G41: konnectivity does not", code: "SCHED-001", want: warn, says: []string{"DaemonSet/kube-system/konnectivity (konnectivity)"}, change: runsAs(v1.RoleKonnectivity, "CriticalAddonsOnly=:")},
+	{name: "G41: a workload without any toleration", code: "SCHED-001", want: warn, says: []string{`"path":"/spec/template/spec/tolerations","value":[{`}, change: runsAs(v1.RoleCNI)},
 	{name: "G41: the taint without its effect", code: "SCHED-001", want: warn, change: runsAs(v1.RoleCNI, "*=:NoExecute")},
 	{name: "G41: the manager waits for the pod network", code: "SCHED-001", want: fails, says: []string{"wait for each other"}, change: both(runsAs(v1.RoleCNI), podNetworkCCM)},
 	{name: "G41: Azure's node manager", code: "SCHED-001", want: fails, says: []string{"cloud-node-manager"}, change: runsAs(v1.RoleNodeManager, "node-role.kubernetes.io/master=:NoSchedule")},

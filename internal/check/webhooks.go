@@ -104,8 +104,11 @@ func addToleration(w v1.Workload) string {
 	if len(parts) != 3 {
 		return ""
 	}
-	return fmt.Sprintf(`kubectl -n %s patch %s %s --type=json -p '[{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"%s","operator":"Exists","effect":"NoSchedule"}}]'`,
-		parts[1], strings.ToLower(parts[0]), parts[2], taintUninitialized)
+	path, value := "/spec/template/spec/tolerations/-", fmt.Sprintf(`{"key":"%s","operator":"Exists","effect":"NoSchedule"}`, taintUninitialized)
+	if len(w.Tolerations) == 0 {
+		path, value = "/spec/template/spec/tolerations", "["+value+"]" // there is no list to add to
+	}
+	return fmt.Sprintf(`kubectl -n %s patch %s %s --type=json -p '[{"op":"add","path":"%s","value":%s}]'`, parts[1], strings.ToLower(parts[0]), parts[2], path, value)
 }
 
 var webhookSlow = Check{
