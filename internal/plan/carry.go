@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -82,9 +85,32 @@ var trustDirs = []string{"/etc/ssl/certs", "/etc/ca-certificates", "/etc/pki", "
 // trust are the mounts by which the kube-controller-manager trusts a private authority of the cloud's endpoints.
 func trust(m *v1.Component) []controlplane.HostPath {
 	var out []controlplane.HostPath
+	if m.Runs == v1.RunsSystemd { // a unit sees the host's own: those of Debian's and of Red Hat's family
+		return []controlplane.HostPath{{Path: "/etc/ssl/certs", Type: "DirectoryOrCreate"}, {Path: "/etc/pki", Type: "DirectoryOrCreate"}}
+	}
 	for _, dir := range trustDirs {
 		if m.HostPaths[dir] == dir {
 			out = append(out, controlplane.HostPath{Path: dir, Type: "DirectoryOrCreate"})
+		}
+	}
+	return out
+}
+
+// namedFiles are the files that a host's cloud config names, e.g. the authority of the cloud's endpoints or a client certificate: without one of them the
+// manager does not start. What lies in a directory that is mounted anyway is left out.
+func namedFiles(h v1.Host, m *v1.Component) []controlplane.HostPath {
+	if h.CloudConfig == nil {
+		return nil
+	}
+	var out []controlplane.HostPath
+	for _, key := range slices.Sorted(maps.Keys(h.CloudConfig.Settings)) {
+		value := h.CloudConfig.Settings[key]
+		name := strings.ToLower(key[strings.LastIndex(key, ".")+1:])
+		if !path.IsAbs(value) || path.Clean(value) != value || !strings.HasSuffix(name, "file") && !strings.HasSuffix(name, "certpath") {
+			continue
+		}
+		if !slices.ContainsFunc(trust(m), func(d controlplane.HostPath) bool { return strings.HasPrefix(value, d.Path+"/") }) {
+			out = append(out, controlplane.HostPath{Path: value, Type: "File"})
 		}
 	}
 	return out

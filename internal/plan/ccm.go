@@ -141,7 +141,7 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 		c.GraceSeconds = ccmGraceSeconds
 	}
 	env, files := b.environment(h.Name)
-	c.Env, c.HostPaths = env, append(append(c.HostPaths, files...), trust(m)...)
+	c.Env, c.HostPaths = env, append(append(append(c.HostPaths, files...), trust(m)...), namedFiles(h, m)...)
 	return string(controlplane.RenderCCM(c)), b.printed(flags)
 }
 

@@ -108,7 +108,7 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 		paths = append(paths, controlplane.HostPath{Path: CCMMigration, Type: "File", Name: "transplant-leader-migration"})
 	}
 	given, files := b.environment(h.Name)
-	paths = append(append(paths, files...), trust(m)...)
+	paths = append(append(append(paths, files...), trust(m)...), namedFiles(h, m)...)
 	var volumes, mounts []any
 	for i, p := range paths {
 		name := p.Name

@@ -156,7 +156,8 @@ func openstack20() *v1.Snapshot {
 	}.snapshot()
 	for i := range s.Hosts {
 		if c := s.Hosts[i].CloudConfig; c != nil {
-			c.Keys = []string{"Global.auth-url", "LoadBalancer.subnet-id", "Route.router-id"}
+			c.Keys = []string{"Global.auth-url", "Global.ca-file", "LoadBalancer.subnet-id", "LoadBalancer.use-octavia", "Route.router-id"}
+			c.Settings = map[string]string{"Global.ca-file": "/etc/kubernetes/keystone.pem", "LoadBalancer.use-octavia": "true"}
 		}
 	}
 	inTree(s, "kubernetes.io/cinder", "worker-1")

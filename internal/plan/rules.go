@@ -77,7 +77,7 @@ var Rules = []Rule{
 		"a name of another version matches nothing, and the manager runs the loop beside the other one", ownDialect},
 	{"P-29", "what kubeadm would write at the next upgrade is what the plan leaves behind",
 		"the next kubeadm upgrade would bring the in-tree provider back", kubeadmAgrees},
-	{"P-30", "authorities and proxies of the kube-controller-manager reach the cloud-controller-manager, or the plan says that they do not",
+	{"P-30", "authorities, files of the cloud config and proxies of the kube-controller-manager reach the cloud-controller-manager, or the plan says that they do not",
 		"a manager behind a proxy or with a private authority does not reach its cloud", trustKept},
 	{"P-31", "Azure: the cloud-controller-manager leaves nodes to the cloud-node-manager, which runs before the first kubelet changes",
 		"nobody initialises nodes, or two managers do", azureNodes},

@@ -172,9 +172,13 @@ func trustKept(r *reading) error {
 				mounted[path] = true
 			}
 		}
-		for _, p := range trust(m) {
+		must := trust(m)
+		if h := r.host(s.host); h != nil {
+			must = append(must, namedFiles(*h, m)...)
+		}
+		for _, p := range must {
 			if !mounted[p.Path] {
-				return fmt.Errorf("step %s does not mount %s, which %s has", r.Steps[s.index].ID, p.Path, KCM)
+				return fmt.Errorf("step %s does not mount %s, which %s reads", r.Steps[s.index].ID, p.Path, KCM)
 			}
 		}
 		for _, name := range proxyNames {

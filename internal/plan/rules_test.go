@@ -169,6 +169,9 @@ var broken = []struct {
 	{"P-30", "a private authority is forgotten", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/").Content, "/usr/local/share/ca-certificates", "/srv")
 	}},
+	{"P-30", "the authority that the cloud config names is forgotten", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "/etc/kubernetes/keystone.pem", "/srv/keystone.pem")
+	}},
 	{"P-30", "a proxy is forgotten without a word", "lab", func(t *testing.T, p *v1.Plan) { p.Effects = nil }},
 	{"P-31", "Azure's manager runs the node loop", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/"+CCM).Content, ",-cloud-node-controller", "")
