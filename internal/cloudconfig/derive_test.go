@@ -230,7 +230,7 @@ func FuzzDerive(f *testing.F) {
 
 // derivedAWS is Derive for AWS, with the problems as one error.
 func derivedAWS(in []byte) (out []byte, changes []string, err error) {
-	d, err := Derive("aws", in)
+	d, err := deriveAWS(in)
 	if err != nil {
 		return nil, nil, err
 	}
