@@ -23,8 +23,8 @@ func (c configured) has(key string) bool {
 
 // configs returns the cloud configs of all hosts, the managers' first on each, and the finding where there is none.
 func (f facts) configs() ([]configured, v1.Finding, bool) {
-	if finding, ok := f.missing("hosts/*/cloud-config"); ok {
-		return nil, finding, false
+	if _, missing := f.missing("hosts/*/cloud-config"); missing {
+		return nil, dependent("CFG-001"), false
 	}
 	var out []configured
 	for _, h := range f.Hosts {

@@ -77,7 +77,7 @@ var credentialRules = []rule{
 			s.Hosts[i].CloudConfig = nil
 		}
 	}},
-	{name: "it could not be read", code: "CFG-002", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+	{name: "it could not be read", code: "CFG-002", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
 	{name: "G40: nothing changes", code: "CFG-003", want: pass_},
 	{name: "a key that is read in tree only", code: "CFG-003", want: pass_, says: []string{"Global.DisableStrictZoneCheck is read in tree only"}, change: func(s *v1.Snapshot) {
@@ -99,7 +99,7 @@ var credentialRules = []rule{
 			s.Hosts[i].CloudConfig.DerivedChanges = []string{"vmType: standard is written down: x", "loadBalancerSku: basic is written down: x"}
 		}
 	}},
-	{name: "it could not be read", code: "CFG-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+	{name: "it could not be read", code: "CFG-003", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
 	{name: "no secret", code: "CRED-002", want: pass_, says: []string{"no secret"}},
 	{name: "a secret that only root reads", code: "CRED-002", base: onAzure, want: pass_, change: func(s *v1.Snapshot) { secretIn(s, "0600") }},
@@ -124,7 +124,7 @@ var credentialRules = []rule{
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/ssl/certs/cloud-ca.crt"})
 	}},
 	{name: "after the migration", code: "CFG-004", base: migrated, want: skipped},
-	{name: "the cloud config could not be read", code: "CFG-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
+	{name: "the cloud config could not be read", code: "CFG-004", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
 	{name: "G50: two hops and no half of a config", code: "CFG-005", want: pass_},
 	{name: "G50: a driver behind one hop", code: "CFG-005", want: fails, says: []string{"Deployment/kube-system/ebs-csi-controller has a pod network", "--http-put-response-hop-limit 2 --instance-id i-00000000000000002"}, change: func(s *v1.Snapshot) {
@@ -163,7 +163,7 @@ var credentialRules = []rule{
 	}},
 	{name: "after the migration nothing is left", code: "CRED-003", base: migrated, want: pass_},
 	{name: "no kubelet was read", code: "CRED-003", want: skipped, change: noHostKubelets},
-	{name: "one could not be read", code: "CRED-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+	{name: "one could not be read", code: "CRED-003", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
 
 	{name: "every instance has an identity", code: "CRED-004", want: pass_, says: []string{"3 instances"}},
 	{name: "G12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},

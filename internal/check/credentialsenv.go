@@ -36,8 +36,8 @@ func judgeEnvironment(f facts) v1.Finding {
 	if len(in) == 0 {
 		return skip("no in-tree manager is left")
 	}
-	if finding, ok := f.missing("hosts/*/cloud-config"); ok {
-		return finding
+	if _, missing := f.missing("hosts/*/cloud-config"); missing {
+		return dependent("CFG-001")
 	}
 	given := map[string]bool{}
 	for _, name := range f.opts.CCMEnv {
@@ -125,7 +125,7 @@ func judgeMetadata(f facts) v1.Finding {
 		return finding
 	}
 	configs, finding, ok := f.configs()
-	if !ok && finding.Outcome == v1.Unknown {
+	if !ok && finding.DependsOn != "" {
 		return finding
 	}
 	if finding, ok := f.missing("workloads"); ok {

@@ -112,7 +112,9 @@ var kubeletRules = []rule{
 	{name: "in-tree ones after the migration, in their last version", code: "KUBELET-003", base: migrated, want: warn, says: []string{"still in-tree"}, change: func(s *v1.Snapshot) {
 		kubeletFlags(s, 0, map[string]string{"cloud-provider": "aws"})
 	}},
-	{name: "one could not be read", code: "KUBELET-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+	{name: "one could not be read", code: "KUBELET-003", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+
+	{name: "nodes could not be listed", code: "KUBELET-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "the hosts have the nodes' names", code: "KUBELET-004", want: pass_, change: func(s *v1.Snapshot) { labelHostnames(s) }},
 	{name: "G01 G02 G81: the name came from the cloud", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
@@ -147,7 +149,7 @@ var kubeletRules = []rule{
 		kubeletVersion(s, 1, "v1.30.0")
 		s.Hosts[1].Kubelet.Config.FeatureGates = map[string]bool{"DisableCloudProviders": false}
 	}},
-	{name: "its configuration could not be read", code: "KUBELET-006", want: unknwn, says: []string{"hosts/cp-1/kubelet-config"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet-config") }},
+	{name: "its configuration could not be read", code: "KUBELET-006", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet-config") }},
 	{name: "the version is not known", code: "KUBELET-006", want: unknwn, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "") }},
 
 	{name: "G81: the defaults agree", code: "KUBELET-007", want: pass_, says: []string{"ConfigMap/kube-system/kubelet-config", "3 kubelets"}},

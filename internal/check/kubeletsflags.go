@@ -13,13 +13,13 @@ import (
 // hostAccess is the command that reads kubelets.
 const hostAccess = "transplant check --host-access=local:<directory of hosts>"
 
-// kubeletConfigs are the facts about the kubelets' configuration files.
-const kubeletConfigs = "hosts/*/kubelet-config"
+// kubeletFacts are the facts about kubelets without which KUBELET-001 is unknown. It reports why they are, so that one cause is one line.
+var kubeletFacts = []string{"hosts/*/kubelet", "hosts/*/kubelet-config"}
 
-// noKubelets is the finding where no kubelet can be judged, by its flags and these facts; false when some can.
-func (f facts) noKubelets(more ...string) (v1.Finding, bool) {
-	if finding, ok := f.missing(append([]string{"hosts/*/kubelet"}, more...)...); ok {
-		return finding, true
+// noKubelets is the finding where no kubelet can be judged; false when some can.
+func (f facts) noKubelets() (v1.Finding, bool) {
+	if _, missing := f.missing(kubeletFacts...); missing {
+		return dependent("KUBELET-001"), true
 	}
 	if len(f.kubelets()) == 0 {
 		return skip("no kubelet was read: none of the hosts that can be reached has one (%s)", hostAccess), true
@@ -39,6 +39,9 @@ var kubeletUnknown = Check{
 	judge: func(f facts) v1.Finding {
 		if finding, ok := f.missing("nodes"); ok {
 			return finding
+		}
+		if finding, ok := f.missing(kubeletFacts...); ok {
+			return with(finding, "flags and configuration of every kubelet that can be reached", "hosts", "systemctl cat kubelet")
 		}
 		if finding, none := f.noKubelets(); none {
 			return finding
@@ -147,7 +150,7 @@ var kubeletsMixed = Check{
 }
 
 func judgeKubeletsMixed(f facts) v1.Finding {
-	if finding, none := f.noKubelets(kubeletConfigs); none {
+	if finding, none := f.noKubelets(); none {
 		return finding
 	}
 	if finding, ok := f.missing("nodes"); ok {
@@ -241,7 +244,7 @@ var kubeletRefused = Check{
 		"What this version refuses fails; what only the next one refuses is a warning: take it away before that upgrade, from the kubelets' files and from ConfigMap kubelet-config.",
 	},
 	judge: func(f facts) v1.Finding {
-		if finding, none := f.noKubelets(kubeletConfigs); none {
+		if finding, none := f.noKubelets(); none {
 			return finding
 		}
 		var failing, warning complaints

@@ -103,8 +103,8 @@ func judgeKubeletDefaults(f facts) v1.Finding {
 	if finding, ok := f.missing("kubelet-defaults"); ok {
 		return finding
 	}
-	if finding, ok := f.missing("hosts/*/kubelet", kubeletConfigs); ok {
-		return finding
+	if _, missing := f.missing(kubeletFacts...); missing {
+		return dependent("KUBELET-001")
 	}
 	if f.KubeletDefaults == nil {
 		return skip("there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags")
@@ -188,8 +188,11 @@ func judgeServing(f facts) v1.Finding {
 	if finding, ok := f.missing("csrs"); ok {
 		return finding
 	}
-	if finding, ok := f.missing("kubelet-defaults", "hosts/*/kubelet", kubeletConfigs); ok {
+	if finding, ok := f.missing("kubelet-defaults"); ok {
 		return finding
+	}
+	if _, missing := f.missing(kubeletFacts...); missing {
+		return dependent("KUBELET-001")
 	}
 	asking := f.askingKubelets()
 	bad, serving := f.unanswered()
@@ -251,7 +254,7 @@ var kubeletProviderID = Check{
 		"It is not needed: the manager sets the providerID of a tainted Node. Where it is set, it must be right.",
 	},
 	judge: func(f facts) v1.Finding {
-		if finding, none := f.noKubelets(kubeletConfigs); none {
+		if finding, none := f.noKubelets(); none {
 			return finding
 		}
 		if finding, ok := f.missing("nodes"); ok {

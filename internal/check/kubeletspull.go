@@ -35,8 +35,8 @@ func judgeCredentialProviderMissing(f facts) v1.Finding {
 	if finding, ok := f.missing("nodes"); ok {
 		return finding
 	}
-	if finding, ok := f.missing("hosts/*/kubelet", kubeletConfigs); ok {
-		return finding
+	if _, missing := f.missing(kubeletFacts...); missing {
+		return dependent("KUBELET-001")
 	}
 	kubelets := make(map[string]kubelet, len(f.Hosts))
 	for _, k := range f.kubelets() {
@@ -85,7 +85,10 @@ func judgePuller(n v1.Node, k kubelet, read bool, last int, failing, warning *co
 
 // withCredentials are the kubelets that name image credential providers, and the finding where none does.
 func (f facts) withCredentials() ([]kubelet, v1.Finding, bool) {
-	if finding, none := f.noKubelets(kubeletConfigs, "hosts/*/credential-providers"); none {
+	if finding, none := f.noKubelets(); none {
+		return nil, finding, false
+	}
+	if finding, ok := f.missing("hosts/*/credential-providers"); ok {
 		return nil, finding, false
 	}
 	out := slices.DeleteFunc(f.kubelets(), func(k kubelet) bool { return k.Credentials == nil })

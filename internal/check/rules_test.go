@@ -70,6 +70,10 @@ var neverEnds = map[string]string{
 	"VOL-005 is unknown":       "volumes that could not be listed are VOL-001's",
 	"VOL-007 is unknown":       "classes that could not be listed are VOL-001's",
 	"VOL-008 is unknown":       "volumes that could not be listed are VOL-001's",
+	"CFG-002 is unknown":       "cloud configs that could not be read are CFG-001's",
+	"CFG-003 is unknown":       "cloud configs that could not be read are CFG-001's",
+	"CFG-004 is unknown":       "cloud configs that could not be read are CFG-001's",
+	"CRED-003 is unknown":      "kubelets that could not be read are KUBELET-001's",
 	"CRED-001 is unknown":      "manifests that cannot be read are CP-003's, and nothing else is looked at",
 }
 

@@ -184,7 +184,8 @@ var volumeRules = []rule{
 	}},
 	{name: "CSINodes could not be listed", code: "VOL-004", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes") }},
 
-	{name: "a kubelet's gates could not be read", code: "VOL-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet-config") }},
+	{name: "nodes could not be listed", code: "VOL-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
+	{name: "a kubelet's gates could not be read", code: "VOL-004", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet-config") }},
 
 	{name: "G63: every volume is marked", code: "VOL-005", want: pass_, says: []string{"4 volumes"}},
 	{name: "G63: a CSI volume of the old name", code: "VOL-005", want: fails, says: []string{"pv-4 is a volume of ebs.csi.aws.com", "kubectl annotate --overwrite pv pv-4 pv.kubernetes.io/provisioned-by=ebs.csi.aws.com"}, change: func(s *v1.Snapshot) {

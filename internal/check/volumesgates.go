@@ -205,8 +205,11 @@ func judgeUnregistered(f facts) v1.Finding {
 	if !ok {
 		return finding
 	}
-	if finding, ok := f.missing("nodes", "hosts/*/kubelet", kubeletConfigs); ok {
+	if finding, ok := f.missing("nodes"); ok {
 		return finding
+	}
+	if _, missing := f.missing(kubeletFacts...); missing {
+		return dependent("KUBELET-001")
 	}
 	var bad complaints
 	n := 0
