@@ -83,6 +83,22 @@ var migrationRules = []rule{
 	{name: "no manager", code: "LM-013", want: unknwn, change: onlyAPIServers},
 	{name: "nothing in-tree", code: "LM-013", base: migrated, want: skipped},
 
+	{name: "a version without the gauge: its leases and flags say it", code: "LM-006", want: pass_, says: []string{"by leases and flags", "route in kube-controller-manager@cp-1", "nodeipam in kube-controller-manager@cp-1"}, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
+		s.Managers[0].Loops = nil
+	})},
+	{name: "a version without the gauge and a leader that waits for the migration lease", code: "LM-006", want: fails, says: []string{"loop service runs nowhere"}, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
+		s.Managers[0].Loops = nil
+		migrating(s, kcm, shortNames)
+	})},
+	{name: "a version without the gauge, and two managers that elect nobody", code: "LM-006", want: fails, says: []string{"loop service runs in 2 managers"}, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
+		s.Managers[0].Loops = nil
+		setFlags(s, 1, kcm, map[string]string{"leader-elect": "false"})
+	})},
+	{name: "a version without the gauge holds the migration lease", code: "LM-007", want: pass_, says: []string{"runs service, route"}, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
+		s.Leases = []v1.Lease{heldLease("cp-1_x", time.Second)}
+		s.Managers[0].Loops, s.Managers[0].Leads = nil, []string{DefaultLeaseName, kcm}
+	})},
+
 	{name: "no series", code: "LM-014", want: skipped},
 	{name: "all within the objective", code: "LM-014", want: pass_, says: []string{"2 series"}, change: shows(
 		v1.Series{Name: seriesErrors, Sum: 1}, v1.Series{Name: seriesSyncs, Count: 400, Sum: 900, Within60: within(399)})},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -85,6 +86,8 @@ var ownership = Check{
 		"Each manager says on its /metrics which loops it runs (running_managed_controllers). Every loop that the flags ask for must be at 1 in exactly one process. None means that nobody acts: a " +
 			"lease is held by a manager that runs nothing, a right is missing, or all managers are down. Two means that both act on the cloud.",
 		"A manager that is killed vanishes, it never shows 0; so one that cannot be scraped is unknown, and with it the answer.",
+		"Managers before 1.25 have no such gauge, and neither has the official one for Azure. Of these it is taken from what they have: by which leases they lead (leader_election_master_status), and which loops their flags let them run under those. " +
+			"A leader that runs nothing because of wrong names is not seen in this way; LM-001 reads its file.",
 		"Scraping takes a token that may get /metrics and nothing else, or the kubeconfig's client certificate as long as the migration has not made that token's account. With neither, accept that the " +
 			"owners are unknown: the plan's first steps make the account, and ownership is looked at after every step.",
 	},
@@ -116,6 +119,11 @@ func judgeOwnership(f facts) v1.Finding {
 	case len(f.managers()) == 0:
 		return unknown("no manager's manifest could be read")
 	}
+	for _, p := range f.managers() {
+		if !f.showsLoops(p) {
+			return pass("each loop has one owner, by leases and flags (this version does not show its loops): %s", strings.Join(said, ", "))
+		}
+	}
 	return pass("each loop has one owner: %s", strings.Join(said, ", "))
 }
 
@@ -132,14 +140,53 @@ func (f facts) owners() (owners map[controllernames.Loop][]string, silent []stri
 				silent = append(silent, m.Component+"@"+m.Host+": "+m.Error)
 				continue
 			}
-			for _, metric := range m.Loops {
-				if loop, ok := controllernames.LoopOfMetric(metric); ok {
-					owners[loop] = append(owners[loop], m.Component+"@"+m.Host)
-				}
+			for _, loop := range f.loopsOf(p, m) {
+				owners[loop] = append(owners[loop], m.Component+"@"+m.Host)
 			}
 		}
 	}
 	return owners, silent
+}
+
+// loopsOf are the loops that a manager runs: as its gauge says or, where its version has none, as its leases and flags let it.
+func (f facts) loopsOf(p placed, m v1.Manager) []controllernames.Loop {
+	var out []controllernames.Loop
+	for _, metric := range m.Loops {
+		if loop, ok := controllernames.LoopOfMetric(metric); ok {
+			out = append(out, loop)
+		}
+	}
+	if len(m.Loops) > 0 || f.showsLoops(p) {
+		return out
+	}
+	elects := p.on("leader-elect", true)
+	for _, loop := range controllernames.Loops {
+		leads := !elects || slices.Contains(m.Leads, p.flag("leader-elect-resource-name", p.Name))
+		if p.migrates() && slices.Contains(controllernames.CloudLoops, loop) {
+			leads = leads && slices.Contains(m.Leads, f.opts.LeaseName)
+		}
+		if leads && f.runs(p, loop) {
+			out = append(out, loop)
+		}
+	}
+	return out
+}
+
+// showsLoops tells whether a manager says on its /metrics which loops it runs. The official manager for Azure never does, whatever its version.
+func (f facts) showsLoops(p placed) bool {
+	minor, ok := f.minorOf(p)
+	if !ok {
+		return true
+	}
+	return catalogue.ShowsLoops(p.Name, minor) && (p.Name != ccm || own(p.Image) || p.flag("cloud-provider", "") != "azure")
+}
+
+func loopNames(loops []controllernames.Loop) []string {
+	var out []string
+	for _, l := range loops {
+		out = append(out, string(l))
+	}
+	return out
 }
 
 var idleHolder = Check{
@@ -190,11 +237,11 @@ func (f facts) holderOf(lease v1.Lease, source string) (silent []string, finding
 				continue
 			case !slices.Contains(m.Leads, lease.Name):
 				continue
-			case slices.ContainsFunc(controllernames.CloudLoops, func(l controllernames.Loop) bool { return slices.Contains(m.Loops, controllernames.MetricName(l)) }):
-				return nil, pass("%s holds the lease %s and runs %s", who, lease.Name, strings.Join(m.Loops, ", ")), true
+			case slices.ContainsFunc(controllernames.CloudLoops, func(l controllernames.Loop) bool { return slices.Contains(f.loopsOf(p, m), l) }):
+				return nil, pass("%s holds the lease %s and runs %s", who, lease.Name, orNothing(loopNames(f.loopsOf(p, m)))), true
 			}
 			var bad complaints
-			bad.add(who, "%s (%s) holds %s and runs %s", who, lease.Holder, lease.Name, orNothing(m.Loops))
+			bad.add(who, "%s (%s) holds %s and runs %s", who, lease.Holder, lease.Name, orNothing(loopNames(f.loopsOf(p, m))))
 			return nil, with(bad.finding(v1.Fail, "%s holds the migration lease and runs no cloud loop", who), "a holder that runs the loops", source, "transplant explain LM-002"), true
 		}
 	}
