@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // Manager is the field manager of what apply writes, and so of its dry runs.
@@ -64,8 +66,8 @@ func Run(ctx context.Context, client dynamic.Interface, steps []v1.Step) []v1.Dr
 // write is something that a step sends to the API.
 type write struct {
 	ref, verb string
-	object    *unstructured.Unstructured       // of a create
-	change    func(*unstructured.Unstructured) // of an update, to what is there
+	object    *unstructured.Unstructured             // of a create
+	change    func(*unstructured.Unstructured) error // of an update, to what is there
 	resource  schema.GroupVersionResource
 	namespace string
 	name      string
@@ -82,21 +84,30 @@ func writeOf(s v1.Step) (write, bool) {
 	case v1.StepEnsureObject:
 		return creation(s), true
 	case v1.StepPatchObject:
+		if s.Derive == plan.DeriveKubeadm {
+			w.change = func(o *unstructured.Unstructured) error { return editKubeadm(o, s) }
+			break
+		}
 		var patch map[string]any
 		if w.err = json.Unmarshal([]byte(s.Patch), &patch); w.err != nil {
 			w.err = fmt.Errorf("reading the patch of the plan: %w", w.err)
 			return w, true
 		}
-		w.change = func(o *unstructured.Unstructured) { merge(o.Object, patch) }
+		w.change = func(o *unstructured.Unstructured) error {
+			merge(o.Object, patch)
+			return nil
+		}
 	case v1.StepScale:
 		if s.Replicas == nil {
 			return w, false
 		}
-		w.change = func(o *unstructured.Unstructured) { set(o, int64(*s.Replicas), "spec", "replicas") }
+		w.change = func(o *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(o.Object, int64(*s.Replicas), "spec", "replicas")
+		}
 	case v1.StepEditWorkload:
 		// Which arguments come out is for the engine to work out; whether the template may be changed at all is what a webhook or a right decides.
-		w.change = func(o *unstructured.Unstructured) {
-			set(o, "true", "spec", "template", "metadata", "annotations", "transplant.dev/dry-run")
+		w.change = func(o *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(o.Object, "true", "spec", "template", "metadata", "annotations", "transplant.dev/dry-run")
 		}
 	case v1.StepInitializeNode:
 		w.change = addTaint
@@ -119,19 +130,27 @@ func creation(s v1.Step) write {
 	return w
 }
 
-// set sets a field; one that lies in something that is no object is left as it is, and the API server's answer is about the rest.
-func set(o *unstructured.Unstructured, value any, fields ...string) {
-	_ = unstructured.SetNestedField(o.Object, value, fields...)
+// editKubeadm changes the ClusterConfiguration as it stands: the plan holds the edits only.
+func editKubeadm(o *unstructured.Unstructured, s v1.Step) error {
+	text, _, err := unstructured.NestedString(o.Object, "data", kubeadmconfig.Key)
+	if err != nil {
+		return err
+	}
+	out, err := kubeadmconfig.Apply([]byte(text), s.Component, s.Edits)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", kubeadmconfig.Key, s.Ref, err)
+	}
+	return unstructured.SetNestedField(o.Object, string(out), "data", kubeadmconfig.Key)
 }
 
-func addTaint(o *unstructured.Unstructured) {
+func addTaint(o *unstructured.Unstructured) error {
 	taints, _, _ := unstructured.NestedSlice(o.Object, "spec", "taints")
 	for _, t := range taints {
 		if m, ok := t.(map[string]any); ok && m["key"] == uninitialized {
-			return
+			return nil
 		}
 	}
-	set(o, append(taints, map[string]any{"key": uninitialized, "value": "true", "effect": "NoSchedule"}), "spec", "taints")
+	return unstructured.SetNestedSlice(o.Object, append(taints, map[string]any{"key": uninitialized, "value": "true", "effect": "NoSchedule"}), "spec", "taints")
 }
 
 // kinds whose objects are changed, and where they are served.
@@ -214,7 +233,9 @@ func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) er
 		case w.object != nil:
 			merge(changed.Object, w.object.DeepCopy().Object)
 		case w.change != nil:
-			w.change(changed)
+			if err := w.change(changed); err != nil {
+				return &changeError{err}
+			}
 		}
 		_, err = objects.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: Manager})
 		if !apierrors.IsConflict(err) {
@@ -223,6 +244,11 @@ func (w write) update(ctx context.Context, objects dynamic.ResourceInterface) er
 	}
 	return err
 }
+
+// changeError is that a plan's change does not fit what is there; nobody was asked.
+type changeError struct{ error }
+
+func (e *changeError) Unwrap() error { return e.error }
 
 // merge applies a JSON merge patch (RFC 7396) to an object.
 func merge(object, patch map[string]any) {
@@ -266,6 +292,10 @@ var refusals = []struct {
 	{says: "not found", is: apierrors.IsNotFound},
 	{says: "invalid", is: func(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }},
 	{says: "conflict", is: apierrors.IsConflict},
+	{says: "the plan's change does not fit what is there", is: func(err error) bool {
+		_, unfit := errors.AsType[*changeError](err)
+		return unfit
+	}},
 	{says: "no answer", is: noAnswer, unanswered: true},
 }
 

@@ -1,7 +1,9 @@
 package dryrun
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 const role = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"r","namespace":"kube-system"},"rules":[{"verbs":["get"]}]}`
@@ -28,7 +31,7 @@ func server(t *testing.T) *apitest.Server {
 	t.Helper()
 	s := apitest.New(t)
 	s.Put(t,
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"a": "1", "b": "2"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"a": "1", "b": "2", "ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\n"}},
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "plane", Name: "kcm"}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1)}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "old", Effect: "NoSchedule"}}}},
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "there"}},
@@ -146,6 +149,32 @@ func TestRefusalsAreToldApart(t *testing.T) {
 				t.Errorf("got %+v, want %q, unanswered %t", got, tc.says, tc.unanswered)
 			}
 		})
+	}
+}
+
+func TestEditsOfKubeadmsConfigurationAreTriedOnItAsItStands(t *testing.T) {
+	s := server(t)
+	sent := ""
+	s.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			data, _ := io.ReadAll(r.Body)
+			sent, r.Body = string(data), io.NopCloser(bytes.NewReader(data))
+		}
+		return false
+	}
+	_, client := s.Clients(t)
+	step := v1.Step{
+		Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: plan.DeriveKubeadm, Component: plan.KCM,
+		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+	}
+	got := Run(t.Context(), client, []v1.Step{step})
+	if diff := cmp.Diff([]v1.DryRun{{Ref: step.Ref, Verb: "update", OK: true}}, got); diff != "" || !strings.Contains(sent, "cloud-provider: external") {
+		t.Errorf("(-want +got):\n%s sent %s", diff, sent)
+	}
+	s.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubeadm-config"}, Data: map[string]string{"ClusterConfiguration": "a: ["}})
+	got = Run(t.Context(), client, []v1.Step{step})
+	if got[0].OK || got[0].Unanswered || !strings.HasPrefix(got[0].Error, "the plan's change does not fit what is there: ClusterConfiguration of ConfigMap/kube-system/kubeadm-config: ") {
+		t.Errorf("got %+v", got)
 	}
 }
 
