@@ -20,45 +20,36 @@ type executor interface {
 	do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 }
 
-// executor is the one list of what steps can do.
+// executors is the one list of what steps can do.
+var executors = map[v1.StepKind]func(*Engine) executor{
+	v1.StepEnsureObject:    func(e *Engine) executor { return ensureObject{e} },
+	v1.StepDeleteObject:    func(e *Engine) executor { return deleteObject{e} },
+	v1.StepPatchObject:     func(e *Engine) executor { return patchObject{e} },
+	v1.StepUnpatchObject:   func(e *Engine) executor { return unpatchObject{e} },
+	v1.StepWriteFile:       func(e *Engine) executor { return writeFile{e} },
+	v1.StepCopyFile:        func(e *Engine) executor { return copyFile{e} },
+	v1.StepRemoveFile:      func(e *Engine) executor { return removeFile{e} },
+	v1.StepEditManifest:    func(e *Engine) executor { return editManifest{e} },
+	v1.StepAddManifest:     func(e *Engine) executor { return addManifest{e} },
+	v1.StepRemoveManifest:  func(e *Engine) executor { return removeManifest{e} },
+	v1.StepRestoreManifest: func(e *Engine) executor { return restoreManifest{e} },
+	v1.StepEditUnit:        func(e *Engine) executor { return unit{e} },
+	v1.StepStopUnit:        func(e *Engine) executor { return unit{e} },
+	v1.StepStartUnit:       func(e *Engine) executor { return unit{e} },
+	v1.StepScale:           func(e *Engine) executor { return workload{e} },
+	v1.StepEditWorkload:    func(e *Engine) executor { return workload{e} },
+	v1.StepKubelet:         func(e *Engine) executor { return kubelet{e} },
+	v1.StepInitializeNode:  func(e *Engine) executor { return initializeNode{e} },
+	v1.StepAwait:           func(e *Engine) executor { return await{e} },
+	v1.StepVerify:          func(e *Engine) executor { return verify{e} },
+}
+
 func (e *Engine) executor(s v1.Step) (executor, error) {
-	switch s.Kind {
-	case v1.StepEnsureObject:
-		return ensureObject{e}, nil
-	case v1.StepDeleteObject:
-		return deleteObject{e}, nil
-	case v1.StepWriteFile:
-		return writeFile{e}, nil
-	case v1.StepRemoveFile:
-		return removeFile{e}, nil
-	case v1.StepEditManifest:
-		return editManifest{e}, nil
-	case v1.StepAddManifest:
-		return addManifest{e}, nil
-	case v1.StepRemoveManifest:
-		return removeManifest{e}, nil
-	case v1.StepRestoreManifest:
-		return restoreManifest{e}, nil
-	case v1.StepKubelet:
-		return kubelet{e}, nil
-	case v1.StepVerify:
-		return verify{e}, nil
-	case v1.StepPatchObject:
-		return patchObject{e}, nil
-	case v1.StepUnpatchObject:
-		return unpatchObject{e}, nil
-	case v1.StepScale, v1.StepEditWorkload:
-		return workload{e}, nil
-	case v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
-		return unit{e}, nil
-	case v1.StepCopyFile:
-		return copyFile{e}, nil
-	case v1.StepInitializeNode:
-		return initializeNode{e}, nil
-	case v1.StepAwait:
-		return await{e}, nil
+	x, ok := executors[s.Kind]
+	if !ok {
+		return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
 	}
-	return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
+	return x(e), nil
 }
 
 func (e *Engine) host(name string) (hostaccess.Host, error) {

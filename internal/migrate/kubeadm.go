@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 )
 
@@ -50,13 +49,4 @@ func clusterConfiguration(s v1.Step, live *unstructured.Unstructured) (string, e
 		return "", fmt.Errorf("%s has no %s: it is not what kubeadm writes", s.Ref, kubeadmconfig.Key)
 	}
 	return text, nil
-}
-
-// kubeadmSum is the hash of the ClusterConfiguration, as a snapshot has it.
-func kubeadmSum(live *unstructured.Unstructured) string {
-	text, _, err := unstructured.NestedString(live.Object, "data", kubeadmconfig.Key)
-	if err != nil {
-		return absent
-	}
-	return hostaccess.SHA256([]byte(text))
 }

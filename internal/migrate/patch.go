@@ -133,7 +133,7 @@ func (x unpatchObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		if !ok {
 			return false, fmt.Errorf("step %s is not in the journal's plan: what %s had cannot be put back", s.Restore, s.Ref)
 		}
-		written, err := (patchObject{x.Engine}).patch(original, o)
+		written, err := patchObject(x).patch(original, o)
 		if err != nil {
 			return false, err
 		}

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 )
 
 // requires re-checks the facts that a step needs, and names what changed.
@@ -70,7 +71,7 @@ func (e *Engine) holds(ctx context.Context, id string) (string, error) {
 	if err != nil || sum == want {
 		return "", err
 	}
-	return fmt.Sprintf("%s on host %s was changed by somebody else%s", path, host, difference(detail, f.Data, sum)), nil
+	return fmt.Sprintf("%s on host %s was changed by somebody else%s", path, host, difference(detail, f.Data, sum, want)), nil
 }
 
 // otherHolds says how a fact about something other than a file on a host has changed.
@@ -78,51 +79,14 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 	want, detail := e.wanted(id, "", name)
 	switch kind {
 	case "workload":
-		live, err := e.live(ctx, name)
-		if apierrors.IsNotFound(err) {
-			return name + " is gone", nil
-		} else if err != nil {
-			return "", err
-		}
-		if sum := templateSum(live); sum != want {
-			return fmt.Sprintf("the pod template of %s was changed by somebody else%s", name, templateDifference(detail, live)), nil
-		}
-		return "", nil
+		return e.workloadHolds(ctx, name, want, detail)
 	case "kubeadm":
-		if e.begun(kubeadmRef) {
-			return "", nil // by this run; what it had is in the record, and each edit says what it wants
-		}
-		live, err := e.live(ctx, kubeadmRef)
-		if err != nil {
-			return "", err
-		}
-		if kubeadmSum(live) != want {
-			return kubeadmRef + " was changed by somebody else", nil
-		}
-		return "", nil
+		return e.textHolds(ctx, kubeadmRef, kubeadmconfig.Key, want)
 	case "kubelet-config":
-		ref := "ConfigMap/" + namespace + "/" + name
-		live, err := e.live(ctx, ref)
-		if err != nil {
-			return "", err
-		}
-		text, _, err := unstructured.NestedString(live.Object, "data", "kubelet")
-		if err != nil || hostaccess.SHA256([]byte(text)) != want && !e.begun(ref) {
-			return ref + " was changed by somebody else", nil
-		}
-		return "", nil
+		return e.textHolds(ctx, "ConfigMap/"+namespace+"/"+name, "kubelet", want)
 	case "node":
 		node, _, _ := strings.Cut(name, ":")
-		n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return "node " + node + " is gone", nil
-		case err != nil:
-			return "", fmt.Errorf("reading node %s: %w", node, err)
-		case n.Spec.ProviderID != want && !e.begun("Node/"+node):
-			return fmt.Sprintf("node %s has provider id %q by now, it had %q", node, n.Spec.ProviderID, want), nil
-		}
-		return "", nil
+		return e.nodeHolds(ctx, node, want)
 	case "local":
 		data, err := e.ReadLocal(name)
 		if err != nil {
@@ -134,6 +98,53 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 		return "", nil
 	}
 	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
+}
+
+func (e *Engine) workloadHolds(ctx context.Context, ref, want, detail string) (string, error) {
+	live, err := e.live(ctx, ref)
+	if apierrors.IsNotFound(err) {
+		return ref + " is gone", nil
+	} else if err != nil {
+		return "", err
+	}
+	if templateSum(live) != want {
+		return fmt.Sprintf("the pod template of %s was changed by somebody else%s", ref, templateDifference(detail, live)), nil
+	}
+	return "", nil
+}
+
+// textHolds compares a text in a ConfigMap with its hash; what this run has begun to change is in the record, and each step says what it wants.
+func (e *Engine) textHolds(ctx context.Context, ref, key, want string) (string, error) {
+	if e.begun(ref) {
+		return "", nil
+	}
+	live, err := e.live(ctx, ref)
+	if apierrors.IsNotFound(err) {
+		return ref + " is gone", nil
+	} else if err != nil {
+		return "", err
+	}
+	text, _, err := unstructured.NestedString(live.Object, "data", key)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", ref, err)
+	}
+	if sum := hostaccess.SHA256([]byte(text)); sum != want {
+		return fmt.Sprintf("%s of %s was changed by somebody else: its SHA-256 is %s, the plan saw %s", key, ref, sum, want), nil
+	}
+	return "", nil
+}
+
+func (e *Engine) nodeHolds(ctx context.Context, node, want string) (string, error) {
+	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "node " + node + " is gone", nil
+	case err != nil:
+		return "", fmt.Errorf("reading node %s: %w", node, err)
+	case n.Spec.ProviderID != want && !e.begun("Node/"+node):
+		return fmt.Sprintf("node %s has provider id %q by now, it had %q", node, n.Spec.ProviderID, want), nil
+	}
+	return "", nil
 }
 
 // begun tells that a step of this run has begun to change an object.
@@ -199,13 +210,16 @@ func rollbackSteps(doc v1.Journal) []v1.Step {
 }
 
 // difference names the arguments that came and went.
-func difference(before string, data []byte, sum string) string {
+func difference(before string, data []byte, sum, want string) string {
 	if sum == absent {
 		return ": it is gone"
 	}
 	m, err := controlplane.Parse(data)
 	if err != nil || before == "" {
-		return ": its SHA-256 is " + sum
+		if want == absent {
+			return ": its SHA-256 is " + sum + ", the plan saw no file"
+		}
+		return ": its SHA-256 is " + sum + ", the plan saw " + want
 	}
 	return compare(strings.Split(before, "\n"), m.Command())
 }

@@ -281,8 +281,9 @@ func (d *differ) changedObject(s v1.Step, text string) (string, error) {
 		return patchedText(s, text)
 	case v1.StepScale, v1.StepEditWorkload:
 		return d.editedWorkload(s, text)
+	default:
+		return text, nil
 	}
-	return text, nil
 }
 
 // editedWorkload shows the arguments of a workload; one that this plan makes is a whole object, and its arguments are in there.

@@ -164,8 +164,11 @@ func edits(s v1.Step) bool {
 	switch s.Kind {
 	case v1.StepEditManifest, v1.StepEditUnit, v1.StepEditWorkload:
 		return true
+	case v1.StepRestoreManifest, v1.StepStartUnit, v1.StepScale:
+		return len(s.Edits) > 0
+	default:
+		return false
 	}
-	return len(s.Edits) > 0 && (s.Kind == v1.StepRestoreManifest || s.Kind == v1.StepStartUnit || s.Kind == v1.StepScale)
 }
 
 // place names the file or object that a step changes.
@@ -265,6 +268,7 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 		out.Kind, out.Ref, out.Title, out.Group = v1.StepEditWorkload, s.Ref, "put "+s.Ref+" back as it was before phase "+s.Phase, ""
 	case v1.StepKubelet:
 		out.Kind, out.Title, out.Drain = v1.StepKubelet, "put back the flags of the kubelet on "+s.Host, s.Drain
+	default:
 	}
 	if s.Component == CCM || s.Component == KCM {
 		out.Successors = []string{s.Component}
@@ -368,7 +372,7 @@ func (r *rollback) cleanup() {
 		r.deleteObject(PhaseCleanup, "undo/lease/", "Lease/"+Namespace+"/"+lease, "it was not there before")
 	}
 	if len(made) > 0 {
-		r.deleteObject(PhaseCleanup, "undo/state/", "ConfigMap/"+Namespace+"/"+CCMState, "it was not there before; nobody else reads it")
+		r.deleteObject(PhaseCleanup, "undo/state/", "ConfigMap/"+Namespace+"/"+StateName(r.provider()), "it was not there before; nobody else reads it")
 	}
 	for _, s := range made {
 		if s.Kind != v1.StepEnsureObject {

@@ -116,21 +116,18 @@ func consistent(s v1.Step) error {
 			return fmt.Errorf("edit %q of %q: the operations are setFlag, unsetFlag, addHostPath and removeHostPath, each with a name", e.Op, e.Name)
 		}
 	}
+	return payload(s)
+}
+
+// payload looks at what a step of some kinds carries.
+func payload(s v1.Step) error {
 	switch s.Kind {
 	case v1.StepPatchObject:
-		if err := patchable(s); err != nil {
-			return err
-		}
+		return patchable(s)
 	case v1.StepEnsureObject:
-		var o map[string]any
-		if err := json.Unmarshal([]byte(s.Object), &o); err != nil {
-			return fmt.Errorf("object is no JSON: %w", err)
-		}
-		if m, ok := o["metadata"].(map[string]any); !ok || m["name"] == nil || Ref(o) != s.Ref {
-			return fmt.Errorf("object is not the %s that ref names", s.Ref)
-		}
+		return named(s)
 	case v1.StepCopyFile:
-		if len(s.Content) != 64 {
+		if len(s.Content) != sha256Digits {
 			return fmt.Errorf("content %q is not the SHA-256 of the file to copy", s.Content)
 		}
 	case v1.StepScale:
@@ -138,6 +135,20 @@ func consistent(s v1.Step) error {
 			return fmt.Errorf("replicas is %d", *s.Replicas)
 		}
 	default:
+	}
+	return nil
+}
+
+const sha256Digits = 64
+
+// named says that an object is not the one that the step names.
+func named(s v1.Step) error {
+	var o map[string]any
+	if err := json.Unmarshal([]byte(s.Object), &o); err != nil {
+		return fmt.Errorf("object is no JSON: %w", err)
+	}
+	if m, ok := o["metadata"].(map[string]any); !ok || m["name"] == nil || Ref(o) != s.Ref {
+		return fmt.Errorf("object is not the %s that ref names", s.Ref)
 	}
 	return nil
 }
