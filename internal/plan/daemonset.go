@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -104,6 +105,10 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 		{Name: "bind-address", Value: "127.0.0.1"},
 	}, b.ccmFlags(m)...)
 	paths := []controlplane.HostPath{{Path: CCMCloudConf, Type: "File", Name: "cloud-config"}}
+	if b.unconfigured(m) {
+		flags = slices.DeleteFunc(flags, func(f controlplane.Flag) bool { return f.Name == flagCloudConfig })
+		paths = nil
+	}
 	if b.opts.Strategy == LeaderMigration {
 		paths = append(paths, controlplane.HostPath{Path: CCMMigration, Type: "File", Name: "transplant-leader-migration"})
 	}

@@ -213,6 +213,26 @@ func TestTheDaemonSetDependsOnNothingThatWaitsForIt(t *testing.T) {
 	}
 }
 
+func TestGoogleNeedsNoCloudConfig(t *testing.T) {
+	for _, shape := range []string{v1.ShapeStaticPod, v1.ShapeDaemonSet} {
+		s := gce30()
+		for i := range s.Hosts {
+			if m := component(s.Hosts[i], KCM); m != nil {
+				delete(m.Flags, flagCloudConfig)
+			}
+			s.Hosts[i].CloudConfig = nil
+		}
+		p := mustMake(t, s, v1.Options{Shape: shape})
+		start := find(t, p, "start/"+CCM)
+		if text := start.Content + start.Object; strings.Contains(text, CCMCloudConf) || !strings.Contains(text, "--cloud-provider=gce") {
+			t.Errorf("%s: the manager is told of a config that nobody has:\n%s", shape, text)
+		}
+		if have := hostsOf(p, "write/"+CCMCloudConf); have != nil {
+			t.Errorf("%s: a config is derived from nothing on %v", shape, have)
+		}
+	}
+}
+
 func TestThePortIsFree(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

@@ -26,22 +26,29 @@ func (b *builder) prepare() {
 // configs are the files of the managers of a host.
 func (b *builder) configs(h v1.Host) {
 	m := component(h, KCM)
-	if m.Flags[flagCloudConfig] == "" {
+	if m.Flags[flagCloudConfig] == "" && !b.unconfigured(m) {
 		b.refused = append(b.refused, fmt.Errorf("%s on host %s has no --cloud-config: give the provider its configuration in a file, so that the cloud-controller-manager's can be derived from it", KCM, h.Name))
 		return
 	}
-	if h.CloudConfig == nil || h.CloudConfig.Error != "" {
+	if !b.unconfigured(m) && (h.CloudConfig == nil || h.CloudConfig.Error != "") {
 		b.refused = append(b.refused, fmt.Errorf("cloud config %s on host %s could not be read or turned into the external provider's: see transplant check", m.Flags[flagCloudConfig], h.Name))
 		return
 	}
 	if b.opts.Strategy == LeaderMigration {
 		b.migrationConfigs(h, m)
 	}
-	b.derive(h, CCMCloudConf, DeriveCloudConfig, h.CloudConfig.Path, "0600", h.CloudConfig.DerivedChanges)
+	if !b.unconfigured(m) {
+		b.derive(h, CCMCloudConf, DeriveCloudConfig, h.CloudConfig.Path, "0600", h.CloudConfig.DerivedChanges)
+	}
 	if b.shape == v1.ShapeStaticPod {
 		source := kubeconfigOf(h, m)
 		b.derive(h, CCMKubeconfig, DeriveKubeconfig, source, "0600", []string{"server and CA of " + source + ", token of Secret " + Namespace + "/" + TokenSecret})
 	}
+}
+
+// unconfigured tells that the provider needs no cloud config and has none: Google's asks the instance's metadata for everything, in tree and outside.
+func (b *builder) unconfigured(m *v1.Component) bool {
+	return b.provider.Name == providerGCE && m.Flags[flagCloudConfig] == ""
 }
 
 // kubeconfigOf is the kubeconfig of a kube-controller-manager, whose API server and CA its successor gets.
