@@ -155,6 +155,7 @@ var planeRules = []rule{
 	{name: "G48: one host", code: "CP-013", want: warn, says: []string{"nobody to hand over to", "--strategy=downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
 	{name: "G48: one host, by downtime", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
 	{name: "three hosts, by downtime", code: "CP-013", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"leader migration would keep them running"}},
+	{name: "three hosts, by downtime, of a version without leader migration", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, says: []string{"v1.20.15"}, change: ofVersion("v1.20.15")},
 	{name: "a Deployment of two", code: "CP-013", want: pass_, says: []string{"2 kube-controller-managers"}, change: hosted},
 	{name: "a strategy that does not exist", code: "CP-013", want: fails, opts: Options{Strategy: "yolo"}, says: []string{`"yolo"`}},
 	{name: "no manager", code: "CP-013", want: unknwn, change: onlyAPIServers},

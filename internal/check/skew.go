@@ -34,8 +34,7 @@ func judgeScope(f facts) v1.Finding {
 			Outcome: v1.Fail, Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version), Objects: []string{kas}, Found: f.Cluster.Version,
 		}, oldest, "/version", fmt.Sprintf("kubeadm upgrade plan v1.%d.0", catalogue.Oldest))
 	}
-	flag, held := catalogue.FlagAt(kcm, "enable-leader-migration", minor)
-	if f.strategy() == strategyLeaderMigration && held && !flag.Known {
+	if f.strategy() == strategyLeaderMigration && !f.hasLeaderMigration() {
 		return with(v1.Finding{
 			Outcome: v1.Fail, Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version), Objects: []string{kcm}, Found: f.Cluster.Version,
 		}, "a version with --enable-leader-migration, or --strategy=downtime", "/version", "transplant plan --strategy=downtime")

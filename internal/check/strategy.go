@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 var strategyFits = Check{
@@ -40,11 +41,20 @@ func judgeStrategy(f facts) v1.Finding {
 	case strategy == strategyLeaderMigration && kcms == 1:
 		note.Summary = "there is one " + kcm + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
 		return with(note, expected, source, "transplant plan --strategy=downtime")
+	case strategy == strategyDowntime && kcms > 1 && !f.hasLeaderMigration():
+		return pass("downtime is the strategy for %s, which has no leader migration", f.Cluster.Version)
 	case strategy == strategyDowntime && kcms > 1:
 		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
 		return with(note, expected, source, "transplant plan --strategy=leader-migration")
 	}
 	return pass("%s fits %s", strategy, plural(kcms, kcm))
+}
+
+// hasLeaderMigration tells whether the cluster's version has leader migration, as far as that is known.
+func (f facts) hasLeaderMigration() bool {
+	minor, ok := versionMinor(f.Cluster.Version)
+	flag, held := catalogue.FlagAt(kcm, "enable-leader-migration", minor)
+	return !ok || !held || flag.Known
 }
 
 // Defaults of an election (k8s.io/component-base/config/options).
