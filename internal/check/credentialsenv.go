@@ -156,6 +156,9 @@ func judgeMetadata(f facts) v1.Finding {
 	case bad:
 		return with(all.some(outcome, "%s", warning.lines[0]), expected, all.objects[0], "grep -n -i -E 'zone|vpc|subnetid|kubernetescluster|rolearn' "+pathOf(all.objects[0]))
 	}
+	if len(podNetwork) == 0 {
+		return pass("no manager or driver needs the metadata service from a pod network, and no cloud config is half of what spares it")
+	}
 	return pass("%d managers and drivers need the metadata service from a pod network, %s answers one hop only, and no cloud config is half of what spares it", len(podNetwork),
 		orElse(few(short), "no instance"))
 }

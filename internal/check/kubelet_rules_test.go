@@ -100,7 +100,7 @@ var kubeletRules = []rule{
 		}
 	}},
 
-	{name: "all name one provider", code: "KUBELET-003", want: pass_, says: []string{"3 with aws", "2 others not read"}},
+	{name: "all name one provider", code: "KUBELET-003", want: pass_, says: []string{"3 with aws", "2 not read"}},
 	{name: "G83 G23: one is external before the managers", code: "KUBELET-003", want: warn, says: []string{"2 with aws, 1 with external", "kubelet@cp-1 is external before"}, change: func(s *v1.Snapshot) {
 		kubeletFlags(s, 0, map[string]string{"cloud-provider": "external"})
 	}},
@@ -132,7 +132,7 @@ var kubeletRules = []rule{
 	}},
 	{name: "nodes could not be listed", code: "KUBELET-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
-	{name: "G09: 1.26 fills in its addresses", code: "KUBELET-005", want: pass_, says: []string{"5 of 5"}},
+	{name: "G09: 1.26 fills in its addresses", code: "KUBELET-005", want: pass_, says: []string{"all 5 nodes"}},
 	{name: "G09: 1.29 without --node-ip", code: "KUBELET-005", want: warn, says: []string{"ip-10-0-0-11.ec2.internal (v1.29.3)"}, change: func(s *v1.Snapshot) { kubeletVersion(s, 0, "v1.29.3") }},
 	{name: "G09: 1.29 with --node-ip", code: "KUBELET-005", want: pass_, change: func(s *v1.Snapshot) {
 		kubeletVersion(s, 0, "v1.29.3")
@@ -171,7 +171,7 @@ var kubeletRules = []rule{
 	}},
 	{name: "requests could not be listed", code: "KUBELET-008", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "csrs") }},
 
-	{name: "none is told", code: "KUBELET-009", want: pass_, says: []string{"0 of 3"}},
+	{name: "none is told", code: "KUBELET-009", want: pass_, says: []string{"none of 3 kubelets"}},
 	{name: "G81: one is told its neighbour's", code: "KUBELET-009", want: fails, says: []string{"kubelet@cp-2 is told"}, change: func(s *v1.Snapshot) { s.Hosts[1].Kubelet.Config.ProviderID = s.Nodes[0].ProviderID }},
 	{name: "one is told its own", code: "KUBELET-009", want: pass_, says: []string{"1 of 3"}, change: func(s *v1.Snapshot) { s.Hosts[1].Kubelet.Config.ProviderID = s.Nodes[1].ProviderID }},
 	{name: "nodes could not be listed", code: "KUBELET-009", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},

@@ -66,6 +66,9 @@ var kubeletUnknown = Check{
 				bad.add(n.Name, "%s has volumes of %s mounted", n.Name, mounts[0].Name)
 			}
 		}
+		if len(unseen) == 0 {
+			return pass("%s read on the hosts", howMany(len(f.kubelets()), "the kubelet was", "kubelets were"))
+		}
 		if bad.empty() {
 			return pass("%d of %s were read; the others (%d) have no image of the cloud's registry and no in-tree volume", len(f.kubelets()), plural(len(f.Nodes), "kubelet"), len(unseen))
 		}
@@ -173,7 +176,10 @@ func judgeKubeletsMixed(f facts) v1.Finding {
 	}
 	all, outcome, bad := worst(&failing, &warning)
 	if !bad {
-		return pass("kubelets: %s; %s not read", strings.Join(parts, ", "), plural(len(f.unseen()), "other"))
+		if n := len(f.unseen()); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d not read", n))
+		}
+		return pass("kubelets: %s", strings.Join(parts, ", "))
 	}
 	first := all.objects[0]
 	return with(all.some(outcome, "kubelets: %s; %s", strings.Join(parts, ", "), all.lines[0]), "--cloud-provider="+orElse(cloud, "<the managers' provider>")+", or external once the managers are", "the kubelets' flags and versions",

@@ -80,6 +80,9 @@ var nodeIPAbsent = Check{
 				bad.add(n.Name, "%s (%s) is told no address", n.Name, n.KubeletVersion)
 			}
 		}
+		if old == len(f.Nodes) {
+			return pass("the kubelets of all %s fill in their addresses themselves", plural(old, "node"))
+		}
 		if bad.empty() {
 			return pass("%d of %s fill in their addresses themselves, the others are told theirs", old, plural(len(f.Nodes), "kubelet"))
 		}
@@ -274,6 +277,9 @@ var kubeletProviderID = Check{
 			if k.node.Name != "" && k.node.ProviderID != id {
 				bad.add(k.String(), "%s is told %s, and its Node has %s", k, id, orElse(k.node.ProviderID, "none"))
 			}
+		}
+		if told == 0 {
+			return pass("none of %s is told a providerID", plural(len(f.kubelets()), "kubelet"))
 		}
 		if bad.empty() {
 			return pass("%d of %s told a providerID, and none another than its Node's", told, plural(len(f.kubelets()), "kubelet")+" "+be(told))

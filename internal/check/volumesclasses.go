@@ -50,6 +50,9 @@ func judgeDeletion(f facts) v1.Finding {
 		}
 	}
 	all, outcome, bad := worst(&failing, &warning)
+	if n == 0 {
+		return pass("no volume of a cloud takes its disk with it")
+	}
 	if !bad {
 		return pass("all %s that go with their disks have somebody who deletes them", plural(n, "volume"))
 	}
@@ -125,6 +128,8 @@ func judgeZones(f facts) v1.Finding {
 	}
 	const expected, source = "zones in labels or node affinity, and no admission plugin " + labelAdmission, "/api/v1/persistentvolumes, --enable-admission-plugins"
 	switch unlabelled := len(bad.lines) - admissions; {
+	case bad.empty() && zonal == 0:
+		return pass("no volume is bound to a zone, and no API server labels volumes")
 	case bad.empty():
 		return pass("%s of %s in %s, and no API server labels volumes", plural(zonal, "zonal disk"), plural(len(vols.PersistentVolumes), "volume"), plural(len(zones), "zone"))
 	case unlabelled > 0:

@@ -32,6 +32,9 @@ func judgeLeftBehind(f facts) v1.Finding {
 		return finding
 	}
 	uses := f.uses(vols)
+	if len(vols.PersistentVolumes)+len(vols.StorageClasses)+len(uses) == 0 {
+		return pass("there is no volume and no class of a cloud")
+	}
 	if len(uses) == 0 {
 		return pass("none of %s and %s is of an in-tree cloud plugin", plural(len(vols.PersistentVolumes), "volume"), plural(len(vols.StorageClasses), "class"))
 	}

@@ -113,6 +113,9 @@ func judgeStuck(f facts) v1.Finding {
 		}
 	}
 	all, outcome, bad := worst(&failing, &warning)
+	if len(vols.Attachments) == 0 {
+		return pass("no volume is attached by CSI")
+	}
 	if !bad {
 		return pass("all %s are attached to nodes that exist, or on their way", plural(len(vols.Attachments), "VolumeAttachment"))
 	}
