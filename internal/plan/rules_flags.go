@@ -357,7 +357,9 @@ func (r *reading) lastEdits(match func(v1.Step) bool) map[string]map[string]v1.E
 			out[s.Component] = map[string]v1.Edit{}
 		}
 		for _, e := range s.Edits {
-			out[s.Component][e.Name] = e
+			if e.Op == "setFlag" || e.Op == "unsetFlag" { // a volume may be called as a flag is
+				out[s.Component][e.Name] = e
+			}
 		}
 	}
 	return out
