@@ -132,6 +132,15 @@ func (p placed) onHost() bool { return p.runs() != v1.RunsDeployment && !p.host.
 
 func (p placed) String() string { return p.Name + "@" + p.host.Name }
 
+// grep is the command that shows where a component is given a word.
+func (p placed) grep(word string) string {
+	parts := strings.SplitN(p.Manifest, "/", 3)
+	if p.runs() == v1.RunsDeployment && len(parts) == 3 {
+		return fmt.Sprintf("kubectl -n %s get %s %s -o yaml | grep -n -- %q", parts[1], strings.ToLower(parts[0]), parts[2], word)
+	}
+	return fmt.Sprintf("grep -n -- %q %s   # on host %s", word, p.Manifest, p.host.Name)
+}
+
 // flag returns the value of a flag, or what the component takes when it is not given.
 func (p placed) flag(name, otherwise string) string {
 	if v, ok := p.Flags[name]; ok {

@@ -89,7 +89,7 @@ func (f facts) judgeRefusals(ahead int, outcome v1.Outcome, what, expected strin
 			if command == "" {
 				word := strings.TrimPrefix(refused[0], "feature gate ")
 				word, _, _ = strings.Cut(word, "=")
-				command = fmt.Sprintf("grep -n -- %q %s   # on host %s", word, p.Manifest, p.host.Name)
+				command = p.grep(word)
 			}
 		}
 	}

@@ -115,6 +115,9 @@ var skewRules = []rule{
 	{name: "G47: a flag that went", code: "VER-009", want: fails, says: []string{"kube-apiserver@cp-1", "--insecure-port"}, change: flagsOf(kas, map[string]string{"insecure-port": "0"})},
 	{name: "G47: a gate that came later", code: "VER-009", want: fails, says: []string{"feature gate CloudDualStackNodeIPs", "grep -n"}, change: flagsOf(kcm, map[string]string{"feature-gates": "CloudDualStackNodeIPs=true"})},
 	{name: "a gate that is locked", code: "VER-009", want: fails, says: []string{"ControllerManagerLeaderMigration=false (locked to true)"}, change: flagsOf(kcm, map[string]string{"feature-gates": "ControllerManagerLeaderMigration=false"})},
+	{name: "a flag that went, in a Deployment", code: "VER-009", want: fails, says: []string{`kubectl -n kube-system get deployment kube-controller-manager -o yaml | grep -n -- "--port"`}, change: changes(hosted, func(s *v1.Snapshot) {
+		s.Hosted[0].Flags["port"] = "0"
+	})},
 	{name: "a vendor's own gate", code: "VER-009", want: pass_, change: flagsOf(kcm, map[string]string{"feature-gates": "AcmeFastPath=true"})},
 	{name: "no version", code: "VER-009", want: unknwn, change: noVersion},
 

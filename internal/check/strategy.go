@@ -105,7 +105,7 @@ func judgeGap(f facts) v1.Finding {
 	text := fmt.Sprintf("the cloud loops have no owner for about %s, and for %s at most if a lease cannot be released", best, worst)
 	if worst > wideGap {
 		return with(v1.Finding{Outcome: v1.Warn, Summary: text, Objects: []string{kcm}, Found: fmt.Sprintf("strategy %s, %s", f.strategy(), plural(len(in), "in-tree manager"))},
-			"two minutes or less", "election flags of "+kcm, "grep -n leader-elect "+in[0].Manifest+"   # on host "+in[0].host.Name)
+			"two minutes or less", "election flags of "+kcm, in[0].grep("leader-elect"))
 	}
 	return pass("%s", text)
 }
