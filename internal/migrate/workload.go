@@ -15,7 +15,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with edits: those are made in the same
@@ -224,11 +224,7 @@ func templateSum(o *unstructured.Unstructured) string {
 	if err != nil || !found {
 		return absent
 	}
-	data, err := json.Marshal(template)
-	if err != nil {
-		return absent
-	}
-	return hostaccess.SHA256(data)
+	return snapshot.TemplateSHA256(template)
 }
 
 // rolledOut says why a workload is not what its template says; empty when it is. Pods that are ending count: a manager that still ends may still
