@@ -131,18 +131,13 @@ func judgeMetadata(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	var failing, warning complaints
-	for _, c := range configs {
-		missing, partly := halfElsewhere(c)
-		if partly {
-			warning.add(c.String(), "%s has some of VPC, SubnetID and KubernetesClusterID and lacks %s", c, strings.Join(missing, ", "))
-		}
-	}
+	var failing complaints
+	warning := halfConfigs(configs)
 	short, asked := f.shortHops()
 	podNetwork := f.onPodNetwork()
 	for _, w := range podNetwork {
-		if len(short) > 0 && asked {
-			failing.add(w.Ref, "%s has a pod network, and %s of the instances answer one hop only: %s", w.Ref, fmt.Sprint(len(short)), few(short))
+		if len(short) > 0 {
+			failing.add(w.Ref, "%s has a pod network, and %d of the instances answer one hop only: %s", w.Ref, len(short), few(short))
 		}
 	}
 	all, outcome, bad := worst(&failing, &warning)
@@ -159,8 +154,19 @@ func judgeMetadata(f facts) v1.Finding {
 	if len(podNetwork) == 0 {
 		return pass("no manager or driver needs the metadata service from a pod network, and no cloud config is half of what spares it")
 	}
-	return pass("%d managers and drivers need the metadata service from a pod network, %s answers one hop only, and no cloud config is half of what spares it", len(podNetwork),
-		orElse(few(short), "no instance"))
+	return pass("%s the metadata service from a pod network, every instance answers that far, and no cloud config is half of what spares it",
+		howMany(len(podNetwork), "1 manager or driver needs", "managers and drivers need"))
+}
+
+// halfConfigs are the cloud configs that have a part of what spares the metadata service.
+func halfConfigs(configs []configured) complaints {
+	var out complaints
+	for _, c := range configs {
+		if missing, partly := halfElsewhere(c); partly {
+			out.add(c.String(), "%s has some of VPC, SubnetID and KubernetesClusterID and lacks %s", c, strings.Join(missing, ", "))
+		}
+	}
+	return out
 }
 
 // halfElsewhere tells what a config lacks to spare its provider the question for its own instance, and whether it has a part of it.
