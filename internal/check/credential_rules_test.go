@@ -60,8 +60,8 @@ func ccmWorkload() v1.Workload {
 }
 
 var credentialRules = []rule{
-	{name: "G40: every key is understood", code: "CFG-002", want: pass_, says: []string{"3 cloud configs"}},
-	{name: "G40: a key that no provider knows", code: "CFG-002", want: warn, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
+	{name: "F40: every key is understood", code: "CFG-002", want: pass_, says: []string{"3 cloud configs"}},
+	{name: "F40: a key that no provider knows", code: "CFG-002", want: warn, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
 		s.Hosts[1].CloudConfig.Problems = []string{"Global.Zonne is no key of the external provider"}
 	}},
 	{name: "a kubelet's cloud config has one", code: "CFG-002", want: warn, says: []string{"cp-1:/etc/kubernetes/kubelet-cloud.conf"}, change: func(s *v1.Snapshot) {
@@ -79,22 +79,22 @@ var credentialRules = []rule{
 	}},
 	{name: "it could not be read", code: "CFG-002", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
-	{name: "G40: nothing changes", code: "CFG-003", want: pass_},
+	{name: "F40: nothing changes", code: "CFG-003", want: pass_},
 	{name: "a key that is read in tree only", code: "CFG-003", want: pass_, says: []string{"Global.DisableStrictZoneCheck is read in tree only"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.DisableStrictZoneCheck": "true"})
 	}},
-	{name: "G40: a default that changes", code: "CFG-003", want: warn, says: []string{"loadBalancerSku is not set"}, change: func(s *v1.Snapshot) {
+	{name: "F40: a default that changes", code: "CFG-003", want: warn, says: []string{"loadBalancerSku is not set"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].CloudConfig.Provider = "azure"
 		}
 	}},
-	{name: "G40: the type of machines on Azure", code: "CFG-003", base: onAzure, want: warn, says: []string{"vmType is not set: standard in tree, vmss outside"}},
-	{name: "G40: the type of machines and of load balancers on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+	{name: "F40: the type of machines on Azure", code: "CFG-003", base: onAzure, want: warn, says: []string{"vmType is not set: standard in tree, vmss outside"}},
+	{name: "F40: the type of machines and of load balancers on Azure is given", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			configSettings(s, i, map[string]string{"vmType": "standard", "loadBalancerSku": "basic"})
 		}
 	}},
-	{name: "G40: it is written down by the derivation", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+	{name: "F40: it is written down by the derivation", code: "CFG-003", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			s.Hosts[i].CloudConfig.DerivedChanges = []string{"vmType: standard is written down: x", "loadBalancerSku: basic is written down: x"}
 		}
@@ -107,31 +107,31 @@ var credentialRules = []rule{
 	{name: "the mode is not known", code: "CRED-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { secretIn(s, "") }},
 
 	{name: "nothing is in the environment", code: "CFG-004", want: pass_},
-	{name: "G45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
+	{name: "F45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
 	}},
-	{name: "G45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
-	{name: "G45: OpenStack's variables", code: "CFG-004", want: fails, says: []string{"OS_REGION_NAME, which the external provider does not read"}, change: func(s *v1.Snapshot) {
+	{name: "F45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
+	{name: "F45: OpenStack's variables", code: "CFG-004", want: fails, says: []string{"OS_REGION_NAME, which the external provider does not read"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
 			setFlags(s, i, kcm, map[string]string{"cloud-provider": "openstack"})
 		}
 		manager(s, 0, kcm).EnvNames = []string{"OS_REGION_NAME"}
 	}},
-	{name: "G45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
+	{name: "F45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
 	}},
-	{name: "G45: a private authority among the distribution's", code: "CFG-004", want: pass_, change: func(s *v1.Snapshot) {
+	{name: "F45: a private authority among the distribution's", code: "CFG-004", want: pass_, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/ssl/certs/cloud-ca.crt"})
 	}},
 	{name: "after the migration", code: "CFG-004", base: migrated, want: skipped},
 	{name: "the cloud config could not be read", code: "CFG-004", want: skipped, says: []string{"CFG-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/cloud-config") }},
 
-	{name: "G50: two hops and no half of a config", code: "CFG-005", want: pass_},
-	{name: "G50: a driver behind one hop", code: "CFG-005", want: fails, says: []string{"Deployment/kube-system/ebs-csi-controller has a pod network", "--http-put-response-hop-limit 2 --instance-id i-00000000000000002"}, change: func(s *v1.Snapshot) {
+	{name: "F50: two hops and no half of a config", code: "CFG-005", want: pass_},
+	{name: "F50: a driver behind one hop", code: "CFG-005", want: fails, says: []string{"Deployment/kube-system/ebs-csi-controller has a pod network", "--http-put-response-hop-limit 2 --instance-id i-00000000000000002"}, change: func(s *v1.Snapshot) {
 		hops := 1
 		s.Cloud.Instances[1].MetadataHops = &hops
 	}},
-	{name: "G50: no instance answers pods", code: "CFG-005", want: fails, says: []string{"5 of the instances answer one hop only"}, change: func(s *v1.Snapshot) {
+	{name: "F50: no instance answers pods", code: "CFG-005", want: fails, says: []string{"5 of the instances answer one hop only"}, change: func(s *v1.Snapshot) {
 		hops := 1
 		for i := range s.Cloud.Instances {
 			s.Cloud.Instances[i].MetadataHops = &hops
@@ -142,12 +142,12 @@ var credentialRules = []rule{
 			w.Containers[i].EnvNames = nil
 		}
 	}},
-	{name: "G50: a driver with credentials of its own", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
+	{name: "F50: a driver with credentials of its own", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
 		hops := 1
 		s.Cloud.Instances[1].MetadataHops = &hops
 		theWorkload(s, "Deployment/kube-system/ebs-csi-controller").Containers[0].EnvNames = []string{"AWS_WEB_IDENTITY_TOKEN_FILE"}
 	}},
-	{name: "G50: half of what spares the metadata service", code: "CFG-005", want: warn, says: []string{"lacks KubernetesClusterID, SubnetID"}, change: func(s *v1.Snapshot) {
+	{name: "F50: half of what spares the metadata service", code: "CFG-005", want: warn, says: []string{"lacks KubernetesClusterID, SubnetID"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.Zone": "us-east-1a", "Global.VPC": "vpc-1"})
 	}},
 	{name: "all of it", code: "CFG-005", want: pass_, change: func(s *v1.Snapshot) {
@@ -166,7 +166,7 @@ var credentialRules = []rule{
 	{name: "one could not be read", code: "CRED-003", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
 
 	{name: "every instance has an identity", code: "CRED-004", want: pass_, says: []string{"3 instances"}},
-	{name: "G12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{name: "F12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
 	{name: "an inventory that does not say", code: "CRED-004", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Cloud.Instances {
 			s.Cloud.Instances[i].Profile, s.Cloud.Instances[i].MetadataHops = false, nil
@@ -178,12 +178,12 @@ var credentialRules = []rule{
 
 	{name: "another cloud has no inventory", code: "CLOUD-001", base: onAzure, want: unknwn, says: []string{"no inventory of azure", "--prove"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 
-	{name: "G49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
-	{name: "G49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},
-	{name: "G49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
-	{name: "G49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
-	{name: "G49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},
-	{name: "G49: two initialise nodes", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-controller-manager@cp-1 initialises nodes too"}, change: func(s *v1.Snapshot) {
+	{name: "F49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
+	{name: "F49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},
+	{name: "F49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
+	{name: "F49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
+	{name: "F49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},
+	{name: "F49: two initialise nodes", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-controller-manager@cp-1 initialises nodes too"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 0, ccm, map[string]string{"controllers": "*"})
 	}},
 	{name: "workloads could not be listed", code: "CLOUD-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},

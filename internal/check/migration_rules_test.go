@@ -33,10 +33,10 @@ func within(n uint64) *uint64 { return &n }
 var migrationRules = []rule{
 	{name: "the holder is a host", code: "LM-009", want: pass_, says: []string{"1 lease"}, change: leads(kcm, "cp-1_0f3c", time.Hour, 1)},
 	{name: "the holder is a Node's name", code: "LM-009", want: pass_, change: leads(kcm, "ip-10-0-0-12_0f3c", time.Hour, 1)},
-	{name: "G25: the holder is nobody that is known", code: "LM-009", want: fails, says: []string{"old-master_0f3c", "cp-1, cp-2, cp-3", "grep old-master"}, change: changes(leads(kcm, "old-master_0f3c", time.Hour, 1), func(s *v1.Snapshot) {
+	{name: "F25: the holder is nobody that is known", code: "LM-009", want: fails, says: []string{"old-master_0f3c", "cp-1, cp-2, cp-3", "grep old-master"}, change: changes(leads(kcm, "old-master_0f3c", time.Hour, 1), func(s *v1.Snapshot) {
 		s.Managers[0].Leads = nil
 	})},
-	{name: "G25: a lease of a second cloud-controller-manager", code: "LM-009", want: fails, says: []string{"aws-cloud-controller-manager"}, change: leads("aws-cloud-controller-manager", "worker-3_x", time.Hour, 1)},
+	{name: "F25: a lease of a second cloud-controller-manager", code: "LM-009", want: fails, says: []string{"aws-cloud-controller-manager"}, change: leads("aws-cloud-controller-manager", "worker-3_x", time.Hour, 1)},
 	{name: "another component's lease", code: "LM-009", want: pass_, change: leads("cluster-autoscaler", "worker-3_x", time.Hour, 1)},
 	{name: "a host of another name whose manager says that it leads", code: "LM-009", want: pass_, change: leads("cloud-provider-extraction-migration", "build-7_x", time.Hour, 1), base: leadingMigration},
 	{name: "a host of another name that was not asked", code: "LM-009", want: skipped, says: []string{"depends on LM-006", "build-7_x", "not every manager could be asked"}, change: changes(leads(kcm, "build-7_x", time.Hour, 1), func(s *v1.Snapshot) {
@@ -50,20 +50,20 @@ var migrationRules = []rule{
 	{name: "leases could not be listed", code: "LM-010", want: unknwn, change: notGathered("leases")},
 
 	{name: "leases by default", code: "LM-011", want: pass_, says: []string{"3 managers elect by leases"}},
-	{name: "G24: one host elects by endpoints", code: "LM-011", want: fails, says: []string{"no Lease that Transplant could watch", "both lead"}, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
+	{name: "F24: one host elects by endpoints", code: "LM-011", want: fails, says: []string{"no Lease that Transplant could watch", "both lead"}, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"leader-elect-resource-lock": "endpoints"})
 	})},
 	{name: "endpointsleases exclude leases", code: "LM-011", want: pass_, change: changes(ofVersion("v1.22.3"), func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"leader-elect-resource-lock": "endpointsleases"})
 	})},
-	{name: "G24: a kind that this version does not know any more", code: "LM-011", want: fails, says: []string{"(1.26)", "it exits"}, change: func(s *v1.Snapshot) {
+	{name: "F24: a kind that this version does not know any more", code: "LM-011", want: fails, says: []string{"(1.26)", "it exits"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"leader-elect-resource-lock": "configmaps"})
 	}},
 	{name: "a kind that never was", code: "LM-011", want: fails, says: []string{"which no version knows"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"leader-elect-resource-lock": "files"}) }},
 	{name: "no manager", code: "LM-011", want: unknwn, change: onlyAPIServers},
 
 	{name: "leader migration is off", code: "LM-012", want: pass_, says: []string{"off in 3 managers"}},
-	{name: "G24: 1.21 has the gate off by default", code: "LM-012", want: fails, says: []string{"(1.21)", "is off (by default)", "--feature-gates=ControllerManagerLeaderMigration=true"}, change: changes(ofVersion("v1.21.5"), flagsOf(kcm, map[string]string{"enable-leader-migration": "true"}))},
+	{name: "F24: 1.21 has the gate off by default", code: "LM-012", want: fails, says: []string{"(1.21)", "is off (by default)", "--feature-gates=ControllerManagerLeaderMigration=true"}, change: changes(ofVersion("v1.21.5"), flagsOf(kcm, map[string]string{"enable-leader-migration": "true"}))},
 	{name: "1.21 with the gate", code: "LM-012", want: pass_, change: changes(ofVersion("v1.21.5"), flagsOf(kcm, map[string]string{"enable-leader-migration": "true", "feature-gates": "ControllerManagerLeaderMigration=true"}))},
 	{name: "1.23 with the gate switched off", code: "LM-012", want: fails, says: []string{"given as false"}, change: changes(ofVersion("v1.23.5"), flagsOf(kcm, map[string]string{"enable-leader-migration": "true", "feature-gates": "ControllerManagerLeaderMigration=false"}))},
 	{name: "1.26 needs none", code: "LM-012", want: pass_, change: flagsOf(kcm, map[string]string{"enable-leader-migration": "true"})},
@@ -72,11 +72,11 @@ var migrationRules = []rule{
 
 	{name: "off everywhere", code: "LM-013", want: pass_, says: []string{"off in all 3"}},
 	{name: "on everywhere", code: "LM-013", want: pass_, says: []string{"on in all 3"}, change: flagsOf(kcm, map[string]string{"enable-leader-migration": "true"})},
-	{name: "G24: on in one host", code: "LM-013", want: fails, says: []string{"on in 1 of 3", "kube-controller-manager@cp-1 has no leader migration"}, change: func(s *v1.Snapshot) {
+	{name: "F24: on in one host", code: "LM-013", want: fails, says: []string{"on in 1 of 3", "kube-controller-manager@cp-1 has no leader migration"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"enable-leader-migration": "true"})
 	}},
 	{name: "on in one host in a run", code: "LM-013", want: warn, opts: Options{InProgress: true}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"enable-leader-migration": "true"}) }},
-	{name: "G24: the other side contends already", code: "LM-013", want: fails, opts: Options{InProgress: true}, says: []string{"3 of 3 in-tree managers do not respect it"}, change: func(s *v1.Snapshot) {
+	{name: "F24: the other side contends already", code: "LM-013", want: fails, opts: Options{InProgress: true}, says: []string{"3 of 3 in-tree managers do not respect it"}, change: func(s *v1.Snapshot) {
 		addCCM(s, 0, upstreamCCM)
 		setFlags(s, 0, ccm, map[string]string{"enable-leader-migration": "true"})
 	}},
@@ -107,12 +107,12 @@ var migrationRules = []rule{
 	{name: "few samples say nothing", code: "LM-014", want: pass_, change: shows(v1.Series{Name: seriesSyncs, Count: 3, Within60: within(2)})},
 
 	{name: "one election", code: "GAP-002", want: pass_, says: []string{"about 2s", "17s at most"}},
-	{name: "G21: all managers restart", code: "GAP-002", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"2m17s at most", "3 in-tree managers"}},
+	{name: "F21: all managers restart", code: "GAP-002", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"2m17s at most", "3 in-tree managers"}},
 	{name: "a long lease", code: "GAP-002", want: warn, says: []string{"5m"}, change: flagsOf(kcm, map[string]string{"leader-elect-lease-duration": "300s"})},
 	{name: "a duration that is none", code: "GAP-002", want: unknwn, says: []string{"soon"}, change: flagsOf(kcm, map[string]string{"leader-elect-lease-duration": "soon"})},
 
 	{name: "no such monitoring", code: "GAP-003", want: pass_, says: []string{"2 API groups"}},
-	{name: "G93: rules in the cluster", code: "GAP-003", want: warn, says: []string{"another port and job", "kubectl get prometheusrules"}, change: func(s *v1.Snapshot) { s.APIGroups = append(s.APIGroups, "monitoring.coreos.com/v1") }},
+	{name: "F93: rules in the cluster", code: "GAP-003", want: warn, says: []string{"another port and job", "kubectl get prometheusrules"}, change: func(s *v1.Snapshot) { s.APIGroups = append(s.APIGroups, "monitoring.coreos.com/v1") }},
 	{name: "groups could not be listed", code: "GAP-003", want: unknwn, change: notGathered("apigroups")},
 	{name: "everything is over", code: "GAP-003", base: migrated, want: skipped},
 }

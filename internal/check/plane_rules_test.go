@@ -114,28 +114,28 @@ var planeRules = []rule{
 
 	{name: "all controllers", code: "CP-010", want: pass_, says: []string{"not given"}},
 	{name: "kubeadm's list", code: "CP-010", want: pass_, says: []string{"the plan keeps the list"}, change: flagsOf(kcm, map[string]string{"controllers": "*,bootstrapsigner,tokencleaner"})},
-	{name: "G26: a list without the star", code: "CP-010", want: warn, says: []string{`without "*"`}, change: flagsOf(kcm, map[string]string{"controllers": "service,route,cloud-node-lifecycle,deployment"})},
-	{name: "G26: a loop is off", code: "CP-010", want: warn, says: []string{"the route loop is off, and stays off"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-route"})},
-	{name: "G27: the node lifecycle controller is off", code: "CP-010", want: warn, says: []string{"nobody marks nodes whose kubelet is gone"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-nodelifecycle"})},
+	{name: "F26: a list without the star", code: "CP-010", want: warn, says: []string{`without "*"`}, change: flagsOf(kcm, map[string]string{"controllers": "service,route,cloud-node-lifecycle,deployment"})},
+	{name: "F26: a loop is off", code: "CP-010", want: warn, says: []string{"the route loop is off, and stays off"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-route"})},
+	{name: "F27: the node lifecycle controller is off", code: "CP-010", want: warn, says: []string{"nobody marks nodes whose kubelet is gone"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-nodelifecycle"})},
 	{name: "no manager", code: "CP-010", want: unknwn, change: onlyAPIServers},
 
 	{name: "a range is allocated", code: "CP-018", want: pass_, says: []string{"10.200.0.0/16 by RangeAllocator"}},
 	{name: "nothing is allocated", code: "CP-018", want: pass_, change: flagsOf(kcm, map[string]string{"allocate-node-cidrs": "false"})},
-	{name: "G28: the cloud allocates, and the manager is external", code: "CP-018", want: fails, says: []string{"CloudAllocator needs a cloud provider", "exits when it leads"}, change: flagsOf(kcm, map[string]string{
+	{name: "F28: the cloud allocates, and the manager is external", code: "CP-018", want: fails, says: []string{"CloudAllocator needs a cloud provider", "exits when it leads"}, change: flagsOf(kcm, map[string]string{
 		"cloud-provider": "external", "cidr-allocator-type": "CloudAllocator",
 	})},
-	{name: "G28: the cloud allocates, and the cloud is not gce", code: "CP-018", want: fails, says: []string{"for gce alone"}, change: flagsOf(kcm, map[string]string{"cidr-allocator-type": "CloudAllocator"})},
+	{name: "F28: the cloud allocates, and the cloud is not gce", code: "CP-018", want: fails, says: []string{"for gce alone"}, change: flagsOf(kcm, map[string]string{"cidr-allocator-type": "CloudAllocator"})},
 	{name: "no range", code: "CP-018", want: fails, says: []string{"without --cluster-cidr"}, change: flagsOf(kcm, map[string]string{"cluster-cidr": ""})},
 	{name: "nodeipam is off in the list", code: "CP-018", want: warn, says: []string{"switches nodeipam off"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-nodeipam"})},
 	{name: "routes without CIDRs", code: "CP-018", want: warn, says: []string{"--configure-cloud-routes=true does nothing"}, change: flagsOf(kcm, map[string]string{"allocate-node-cidrs": "false", "configure-cloud-routes": "true"})},
 	{name: "no manager", code: "CP-018", want: unknwn, change: onlyAPIServers},
 
 	{name: "the ports are free", code: "CP-011", want: pass_, says: []string{"port 10258", "3 control-plane hosts"}},
-	{name: "G44: somebody else listens on the new manager's port", code: "CP-011", want: fails, says: []string{"port 10258 of host cp-2", "DaemonSet/kube-system/cni", "ss -ltnp"}, change: func(s *v1.Snapshot) {
+	{name: "F44: somebody else listens on the new manager's port", code: "CP-011", want: fails, says: []string{"port 10258 of host cp-2", "DaemonSet/kube-system/cni", "ss -ltnp"}, change: func(s *v1.Snapshot) {
 		s.Workloads = []v1.Workload{{Ref: "DaemonSet/kube-system/cni", Role: v1.RoleCNI, Replicas: 5, HostNetwork: true, Nodes: []string{s.Hosts[1].NodeName}, Containers: []v1.Container{{HostPorts: []int32{10258}}}}}
 	}},
-	{name: "G44: two components on one port", code: "CP-011", base: migrated, want: fails, says: []string{"kube-controller-manager and cloud-controller-manager"}, change: flagsOf(ccm, map[string]string{"secure-port": "10257"})},
-	{name: "G44: a rolling update on the host's network", code: "CP-011", want: fails, says: []string{"maxSurge 25%"}, change: withWorkload(func(w *v1.Workload) { w.Strategy = "RollingUpdate" })},
+	{name: "F44: two components on one port", code: "CP-011", base: migrated, want: fails, says: []string{"kube-controller-manager and cloud-controller-manager"}, change: flagsOf(ccm, map[string]string{"secure-port": "10257"})},
+	{name: "F44: a rolling update on the host's network", code: "CP-011", want: fails, says: []string{"maxSurge 25%"}, change: withWorkload(func(w *v1.Workload) { w.Strategy = "RollingUpdate" })},
 	{name: "a rolling update that takes one away first", code: "CP-011", want: pass_, change: withWorkload(func(w *v1.Workload) {
 		w.Strategy, w.MaxSurge, w.Nodes = "RollingUpdate", "0", []string{"worker-1"}
 	})},
@@ -143,17 +143,17 @@ var planeRules = []rule{
 	{name: "workloads could not be listed", code: "CP-011", want: unknwn, change: notGathered("workloads")},
 
 	{name: "no such workload", code: "CP-012", want: pass_},
-	{name: "G20 G25: a chart's manager beside in-tree ones", code: "CP-012", want: fails, says: []string{"Deployment/kube-system/aws-ccm", upstreamCCM, "kubectl -n kube-system delete deployment aws-ccm"}, change: withWorkload(nil)},
-	{name: "G25: scaled to nothing", code: "CP-012", want: warn, says: []string{"is scaled to 0"}, change: withWorkload(func(w *v1.Workload) { w.Replicas, w.Ready = 0, 0 })},
-	{name: "G25: two managers by two leases", code: "CP-012", base: migrated, want: fails, says: []string{"2 leases", "Lease/kube-system/mine"}, change: withWorkload(func(w *v1.Workload) {
+	{name: "F20 F25: a chart's manager beside in-tree ones", code: "CP-012", want: fails, says: []string{"Deployment/kube-system/aws-ccm", upstreamCCM, "kubectl -n kube-system delete deployment aws-ccm"}, change: withWorkload(nil)},
+	{name: "F25: scaled to nothing", code: "CP-012", want: warn, says: []string{"is scaled to 0"}, change: withWorkload(func(w *v1.Workload) { w.Replicas, w.Ready = 0, 0 })},
+	{name: "F25: two managers by two leases", code: "CP-012", base: migrated, want: fails, says: []string{"2 leases", "Lease/kube-system/mine"}, change: withWorkload(func(w *v1.Workload) {
 		w.Containers[0].Flags["leader-elect-resource-name"] = "mine"
 	})},
 	{name: "two managers by one lease", code: "CP-012", base: migrated, want: pass_, change: withWorkload(nil)},
 	{name: "workloads could not be listed", code: "CP-012", want: unknwn, change: notGathered("workloads")},
 
 	{name: "three hosts", code: "CP-013", want: pass_, says: []string{"leader-migration fits 3"}},
-	{name: "G48: one host", code: "CP-013", want: warn, says: []string{"nobody to hand over to", "--strategy=downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
-	{name: "G48: one host, by downtime", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
+	{name: "F48: one host", code: "CP-013", want: warn, says: []string{"nobody to hand over to", "--strategy=downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
+	{name: "F48: one host, by downtime", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
 	{name: "three hosts, by downtime", code: "CP-013", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"leader migration would keep them running"}},
 	{name: "three hosts, by downtime, of a version without leader migration", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, says: []string{"v1.20.15"}, change: ofVersion("v1.20.15")},
 	{name: "a Deployment of two", code: "CP-013", want: pass_, says: []string{"2 kube-controller-managers"}, change: hosted},
@@ -162,14 +162,14 @@ var planeRules = []rule{
 	{name: "everything is over", code: "CP-013", base: migrated, want: skipped},
 
 	{name: "one provider", code: "CP-014", want: pass_},
-	{name: "G51 G20: an API server was made external by hand", code: "CP-014", want: fails, says: []string{"kube-apiserver@cp-2 is external while kube-controller-manager of the same host is in-tree"}, change: func(s *v1.Snapshot) {
+	{name: "F51 F20: an API server was made external by hand", code: "CP-014", want: fails, says: []string{"kube-apiserver@cp-2 is external while kube-controller-manager of the same host is in-tree"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kas, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "an API server that is external in a run", code: "CP-014", want: warn, opts: Options{InProgress: true}, change: func(s *v1.Snapshot) { setFlags(s, 1, kas, map[string]string{"cloud-provider": "external"}) }},
 	{name: "an API server of another cloud", code: "CP-014", want: fails, says: []string{"names gce"}, change: flagsOf(kas, map[string]string{"cloud-provider": "gce"})},
-	{name: "G51: an API server that was forgotten", code: "CP-014", base: migrated, want: fails, says: []string{"names aws although"}, change: flagsOf(kas, map[string]string{"cloud-provider": "aws"})},
-	{name: "G51: a volume plugin without its config", code: "CP-014", base: migrated, want: fails, says: []string{"without --cloud-config"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
-	{name: "G51: a volume plugin that is not in tree", code: "CP-014", base: migrated, want: fails, says: []string{"in 1.27: aws left after 1.26"}, change: changes(ofVersion("v1.27.4"), flagsOf(kcm, map[string]string{
+	{name: "F51: an API server that was forgotten", code: "CP-014", base: migrated, want: fails, says: []string{"names aws although"}, change: flagsOf(kas, map[string]string{"cloud-provider": "aws"})},
+	{name: "F51: a volume plugin without its config", code: "CP-014", base: migrated, want: fails, says: []string{"without --cloud-config"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
+	{name: "F51: a volume plugin that is not in tree", code: "CP-014", base: migrated, want: fails, says: []string{"in 1.27: aws left after 1.26"}, change: changes(ofVersion("v1.27.4"), flagsOf(kcm, map[string]string{
 		"external-cloud-volume-plugin": "aws", "cloud-config": "/etc/kubernetes/cloud.conf",
 	}))},
 	{name: "a volume plugin beside the in-tree provider", code: "CP-014", want: fails, says: []string{"has no effect"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
@@ -181,7 +181,7 @@ var planeRules = []rule{
 	}},
 
 	{name: "no tunnels", code: "CP-015", want: pass_, says: []string{"3 kube-apiservers reach"}},
-	{name: "G51: SSH tunnels", code: "CP-015", want: fails, says: []string{"--ssh-user=core", "egress-selector", "konnectivity"}, change: flagsOf(kas, map[string]string{"ssh-user": "core", "ssh-keyfile": "/key"})},
+	{name: "F51: SSH tunnels", code: "CP-015", want: fails, says: []string{"--ssh-user=core", "egress-selector", "konnectivity"}, change: flagsOf(kas, map[string]string{"ssh-user": "core", "ssh-keyfile": "/key"})},
 	{name: "an egress selector", code: "CP-015", want: pass_, says: []string{"through an egress selector"}, change: flagsOf(kas, map[string]string{"egress-selector-config-file": "/etc/kubernetes/egress.yaml"})},
 	{name: "no API server on the hosts", code: "CP-015", want: unknwn, change: onlyManagers},
 
@@ -211,8 +211,8 @@ var planeRules = []rule{
 	})},
 	{name: "a Deployment is in-tree", code: "CP-001", want: pass_, says: []string{"1 Deployment with --cloud-provider=aws"}, change: hosted},
 
-	{name: "G20: a manager was added beside in-tree ones by hand", code: "CP-007", want: fails, says: []string{"take it away", "mv /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
-	{name: "G20: one host was made external by hand", code: "CP-007", want: fails, says: []string{"external on cp-2, and when one of them leads nobody runs", "sed -i 's/--cloud-provider=external/--cloud-provider=aws/' /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2"}, change: func(s *v1.Snapshot) {
+	{name: "F20: a manager was added beside in-tree ones by hand", code: "CP-007", want: fails, says: []string{"take it away", "mv /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{name: "F20: one host was made external by hand", code: "CP-007", want: fails, says: []string{"external on cp-2, and when one of them leads nobody runs", "sed -i 's/--cloud-provider=external/--cloud-provider=aws/' /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "all hosts were made external and nothing took over", code: "CP-007", want: fails, says: []string{"nothing runs the cloud loops"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
@@ -241,7 +241,7 @@ var planeRules = []rule{
 	{name: "everything is over, with a DaemonSet", code: "CP-007", base: migratedToDaemonSet, want: pass_, says: []string{"1 cloud-controller-manager"}},
 	{name: "a DaemonSet is one manager", code: "CP-012", base: migratedToDaemonSet, want: pass_, says: []string{"DaemonSet/kube-system/aws-ccm"}},
 	{name: "the pods of a DaemonSet are asked by host", code: "LM-006", base: migratedToDaemonSet, want: pass_, says: []string{"service in cloud-controller-manager@cp-1"}},
-	{name: "G25: a DaemonSet beside in-tree managers", code: "CP-007", want: fails, says: []string{"take it away", "kubectl -n kube-system delete daemonset aws-ccm"}, change: withWorkload(func(w *v1.Workload) { w.Ref = "DaemonSet/kube-system/aws-ccm" })},
+	{name: "F25: a DaemonSet beside in-tree managers", code: "CP-007", want: fails, says: []string{"take it away", "kubectl -n kube-system delete daemonset aws-ccm"}, change: withWorkload(func(w *v1.Workload) { w.Ref = "DaemonSet/kube-system/aws-ccm" })},
 	{name: "a manager that is scaled to nothing owns nothing", code: "CP-007", want: pass_, change: func(s *v1.Snapshot) {
 		none := int32(0)
 		s.Hosted = []v1.Component{{Name: ccm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/ccm", Replicas: &none}}
@@ -252,7 +252,7 @@ var planeRules = []rule{
 	{name: "downtime needs no lease", code: "LM-003", opts: Options{Strategy: "downtime"}, want: skipped, says: []string{"no migration lease"}},
 
 	{name: "kubeadm knows", code: "CP-017", want: pass_},
-	{name: "G81: a flag was edited in the manifest alone", code: "CP-017", want: warn, says: []string{"--cloud-provider is external in the manifest and aws in kubeadm-config", "cp-1, cp-2, cp-3", "kubectl -n kube-system edit configmap kubeadm-config"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
+	{name: "F81: a flag was edited in the manifest alone", code: "CP-017", want: warn, says: []string{"--cloud-provider is external in the manifest and aws in kubeadm-config", "cp-1, cp-2, cp-3", "kubectl -n kube-system edit configmap kubeadm-config"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
 	{name: "another name of the cluster", code: "CP-017", want: warn, says: []string{"--cluster-name is lab in the manifest, and kubeadm would write prod"}, change: func(s *v1.Snapshot) { s.Kubeadm.ClusterName = "prod" }},
 	{name: "kubeadm's own list of controllers", code: "CP-017", want: pass_, change: flagsOf(kcm, map[string]string{"controllers": "*,bootstrapsigner,tokencleaner"})},
 	{name: "a list of controllers that kubeadm does not know", code: "CP-017", want: warn, says: []string{"--controllers=*,-route stands in the manifest"}, change: flagsOf(kcm, map[string]string{"controllers": "*,-route"})},

@@ -9,7 +9,7 @@ import (
 var ownershipRules = []rule{
 	{name: "each loop has one owner", code: "LM-006", want: pass_, says: []string{"service in kube-controller-manager@cp-1", "nodeipam in kube-controller-manager@cp-1"}},
 	{name: "each loop has one owner, after", code: "LM-006", base: migrated, want: pass_, says: []string{"service in cloud-controller-manager@cp-1", "nodeipam in kube-controller-manager@cp-1"}},
-	{name: "G20: two managers run a loop", code: "LM-006", base: migrated, want: fails, says: []string{"loop service runs in 2 managers", "cloud-controller-manager@cp-1", "cloud-controller-manager@cp-3"}, change: func(s *v1.Snapshot) {
+	{name: "F20: two managers run a loop", code: "LM-006", base: migrated, want: fails, says: []string{"loop service runs in 2 managers", "cloud-controller-manager@cp-1", "cloud-controller-manager@cp-3"}, change: func(s *v1.Snapshot) {
 		ccmManager(s, "cp-3").Loops = []string{"service"}
 	}},
 	{name: "nobody runs a loop", code: "LM-006", want: fails, says: []string{"loop route runs nowhere"}, change: func(s *v1.Snapshot) {
@@ -63,13 +63,13 @@ var versionRules = []rule{
 	{name: "before our range", code: "VER-001", want: fails, opts: Options{Image: "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"}, says: []string{"v1.25.4", "1.26 to 1.36"}, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.25.4" }},
 	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.0" }},
 	{name: "another image of the same minor", code: "VER-001", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}},
-	{name: "G47: another image that is newer", code: "VER-001", want: fails, opts: Options{Image: upstreamCCM}, says: []string{"1.25 or 1.26"}},
+	{name: "F47: another image that is newer", code: "VER-001", want: fails, opts: Options{Image: upstreamCCM}, says: []string{"1.25 or 1.26"}},
 	{name: "another image without a version", code: "VER-001", want: unknwn, opts: Options{Image: "example.com/ccm:latest"}},
 	{name: "a version that cannot be compared", code: "VER-001", want: unknwn, change: func(s *v1.Snapshot) { s.Cluster.Version = "devel" }},
 	{name: "a vendor's version", code: "VER-001", want: pass_, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.27.3-eks-a5565ad" }},
 
 	{name: "1.26 has AWS", code: "VER-002", want: pass_},
-	{name: "G92: 1.27 has not", code: "VER-002", want: fails, says: []string{"aws left after 1.26"}, change: func(s *v1.Snapshot) {
+	{name: "F92: 1.27 has not", code: "VER-002", want: fails, says: []string{"aws left after 1.26"}, change: func(s *v1.Snapshot) {
 		manager(s, 0, kcm).Image = "registry.k8s.io/kube-controller-manager:v1.27.4"
 	}},
 	{name: "a provider that never was", code: "VER-002", want: fails, says: []string{`"awz"`}, change: func(s *v1.Snapshot) { setFlags(s, 0, kcm, map[string]string{"cloud-provider": "awz"}) }},
@@ -82,7 +82,7 @@ var versionRules = []rule{
 
 	{name: "the same version", code: "VER-003", want: pass_},
 	{name: "a manager one minor behind", code: "VER-003", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.25.0" }},
-	{name: "G47: a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.27.0" }},
+	{name: "F47: a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.27.0" }},
 	{name: "a manager two minors behind", code: "VER-003", want: fails, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.24.0" }},
 	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager" }},
 }
@@ -94,7 +94,7 @@ var configRules = []rule{
 			s.Hosts[i].CloudConfig.DerivedChanges = nil
 		}
 	}},
-	{name: "G40: it does not parse", code: "CFG-001", want: fails, says: []string{"line 3"}, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig.Error = "line 3: no section" }},
+	{name: "F40: it does not parse", code: "CFG-001", want: fails, says: []string{"line 3"}, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig.Error = "line 3: no section" }},
 	{name: "the manager names none", code: "CFG-001", want: fails, says: []string{"no --cloud-config"}, change: func(s *v1.Snapshot) { delete(manager(s, 1, kcm).Flags, "cloud-config") }},
 	{name: "it could not be read", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfig = nil
@@ -119,14 +119,14 @@ func noNodes(s *v1.Snapshot) {
 
 var nodeRules = []rule{
 	{name: "every node has one", code: "NODE-001", want: pass_, says: []string{"all 5 nodes"}},
-	{name: "G04 G05: a node has none", code: "NODE-001", want: fails, says: []string{"ip-10-0-0-12.ec2.internal", "1 of 5 nodes has no providerID"}, change: func(s *v1.Snapshot) { s.Nodes[1].ProviderID = "" }},
+	{name: "F04 F05: a node has none", code: "NODE-001", want: fails, says: []string{"ip-10-0-0-12.ec2.internal", "1 of 5 nodes has no providerID"}, change: func(s *v1.Snapshot) { s.Nodes[1].ProviderID = "" }},
 	{name: "nodes could not be listed", code: "NODE-001", want: unknwn, change: noNodes},
 	{name: "there are no nodes", code: "NODE-001", want: unknwn, change: func(s *v1.Snapshot) { s.Nodes = nil }},
 
 	{name: "the cloud knows them", code: "NODE-002", want: pass_},
-	{name: "G12 G91: the cloud does not know one", code: "NODE-002", want: fails, says: []string{"i-00000000000000002", "node ready: True"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Found = false }},
+	{name: "F12 F91: the cloud does not know one", code: "NODE-002", want: fails, says: []string{"i-00000000000000002", "node ready: True"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Found = false }},
 	{name: "one is terminated", code: "NODE-002", want: fails, says: []string{"is terminated"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].State = "terminated" }},
-	{name: "G01: one has another name", code: "NODE-002", want: fails, says: []string{"has the private DNS name ip-1"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].PrivateDNSName = "ip-1.ec2.internal" }},
+	{name: "F01: one has another name", code: "NODE-002", want: fails, says: []string{"has the private DNS name ip-1"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].PrivateDNSName = "ip-1.ec2.internal" }},
 	{name: "one is named after its instance", code: "NODE-002", want: pass_, change: func(s *v1.Snapshot) {
 		s.Nodes[1].Name, s.Cloud.Instances[1].Node = s.Cloud.Instances[1].ID, s.Cloud.Instances[1].ID
 	}},
@@ -142,7 +142,7 @@ var nodeRules = []rule{
 	{name: "nodes could not be listed", code: "NODE-003", want: unknwn, change: noNodes},
 
 	{name: "none waits", code: "NODE-004", want: pass_},
-	{name: "G22: one waits", code: "NODE-004", want: warn, change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{taintUninitialized + "=true:NoSchedule"} }},
+	{name: "F22: one waits", code: "NODE-004", want: warn, change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{taintUninitialized + "=true:NoSchedule"} }},
 	{name: "nodes could not be listed", code: "NODE-004", want: unknwn, change: noNodes},
 
 	{name: "no label", code: "LB-001", want: pass_},
@@ -156,7 +156,7 @@ var nodeRules = []rule{
 
 var cloudRules = []rule{
 	{name: "everything was read", code: "CLOUD-001", want: pass_, says: []string{"5 routes"}},
-	{name: "G12 G90: it was not asked", code: "CLOUD-001", want: unknwn, says: []string{"--cloud=aws"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
+	{name: "F12 F90: it was not asked", code: "CLOUD-001", want: unknwn, says: []string{"--cloud=aws"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 	{name: "it could not be opened", code: "CLOUD-001", want: unknwn, says: []string{"reading cloud"}, change: func(s *v1.Snapshot) {
 		s.Cloud = nil
 		cannotGather(s, "cloud")

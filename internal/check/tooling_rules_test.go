@@ -66,8 +66,8 @@ var toolingRules = []rule{
 	{name: "the control plane runs as Deployments", code: "HOST-001", want: pass_, says: []string{"1 Deployment"}, change: hosted},
 
 	{name: "the new identity has its rights", code: "RBAC-002", want: pass_, says: []string{"all 4 things"}},
-	{name: "G46: a right is missing before", code: "RBAC-002", want: pass_, says: []string{"lacks 1 of 4", "patch nodes/status", "the plan grants"}, change: func(s *v1.Snapshot) { forbid(s, userCCM, "patch", "nodes/status", "") }},
-	{name: "G46: a right is missing while the manager runs", code: "RBAC-002", base: migrated, want: fails, says: []string{"1 of 4 things", "patch nodes/status", "--as=" + userCCM}, change: func(s *v1.Snapshot) {
+	{name: "F46: a right is missing before", code: "RBAC-002", want: pass_, says: []string{"lacks 1 of 4", "patch nodes/status", "the plan grants"}, change: func(s *v1.Snapshot) { forbid(s, userCCM, "patch", "nodes/status", "") }},
+	{name: "F46: a right is missing while the manager runs", code: "RBAC-002", base: migrated, want: fails, says: []string{"1 of 4 things", "patch nodes/status", "--as=" + userCCM}, change: func(s *v1.Snapshot) {
 		forbid(s, userCCM, "patch", "nodes/status", "")
 	}},
 	{name: "the reviews failed", code: "RBAC-002", want: unknwn, says: []string{"timeout"}, change: func(s *v1.Snapshot) {
@@ -95,11 +95,11 @@ var toolingRules = []rule{
 	{name: "no API server on the hosts", code: "RBAC-003", want: unknwn, change: onlyManagers},
 
 	{name: "the main leases may be used", code: "RBAC-004", base: migrated, want: pass_},
-	{name: "G24: a role was patched by merge", code: "RBAC-004", base: migrated, want: fails, says: []string{userCCM + " may not update the lease cloud-controller-manager", "leader-locking"}, change: func(s *v1.Snapshot) {
+	{name: "F24: a role was patched by merge", code: "RBAC-004", base: migrated, want: fails, says: []string{userCCM + " may not update the lease cloud-controller-manager", "leader-locking"}, change: func(s *v1.Snapshot) {
 		forbid(s, userCCM, "update", "leases", ccm)
 	}},
 	{name: "no such manager, no such right", code: "RBAC-004", want: pass_, change: func(s *v1.Snapshot) { forbid(s, userCCM, "update", "leases", ccm) }},
-	{name: "G24: create stands under resourceNames", code: "RBAC-004", want: fails, says: []string{"a rule with resourceNames does not stand for create"}, change: func(s *v1.Snapshot) {
+	{name: "F24: create stands under resourceNames", code: "RBAC-004", want: fails, says: []string{"a rule with resourceNames does not stand for create"}, change: func(s *v1.Snapshot) {
 		forbid(s, userKCM, "create", "leases", "")
 	}},
 	{name: "nobody asked", code: "RBAC-004", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, userKCM) }},
