@@ -93,7 +93,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err := c.review(p, f); err != nil {
 		return err
 	}
-	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Hosts: c.hosts}, p); err != nil {
+	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
 	if f.dryRun {

@@ -114,6 +114,28 @@ func TestAPatchAndItsWayBackSurviveEveryDeath(t *testing.T) {
 	}
 }
 
+func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.api.Put(t, kubeadmConfig(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
+	p := &v1.Plan{Cluster: v1.Cluster{UID: "cluster-uid"}, Facts: []v1.Fact{
+		{ID: plan.KubeadmFact, Value: hostaccess.SHA256([]byte(kubeadmText))}, {ID: plan.NodeFact("old")}, {ID: plan.LocalFact("/bin/provider"), Value: hostaccess.SHA256([]byte("binary"))},
+	}}
+	local := "binary"
+	preflight := func() error {
+		return Preflight(t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) { return []byte(local), nil }}, p)
+	}
+	if err := preflight(); err != nil {
+		t.Fatalf("nothing has changed: %v", err)
+	}
+	local = "another"
+	changed := kubeadmConfig()
+	changed.Data["ClusterConfiguration"] += "# a note\n"
+	w.api.Put(t, changed, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}})
+	says(t, preflight(), "ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else", `node old has provider id "aws:///a/i-1" by now, it had ""`,
+		"/bin/provider on this machine has SHA-256 "+hostaccess.SHA256([]byte("another")))
+}
+
 func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 	t.Parallel()
 	step := v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9"}}`}

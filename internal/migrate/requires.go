@@ -36,7 +36,7 @@ func (e *Engine) requires(ctx context.Context, s v1.Step) error {
 }
 
 // Preflight looks at every fact of a plan that nothing was done of yet, and names all that have changed, so that a stale plan is refused before its
-// first step and not in the middle. The options need a client and the hosts.
+// first step and not in the middle. The options need both clients and the hosts.
 func Preflight(ctx context.Context, o Options, p *v1.Plan) error {
 	e := New(o, &Journal{})
 	e.plan = p
