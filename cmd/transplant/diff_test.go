@@ -117,6 +117,26 @@ func TestAPlanThatStopsBehindAPhase(t *testing.T) {
 	golden(t, "plan-until-markdown", result{args: []string{"plan", "-o", "markdown"}, out: b.String()}, nil)
 }
 
+func TestApplySaysWhatRemainsBehindTheStepItStopsAt(t *testing.T) {
+	p := replaced(t)
+	var told bytes.Buffer
+	c := &connection{streams: streams{err: &told}}
+	n, err := c.stepsUntil(p, "replace")
+	if err != nil || p.Steps[n-1].Phase != "replace" || n == len(p.Steps) {
+		t.Fatalf("%d steps, %v", n, err)
+	}
+	if want := "what remains: verify (1), finish (4)"; !strings.Contains(told.String(), want) {
+		t.Errorf("it does not say %q: %s", want, told.String())
+	}
+	told.Reset()
+	if n, err := c.stepsUntil(p, ""); err != nil || n != len(p.Steps) || told.Len() > 0 {
+		t.Errorf("without an end: %d steps, %v, %q", n, err, told.String())
+	}
+	if _, err := c.stepsUntil(p, "nowhere"); err == nil {
+		t.Error("an end that is none is taken")
+	}
+}
+
 // replaced is a plan for the lab whose control-plane hosts are replaced.
 func replaced(t *testing.T) *v1.Plan {
 	t.Helper()

@@ -322,3 +322,76 @@ func TestWhereAPlanMayBeCut(t *testing.T) {
 		t.Errorf("before the downtime: %v", err)
 	}
 }
+
+// TestEveryFileGoesBackToWhatItWasFirst holds for every cluster, strategy and kind of control plane: whatever the plan changed several times ends with
+// what was there before the first change, and every object that was patched is put back.
+func TestEveryFileGoesBackToWhatItWasFirst(t *testing.T) {
+	for _, c := range compact {
+		for _, strategy := range []string{"", Downtime} {
+			t.Run(c.name+" "+strategy, func(t *testing.T) {
+				o := c.options
+				o.Strategy = strategy
+				p := mustMake(t, c.snap(), o)
+				back := rolledBackFrom(t, p, c.snap())
+				first, patched := map[string]string{}, map[string]bool{}
+				for _, s := range p.Steps {
+					if s.Kind == v1.StepPatchObject {
+						patched[s.ID] = true
+					}
+					if s.Path != "" && s.Kind != v1.StepRemoveFile && first[s.Host+s.Path] == "" {
+						first[s.Host+s.Path] = s.ID
+					}
+				}
+				last := map[string]string{}
+				for _, s := range back.Steps {
+					delete(patched, s.Restore)
+					if s.Restore != "" && s.Path != "" {
+						last[s.Host+s.Path] = s.Restore
+					}
+				}
+				if diff := cmp.Diff(first, last); diff != "" {
+					t.Errorf("first step that changed a file, and what it is restored from (-want +have):\n%s", diff)
+				}
+				if len(patched) > 0 {
+					t.Errorf("not put back: %v", patched)
+				}
+				at := positions(back)
+				for id, i := range at { // a kubelet that goes back to the in-tree plugins needs a manager that still has them
+					if strings.HasPrefix(id, "undo/external/kubelet") && strategy == "" {
+						for later, k := range at {
+							if strings.HasPrefix(later, "undo/volumes/"+KCM) && k > i || strings.HasPrefix(later, "undo/gates/") && k < i {
+								t.Errorf("%s is at the wrong side of %s", later, id)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestARollbackFromEveryStepOfEveryCluster(t *testing.T) {
+	for _, c := range compact {
+		p := mustMake(t, c.snap(), c.options)
+		for n := range len(p.Steps) + 1 {
+			j := &v1.Journal{TypeMeta: v1.Type(v1.KindJournal), Run: "r", Started: now, Plan: *p}
+			for _, s := range p.Steps[:n] {
+				j.Records = append(j.Records, v1.StepRecord{ID: s.ID, Result: "started"})
+			}
+			back, err := MakeRollback(j, c.snap(), now)
+			if err != nil {
+				t.Fatalf("%s after %d steps: %v", c.name, n, err)
+			}
+			if err := WellFormed(back); err != nil {
+				t.Errorf("%s after %d steps: %v", c.name, n, err)
+			}
+			seen := map[string]bool{}
+			for i, s := range back.Steps {
+				if i > 0 && back.Steps[i-1].Phase != s.Phase && seen[s.Phase] {
+					t.Errorf("%s after %d steps: phase %s is taken up again by %s", c.name, n, s.Phase, s.ID)
+				}
+				seen[s.Phase] = true
+			}
+		}
+	}
+}
