@@ -351,7 +351,7 @@ func (d *differ) mask(name, text string) string {
 		}
 		word := strings.ToLower(strings.Trim(strings.TrimSpace(key), `"- `))
 		switch {
-		case ok && (secret[word] || word == "value" && secretEnv(env) || strings.HasPrefix(word, "token") && !strings.HasPrefix(line, "--")):
+		case ok && (secret[word] || word == "value" && secretEnv(env) || word == "token"):
 			all[i] = line[:len(line)-len(value)] + " " + masked
 		case word == "name":
 			env = strings.TrimSpace(value)
