@@ -60,8 +60,9 @@ func (j *judge) unseenLoops(i *incarnation) {
 		if i.runsAll() {
 			continue
 		}
-		// A manager that leads begins its loops together: one that has begun some begins no others without winning another lease.
-		settled := len(leads) == 0 || len(i.openLoops()) > 0
+		// A manager that leads begins its loops together: one that has begun some begins no others without winning another lease, and one that has let
+		// go of them is about to end.
+		settled := len(leads) == 0 || len(i.segments) > 0
 		if (said || len(j.leases) > 0) && settled && !j.wonByNobody(i.Component, lo, hi) {
 			continue
 		}
