@@ -36,7 +36,7 @@ func newCheck(c *connection) *cobra.Command {
 				return errors.New("a snapshot in a file does not change: give --wait or --from-snapshot")
 			}
 			look := func(ctx context.Context) (v1.CheckReport, error) {
-				snap, err := c.snapshotFrom(ctx, from, f.options.LeaseName)
+				snap, err := c.snapshotFrom(ctx, from, f.options)
 				if err != nil {
 					return v1.CheckReport{}, err
 				}
@@ -51,6 +51,9 @@ func newCheck(c *connection) *cobra.Command {
 				return err
 			}
 			c.header(report.Cluster)
+			for _, code := range report.StaleAcceptances {
+				c.narrate("--accept %s is not needed: nothing of that check blocks; take it back", code)
+			}
 			if err := c.printReport(output, report, problems); err != nil {
 				return err
 			}
@@ -67,6 +70,7 @@ func newCheck(c *connection) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&from, "from-snapshot", "", "judge a snapshot in a file instead of a live cluster")
 	output = formatFlag(cmd, "table", "wide", "json", "yaml", "junit")
+	c.proof.flags(fl)
 	fl.BoolVar(&list, "list", false, "list the checks and judge nothing")
 	fl.BoolVar(&strict, "strict", false, "warnings block too")
 	fl.BoolVar(&problems, "problems", false, "print only what did not pass (table and wide)")
@@ -109,7 +113,7 @@ func newExplain(c *connection) *cobra.Command {
 			if _, err := fmt.Fprintln(c.out, strings.TrimSpace(text)); err != nil || from == "" {
 				return err
 			}
-			snap, err := c.snapshotFrom(cmd.Context(), from, f.options.LeaseName)
+			snap, err := c.snapshotFrom(cmd.Context(), from, f.options)
 			if err != nil {
 				return err
 			}

@@ -51,7 +51,7 @@ func newDiff(c *connection) *cobra.Command {
 }
 
 func (c *connection) diff(ctx context.Context, args []string, from, until string, f planFlags) (bool, error) {
-	snap, err := c.snapshotFrom(ctx, from, f.options.LeaseName)
+	snap, err := c.snapshotFrom(ctx, from, f.options)
 	if err != nil {
 		return false, err
 	}

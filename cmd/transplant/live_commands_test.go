@@ -140,7 +140,7 @@ func TestApplyIsRefused(t *testing.T) {
 		{"a plan of another version", []string{edited(func(p *v1.Plan) { p.APIVersion = "transplant.dev/v2" }), "--yes"}, exitError, []string{"is a transplant.dev/v2 Plan"}},
 		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = plan.Rollback }), "--yes"}, exitError, []string{"is a rollback: apply carries out migrations"}},
 		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitError,
-			[]string{"is damaged; make it anew with transplant plan", `kind "Reboot" is not known`, "ref is empty"}},
+			[]string{"cannot be carried out; make it anew with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
 		{"two plans", []string{good, good}, exitError, []string{"accepts at most 1 arg"}},
 	} {
 		t.Run(r.name, func(t *testing.T) { fails(t, c.run(append([]string{"apply"}, r.args...)...), r.code, r.words...) })

@@ -65,7 +65,9 @@ func newLive(t *testing.T) *live {
 			c.write(name, f.path, f.content)
 		}
 		c.api.Put(t, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: "uid-of-node"}, Spec: corev1.NodeSpec{ProviderID: "aws:///us-east-1a/i-0123456789abcde0" + fmt.Sprint(i)},
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: "uid-of-node"}, Spec: corev1.NodeSpec{
+				ProviderID: "aws:///us-east-1a/i-0123456789abcde0" + fmt.Sprint(i), PodCIDR: fmt.Sprintf("10.200.%d.0/24", i), PodCIDRs: []string{fmt.Sprintf("10.200.%d.0/24", i)},
+			},
 			Status: corev1.NodeStatus{
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 				NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.26.0"},

@@ -77,7 +77,8 @@ func (f *planFlags) checkOptions() check.Options {
 		code, reason, _ := strings.Cut(a, "=")
 		accept[code] = reason
 	}
-	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, RenewDeadline: f.options.RenewDeadline, Accept: accept}
+	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, RenewDeadline: f.options.RenewDeadline,
+		ReplaceHosts: f.options.ReplaceHosts, Accept: accept, AcceptedBy: userName(), AcceptedAt: now().UTC()}
 }
 
 func newPlan(c *connection) *cobra.Command {
@@ -90,6 +91,7 @@ func newPlan(c *connection) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context(), &f, o) },
 	}
 	f.flags(cmd)
+	c.proof.flags(cmd.Flags())
 	fl := cmd.Flags()
 	fl.StringVar(&o.from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
 	fl.StringVar(&o.out, "out", "", "also save the plan in this file")
@@ -112,7 +114,7 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 	if err != nil {
 		return err
 	}
-	snap, err := c.snapshotFrom(ctx, o.from, f.options.LeaseName)
+	snap, err := c.snapshotFrom(ctx, o.from, f.options)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -14,11 +15,12 @@ import (
 func newSnapshot(c *connection) *cobra.Command {
 	var out string
 	var output *format
+	options := v1.Options{LeaseName: plan.DefaultLease}
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
 		Example: "  transplant snapshot --host-access=local:/srv/hosts --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := c.snapshotFrom(cmd.Context(), "", plan.DefaultLease)
+			s, err := c.snapshotFrom(cmd.Context(), "", options)
 			if err != nil {
 				return err
 			}
@@ -44,18 +46,27 @@ func newSnapshot(c *connection) *cobra.Command {
 			return nil
 		},
 	}
+	c.proof.flags(cmd.Flags())
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
 	output = formatFlag(cmd, "yaml", "json")
 	return cmd
 }
 
-// snapshotFrom reads a snapshot from a file, or gathers one from the live cluster.
-func (c *connection) snapshotFrom(ctx context.Context, path, lease string) (*v1.Snapshot, error) {
+// snapshotFrom reads a snapshot from a file, or gathers one from the live cluster, with the proofs that were asked for. The options are those of the plan
+// that the proofs are about.
+func (c *connection) snapshotFrom(ctx context.Context, path string, options v1.Options) (*v1.Snapshot, error) {
 	if path != "" {
+		if c.proof.asked {
+			return nil, errors.New("a snapshot in a file proves what it proved when it was taken: give --prove or --from-snapshot")
+		}
 		return readSnapshot(path)
 	}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
-	return c.gather(ctx, lease), nil
+	snap := c.gather(ctx, options.LeaseName)
+	if c.proof.asked {
+		c.prove(ctx, snap, options)
+	}
+	return snap, nil
 }
