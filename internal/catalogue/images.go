@@ -54,6 +54,18 @@ func OfficialImage(provider string, minor int) (Image, bool) {
 	return out, true
 }
 
+// ImageOf returns the official image of a reference. Makers number their releases in ways of their own, so a tag alone does not tell the minor.
+func ImageOf(ref string) (Image, bool) {
+	for provider, series := range official {
+		for _, t := range series.tags {
+			if t.repository(series.repository)+":"+t.tag == ref {
+				return OfficialImage(provider, t.minor)
+			}
+		}
+	}
+	return Image{}, false
+}
+
 // spans of minors in which an image of ours fits.
 type imageSpans []imageSpan
 

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -266,6 +267,9 @@ func (f facts) ccmMinor(image string) (int, bool) {
 		return f.opts.CCMMinor, true
 	case own(image):
 		return DefaultCCMMinor, true
+	}
+	if i, ok := catalogue.ImageOf(image); ok {
+		return i.Minor, true
 	}
 	return imageMinor(image)
 }

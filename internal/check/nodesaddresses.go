@@ -75,9 +75,14 @@ func judgeProvidedAddress(f facts) v1.Finding {
 		}
 		return strange(provided, node.Addresses)
 	})
+	unread, missing := f.missing("hosts/*/kubelet")
 	switch {
 	case !ok:
 		return finding
+	case bad.empty() && len(f.broadHostErrors()) > 0:
+		return dependent("HOST-001")
+	case bad.empty() && missing:
+		return unread
 	case bad.empty():
 		return pass("%s told an address%s", counting(n, "kubelet", "is", "are"), also(n, ", each its node's"))
 	}

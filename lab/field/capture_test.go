@@ -51,6 +51,7 @@ func TestCapturedSnapshots(t *testing.T) {
 
 var (
 	uuid      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	sum       = regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{32})\b`)
 	balancer  = regexp.MustCompile(`\ba[0-9a-f]{31}\b`)
 	elastic   = regexp.MustCompile(`\b(a[0-9a-f]{31}|balancer-\d+)-\d+\.`)
 	moment    = regexp.MustCompile(`"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`)
@@ -59,6 +60,7 @@ var (
 		becomes string
 	}{
 		{regexp.MustCompile(`(pid|startTicks): \d+`), "$1: 1000"},
+		{regexp.MustCompile(`@20\d\d-\d\d-\d\dT[0-9:.]+Z`), "@2026-05-04T10:00:00Z"}, // of a load balancer's id
 		{regexp.MustCompile(`resourceVersion: "\d+"`), `resourceVersion: "1"`},
 		{regexp.MustCompile(`(offsetMillis|uncertaintyMillis): -?\d+`), "$1: 0"},
 		{regexp.MustCompile(`state: [RSD]\b`), "state: S"},
@@ -73,6 +75,7 @@ func (f *Field) settled(text string) string {
 	text = numbered(text, uuid, "00000000-0000-4000-8000-%012d")
 	text = elastic.ReplaceAllString(text, "$1.")
 	text = numbered(text, balancer, "balancer-%d")
+	text = numbered(text, sum, "hash-%d") // of files that name addresses of this run
 	for i := range f.Hosts() {
 		text = strings.ReplaceAll(text, f.loopback(i), fmt.Sprintf("127.0.0.%d", 11+i))
 	}

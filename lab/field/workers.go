@@ -61,7 +61,7 @@ func (f *Field) balancers(ctx context.Context) error {
 		}
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"}, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": name},
-			Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{{Name: "http", Port: 80, NodePort: int32(30080 + i), TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP}},
 		}}
 		if err := f.balance(ctx, service, nodes.Items); err != nil {
 			return err
