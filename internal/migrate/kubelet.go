@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,10 +79,26 @@ func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if err != nil {
 		return err
 	}
+	if err := x.reread(ctx, s); err != nil {
+		return err
+	}
 	if err := h.RestartKubelet(ctx); err != nil {
 		return fmt.Errorf("restarting the kubelet on host %s with its new flags: %w", s.Host, err)
 	}
 	return x.awaitNode(ctx, s, before)
+}
+
+// reread makes the service manager read its unit files again where the step has changed one of them: it would start the kubelet with the old settings
+// else. An environment file is read at each start.
+func (x kubelet) reread(ctx context.Context, s v1.Step) error {
+	if !slices.ContainsFunc(controlplane.UnitDirs, func(dir string) bool { return strings.HasPrefix(s.Path, dir+"/") }) {
+		return nil
+	}
+	h, err := x.units(s.Host)
+	if err != nil {
+		return err
+	}
+	return h.DaemonReload(ctx)
 }
 
 func (x kubelet) renewed(ctx context.Context, host string) (time.Time, error) {

@@ -11,13 +11,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// apply carries a step's edits out on the files of its unit and returns those that change.
+// apply carries a step's edits out on the files of its unit and returns those that change. A flag that is new goes into the step's own file, of which
+// there is a backup.
 func (x unit) apply(ctx context.Context, s v1.Step) (map[string][]byte, error) {
 	u, err := x.readUnit(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return controlplane.ApplyUnit(u, s.Edits)
+	return controlplane.ApplyUnitIn(u, s.Path, s.Edits)
 }
 
 // flags are those that the files of a unit say it runs with.

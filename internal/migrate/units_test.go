@@ -153,6 +153,42 @@ func TestAUnitIsReloadedBeforeItIsRestarted(t *testing.T) {
 	}
 }
 
+func TestANewFlagGoesIntoTheFileOfTheStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.asUnits()
+	dropIn := unitDir + kcm + ".service.d/10-cloud.conf"
+	w.write("cp-1", dropIn, "[Service]\nExecStart=\nExecStart=/usr/bin/"+kcm+" $ARGS --feature-gates=CSIMigration=true\n", 0o644)
+	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: kcm, Unit: kcm + ".service", Path: dropIn, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	if have := w.read("cp-1", dropIn); !strings.Contains(have, "--feature-gates=CSIMigration=true --v=4\n") {
+		t.Errorf("the drop-in:\n%s", have)
+	}
+}
+
+func TestADropInOfAKubeletIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]string{
+		unitDir + "kubelet.service.d/10-cloud.conf": "[daemon-reload @cp-1 restart kubelet@cp-1]", "/var/lib/kubelet/kubeadm-flags.env": "[restart kubelet@cp-1]",
+	} {
+		w := newWorld(t, 1)
+		w.write("cp-1", unitDir+"kubelet.service.d/10-cloud.conf", "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=aws\"\n", 0o644)
+		s := kubeletStep()
+		s.Path, s.Drain = path, false
+		if _, err := w.run(w.given(s)); err != nil {
+			t.Fatal(err)
+		}
+		if have := fmt.Sprint(w.told); have != want {
+			t.Errorf("%s: systemd was told %s, want %s", path, have, want)
+		}
+		if have := w.read("cp-1", path); !strings.Contains(have, "--cloud-provider=external") {
+			t.Errorf("%s:\n%s", path, have)
+		}
+	}
+}
+
 func TestAFlagThatMovedToAnotherFileIsNotWrittenTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -123,6 +123,7 @@ func (h host) RestartKubelet(context.Context) error {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	h.w.restarts["kubelet@"+h.Name()]++
+	h.w.told = append(h.w.told, "restart kubelet@"+h.Name())
 	h.w.clock.Step(time.Second)
 	h.w.nodeLease(h.Name())
 	return nil
