@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/hex"
 	"fmt"
 	"maps"
 	"sort"
@@ -204,8 +205,9 @@ func gce30() *v1.Snapshot {
 		kubelet:    map[string]string{"feature-gates": again + ",DisableKubeletCloudCredentialProviders=false,GracefulNodeShutdown=true"},
 		providerID: func(_ int, name string) string { return "gce://project/europe-west4-a/" + name },
 	}.snapshot()
-	s.KubeletDefaults = &v1.KubeletDefaults{Name: "kubelet-config", SHA256: sum("defaults"), FeatureGates: map[string]bool{"DisableCloudProviders": false, "GracefulNodeShutdown": true},
-		Text: "apiVersion: kubelet.config.k8s.io/v1beta1\nfeatureGates:\n  DisableCloudProviders: false\n  GracefulNodeShutdown: true\nkind: KubeletConfiguration\n"}
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nfeatureGates:\n  DisableCloudProviders: false\n  GracefulNodeShutdown: true\nkind: KubeletConfiguration\n"
+	s.KubeletDefaults = &v1.KubeletDefaults{Name: "kubelet-config", SHA256: hex.EncodeToString(hashOf(text)), Text: text,
+		FeatureGates: map[string]bool{"DisableCloudProviders": false, "GracefulNodeShutdown": true}}
 	return s
 }
 

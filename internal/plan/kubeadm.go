@@ -144,7 +144,10 @@ func (b *builder) kubeletDefaults() {
 	if len(gates) == 0 {
 		return
 	}
-	text, err := editGates(d.Text, gates)
+	text, err := wholeText(d.Text, d.SHA256)
+	if err == nil {
+		text, err = editGates(text, gates)
+	}
 	ref := "ConfigMap/" + kubeadmconfig.Namespace + "/" + d.Name
 	if err != nil {
 		b.noteOnce(fmt.Sprintf("to do by hand: %s gives joining kubelets the gates %s, which keep in-tree code in; it could not be edited (%v): kubectl -n %s edit configmap %s",

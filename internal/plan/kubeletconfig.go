@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -8,6 +10,20 @@ import (
 
 	"go.yaml.in/yaml/v3"
 )
+
+// wholeText is a text of a snapshot if it is the cluster's own, by its hash. A snapshot masks what may be secret, and what is masked must never be written
+// back.
+func wholeText(text, sum string) (string, error) {
+	if text != "" && hex.EncodeToString(hashOf(text)) != sum {
+		return "", errors.New("the snapshot holds it with secrets masked")
+	}
+	return text, nil
+}
+
+func hashOf(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
+}
 
 // editGates changes lines of the featureGates of a KubeletConfiguration: a nil value takes a gate away. Everything else keeps its bytes. A text that is
 // not plain block style is refused.

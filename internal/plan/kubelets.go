@@ -36,6 +36,7 @@ func (b *builder) kubelets() {
 		b.add(s)
 		b.kubeletConfigNote(h)
 	}
+	b.hostnameNote()
 }
 
 // kubeletHosts are the hosts whose kubelets run with the in-tree provider: the control plane's first, in the snapshot's order.
@@ -50,12 +51,16 @@ func (b *builder) kubeletHosts() []v1.Host {
 	return out
 }
 
-// kubeletEdits change the flags of the provider and no other: a kubelet's name, addresses, providerID and taints stay what they are.
+// kubeletEdits change the flags of the provider and no other, save that a kubelet that would come back under another name is told its own: its name,
+// addresses, providerID and taints stay what they are.
 func (b *builder) kubeletEdits(h v1.Host) []v1.Edit {
 	flags, n := h.Kubelet.Flags, b.kubeletMinor(h)
 	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
 	if _, ok := flags[flagCloudConfig]; ok {
 		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
+	}
+	if h.NodeName != "" && keptName(h, b.node(h.NodeName), flags[flagHostname]) != h.NodeName {
+		edits = append(edits, v1.Edit{Op: "setFlag", Name: flagHostname, Value: h.NodeName})
 	}
 	gates := b.csiGates()
 	for i, g := range gates {
@@ -74,6 +79,43 @@ func (b *builder) kubeletEdits(h v1.Host) []v1.Edit {
 	}
 	edits = append(edits, gateEdits(flags[gatesFlag], kubeletName, n, gates)...)
 	return append(edits, credentials...)
+}
+
+// flagHostname names a kubelet; labelHostname is the label by which a kubelet shows the host's own name, or that flag.
+const (
+	flagHostname  = "hostname-override"
+	labelHostname = "kubernetes.io/hostname"
+)
+
+// keptName is the name under which an external kubelet registers. An in-tree one asks its cloud, an external one takes --hostname-override or the
+// host's own name, which is known by the label that it set; empty when it is not known. Kubelets write both in lower case.
+func keptName(h v1.Host, n *v1.Node, override string) string {
+	switch {
+	case override != "":
+		return strings.ToLower(strings.TrimSpace(override))
+	case n == nil || n.Name != h.NodeName:
+		return ""
+	}
+	return n.Labels[labelHostname]
+}
+
+// hostnameNote names the nodes whose label of the host's name changes with --hostname-override, and what may depend on it.
+func (b *builder) hostnameNote() {
+	var changed []string
+	for _, s := range b.steps {
+		e, ok := edit(s, flagHostname)
+		if !ok || s.Kind != v1.StepKubelet {
+			continue
+		}
+		if n := b.node(e.Value); n != nil && n.Labels[labelHostname] != "" && n.Labels[labelHostname] != e.Value {
+			changed = append(changed, n.Labels[labelHostname])
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	b.noteOnce(fmt.Sprintf("the label %s of %s becomes the node's name (it is %s now), since an external kubelet keeps its name by --%s alone: what selects nodes by the old value, "+
+		"local volumes among it, does not find them any longer; --node-labels=%s=<old value> on a kubelet keeps it", labelHostname, count(len(changed), "node"), few(changed), flagHostname, labelHostname))
 }
 
 // drained tells that a node has volumes that only the in-tree plugin can unmount and that its kubelet is about to leave to CSI.

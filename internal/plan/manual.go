@@ -3,9 +3,11 @@ package plan
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
 // manual are the commands with which an operator does a step by hand. Contents are taken out of the saved plan, so that nothing is typed; a manifest is
@@ -103,8 +105,14 @@ func manifestScript(s v1.Step, flags map[string]string) string {
 	return b.String()
 }
 
-// wordScript are the expressions of sed for flags that stand as words on a line, in an environment file or a unit.
+// wordScript are the expressions of sed for flags that stand as words on a line, in an environment file or a unit. New ones go behind one that is there.
 func wordScript(s v1.Step, flags map[string]string) string {
+	added := ""
+	for _, e := range s.Edits {
+		if _, there := flags[e.Name]; e.Op == "setFlag" && !there {
+			added += fmt.Sprintf(" --%s=%s", e.Name, e.Value)
+		}
+	}
 	var b strings.Builder
 	for _, e := range s.Edits {
 		_, there := flags[e.Name]
@@ -112,17 +120,23 @@ func wordScript(s v1.Step, flags map[string]string) string {
 		case e.Op == "unsetFlag" && there:
 			fmt.Fprintf(&b, ` -e "s| *--%s=[^ \"]*||"`, e.Name)
 		case e.Op == "setFlag" && there:
-			fmt.Fprintf(&b, ` -e "s|--%s=[^ \"]*|--%s=%s|"`, e.Name, e.Name, e.Value)
-		case e.Op == "setFlag":
-			fmt.Fprintf(&b, ` -e "s|^\(KUBELET_KUBEADM_ARGS=.*\)\"|\1 --%s=%s\"|"`, e.Name, e.Value)
+			fmt.Fprintf(&b, ` -e "s|--%s=[^ \"]*|--%s=%s%s|"`, e.Name, e.Name, e.Value, added)
+			added = ""
 		}
+	}
+	if added != "" {
+		fmt.Fprintf(&b, ` -e "s|^\(KUBELET_KUBEADM_ARGS=.*\)\"|\1%s\"|"`, added)
 	}
 	return b.String()
 }
 
 // manualKubelet are the commands for a kubelet, with the drain where the step has one.
 func manualKubelet(s v1.Step, node string, flags map[string]string) []string {
-	out := []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path+" && sudo systemctl restart kubelet")}
+	restart := "sudo systemctl restart kubelet"
+	if slices.ContainsFunc(controlplane.UnitDirs, func(dir string) bool { return strings.HasPrefix(s.Path, dir+"/") }) {
+		restart = "sudo systemctl daemon-reload && " + restart
+	}
+	out := []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path+" && "+restart)}
 	if s.Drain {
 		out = append([]string{"kubectl drain " + node + " --ignore-daemonsets --delete-emptydir-data"}, append(out, "kubectl uncordon "+node)...)
 	}

@@ -279,11 +279,36 @@ var kubeletFlags = []string{"cloud-provider", flagCloudConfig, gatesFlag, flagCr
 
 func kubeletIdentity(r *reading) error {
 	for _, i := range r.kubelets() {
-		for _, e := range r.Steps[i].Edits {
-			if !slices.Contains(kubeletFlags, e.Name) {
-				return fmt.Errorf("step %s changes --%s", r.Steps[i].ID, e.Name)
+		s := r.Steps[i]
+		for _, e := range s.Edits {
+			if !slices.Contains(kubeletFlags, e.Name) && e.Name != flagHostname {
+				return fmt.Errorf("step %s changes --%s", s.ID, e.Name)
 			}
 		}
+		if err := r.keepsName(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepsName tells that the kubelet of a step comes back under the name of its Node.
+func (r *reading) keepsName(s v1.Step) error {
+	e, told := edit(s, flagHostname)
+	h := r.host(s.Host)
+	switch {
+	case told && e.Op != "setFlag":
+		return fmt.Errorf("step %s takes --%s away", s.ID, flagHostname)
+	case h == nil || h.NodeName == "":
+		return nil
+	case told && e.Value != h.NodeName:
+		return fmt.Errorf("step %s gives --%s=%s to the kubelet of node %s", s.ID, flagHostname, e.Value, h.NodeName)
+	case told:
+		return nil
+	}
+	b := builder{snap: r.snap}
+	if name := keptName(*h, b.node(h.NodeName), r.original(s, flagHostname)); name != h.NodeName {
+		return fmt.Errorf("the kubelet of step %s registers as %q, and its node is %s", s.ID, name, h.NodeName)
 	}
 	return nil
 }

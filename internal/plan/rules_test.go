@@ -155,6 +155,10 @@ var broken = []struct {
 		s := find(t, p, "external/kubelet")
 		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "hostname-override", Value: "other"})
 	}},
+	{"P-25", "a kubelet loses its name", "lab", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/kubelet")
+		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: "hostname-override"})
+	}},
 	{"P-26", "the admission plugin stays", "openstack-1.20", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KAS), "enable-admission-plugins") }},
 	{"P-27", "a restart that names no lease", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "finish/").Leases = nil }},
 	{"P-27", "nobody looks in the end", "openstack-1.20", func(t *testing.T, p *v1.Plan) {

@@ -1,0 +1,86 @@
+package plan
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+func TestAKubeletKeepsTheNameThatItsCloudGaveIt(t *testing.T) {
+	for _, c := range []struct {
+		name, override, label string
+		want                  string // of --hostname-override in the step; empty when it is not touched
+		note                  string
+	}{
+		{"the host is called as its node", "", "worker-1", "", ""},
+		{"the name came from the cloud", "", "ip-10-0-0-11", "worker-1", "the label kubernetes.io/hostname of 1 node becomes the node's name (it is ip-10-0-0-11 now)"},
+		{"how the host is called is not known", "", "", "worker-1", ""},
+		{"the flag has the name already", "worker-1", "ip-10-0-0-11", "", ""},
+		{"in other letters", "Worker-1", "worker-1", "", ""},
+		{"the flag has another name, which the cloud's went before", "other", "other", "worker-1", "it is other now"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := aws26()
+			k := s.Hosts[1].Kubelet
+			delete(k.Flags, flagHostname)
+			if c.override != "" {
+				k.Flags[flagHostname] = c.override
+			}
+			if c.label != "" {
+				s.Nodes[1].Labels[labelHostname] = c.label
+			}
+			p := mustMake(t, s, v1.Options{}) // P-25 among the rules
+			step := find(t, p, "external/kubelet@worker-1")
+			e, _ := edit(*step, flagHostname)
+			if e.Value != c.want {
+				t.Errorf("--hostname-override=%q, want %q", e.Value, c.want)
+			}
+			if c.want != "" && c.override == "" && !strings.Contains(step.Manual[len(step.Manual)-1]+step.Manual[0], "--hostname-override=worker-1") {
+				t.Errorf("by hand: %q", step.Manual)
+			}
+			if effects := strings.Join(p.Effects, "\n"); c.note == "" && strings.Contains(effects, labelHostname) || !strings.Contains(effects, c.note) {
+				t.Errorf("the effects do not say %q:\n%s", c.note, effects)
+			}
+			drop(step, flagHostname)
+			if err := Verify(p, s); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), "rule P-25") {
+				t.Errorf("without the flag: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheCommandsForAKubeletPutNewFlagsWhereOthersStand(t *testing.T) {
+	step := v1.Step{Host: "h", Path: "/etc/systemd/system/kubelet.service.d/10-cloud.conf", Edits: []v1.Edit{
+		{Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: flagHostname, Value: "h.internal"}}}
+	script := manualKubelet(step, "h.internal", map[string]string{"cloud-provider": "aws", "cloud-config": "/a"})
+	if want := "sudo systemctl daemon-reload && sudo systemctl restart kubelet'"; !strings.HasSuffix(script[0], want) {
+		t.Errorf("a drop-in is not read again: %s", script[0])
+	}
+	cmd := exec.Command("sh", "-c", "sed"+wordScript(step, map[string]string{"cloud-provider": "aws", "cloud-config": "/a"}))
+	cmd.Stdin = strings.NewReader("[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-config=/a --cloud-provider=aws --v=2\"\n")
+	out, err := cmd.CombinedOutput()
+	if want := "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS= --cloud-provider=external --hostname-override=h.internal --v=2\"\n"; err != nil || string(out) != want {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestAMaskedTextIsNeverWrittenBack(t *testing.T) {
+	const ref = "patch/ConfigMap/kube-system/kubelet-config"
+	snap := gce30()
+	options := compact[3].options
+	if p := mustMake(t, snap, options); find(t, p, ref).Patch == "" {
+		t.Fatal("a text that is whole is not edited")
+	}
+	snap.KubeletDefaults.Text = strings.Replace(snap.KubeletDefaults.Text, "kind:", "token: (masked)\nkind:", 1)
+	p := mustMake(t, snap, options)
+	for _, s := range p.Steps {
+		if s.ID == ref || strings.Contains(s.Patch, "masked") {
+			t.Errorf("step %s writes %s", s.ID, s.Patch)
+		}
+	}
+	if effects := strings.Join(p.Effects, "\n"); !strings.Contains(effects, "to do by hand: ConfigMap/kube-system/kubelet-config") {
+		t.Errorf("effects:\n%s", effects)
+	}
+}
