@@ -64,6 +64,17 @@ func judgeClocks(f facts) v1.Finding {
 	return pass("%s agree to within %s", plural(len(f.Clocks), "clock"), bearable)
 }
 
+// now is the time at which the facts were gathered by the cluster's clock, by which managers renew their leases: where only the clock of the machine that
+// runs transplant is off, every lease would seem to have run out, and whoever holds one to be nobody.
+func (f facts) now() time.Time {
+	for _, c := range f.Clocks {
+		if c.Who == "api" {
+			return f.TakenAt.Add(time.Duration(c.OffsetMillis) * time.Millisecond)
+		}
+	}
+	return f.TakenAt
+}
+
 // offset says how far a clock is from the one of the machine that runs transplant.
 func offset(c v1.Clock) string {
 	d := (time.Duration(c.OffsetMillis) * time.Millisecond).Round(100 * time.Millisecond)

@@ -117,7 +117,7 @@ func remove(ccms []placed) string {
 // foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
 func (f facts) foreignCCM() (v1.Finding, bool) {
 	lease, ok := f.lease(ccm)
-	if !ok || lease.Holder == "" || expired(lease, f.TakenAt) || len(f.all(ccm)) > 0 {
+	if !ok || lease.Holder == "" || expired(lease, f.now()) || len(f.all(ccm)) > 0 {
 		return v1.Finding{}, false
 	}
 	var bad complaints

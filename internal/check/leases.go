@@ -29,7 +29,7 @@ func judgeHolders(f facts) v1.Finding {
 	held := 0
 	var since *time.Time
 	for _, l := range f.Leases {
-		if !f.electsManagers(l) || l.Holder == "" || expired(l, f.TakenAt) {
+		if !f.electsManagers(l) || l.Holder == "" || expired(l, f.now()) {
 			continue
 		}
 		held++
@@ -125,7 +125,7 @@ var leadershipUnstable = Check{
 	Title: "the managers' leaders are settled",
 	Explain: []string{
 		"A leader changes when its manager restarts or cannot renew its lease in time. Many changes mean a slow API server or etcd, a starved host, or a manager that crashes while it leads. During a migration every change of leader is judged as a step of it: a manager that loses its lease for reasons of its own makes a step fail, and the shorter deadlines of a migration make that likelier.",
-		"The check warns about a leader that took its lease within the last five minutes, and about leases that changed hands more than six times a day over the life of the cluster, at least ten times. Find the reason in the log of the manager that lost it before you begin.",
+		"The check warns about a leader that took its lease within the last five minutes, and about leases that changed hands more than six times a day over the life of the cluster, at least ten times; about a lease of kube-controller-manager that has run out, since then nobody leads; and about one that was taken at a time still to come, which is a clock that is off. Find the reason in the log of the manager that lost it before you begin.",
 	},
 	judge: judgeStability,
 }
@@ -143,8 +143,12 @@ func judgeStability(f facts) v1.Finding {
 		}
 		n++
 		switch age, known := f.age(); {
-		case l.AcquireTime != nil && f.TakenAt.Sub(*l.AcquireTime) < youngLeader:
-			bad.add("Lease/kube-system/"+l.Name, "%s took the lease %s %s ago", l.Holder, l.Name, f.TakenAt.Sub(*l.AcquireTime).Round(time.Second))
+		case l.Name == kcm && l.RenewTime != nil && expired(l, f.now()):
+			bad.add("Lease/kube-system/"+l.Name, "the lease %s ran out %s ago, and nobody has taken it: no %s leads", l.Name, f.now().Sub(*l.RenewTime).Round(time.Second), kcm)
+		case l.AcquireTime != nil && l.AcquireTime.After(f.now().Add(bearable)):
+			bad.add("Lease/kube-system/"+l.Name, "%s took the lease %s at %s, which is still to come by the cluster's clock (%s)", l.Holder, l.Name, l.AcquireTime.UTC().Format(time.RFC3339), f.now().UTC().Format(time.RFC3339))
+		case l.AcquireTime != nil && f.now().Sub(*l.AcquireTime) < youngLeader:
+			bad.add("Lease/kube-system/"+l.Name, "%s took the lease %s %s ago", l.Holder, l.Name, max(0, f.now().Sub(*l.AcquireTime)).Round(time.Second))
 			since = l.AcquireTime
 		case known && l.Transitions >= fewestChanges && float64(l.Transitions) > changesPerDay*age.Hours()/24:
 			bad.add("Lease/kube-system/"+l.Name, "the lease %s changed hands %d times in %s", l.Name, l.Transitions, days(age))

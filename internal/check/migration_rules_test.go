@@ -16,6 +16,18 @@ func leads(name, holder string, ago time.Duration, transitions int32) func(*v1.S
 	}
 }
 
+// aheadBy puts the clock of the machine that took the snapshot ahead of those that wrote its leases.
+func aheadBy(d time.Duration) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) { s.TakenAt = s.TakenAt.Add(d) }
+}
+
+// apiBehind is what that machine then measures of the API server's clock.
+func apiBehind(d time.Duration) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		s.Clocks = []v1.Clock{{Who: "api", OffsetMillis: -d.Milliseconds()}}
+	}
+}
+
 // shows gives the manager that runs the loops these series.
 func shows(series ...v1.Series) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) { s.Managers[0].Series = series }
@@ -47,6 +59,11 @@ var migrationRules = []rule{
 	{name: "a leader of long standing", code: "LM-010", want: pass_, says: []string{"1 election"}, change: leads(kcm, "cp-1_x", 90*24*time.Hour, 12)},
 	{name: "a leader that has just come", code: "LM-010", want: warn, says: []string{"cp-1_x took the lease kube-controller-manager 1m0s ago"}, change: leads(kcm, "cp-1_x", time.Minute, 3)},
 	{name: "a lease that goes from hand to hand", code: "LM-010", want: warn, says: []string{"5000 times in 100 days"}, change: leads(kcm, "cp-1_x", time.Hour, 5000)},
+	{name: "a leader from a time to come", code: "LM-010", want: warn, says: []string{"cp-1_x took the lease kube-controller-manager at 2026-05-04T10:10:00Z", "still to come"}, change: leads(kcm, "cp-1_x", -10*time.Minute, 3)},
+	{name: "a lease that nobody renews", code: "LM-010", want: warn, says: []string{"ran out 1h0m1s ago", "no kube-controller-manager leads"}, change: changes(leads(kcm, "cp-1_x", 2*time.Hour, 3), aheadBy(time.Hour))},
+	{name: "this machine's clock is ahead, and the lease is renewed all the same", code: "LM-010", want: pass_, change: changes(leads(kcm, "cp-1_x", 2*time.Hour, 3), aheadBy(time.Hour), apiBehind(time.Hour))},
+	{name: "a holder that is nobody, looked for by a clock that is ahead", code: "LM-009", want: fails, says: []string{"worker-3_x"}, change: changes(leads("aws-cloud-controller-manager", "worker-3_x", 2*time.Hour, 1), aheadBy(time.Hour), apiBehind(time.Hour))},
+	{name: "a manager of another kind, looked for by a clock that is ahead", code: "CP-007", want: fails, says: []string{"worker-3_x", "no static pod of these hosts"}, change: changes(leads(ccm, "worker-3_x", 2*time.Hour, 1), aheadBy(time.Hour), apiBehind(time.Hour))},
 	{name: "leases could not be listed", code: "LM-010", want: unknwn, change: notGathered("leases")},
 
 	{name: "leases by default", code: "LM-011", want: pass_, says: []string{"3 managers elect by leases"}},

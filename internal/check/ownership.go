@@ -204,7 +204,7 @@ func judgeIdleHolder(f facts) v1.Finding {
 		return finding
 	}
 	lease, ok := f.lease(f.opts.LeaseName)
-	if !ok || lease.Holder == "" || expired(lease, f.TakenAt) {
+	if !ok || lease.Holder == "" || expired(lease, f.now()) {
 		return skip("nobody holds the lease %s", f.opts.LeaseName)
 	}
 	source := "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + lease.Name
