@@ -117,9 +117,20 @@ var kubeletRules = []rule{
 	{name: "nodes could not be listed", code: "KUBELET-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "the hosts have the nodes' names", code: "KUBELET-004", want: pass_, change: func(s *v1.Snapshot) { labelHostnames(s) }},
-	{name: "F01 F02 F81: the name came from the cloud", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
+	{name: "F01 F02 F81: the name came from the cloud, and the plan keeps it", code: "KUBELET-004", want: warn, says: []string{"1 node has its name from the cloud: the plan gives --hostname-override",
+		"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
 		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+	}},
+	{name: "F01 F02 F81: the name came from the cloud, to a kubelet that no plan changes", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
+		labelHostnames(s)
+		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+		kubeletFlags(s, 1, map[string]string{"cloud-provider": "openstack"})
+	}},
+	{name: "F81: the name of a kubelet that a migration left in-tree", code: "KUBELET-004", base: migrated, want: fails, says: []string{"would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
+		labelHostnames(s)
+		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+		kubeletFlags(s, 1, map[string]string{"cloud-provider": "aws"})
 	}},
 	{name: "F81: the name of a worker that was not read", code: "KUBELET-004", want: warn, says: []string{"ip-10-0-1-12.ec2.internal would come back as worker-2"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)

@@ -17,42 +17,80 @@ var nameFromCloud = Check{
 	Explain: []string{
 		"An in-tree kubelet asks the cloud for the name of its Node (on AWS the private DNS name, on OpenStack the server's name). An external one takes --hostname-override, or else the host's own name. Where the two differ, " +
 			"the kubelet that becomes external registers a second Node; the first is left not ready and is deleted, with its labels, taints, attachments and pods.",
-		"Its certificate is made out to the old name as well, so that the API server refuses what it reports under the new one. A node whose kubelet could not be read is a warning: no plan touches it, and whoever changes it has to know.",
-		"The host's own name is in the label " + labelHostname + ", which the kubelet sets at registration: a node whose label is not its name got its name from the cloud. Keep the name with --hostname-override=<node name> on that kubelet.",
+		"Its certificate is made out to the old name as well, so that the API server refuses what it reports under the new one. The host's own name is in the label " + labelHostname + ", which the kubelet sets at registration: a node " +
+			"whose label is not its name got its name from the cloud.",
+		"The plan gives --hostname-override=<node name> to each kubelet that it makes external and that would come back under another name. That is a warning, since the label becomes the node's name as well: local volumes and pods that select the " +
+			"old value do not find the node any longer; --node-labels=" + labelHostname + "=<old value> keeps it. A node whose kubelet could not be read is a warning, too: no plan touches it, and whoever changes it has to know. It fails where a kubelet was " +
+			"read that no plan changes: one whose files do not name the managers' provider, or that was left in-tree by a migration.",
 	},
 	judge: func(f facts) v1.Finding {
 		if finding, ok := f.missing("nodes"); ok {
 			return finding
 		}
-		kept, read := map[string]bool{}, map[string]bool{}
-		for _, k := range f.kubelets() {
-			read[k.host.NodeName] = true
-			if k.Flags["hostname-override"] == k.host.NodeName || k.provider() == external {
-				kept[k.host.NodeName] = true
-			}
-		}
-		var failing, warning complaints
+		names := f.keptNames()
+		var failing, planned, warning complaints
 		labelled := 0
 		for _, n := range f.Nodes {
 			hostname := n.Labels[labelHostname]
 			if hostname != "" {
 				labelled++
 			}
-			switch {
-			case hostname == "" || hostname == n.Name || kept[n.Name]:
-			case read[n.Name]:
+			if hostname == "" || hostname == n.Name {
+				continue
+			}
+			switch names[n.Name] {
+			case nameKept:
+			case namePlanned:
+				planned.add(n.Name, "%s would come back as %s, and the plan keeps its name", n.Name, hostname)
+			case nameLost:
 				failing.add(n.Name, "%s would come back as %s", n.Name, hostname)
-			default:
+			case nameUnread:
 				warning.add(n.Name, "%s would come back as %s", n.Name, hostname)
 			}
 		}
+		const source, fix = "/api/v1/nodes", "kubectl get nodes -L " + labelHostname
 		bad, outcome, found := worst(&failing, &warning)
-		if !found {
-			return pass("all %s with the label %s have the host's name, or keep their own", plural(labelled, "node"), labelHostname)
+		switch {
+		case found:
+			return with(bad.some(outcome, "%s another name from an external kubelet", howMany(len(bad.lines), "1 node would get", "nodes would get")), labelHostname+" equal to the node's name, or --hostname-override with it",
+				source, fix)
+		case !planned.empty():
+			return with(planned.some(v1.Warn, "%s from the cloud: the plan gives --hostname-override to the kubelets, and the label %s changes to the node's name", howMany(len(planned.lines), "1 node has its name", "nodes have their names"), labelHostname),
+				"nothing that selects nodes by the old value of "+labelHostname, source, fix)
 		}
-		return with(bad.some(outcome, "%s another name from an external kubelet", howMany(len(bad.lines), "1 node would get", "nodes would get")), labelHostname+" equal to the node's name, or --hostname-override with it",
-			"/api/v1/nodes", "kubectl get nodes -L "+labelHostname)
+		return pass("all %s with the label %s have the host's name, or keep their own", plural(labelled, "node"), labelHostname)
 	},
+}
+
+// naming is what becomes of a Node's name when its kubelet is external.
+type naming int
+
+const (
+	// nameUnread is that of a node whose kubelet was not read.
+	nameUnread naming = iota
+	// nameKept is safe by itself.
+	nameKept
+	// namePlanned is kept by the plan, which adds --hostname-override.
+	namePlanned
+	// nameLost is that of a kubelet that no plan changes, and that comes back under another name.
+	nameLost
+)
+
+// keptNames tells for the nodes whose kubelets were read what becomes of their names.
+func (f facts) keptNames() map[string]naming {
+	cloud := f.cloudName()
+	out := map[string]naming{}
+	for _, k := range f.kubelets() {
+		switch {
+		case strings.EqualFold(k.Flags["hostname-override"], k.host.NodeName) || k.provider() == external:
+			out[k.host.NodeName] = nameKept
+		case f.stage() != stageExternal && !k.host.APIOnly && cloud != "" && k.Flags["cloud-provider"] == cloud:
+			out[k.host.NodeName] = namePlanned
+		default:
+			out[k.host.NodeName] = nameLost
+		}
+	}
+	return out
 }
 
 var nodeIPAbsent = Check{
