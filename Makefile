@@ -72,6 +72,10 @@ faults: ## The long campaigns: kill the command line at every step; freeze, end 
 	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100
 	cd lab && $(GO) test ./trial -run TestAKilled -count=1 -v -timeout 0 -lab.every-point
 
+.PHONY: captures
+captures: ## Take the snapshots that the rules are tested with from real API servers again
+	cd lab && $(GO) test ./field -run Captured -count=1 -update
+
 .PHONY: skew
 skew: ## Run our manager against every kube-apiserver of its range
 	cd lab && $(GO) test ./skew -count=1 -v -timeout 0 -skew.all

@@ -139,9 +139,10 @@ func (f *Field) Stop() error {
 	return errors.Join(errs...)
 }
 
-func write(path string, data []byte, mode os.FileMode) error {
+// write writes a file that only its owner may read, and the directories above it.
+func write(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, data, mode)
+	return os.WriteFile(path, data, 0o600)
 }

@@ -85,7 +85,7 @@ func (f *Field) files(h Host, values map[string]string) error {
 			"EnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n",
 		"/usr/lib/systemd/system/kubelet.service": "[Unit]\nDescription=kubelet: The Kubernetes Node Agent\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
 	} {
-		if err := write(f.path("hosts", h.Name, path), []byte(filled(f.fit(text), map[string]string{"node": values["node"], "ip": values["ip"]})), 0o600); err != nil {
+		if err := write(f.path("hosts", h.Name, path), []byte(filled(f.fit(text), map[string]string{"node": values["node"], "ip": values["ip"]}))); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (f *Field) component(ctx context.Context, h Host, c component, values map[s
 		return err
 	}
 	at := "/etc/kubernetes/manifests/" + c.name + ".yaml"
-	if err := write(f.path("hosts", h.Name, at), append(manifest, '\n'), 0o600); err != nil {
+	if err := write(f.path("hosts", h.Name, at), append(manifest, '\n')); err != nil {
 		return err
 	}
 	if err := f.mirror(ctx, h, c.name, manifest); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/lab/awssim"
@@ -102,9 +103,11 @@ func TestALookAtFiveHundredNodesIsAsManyListsAsAtFive(t *testing.T) {
 	lists := map[int]int{}
 	for _, workers := range []int{0, 495} {
 		f := start(t, Options{Version: "v1.26.0", Workers: workers})
+		begin := time.Now()
 		if r := f.transplant(t, "check", "--problems"); r.code != 0 && r.code != 3 {
 			t.Fatalf("exit %d: %s", r.code, r.errOut)
 		}
+		live := time.Since(begin)
 		reads, err := f.Server.Reads()
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +125,10 @@ func TestALookAtFiveHundredNodesIsAsManyListsAsAtFive(t *testing.T) {
 				t.Errorf("with %d nodes: a get of %s %s, which is one for each", 5+workers, r.Resource, r.Name)
 			}
 		}
-		t.Logf("%d nodes: %d list calls: %v", 5+workers, lists[workers], kinds)
+		saved := save(t, "snapshot.yaml", f.transplant(t, "snapshot", "-q").out)
+		begin = time.Now()
+		f.transplant(t, "check", "--from-snapshot", saved)
+		t.Logf("%d nodes: %d list calls: %v; a live check took %s, one of the saved snapshot %s", 5+workers, lists[workers], kinds, live, time.Since(begin))
 	}
 	if lists[0] == 0 || lists[495] >= 50 || lists[495] > lists[0]+10 {
 		t.Errorf("list calls by the number of further nodes: %v; want fewer than 50, and no more than a few pages apart", lists)

@@ -34,7 +34,7 @@ func RunStandIn() bool {
 	if address != "" {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
+			log.Print(err)
 			return true
 		}
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
