@@ -85,6 +85,8 @@ var Rules = []Rule{
 		"the loops would end and never begin again", supportedOnly},
 	{"P-33", "after every step the component starts with its --cloud-provider and the gates that its version wants beside it",
 		"from 1.29 on a kube-apiserver whose gates disagree with --cloud-provider ends at once", startsAgain},
+	{"P-34", "where kube-controller-managers give up the cloud loops a cloud-controller-manager starts, on each of their hosts or as a workload",
+		"nobody would run the cloud loops, and nothing would say so", successorThere},
 }
 
 // Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only what the plan itself says is

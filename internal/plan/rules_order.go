@@ -159,6 +159,20 @@ func namedBy(named map[string]map[string]string, host, path string) string {
 	return ""
 }
 
+// successorThere says which host's manager has no successor.
+func successorThere(r *reading) error {
+	hosts := map[string]bool{}
+	for _, s := range r.starts {
+		hosts[s.host] = true
+	}
+	for _, i := range r.external() {
+		if s := r.Steps[i]; !hosts[""] && !hosts[s.Host] {
+			return fmt.Errorf("%s has no step that starts a %s in its place", s.ID, CCM)
+		}
+	}
+	return nil
+}
+
 func managerFirst(r *reading) error {
 	first, ok := r.first()
 	if !ok {

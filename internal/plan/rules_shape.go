@@ -77,12 +77,34 @@ func noSecret(r *reading) error {
 			}
 		}
 	}
+	for _, s := range r.starts {
+		if name := secretVariable(s.spec); name != "" {
+			return fmt.Errorf("step %s gives the manager the variable %s, which is one", r.Steps[s.index].ID, name)
+		}
+	}
 	for _, e := range r.Options.Env {
 		if name, _, _ := strings.Cut(e, "="); secretEnv(name) {
 			return fmt.Errorf("variable %s is one", name)
 		}
 	}
 	return nil
+}
+
+// secretVariable is the variable of a pod whose name says that it is a secret and whose value stands in the plan.
+func secretVariable(spec map[string]any) string {
+	containers, _ := spec["containers"].([]any)
+	for _, c := range containers {
+		c, _ := c.(map[string]any)
+		env, _ := c["env"].([]any)
+		for _, e := range env {
+			e, _ := e.(map[string]any)
+			name, _ := e["name"].(string)
+			if value, _ := e["value"].(string); value != "" && secretEnv(name) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 func undoTold(r *reading) error {

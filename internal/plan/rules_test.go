@@ -134,6 +134,9 @@ var broken = []struct {
 	{"P-19", "a step that does not look at its file", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KAS).Requires = []string{"cluster:uid"} }},
 	{"P-19", "a step for any cluster", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Requires = nil }},
 	{"P-20", "credentials in a manifest", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "start/").Content += "# AWS_SECRET_ACCESS_KEY=wJalr\n" }},
+	{"P-20", "a secret in a manager's environment", "lab", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "    image:", "    env:\n    - name: AWS_SECRET_ACCESS_KEY\n      value: wJalr\n    image:")
+	}},
 	{"P-20", "a secret among the options", "lab", func(t *testing.T, p *v1.Plan) { p.Options.Env = append(p.Options.Env, "OS_PASSWORD=x") }},
 	{"P-21", "a change without a way back", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Undo = "" }},
 	{"P-22", "a node is filled in while kubelets change", "vsphere-1.29", func(t *testing.T, p *v1.Plan) { move(t, p, "initialize/", "external/kubelet@worker-1") }},
@@ -182,6 +185,15 @@ var broken = []struct {
 	}},
 	{"P-31", "no cloud-node-manager", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+NodeManager })
+	}},
+	{"P-34", "no manager starts on any host", "lab", func(_ *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return strings.HasPrefix(s.ID, "start/") })
+	}},
+	{"P-34", "the last host gets no manager", "lab", func(_ *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+CCM+"@cp-2" })
+	}},
+	{"P-34", "the workload is taken out", "gce-1.30", func(_ *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEnsureObject && s.Component == CCM })
 	}},
 	{"P-33", "an API server that keeps a gate of the in-tree provider", "gce-1.30", func(t *testing.T, p *v1.Plan) {
 		set(t, find(t, p, "external/"+KAS), gatesFlag, "APIServerTracing=true,DisableKubeletCloudCredentialProviders=false")

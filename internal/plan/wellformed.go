@@ -106,6 +106,8 @@ func consistent(s v1.Step) error {
 	if s.Mode != "" {
 		if m, err := strconv.ParseUint(s.Mode, 8, 32); err != nil || m > 0o777 {
 			return fmt.Errorf("mode %q is no octal file mode such as 0644", s.Mode)
+		} else if m&0o022 != 0 {
+			return fmt.Errorf("mode %s lets others than its owner change %s", s.Mode, s.Path)
 		}
 	}
 	if s.Path != "" && path.Clean(s.Path) != s.Path || s.Path != "" && !path.IsAbs(s.Path) {
