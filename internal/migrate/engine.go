@@ -159,7 +159,7 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 		if err := e.requires(ctx, s); err != nil {
 			return err
 		}
-		rec = v1.StepRecord{ID: s.ID, Started: e.Clock.Now().UTC(), Result: "started"}
+		rec = begin(s, rec, e.Clock.Now().UTC())
 	}
 	e.tell(s, "started", "")
 	if err := x.do(ctx, s, &rec); interrupted(err) {
@@ -178,6 +178,16 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 	e.Hook("after", s.ID)
 	e.tell(s, "done", "")
 	return nil
+}
+
+// begin is the record of a step that is about to be done. One that was done before and does not show any longer, as when the host of a stopped unit was
+// started anew, is done once more: what was there before its first try is still what a rollback has to put back, and not what that try wrote.
+func begin(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
+	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode}
+	if s.Kind == v1.StepEditWorkload || s.Kind == v1.StepScale {
+		rec.Before = was.Before
+	}
+	return rec
 }
 
 // owesNothing tells that a step was never started, or was finished: what the live cluster shows is all there is to it.

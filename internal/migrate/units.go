@@ -13,8 +13,8 @@ import (
 
 // unit changes, stops or starts a component that is a systemd unit.
 //
-// EditUnit changes its flags and restarts it; with Restore it puts back the file from before that step. StopUnit stops it. StartUnit makes the edits,
-// or puts the file of Restore back, and starts it.
+// EditUnit changes its flags and restarts it; with Restore it puts back the file from before that step. StopUnit makes the edits and stops it then, so
+// that a host that starts anew does not bring the old flags back. StartUnit makes the edits, or puts the file of Restore back, and starts it.
 type unit struct{ *Engine }
 
 func (x unit) done(ctx context.Context, s v1.Step) (bool, error) {
@@ -26,12 +26,15 @@ func (x unit) done(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if s.Kind == v1.StepStopUnit {
+	if s.Kind == v1.StepStopUnit && (len(procs) > 0 || len(s.Edits) == 0) {
 		return len(procs) == 0, nil
 	}
 	want, now, err := x.content(ctx, s)
 	if err != nil || string(want) != string(now) {
 		return false, err
+	}
+	if s.Kind == v1.StepStopUnit {
+		return true, nil
 	}
 	active, err := h.Active(ctx, s.Unit)
 	if err != nil {
@@ -59,7 +62,7 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		}
 	}
 	rec.Before = `{"unit":"` + s.Unit + `"}`
-	if s.Kind == v1.StepStopUnit {
+	if s.Kind == v1.StepStopUnit && len(s.Edits) == 0 {
 		return x.stopUnit(ctx, h, s, rec)
 	}
 	want, _, err := x.content(ctx, s)
@@ -69,6 +72,12 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := x.backup(ctx, s, rec); err != nil {
 		return err
 	}
+	if s.Kind == v1.StepStopUnit {
+		if err := x.writeUnit(ctx, h, s, rec, want); err != nil {
+			return err
+		}
+		return x.stopUnit(ctx, h, s, rec)
+	}
 	if len(rec.Handovers) > 0 && !released(*rec) {
 		// An owner is stopped first and comes back as a standby: restarted in place it could win its leases back.
 		if err := x.stopUnit(ctx, h, s, rec); err != nil {
@@ -76,6 +85,14 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		}
 		x.awaitTakeover(ctx, s, *rec)
 	}
+	if err := x.writeUnit(ctx, h, s, rec, want); err != nil {
+		return err
+	}
+	return h.Restart(ctx, s.Unit) // starts one that is stopped
+}
+
+// writeUnit writes the step's file and makes the service manager read it. What runs goes on as it is.
+func (x unit) writeUnit(ctx context.Context, h unitHost, s v1.Step, rec *v1.StepRecord, want []byte) error {
 	f, _, err := x.read(ctx, s.Host, s.Path)
 	if err != nil {
 		return err
@@ -83,10 +100,7 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := x.write(ctx, s, rec, want, f.Mode.Perm()); err != nil {
 		return err
 	}
-	if err := h.DaemonReload(ctx); err != nil {
-		return err
-	}
-	return h.Restart(ctx, s.Unit) // starts one that is stopped
+	return h.DaemonReload(ctx)
 }
 
 func (x unit) stopUnit(ctx context.Context, h unitHost, s v1.Step, rec *v1.StepRecord) error {

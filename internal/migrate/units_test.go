@@ -136,6 +136,30 @@ func TestAControlPlaneOfUnitsThereAndBack(t *testing.T) {
 	}
 }
 
+func TestAHostThatStartsAnewInADowntimeBringsNoOldOwnerBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.asUnits()
+	files := w.files()
+	p := w.beginWith(v1.Options{Strategy: plan.Downtime})
+	w.past(p, "stop/"+kcm+"@cp-1")
+	if w.procs[kcm+"@cp-1"] != nil {
+		t.Fatal("it was not stopped")
+	}
+	if err := w.hosts[0].(host).Start(t.Context(), kcm+".service"); err != nil { // systemd starts what is enabled
+		t.Fatal(err)
+	}
+	if flags := w.procs[kcm+"@cp-1"].flags; flags["cloud-provider"] != "external" {
+		t.Errorf("it came back with %v", flags)
+	}
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	w.migrated(p)
+	w.backAfterEveryDeath()
+	w.rolledBack(files)
+}
+
 func TestAUnitIsReloadedBeforeItIsRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

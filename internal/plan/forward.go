@@ -110,15 +110,16 @@ func (b *builder) interrupted() {
 func (b *builder) alone(h v1.Host) {
 	group := PhaseHandover + "@" + h.Name
 	m := b.now(h, KCM)
+	edits := b.externalEdits(m, component(h, KCM))
 	b.add(b.stop(h, m, v1.Step{
 		ID: "stop/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "stop " + KCM + " on " + h.Name,
 		Why:    "the gap begins: nobody runs the cloud loops until the " + CCM + " does, and no other loop until this one is back",
-		Leases: []string{KCM}, Group: group,
+		Leases: []string{KCM}, Group: group, Edits: edits,
 	}))
 	b.externalAPI(h, PhaseHandover)
 	b.add(b.start(h, m, v1.Step{
 		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "start " + KCM + " on " + h.Name + " without its provider",
-		Why: "it comes back without the cloud loops", Group: group, Restore: "stop/" + KCM + "@" + h.Name, Edits: b.externalEdits(m, component(h, KCM)),
+		Why: "it comes back without the cloud loops", Group: group, Restore: "stop/" + KCM + "@" + h.Name, Edits: edits,
 	}))
 	if b.shape == v1.ShapeDaemonSet {
 		b.startDaemonSet(PhaseStart)

@@ -34,10 +34,20 @@ func manual(s v1.Step, flags map[string]string) []string {
 		return []string{onHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+s.Path+" | "+aside(s.Path))}
 	case v1.StepRestoreManifest:
 		return []string{onHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+path.Dir(path.Dir(s.Path))+"/"+path.Base(s.Path)+" | "+aside(s.Path))}
-	case v1.StepEditUnit, v1.StepStartUnit:
+	case v1.StepStartUnit:
+		start := onHost(s.Host, "sudo systemctl start "+s.Unit)
+		if script := wordScript(s, flags); script != "" {
+			return []string{onHost(s.Host, "sudo sed -i"+script+" "+s.Path+" && sudo systemctl daemon-reload"), start}
+		}
+		return []string{start}
+	case v1.StepEditUnit:
 		return []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path), onHost(s.Host, "sudo systemctl daemon-reload && sudo systemctl restart "+s.Unit)}
 	case v1.StepStopUnit:
-		return []string{onHost(s.Host, "sudo systemctl stop "+s.Unit)}
+		stop := onHost(s.Host, "sudo systemctl stop "+s.Unit)
+		if len(s.Edits) == 0 {
+			return []string{stop}
+		}
+		return []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path+" && sudo systemctl daemon-reload"), stop}
 	case v1.StepVerify:
 		return []string{"kubectl -n " + Namespace + " get leases", "kubectl get nodes,services -A -o wide"}
 	default:
@@ -115,8 +125,9 @@ func wordScript(s v1.Step, flags map[string]string) string {
 	}
 	var b strings.Builder
 	for _, e := range s.Edits {
-		_, there := flags[e.Name]
+		value, there := flags[e.Name]
 		switch {
+		case e.Op == "setFlag" && there && value == e.Value && added == "":
 		case e.Op == "unsetFlag" && there:
 			fmt.Fprintf(&b, ` -e "s| *--%s=[^ \"]*||"`, e.Name)
 		case e.Op == "setFlag" && there:

@@ -35,12 +35,19 @@ func (b *builder) edit(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 
 // stop completes a step that stops a component: its manifest is moved out of the kubelet's directory, its unit stopped, its Deployment scaled to
 // none. The step's record keeps what start needs.
+//
+// A unit that was stopped starts again with its host. So the edits of the step, those that start repeats, are written before it is stopped: whatever
+// starts it again, it runs no longer with its old flags beside the next owner. A manifest that was moved away starts nothing, and needs no edits.
 func (b *builder) stop(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
+	if c.Runs != v1.RunsSystemd {
+		s.Edits = nil
+	}
 	s = b.place(h, c, s)
 	s.EstimateSeconds, s.Undo = 10, "start it again"
 	switch c.Runs {
 	case v1.RunsSystemd:
-		s.Kind, s.Changes = v1.StepStopUnit, []v1.Change{{Field: c.Unit, Before: "active", After: "stopped and disabled"}}
+		s.Kind, s.Undo = v1.StepStopUnit, "put "+s.Path+" back from its backup, reload systemd and start the unit"
+		s.Changes = append(changes(s.Edits, c.Flags), v1.Change{Field: c.Unit, Before: "active", After: "stopped"})
 	case v1.RunsDeployment:
 		s.Kind, s.Replicas = v1.StepScale, new(int32)
 		s.Changes = []v1.Change{{Field: "replicas", Before: fmt.Sprint(replicas(c)), After: "0"}}
@@ -57,7 +64,7 @@ func (b *builder) start(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	s.EstimateSeconds, s.Undo = restartSeconds(c), "stop it, and start it as it was"
 	switch c.Runs {
 	case v1.RunsSystemd:
-		s.Kind = v1.StepStartUnit
+		s.Kind, s.Changes = v1.StepStartUnit, []v1.Change{{Field: c.Unit, Before: "stopped", After: "active"}}
 	case v1.RunsDeployment:
 		n := replicas(c)
 		s.Kind, s.Replicas = v1.StepScale, &n

@@ -64,6 +64,33 @@ func TestAControlPlaneOfUnitsIsChangedWhereItsFlagsStand(t *testing.T) {
 	}
 }
 
+func TestAUnitHasItsNewFlagsBeforeItIsStopped(t *testing.T) {
+	snap := aws26()
+	p := mustMake(t, units(snap), v1.Options{})
+	at := positions(p)
+	stop, start := p.Steps[at["stop/"+KCM+"@cp-1"]], p.Steps[at["external/"+KCM+"@cp-1"]]
+	if stop.Kind != v1.StepStopUnit || start.Kind != v1.StepStartUnit || stop.Path != start.Path {
+		t.Fatalf("%s, %s", stop.Kind, start.Kind)
+	}
+	if diff := cmp.Diff(start.Edits, stop.Edits); diff != "" || !sets(stop, "cloud-provider", "external") {
+		t.Errorf("what starts the unit again would start it otherwise (-start +stop):\n%s", diff)
+	}
+	if have := strings.Join(stop.Manual, "\n"); !strings.Contains(have, "--cloud-provider=external") || !strings.HasSuffix(have, "systemctl stop "+KCM+".service'") {
+		t.Errorf("by hand:\n%s", have)
+	}
+	if want := "ssh cp-1 'sudo systemctl start " + KCM + ".service'"; strings.Join(start.Manual, "\n") != want {
+		t.Errorf("by hand: %q, want %s", start.Manual, want)
+	}
+	back := rolledBackFrom(t, p, snap)
+	if s := back.Steps[positions(back)["undo/start/"+stop.ID]]; s.Kind != v1.StepStartUnit || s.Restore != stop.ID {
+		t.Errorf("the way back takes the file from before %s: %+v", s.Restore, s)
+	}
+	pods := mustMake(t, aws26(), v1.Options{})
+	if s := pods.Steps[positions(pods)["stop/"+KCM+"@cp-1"]]; len(s.Edits) > 0 {
+		t.Errorf("a manifest that is moved away is edited: %v", s.Edits)
+	}
+}
+
 // rolledBackFrom is the way back of a plan of which every step was done.
 func rolledBackFrom(t *testing.T, p *v1.Plan, s *v1.Snapshot) *v1.Plan {
 	t.Helper()

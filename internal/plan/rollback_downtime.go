@@ -70,7 +70,7 @@ func (r *rollback) startAsItWas(s v1.Step) v1.Step {
 		Changes: []v1.Change{{Field: KCM, Before: "stopped", After: "as it was"}},
 	}
 	keeps := s // the first step that changed the place is the one that has the backup
-	if !edits(s) && s.Unit != "" {
+	if len(s.Edits) == 0 && s.Unit != "" {
 		for _, e := range r.started(func(o v1.Step) bool { return edits(o) && place(o) == place(s) }) {
 			keeps = e
 			break
