@@ -124,7 +124,9 @@ var migrationRules = []rule{
 	{name: "few samples say nothing", code: "LM-014", want: pass_, change: shows(v1.Series{Name: seriesSyncs, Count: 3, Within60: within(2)})},
 
 	{name: "one election", code: "GAP-002", want: pass_, says: []string{"about 2s", "17s at most"}},
-	{name: "F21: all managers restart", code: "GAP-002", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"2m17s at most", "3 in-tree managers"}},
+	{name: "F21: the managers are stopped", code: "GAP-002", want: pass_, opts: Options{Strategy: "downtime"}, says: []string{"about 47s", "1m2s at most"}},
+	{name: "F21: the only manager is stopped", code: "GAP-002", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"2m7s at most", "1 in-tree manager"},
+		change: func(s *v1.Snapshot) { s.Hosts, s.ControlPlaneNodes = s.Hosts[:1], s.ControlPlaneNodes[:1] }},
 	{name: "a long lease", code: "GAP-002", want: warn, says: []string{"5m"}, change: flagsOf(kcm, map[string]string{"leader-elect-lease-duration": "300s"})},
 	{name: "a duration that is none", code: "GAP-002", want: unknwn, says: []string{"soon"}, change: flagsOf(kcm, map[string]string{"leader-elect-lease-duration": "soon"})},
 

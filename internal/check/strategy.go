@@ -67,17 +67,20 @@ const (
 // wideGap is the estimate from which on the gap is worth a warning: Services and nodes that come in the meantime wait for that long.
 const wideGap = 2 * time.Minute
 
-// restartTime is allowed for a static pod from its old process's end to its new process's first election attempt: the kubelet looks at the manifests
-// every 20 s by default, and the old process may take as long to end.
-const restartTime = 40 * time.Second
+// The gaps of strategy downtime, as the plan estimates them for static pods: with several hosts from the restart of the last in-tree manager to the first
+// cloud-controller-manager, with one host also across the restart of its kube-apiserver.
+const (
+	downtimeGap       = 45 * time.Second
+	singleDowntimeGap = 110 * time.Second
+)
 
 var gapLength = Check{
 	Code: "GAP-002", Reason: "GapLength", Category: categoryLeaderMigration, Level: LevelWarning, Impact: ImpactGap, DependsOn: onHosts,
 	Title: "the time in which nobody runs the cloud loops is short, and nothing waits for them now",
 	Explain: []string{
 		"Between the end of the old owner and the start of the new one nobody runs the cloud loops: members of load balancers are not updated, new Services get no address, new nodes keep the taint node.cloudprovider.kubernetes.io/uninitialized and get no route. What exists goes on serving. " +
-			"With leader migration the gap is one election: Transplant releases the old owner's leases, so that the next manager takes them at its next retry; if the release is refused or lost, it is the lease duration. With --strategy=downtime the restart of every manager adds to it.",
-		"The estimate comes from the flags --leader-elect-lease-duration, --leader-elect-retry-period and the number of hosts. It warns where the lease is so long, or the hosts are so many, that the gap may exceed two minutes. Keep scale-ups and Service changes out of it.",
+			"With leader migration the gap is one election: Transplant releases the old owner's leases, so that the next manager takes them at its next retry; if the release is refused or lost, it is the lease duration. With --strategy=downtime nobody runs the loops from the end of the last in-tree manager to the start of the first cloud-controller-manager; on a single host its kube-apiserver restarts in between.",
+		"The estimate comes from the flags --leader-elect-lease-duration, --leader-elect-retry-period and the number of hosts. It warns where the lease is so long, or the control plane so small, that the gap may exceed two minutes. Keep scale-ups and Service changes out of it.",
 	},
 	judge: judgeGap,
 }
@@ -98,9 +101,12 @@ func judgeGap(f facts) v1.Finding {
 		worst, best = max(worst, lease+retry), max(best, retry)
 	}
 	if f.strategy() == strategyDowntime {
-		restarts := time.Duration(len(in)) * restartTime
-		best += restarts
-		worst += restarts
+		stopped := downtimeGap
+		if len(in) == 1 {
+			stopped = singleDowntimeGap
+		}
+		best += stopped
+		worst += stopped
 	}
 	text := fmt.Sprintf("the cloud loops have no owner for about %s, and for %s at most if a lease cannot be released", best, worst)
 	if worst > wideGap {

@@ -15,7 +15,7 @@ func (b *builder) effects() []string {
 	if b.opts.ReplaceHosts {
 		return b.replacedEffects()
 	}
-	out := effects(Forward, b.snap, b.steps, b.opts)
+	out := append(effects(Forward, b.snap, b.steps, b.opts), b.members()...)
 	if b.opts.Strategy == Downtime {
 		out = append(out, fmt.Sprintf("gap: for about %d s nobody runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
 			b.gap(), strings.Join(b.loopNames(), ", ")))
@@ -64,10 +64,6 @@ func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Optio
 	if direction == Rollback {
 		return append(out, unfenced(snap, opts)...)
 	}
-	out = append(out,
-		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
-		"the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there",
-	)
 	if n := unreached(snap); n > 0 {
 		end := "the version that has it no longer"
 		if name, err := inTreeProvider(snap); err == nil {
@@ -78,6 +74,19 @@ func effects(direction string, snap *v1.Snapshot, steps []v1.Step, opts v1.Optio
 		out = append(out, fmt.Sprintf("not changed: the kubelets of %d nodes, whose hosts are not in --host-access; those with an in-tree --cloud-provider keep it, and do not start with %s", n, end))
 	}
 	return append(out, unfenced(snap, opts)...)
+}
+
+// members says what changes for the members of load balancers with the version of the loop that chooses them.
+func (b *builder) members() []string {
+	before, after := catalogue.ServiceLoopAt(b.kcm), catalogue.ServiceLoopAt(b.program.minor)
+	var out []string
+	if after.KeepsNotReady && !before.KeepsNotReady {
+		out = append(out, "nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)")
+	}
+	if after.ReadsExclusion && !before.ReadsExclusion {
+		out = append(out, "the label node.kubernetes.io/exclude-from-external-load-balancers counts when it is true, no longer when it is merely there")
+	}
+	return out
 }
 
 // nodesEffect counts the nodes that keep what they have and those that get a providerID or are drained.
