@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -178,7 +180,7 @@ func blocking(r v1.CheckReport) string {
 
 func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args []string, f changing) error {
 	doc := j.Doc()
-	if len(args) == 1 {
+	if len(args) == 1 && !samePlan(args[0], doc.Plan) {
 		return withCode(exitError, "migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback", doc.Run)
 	}
 	before, err := migrate.Before(ctx, c.kube)
@@ -210,6 +212,18 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	})
 }
 
+// samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal keeps the whole.
+func samePlan(path string, begun v1.Plan) bool {
+	p, err := readPlan(path)
+	if err != nil {
+		return false // it is of no use here, whatever is wrong with it
+	}
+	p.Until = ""
+	have, haveErr := json.Marshal(p)
+	want, wantErr := json.Marshal(begun)
+	return haveErr == nil && wantErr == nil && bytes.Equal(have, want)
+}
+
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
 func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot) error {
 	doc := j.Doc()
@@ -224,7 +238,9 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	hard, stop, done := signals(ctx, c)
 	defer done()
 	part := *p
-	part.Steps = p.Steps[:steps]
+	if part.Until = ""; steps < len(p.Steps) {
+		part.Until = p.Steps[steps-1].ID
+	}
 	if err := engine.Run(hard, &part, stop); err != nil {
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
@@ -232,9 +248,9 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		c.narrate("stopped. What was done stays; to go on: transplant %s; to go back: transplant rollback", map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[p.Direction])
 		return err
 	}
-	if steps < len(p.Steps) {
+	if rest := undone(p, j.Doc()); len(rest.Steps) > 0 {
 		c.narrate("stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
-			part.Steps[steps-1].ID, steps, len(p.Steps), strings.Join(plan.Remaining(p, steps), ", "))
+			part.Until, len(p.Steps)-len(rest.Steps), len(p.Steps), strings.Join(plan.Remaining(&rest, 0), ", "))
 		return nil
 	}
 	ended := time.Now().UTC()
@@ -299,6 +315,22 @@ func userName() string {
 		return u.Username
 	}
 	return "unknown"
+}
+
+// undone is a plan with the steps alone that are still to be done.
+func undone(p *v1.Plan, doc v1.Journal) v1.Plan {
+	results := map[string]string{}
+	for _, r := range doc.Records {
+		results[r.ID] = r.Result
+	}
+	rest := *p
+	rest.Steps = nil
+	for _, s := range p.Steps {
+		if result := results[s.ID]; result != "done" && result != "already-done" {
+			rest.Steps = append(rest.Steps, s)
+		}
+	}
+	return rest
 }
 
 func stepsDone(doc v1.Journal) int {

@@ -22,6 +22,9 @@ func printStatus(w io.Writer, s v1.Status, l layout) error {
 	if s.Current != "" {
 		fmt.Fprintf(&b, "step  %s was begun and is not finished\n", s.Current)
 	}
+	if s.Upcoming != "" {
+		fmt.Fprintf(&b, "step  %s comes next\n", s.Upcoming)
+	}
 	if s.LastError != "" {
 		fmt.Fprintf(&b, "error %s\n", s.LastError)
 	}

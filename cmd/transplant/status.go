@@ -77,7 +77,14 @@ func statusOf(doc *v1.Journal, snap *v1.Snapshot, lockHolder string) v1.Status {
 			s.StepsDone++
 		case "started":
 			s.Current, s.LastError = step.ID, r.Error
+		default:
+			if s.Upcoming == "" {
+				s.Upcoming = step.ID
+			}
 		}
+	}
+	if s.Current != "" {
+		s.Upcoming = ""
 	}
 	s.StepsTotal = len(steps)
 	s.Next = map[string]string{

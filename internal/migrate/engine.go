@@ -103,7 +103,8 @@ func New(o Options, j *Journal) *Engine {
 // ErrInterrupted is returned when the operator asked to stop and the current step was finished first.
 var ErrInterrupted = errors.New("interrupted between two steps")
 
-// Run executes the plan. When stop is closed it finishes the current step and returns ErrInterrupted; when ctx ends it stops at once, and the
+// Run executes the plan, up to its Until where it has one: behind that step, or behind its phase when it is the last of it. The whole plan decides about
+// the order, so that the owner's host comes last however far a run goes. When stop is closed it finishes the current step and returns ErrInterrupted; when ctx ends it stops at once, and the
 // journal says which step is uncertain.
 func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
 	e.plan, e.stopping = p, stop
@@ -111,6 +112,7 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 		e.number[s.ID] = i + 1
 	}
 	for _, phase := range phases(p.Steps) {
+		last := phase[len(phase)-1].ID == p.Until
 		for len(phase) > 0 {
 			group, rest, err := e.next(ctx, phase)
 			if err != nil {
@@ -128,7 +130,13 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 				} else if err != nil {
 					return &StepError{Step: s, Err: err}
 				}
+				if s.ID == p.Until && !last {
+					return nil
+				}
 			}
+		}
+		if last {
+			return nil
 		}
 	}
 	return nil

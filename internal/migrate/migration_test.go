@@ -148,6 +148,41 @@ func TestAKillInEveryStepConverges(t *testing.T) {
 	w.rolledBack(files)
 }
 
+func TestAMigrationThatStopsBehindAnyStepGoesOnWithTheRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p, _ := w.begin()
+	done := func(id string) bool { return w.engine().journal.Record(id).Ended != nil }
+	last := map[string]string{} // step of each phase
+	for _, s := range p.Steps {
+		last[s.Phase] = s.ID
+	}
+	for _, s := range p.Steps { // each run is a process of its own, and is told to stop one step later
+		if _, err := plan.Until(p, s.ID); err != nil {
+			t.Fatal(err)
+		}
+		part := *p
+		part.Until = s.ID
+		if _, err := w.run(&part); err != nil {
+			t.Fatalf("until %s: %v", s.ID, err)
+		}
+		if !done(s.ID) {
+			t.Errorf("until %s: it is not done", s.ID)
+		}
+		for _, o := range p.Steps {
+			if last[s.Phase] == s.ID && o.Phase == s.Phase && !done(o.ID) {
+				t.Errorf("until the end of phase %s: %s is not done", s.Phase, o.ID)
+			}
+		}
+		for _, o := range p.Steps[positionOf(p, last[s.Phase])+1:] {
+			if done(o.ID) {
+				t.Errorf("until %s: %s of the next phase is done", s.ID, o.ID)
+			}
+		}
+	}
+	w.migrated(p)
+}
+
 func TestARollbackFromTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{

@@ -84,11 +84,13 @@ type Status struct {
 	TypeMeta `json:",inline"`
 	Cluster  Cluster `json:"cluster"`
 	// Run is empty when no migration was started.
-	Run        string            `json:"run,omitempty"`
-	Phase      string            `json:"phase"`
-	StepsDone  int               `json:"stepsDone"`
-	StepsTotal int               `json:"stepsTotal"`
-	Current    string            `json:"current,omitempty"`
+	Run        string `json:"run,omitempty"`
+	Phase      string `json:"phase"`
+	StepsDone  int    `json:"stepsDone"`
+	StepsTotal int    `json:"stepsTotal"`
+	Current    string `json:"current,omitempty"`
+	// Upcoming is the step that comes next where none is under way and not all are done.
+	Upcoming   string            `json:"upcoming,omitempty"`
 	LastError  string            `json:"lastError,omitempty"`
 	LockHolder string            `json:"lockHolder,omitempty"`
 	Owners     map[string]string `json:"owners,omitempty"` // loop -> component@host
