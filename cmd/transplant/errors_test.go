@@ -91,6 +91,7 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
 		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, json or yaml"}},
 		{"a snapshot that is not there", []string{"check", "--from-snapshot", "/nonexistent/s.yaml"}, []string{"reading the snapshot: open /nonexistent/s.yaml: no such file or directory"}},
+		{"a snapshot that was cut off", []string{"check", "--from-snapshot", file(t, "s.yaml", "apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\n")}, []string{"does not say when it was taken", "transplant snapshot"}},
 		{"a snapshot that is none", []string{"plan", "--from-snapshot", file(t, "s.yaml", "kind: Pod")}, []string{`kind is "Pod", not Snapshot`}},
 		{"accepting a check that nobody knows", append([]string{"check", "--accept", "ZZ-001=x"}, snapshot...), []string{"ZZ-001"}},
 		{"accepting without a reason", append([]string{"plan", "--accept", "NODE-001"}, snapshot...), []string{"NODE-001", "reason"}},
@@ -104,7 +105,47 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 			}
 		})
 	}
-	fails(t, transplant(t, append([]string{"plan", "--ccm-env", "AWS_SECRET_ACCESS_KEY=planted"}, snapshot...)...), exitBlocked, "AWS_SECRET_ACCESS_KEY is a secret", "AWS_SHARED_CREDENTIALS_FILE=")
+}
+
+func TestOptionsThatSayNothingAreRefusedByEveryCommand(t *testing.T) {
+	for _, c := range []struct{ flag, value, says string }{
+		{"strategy", "Downtime", `strategy "Downtime" is not known: use leader-migration or downtime`},
+		{"shape", "pod", `shape "pod" is not known: use static-pod or daemonset`},
+		{"volumes", "none", `volumes "none" is not known: use csi or in-tree`},
+		{"node-ipam", "drop", `node-ipam "drop" is not known: use keep or move`},
+		{"renew-deadline", "60s", `renew deadline "60s": give a duration from 1s to below the lease duration of 15s`},
+		{"retry-period", "10s", "retry period 10s is too long"},
+		{"lease-name", "Our_Lease", `lease name "Our_Lease": give the name of an object`},
+		{"cluster-name", "our cluster", `cluster name "our cluster"`},
+		{"target-version", "v1.27.0", "give --replace-hosts with it"},
+		{"ccm-env", "PROXY", `environment "PROXY": give NAME=VALUE`},
+		{"ccm-env", "AWS_SECRET_ACCESS_KEY=planted", "AWS_SECRET_ACCESS_KEY is a secret, and a plan is kept in the cluster and printed: put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE="},
+	} {
+		for command, code := range map[string]int{"check": exitError, "plan": exitError, "diff": exitDiffError} {
+			t.Run(command+" --"+c.flag+"="+c.value, func(t *testing.T) {
+				r := transplant(t, command, "--from-snapshot", labSnapshot, "--"+c.flag, c.value)
+				fails(t, r, code, c.says)
+				if r.out != "" {
+					t.Errorf("standard output: %s", r.out)
+				}
+			})
+		}
+	}
+}
+
+func TestFilesThatAreNoPlan(t *testing.T) {
+	for name, c := range map[string]struct{ content, says string }{
+		"an empty file":              {"", "is no plan, it is empty or names no kind"},
+		"a snapshot":                 {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nhosts: []\n", "is a Snapshot, not a Plan"},
+		"a plan of a later version":  {"apiVersion: transplant.dev/v1alpha2\nkind: Plan\nnews: 1\n", `is of "transplant.dev/v1alpha2", and this version of transplant reads transplant.dev/v1alpha1 only`},
+		"bytes":                      {"\x00\x01\x02", "is no YAML or JSON: "},
+		"a list":                     {"- a\n", "is no plan, but a list"},
+		"a plan with unknown fields": {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\nnews: 1\n", `unknown field "news"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, transplant(t, "diff", "--from-snapshot", labSnapshot, file(t, "plan.yaml", c.content)), exitDiffError, c.says)
+		})
+	}
 }
 
 func TestAFormatThatIsUnknownWritesNoPlan(t *testing.T) {

@@ -201,7 +201,7 @@ func TestEveryFixIsACommandOfOurs(t *testing.T) {
 	seen := 0
 	for _, change := range []func(*v1.Snapshot){
 		func(*v1.Snapshot) {},
-		func(s *v1.Snapshot) { *s = v1.Snapshot{TypeMeta: s.TypeMeta} },
+		func(s *v1.Snapshot) { *s = v1.Snapshot{TypeMeta: s.TypeMeta, TakenAt: s.TakenAt} },
 		func(s *v1.Snapshot) { s.Nodes[0].ProviderID, s.Nodes[1].Ready = "", "False" },
 		func(s *v1.Snapshot) {
 			for i := range s.Access {

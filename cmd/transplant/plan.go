@@ -57,10 +57,16 @@ func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
 		}
 		f.options.CredentialProviderSHA256 = hostaccess.SHA256(data)
 	}
+	if err := plan.Validate(plan.Defaults(f.options)); err != nil {
+		return err // before a check is asked about it: its rules take the options for what they say
+	}
 	chosen := f.options.Strategy == ""
 	f.options = plan.Choose(snap, f.options)
 	if chosen && f.options.Strategy == plan.Downtime {
-		_, why := plan.ChooseStrategy(snap, v1.Options{})
+		why := "this version or its cloud-controller-manager has no leader migration"
+		if strategy, reason := plan.ChooseStrategy(snap, v1.Options{}); strategy == plan.Downtime {
+			why = reason
+		}
 		c.narrate("strategy %s: %s", f.options.Strategy, why)
 	}
 	return nil
@@ -227,12 +233,12 @@ func readPlan(path string) (*v1.Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the plan: %w", err)
 	}
+	if err := aPlan(path, data); err != nil {
+		return nil, err
+	}
 	var p v1.Plan
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", path, err)
-	}
-	if p.Kind != v1.KindPlan || p.APIVersion != v1.GroupVersion {
-		return nil, fmt.Errorf("plan %s is a %s %s, not a %s %s", path, p.APIVersion, p.Kind, v1.GroupVersion, v1.KindPlan)
 	}
 	if p.Direction != plan.Forward {
 		return nil, fmt.Errorf("plan %s is a %s: apply carries out migrations, rollback makes its own plan", path, p.Direction)
@@ -241,6 +247,27 @@ func readPlan(path string) (*v1.Plan, error) {
 		return nil, fmt.Errorf("plan %s cannot be carried out; make it anew with transplant plan --refresh, or undo what was edited:\n%w", path, err)
 	}
 	return &p, nil
+}
+
+// aPlan says why a file is no plan of this version. What it is comes first: of another kind, or of a later version, no field would be known.
+func aPlan(path string, data []byte) error {
+	var whatever any
+	if err := yaml.Unmarshal(data, &whatever); err != nil {
+		return fmt.Errorf("reading the plan: %s is no YAML or JSON: %w; transplant plan --out writes one", path, err)
+	}
+	var head v1.TypeMeta
+	if err := yaml.Unmarshal(data, &head); err != nil {
+		return fmt.Errorf("reading the plan: %s is no plan, but a list or a text; transplant plan --out writes one", path)
+	}
+	switch {
+	case head.Kind == "":
+		return fmt.Errorf("reading the plan: %s is no plan, it is empty or names no kind; transplant plan --out writes one", path)
+	case head.Kind != v1.KindPlan:
+		return fmt.Errorf("reading the plan: %s is a %s, not a %s; transplant plan --out writes one", path, head.Kind, v1.KindPlan)
+	case head.APIVersion != v1.GroupVersion:
+		return fmt.Errorf("reading the plan: %s is of %q, and this version of transplant reads %s only; use the version that wrote it, or make the plan anew with transplant plan", path, head.APIVersion, v1.GroupVersion)
+	}
+	return nil
 }
 
 // writeYAML writes a document whole or not at all.
@@ -285,6 +312,9 @@ func readSnapshot(path string) (*v1.Snapshot, error) {
 	s, err := snapshot.Load(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", path, err)
+	}
+	if s.TakenAt.IsZero() {
+		return nil, fmt.Errorf("snapshot %s does not say when it was taken: it was cut off or edited; take it again with transplant snapshot", path)
 	}
 	return s, nil
 }

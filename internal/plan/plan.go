@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"sort"
 	"strings"
 	"time"
@@ -87,6 +88,12 @@ func Validate(o v1.Options) error {
 	} else if retry*6/5 >= deadline {
 		errs = append(errs, fmt.Errorf("retry period %s is too long for renew deadline %s: the managers refuse a deadline below 1.2 retry periods", o.RetryPeriod, o.RenewDeadline))
 	}
+	if !objectName.MatchString(o.LeaseName) {
+		errs = append(errs, fmt.Errorf("lease name %q: give the name of an object, of lower-case letters, digits, - and .", o.LeaseName))
+	}
+	if strings.ContainsAny(o.ClusterName, " \t\n\"'") {
+		errs = append(errs, fmt.Errorf("cluster name %q: it stands in a flag and in names of load balancers, give it without spaces and quotes", o.ClusterName))
+	}
 	for _, e := range o.Env {
 		name, _, ok := strings.Cut(e, "=")
 		if !ok || name == "" {
@@ -100,6 +107,9 @@ func Validate(o v1.Options) error {
 	}
 	return errors.Join(errs...)
 }
+
+// objectName is what the API server takes for the name of a Lease.
+var objectName = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
 
 func secretEnv(name string) bool {
 	for _, s := range []string{"SECRET", "PASSWORD", "SESSION_TOKEN", "PRIVATE_KEY"} {
