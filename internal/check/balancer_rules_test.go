@@ -241,8 +241,8 @@ var balancerRules = []rule{
 	{name: "F33: one cluster", code: "LB-013", want: pass_, says: []string{"kubernetes.io/cluster/lab"}},
 	{name: "F33: shared is a tag too", code: "LB-013", want: pass_, change: tags("lab=shared")},
 	{name: "F33: no tag", code: "LB-013", want: fails, says: []string{"has no tag", "aws ec2 create-tags --resources i-10000000000000001 --tags Key=kubernetes.io/cluster/lab,Value=owned"}, change: tags()},
-	{name: "F33: two clusters", code: "LB-013", want: fails, says: []string{"is tagged for lab and other"}, change: tags("lab=owned", "other=owned")},
-	{name: "F33: another cluster", code: "LB-013", want: fails, says: []string{"is tagged for other"}, change: tags("other=owned")},
+	{name: "F33: two clusters", code: "LB-013", want: fails, says: []string{"is tagged for lab and other", "aws ec2 delete-tags --resources i-10000000000000001 --tags Key=kubernetes.io/cluster/other"}, change: tags("lab=owned", "other=owned")},
+	{name: "F33: another cluster", code: "LB-013", want: fails, says: []string{"is tagged for other", "Key=kubernetes.io/cluster/lab,Value=owned && aws ec2 delete-tags"}, change: tags("other=owned")},
 	{name: "an inventory without tags", code: "LB-013", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Cloud.Instances {
 			s.Cloud.Instances[i].ClusterTags, s.Cloud.Instances[i].ClusterGroups = nil, nil

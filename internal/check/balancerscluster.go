@@ -275,7 +275,7 @@ func judgeClusterTags(f facts) v1.Finding {
 	cluster := orElse(most, orElse(f.Cluster.Name, "<id>"))
 	instances := f.instancesByNode()
 	return with(bad.finding(v1.Fail, "%s not tagged for the cluster alone", counting(len(bad.lines), "instance", "is", "are")), "kubernetes.io/cluster/"+cluster+"=owned on each", "ec2:DescribeInstances",
-		fmt.Sprintf("aws ec2 create-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=owned", instances[bad.objects[0]].ID, cluster))
+		retag(instances[bad.objects[0]], cluster))
 }
 
 // instancesRead tells whether the cloud answered for the nodes' instances; the finding says why not.
@@ -298,6 +298,24 @@ func clusterIDs(i v1.CloudInstance) []string {
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
+}
+
+// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it's never nobody's.
+func retag(i v1.CloudInstance, cluster string) string {
+	fix := ""
+	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {
+		fix = fmt.Sprintf("aws ec2 create-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=owned", i.ID, cluster)
+	}
+	for _, id := range clusterIDs(i) {
+		if id == cluster {
+			continue
+		}
+		if fix != "" {
+			fix += " && "
+		}
+		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s", i.ID, id)
+	}
+	return fix
 }
 
 // mostOf is the key that counts most, the first of them in order when several do.

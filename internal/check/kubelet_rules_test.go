@@ -174,7 +174,7 @@ var kubeletRules = []rule{
 
 	{name: "F08: no kubelet asks", code: "KUBELET-008", want: pass_, says: []string{"no kubelet asks"}},
 	{name: "F08: a request waits", code: "KUBELET-008", want: warn, says: []string{"csr-1 of ip-10-0-1-11.ec2.internal waits", "kubectl certificate approve csr-1"}, change: func(s *v1.Snapshot) { serving(s, "Pending", time.Hour) }},
-	{name: "F08: a request was denied", code: "KUBELET-008", want: warn, says: []string{"is denied"}, change: func(s *v1.Snapshot) { serving(s, "Denied", time.Hour) }},
+	{name: "F08: a request was denied", code: "KUBELET-008", want: warn, says: []string{"is denied", "kubectl delete csr csr-1"}, change: func(s *v1.Snapshot) { serving(s, "Denied", time.Hour) }},
 	{name: "F08: kubelets ask and nobody is known to approve", code: "KUBELET-008", want: warn, says: []string{"no approver", "serverTLSBootstrap"}, change: func(s *v1.Snapshot) { s.KubeletDefaults.ServerTLSBootstrap = true }},
 	{name: "kubelets ask and are answered", code: "KUBELET-008", want: pass_, says: []string{"an approver answers"}, change: func(s *v1.Snapshot) {
 		serving(s, "Pending", time.Minute)

@@ -241,7 +241,7 @@ func judgeServing(f facts) v1.Finding {
 	switch {
 	case !bad.empty():
 		return with(bad.some(v1.Warn, "%s not answered", howMany(len(bad.lines), "1 request of a kubelet is", "requests of kubelets are")), "approved soon after they are made", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
-			"kubectl describe csr "+bad.objects[0]+" && kubectl certificate approve "+bad.objects[0])
+			f.answer(bad.objects[0]))
 	case asking == "" && serving == 0:
 		return pass("no kubelet asks the cluster for a serving certificate")
 	case !approver && len(f.gathering("workloads")) > 0:
@@ -270,6 +270,15 @@ func (f facts) unanswered() (bad complaints, serving int) {
 		}
 	}
 	return bad, serving
+}
+
+// answer is the command that gives a kubelet what it asked for. A request that was denied or has failed can't be approved any more: its kubelet makes
+// another one when it is gone.
+func (f facts) answer(name string) string {
+	if i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name }); i >= 0 && f.CertificateRequests[i].State != "Pending" {
+		return "kubectl describe csr " + name + " && kubectl delete csr " + name
+	}
+	return "kubectl describe csr " + name + " && kubectl certificate approve " + name
 }
 
 // askingKubelets says where kubelets are told to ask for serving certificates; empty when nowhere.

@@ -319,8 +319,12 @@ var differentLeases = Check{
 			return skip("leader migration is off everywhere")
 		}
 		var bad complaints
+		other := "<name>"
 		for name, users := range names {
 			if name != f.opts.LeaseName {
+				if len(names) == 1 {
+					other = name // all agree on it
+				}
 				bad.add(strings.Join(users, ", "), "%s name the lease %q", strings.Join(users, ", "), name)
 			}
 		}
@@ -329,6 +333,6 @@ var differentLeases = Check{
 			return pass("every manager with leader migration on names the lease %s", f.opts.LeaseName)
 		}
 		return with(bad.finding(v1.Fail, "not every manager contends for the lease %s", f.opts.LeaseName), "leaderName: "+f.opts.LeaseName,
-			"the files that --leader-migration-config names", "transplant check --lease-name=<name>   # if the other name is meant")
+			"the files that --leader-migration-config names", "transplant check --lease-name="+other+"   # if that name is meant")
 	},
 }

@@ -93,7 +93,7 @@ func journalDryRun(s *v1.Snapshot) {
 var schedulingRules = []rule{
 	{name: "no webhook", code: "HOOK-001", want: pass_},
 	{name: "F43: a webhook that can answer", code: "HOOK-001", want: pass_, says: []string{"1 webhook is asked"}, change: hook("nodes", nil)},
-	{name: "F43: nobody answers for nodes", code: "HOOK-001", want: fails, says: []string{"must answer for nodes, and its Service policy/webhook has no ready endpoint", "kubectl get validatingwebhookconfiguration policy -o yaml"}, change: hook("nodes", dead)},
+	{name: "F43: nobody answers for nodes", code: "HOOK-001", want: fails, says: []string{"must answer for nodes, and its Service policy/webhook has no ready endpoint", `kubectl patch validatingwebhookconfiguration policy -p '{"webhooks":[{"name":"check.policy.example.com","failurePolicy":"Ignore"}]}'`, "or repair its backend"}, change: hook("nodes", dead)},
 	{name: "F43: nobody answers for everything", code: "HOOK-001", want: fails, says: []string{"nodes, leases, pods, serviceaccounts, services"}, change: hook("*/*", func(w *v1.Webhook) {
 		dead(w)
 		w.Rules[0].Groups = []string{"*"}
@@ -127,12 +127,12 @@ var schedulingRules = []rule{
 	{name: "workloads could not be listed", code: "HOOK-002", want: unknwn, change: noWorkloads},
 
 	{name: "F43: quick enough", code: "HOOK-003", want: pass_, says: []string{"10s"}, change: hook("leases", onLeases(2))},
-	{name: "F43: as long as the renewal", code: "HOOK-003", want: warn, says: []string{"may take 10 s for a lease", "kubectl edit validatingwebhookconfiguration policy"}, change: hook("leases", onLeases(10))},
+	{name: "F43: as long as the renewal", code: "HOOK-003", want: warn, says: []string{"may take 10 s for a lease", `"timeoutSeconds":2`}, change: hook("leases", onLeases(10))},
 	{name: "F43: ignored only after its timeout", code: "HOOK-003", want: warn, says: []string{"failurePolicy Ignore"}, change: hook("leases", func(w *v1.Webhook) {
 		onLeases(30)(w)
 		ignores(w)
 	})},
-	{name: "F43: the plan makes elections quicker", code: "HOOK-003", want: warn, says: []string{"below 3s"}, opts: Options{RenewDeadline: "3s"}, change: hook("leases", onLeases(5))},
+	{name: "F43: the plan makes elections quicker", code: "HOOK-003", want: warn, says: []string{"below 3s", `"timeoutSeconds":1`}, opts: Options{RenewDeadline: "3s"}, change: hook("leases", onLeases(5))},
 	{name: "F43: a manager has quicker elections", code: "HOOK-003", want: warn, says: []string{"below 4s"}, change: both(hook("leases", onLeases(5)), kcmFlags(map[string]string{"leader-elect-renew-deadline": "4s"}))},
 	{name: "webhooks could not be listed", code: "HOOK-003", want: unknwn, change: noWebhooks},
 

@@ -189,7 +189,7 @@ var defaultClass = Check{
 			return skip("there is no StorageClass")
 		case len(bad.lines) == 0:
 			return with(v1.Finding{Outcome: v1.Warn, Summary: fmt.Sprintf("none of %s is the default: claims that name none wait for ever", plural(len(vols.StorageClasses), "class")), Found: "no default"},
-				expected, source, "kubectl annotate storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true")
+				expected, source, "kubectl annotate --overwrite storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true")
 		case len(bad.lines) > 1:
 			return with(bad.some(v1.Warn, "%s call themselves the default", plural(len(bad.lines), "class")), expected, source,
 				"kubectl annotate storageclass "+bad.objects[0]+" storageclass.kubernetes.io/is-default-class-")

@@ -40,7 +40,7 @@ var webhookDead = Check{
 			return finding
 		case !bad.empty():
 			return with(bad.finding(v1.Fail, "%s must answer for writes that the migration needs, and cannot", plural(len(bad.lines), "webhook")), expected, sourceWebhooks,
-				"kubectl get "+webhookOf(bad.objects[0])+" -o yaml")
+				patchWebhook(bad.objects[0], `"failurePolicy":"Ignore"`)+"   # or repair its backend")
 		case len(unknowns) > 0:
 			return with(unknown("the endpoints of %s are not known: %s", plural(len(unknowns), "webhook"), fewOf(unknowns)), expected, "/apis/discovery.k8s.io/v1/endpointslices", "")
 		}
@@ -137,8 +137,16 @@ var webhookSlow = Check{
 			return pass("%s asked about nodes, leases, pods and the like%s", counting(n, "webhook", "is", "are"), also(n, ", and none may hold a lease for "+deadline.String()))
 		}
 		return with(bad.finding(v1.Warn, "%s could hold the renewal of a lease until its leader ends", plural(len(bad.lines), "webhook")), "timeoutSeconds below "+deadline.String()+", or no rule about leases",
-			sourceWebhooks, "kubectl edit "+webhookOf(bad.objects[0]))
+			sourceWebhooks, patchWebhook(bad.objects[0], fmt.Sprintf(`"timeoutSeconds":%d`, quickAnswer(deadline))))
 	},
+}
+
+// quickAnswer is a timeout in seconds that leaves a leader time to try again: two, and one where the deadline is short.
+func quickAnswer(deadline time.Duration) int {
+	if deadline > 4*time.Second {
+		return 2
+	}
+	return 1
 }
 
 // renewDeadline is the shortest that a manager has, or gets during the migration.

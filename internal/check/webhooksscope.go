@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -89,6 +90,11 @@ func webhookOf(ref string) string {
 	kind, rest, _ := strings.Cut(ref, "/")
 	name, _, _ := strings.Cut(rest, "/")
 	return strings.ToLower(kind) + " " + name
+}
+
+// patchWebhook is the command that changes one webhook of a configuration and leaves the others as they are: they are merged by their names.
+func patchWebhook(ref, change string) string {
+	return fmt.Sprintf(`kubectl patch %s -p '{"webhooks":[{"name":"%s",%s}]}'`, webhookOf(ref), ref[strings.LastIndex(ref, "/")+1:], change)
 }
 
 // eachWebhook is the finding of a check of webhooks that are asked about vital objects. The judge returns what is wrong with one, or ""; n is how many
