@@ -64,6 +64,10 @@ var versionRules = []rule{
 	{name: "after our range", code: "VER-001", want: fails, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.37.0" }},
 	{name: "another image of the same minor", code: "VER-001", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}},
 	{name: "F47: another image that is newer", code: "VER-001", want: fails, opts: Options{Image: upstreamCCM}, says: []string{"1.25 or 1.26"}},
+	{name: "no image is known", code: "VER-001", want: fails, says: []string{"no cloud-controller-manager is known for gce and Kubernetes v1.22.4", "--image="}, change: func(s *v1.Snapshot) {
+		s.Cluster.Version, s.Cluster.Provider = "v1.22.4", "gce"
+		eachComponent(s, func(c *v1.Component) { c.Flags = map[string]string{"cloud-provider": "gce"} })
+	}},
 	{name: "another image without a version", code: "VER-001", want: unknwn, opts: Options{Image: "example.com/ccm:latest"}},
 	{name: "a version that cannot be compared", code: "VER-001", want: unknwn, change: func(s *v1.Snapshot) { s.Cluster.Version = "devel" }},
 	{name: "a vendor's version", code: "VER-001", want: pass_, change: func(s *v1.Snapshot) { s.Cluster.Version = "v1.27.3-eks-a5565ad" }},

@@ -266,7 +266,7 @@ var leaderMigrationRules = []rule{
 
 	{name: "both may", code: "LM-003", want: pass_, says: []string{"both managers may"}},
 	{name: "the manager may not, before", code: "LM-003", want: pass_, says: []string{"the plan grants it", "may not update"}, change: func(s *v1.Snapshot) { forbidLease(s, userKCM, "update") }},
-	{name: "F24: the manager may not, and leader migration is on", code: "LM-003", want: fails, says: []string{userKCM + " may not create"}, change: func(s *v1.Snapshot) {
+	{name: "F24: the manager may not, and leader migration is on", code: "LM-003", want: fails, says: []string{userKCM + " may not create", "create role leader-migration ", "--resource-name=cloud-provider-extraction-migration"}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		forbidLease(s, userKCM, "create")
 	}},

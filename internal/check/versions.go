@@ -33,7 +33,9 @@ var ccmRange = Check{
 		image, minor, ok := f.newImage(cluster)
 		switch {
 		case !ok && image == "":
-			return with(outOfRange(f.Cluster.Version), "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
+			finding := outOfRange(f.Cluster.Version)
+			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", ccm, orElse(f.provider(), "this provider"), f.Cluster.Version)
+			return with(finding, "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
 		case own(image) && !proven.Covers(cluster):
 			return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
 				"transplant plan --image=<cloud-controller-manager of your version>")

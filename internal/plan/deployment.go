@@ -84,7 +84,7 @@ func (b *builder) deployable(m *v1.Component) error {
 	case m.Error != "":
 		return fmt.Errorf("%s: %s", m.Manifest, m.Error)
 	case m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external":
-		return fmt.Errorf("%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if a migration was started, continue it with: transplant apply", m.Manifest, m.Flags["cloud-provider"])
+		return fmt.Errorf("%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", m.Manifest, m.Flags["cloud-provider"])
 	case m.Flags["cloud-config"] != "":
 		return fmt.Errorf("%s reads its cloud config %s from a volume of its pod, which is not read here: run the control plane's managers as static pods first, or take --cloud-config out if the provider does not need it",
 			m.Manifest, m.Flags["cloud-config"])

@@ -42,7 +42,7 @@ func controlPlane(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 			continue
 		case provider == "" || m.Flags["cloud-provider"] != provider:
 			errs = append(errs, fmt.Errorf("%s on host %s runs with --cloud-provider=%q, not %s: the in-tree provider is not what moves here; "+
-				"if a migration was started, continue it with: transplant apply", KCM, h.Name, m.Flags["cloud-provider"], quoted(provider)))
+				"if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", KCM, h.Name, m.Flags["cloud-provider"], quoted(provider)))
 			continue
 		case component(h, KAS) == nil:
 			errs = append(errs, fmt.Errorf("host %s has no %s manifest: a manager that depends on another host's API server cannot be rolled safely", h.Name, KAS))
@@ -54,6 +54,9 @@ func controlPlane(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 		}
 		out = append(out, h)
 	}
+	if err := movedAlready(snap, provider); err != nil {
+		return nil, err
+	}
 	if len(out) == 0 && len(errs) == 0 {
 		errs = append(errs, errors.New("no control-plane host is known: name the hosts with --host-access"))
 	}
@@ -64,6 +67,26 @@ func controlPlane(snap *v1.Snapshot, provider string) ([]v1.Host, error) {
 	owner := OwnerHost(snap, KCM)
 	sort.SliceStable(out, func(i, j int) bool { return out[i].Name != owner && out[j].Name == owner })
 	return out, nil
+}
+
+// movedAlready says that no manager is left in-tree, once and not for every host.
+func movedAlready(snap *v1.Snapshot, provider string) error {
+	var names []string
+	for _, h := range snap.Hosts {
+		m := component(h, KCM)
+		if m == nil {
+			continue
+		}
+		if provider != "" || m.Flags["cloud-provider"] != "external" {
+			return nil
+		}
+		names = append(names, h.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no %s has an in-tree provider any longer (external on %s): there is nothing to move; see transplant verify for who runs the loops, and transplant check for what is missing",
+		KCM, strings.Join(names, ", "))
 }
 
 // quoted is the provider that was looked for.

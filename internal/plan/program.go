@@ -54,6 +54,9 @@ func (b *builder) chooseImage() error {
 	if b.opts.Image == "" {
 		image, ok := catalogue.ImageFor(b.provider.Name, b.api)
 		if !ok {
+			if b.api < catalogue.Oldest || b.api > b.provider.LastInTree {
+				return fmt.Errorf("the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", b.api, catalogue.Oldest, b.provider.LastInTree, b.provider.Name)
+			}
 			return fmt.Errorf("the catalogue has no cloud-controller-manager for provider %s and Kubernetes 1.%d: name one with --image", b.provider.Name, b.api)
 		}
 		b.opts.Image = image.Ref

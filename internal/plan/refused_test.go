@@ -21,6 +21,15 @@ func TestNoPlanIsMadeFor(t *testing.T) {
 		{"a host that is known from the API alone", func(s *v1.Snapshot) { s.Hosts[1].APIOnly = true }, []string{"host cp-2 runs a control plane and cannot be reached"}},
 		{"a manager that is external already", func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "external" },
 			[]string{`kube-controller-manager on host cp-1 runs with --cloud-provider="external", not "aws"`, "transplant apply"}},
+		{"managers that are all external already", func(s *v1.Snapshot) {
+			kcmOf(s, 0).Flags["cloud-provider"], kcmOf(s, 1).Flags["cloud-provider"], s.Cluster.Provider = "external", "external", ""
+		}, []string{"no kube-controller-manager has an in-tree provider any longer (external on cp-1, cp-2)", "there is nothing to move"}},
+		{"a version before the catalogue's", func(s *v1.Snapshot) {
+			s.Cluster.Version = "v1.19.3"
+			for i := range s.Hosts {
+				kcmOf(s, i).Image = "registry.k8s.io/kube-controller-manager:v1.19.3"
+			}
+		}, []string{"the cluster is of 1.19: plans are made for 1.20 to 1.26, the last one with the in-tree provider aws"}},
 		{"two providers", func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "gce" }, []string{"different in-tree providers (aws, gce)"}},
 		{"a provider that has no external manager", func(s *v1.Snapshot) {
 			kcmOf(s, 0).Flags["cloud-provider"], kcmOf(s, 1).Flags["cloud-provider"] = "cloudstack", "cloudstack"
