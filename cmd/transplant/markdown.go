@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
+	"math"
+	"slices"
 	"sort"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan"
@@ -22,13 +27,13 @@ func planMarkdown(w io.Writer, p *v1.Plan) error {
 		fmt.Fprintf(&b, "- %s\n", cell(e))
 	}
 	markdownRisks(&b, p)
-	phase := ""
+	phase, shown := "", map[string]int{}
 	for i, s := range p.Steps {
 		if s.Phase != phase {
 			phase = s.Phase
 			fmt.Fprintf(&b, "\n## %s\n\n", phase)
 		}
-		markdownStep(&b, i+1, s)
+		markdownStep(&b, i+1, s, shown)
 		if p.Until == s.ID && i+1 < len(p.Steps) {
 			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(plan.Remaining(p, i+1), ", "))
 		}
@@ -52,7 +57,7 @@ func markdownSummary(b *strings.Builder, p *v1.Plan) {
 	rows := [][2]string{
 		{"cluster uid", "`" + p.Cluster.UID + "`"}, {"version", p.Cluster.Version}, {"provider", orDash(p.Cluster.Provider)}, {"strategy", p.Strategy + ", " + p.Direction},
 		{"image", cell(p.Options.Image)}, {"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
-		{"takes about", (time.Duration(seconds) * time.Second).Round(time.Minute).String()}, {"made", p.Created.Format(time.RFC3339) + " by transplant " + orDash(p.ToolVersion)},
+		{"takes about", fmt.Sprintf("%.0f min", max(1, math.Round(seconds/60)))}, {"made", p.Created.Format(time.RFC3339) + " by transplant " + orDash(p.ToolVersion)},
 	}
 	if p.Until != "" {
 		rows = append(rows, [2]string{"apply stops behind", "`" + p.Until + "`"})
@@ -111,7 +116,8 @@ func markdownRisks(b *strings.Builder, p *v1.Plan) {
 	}
 }
 
-func markdownStep(b *strings.Builder, number int, s v1.Step) {
+// markdownStep prints a step to unfold. Contents that were shown are shown once: shown has the number of the step that did.
+func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
 	fmt.Fprintf(b, "<details><summary>%d. %s</summary>\n\n", number, html.EscapeString(s.Title))
 	if s.Why != "" {
 		fmt.Fprintf(b, "Why: %s\n\n", cell(s.Why))
@@ -126,6 +132,10 @@ func markdownStep(b *strings.Builder, number int, s v1.Step) {
 		}
 		b.WriteString("\n")
 	}
+	markdownContent(b, number, s, shown)
+	if len(s.Expect) > 0 {
+		fmt.Fprintf(b, "Waits until: %s\n\n", cell(expected(s.Expect)))
+	}
 	if s.Await != nil {
 		fence(b, "Waits for the operator:", s.Await.Instructions)
 	}
@@ -134,6 +144,44 @@ func markdownStep(b *strings.Builder, number int, s v1.Step) {
 	}
 	fence(b, "By hand:", s.Manual)
 	b.WriteString("</details>\n")
+}
+
+// markdownContent prints the object or the file that a step makes, so that a reviewer sees the rights that it gives and the flags that it starts.
+func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
+	title, text := "The file:", s.Content
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		title, text = "The object:", s.Object
+		if y, err := yaml.JSONToYAML([]byte(s.Object)); err == nil {
+			text = string(y)
+		}
+	case v1.StepWriteFile, v1.StepAddManifest:
+	default:
+		return
+	}
+	if at := shown[text]; at > 0 {
+		fmt.Fprintf(b, "%s as in step %d\n\n", title, at)
+	} else if text != "" {
+		shown[text] = number
+		fence(b, title, strings.Split(strings.TrimSpace(text), "\n"))
+	}
+}
+
+// expected says in words who runs which loops after a step.
+func expected(owners map[string]string) string {
+	by := map[string][]string{}
+	for loop, owner := range owners {
+		if owner == "" {
+			owner = "exactly one manager"
+		}
+		by[owner] = append(by[owner], loop)
+	}
+	var out []string
+	for _, owner := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[owner])
+		out = append(out, owner+" runs "+strings.Join(by[owner], ", "))
+	}
+	return strings.Join(out, "; ")
 }
 
 func fence(b *strings.Builder, title string, lines []string) {

@@ -94,7 +94,8 @@ func manualWrite(s v1.Step) []string {
 	return []string{fromPlan(s, "content") + " | " + onHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
 }
 
-// manifestScript are the expressions of sed for the flags of a manifest as kubeadm writes it, one on each line behind the program's name.
+// manifestScript are the expressions of sed for a manifest as kubeadm writes it: its flags, one on each line behind the program's name, and the mounts of
+// this migration's own files.
 func manifestScript(s v1.Step, flags map[string]string) string {
 	var b strings.Builder
 	added := ""
@@ -107,6 +108,11 @@ func manifestScript(s v1.Step, flags map[string]string) string {
 			fmt.Fprintf(&b, ` -e "s|- --%s=.*|- --%s=%s|"`, e.Name, e.Name, e.Value)
 		case e.Op == "setFlag":
 			added += fmt.Sprintf(`\n\1- --%s=%s`, e.Name, e.Value)
+		case e.Op == "addHostPath":
+			fmt.Fprintf(&b, ` -e "s|^\( *\)volumeMounts:$|&\n\1- mountPath: %[1]s\n\1  name: %[2]s\n\1  readOnly: true|"`+
+				` -e "s|^\( *\)volumes:$|&\n\1- hostPath:\n\1    path: %[1]s\n\1    type: %[3]s\n\1  name: %[2]s|"`, e.Value, e.Name, e.PathType)
+		case e.Op == "removeHostPath" && strings.HasPrefix(e.Value, Dir+"/"):
+			fmt.Fprintf(&b, ` -e "\|- mountPath: %[1]s$|,+2d" -e "/- hostPath:$/{N;\|path: %[1]s$|{N;N;d}}"`, e.Value)
 		}
 	}
 	if added != "" {

@@ -269,7 +269,8 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 	text := map[string]string{}
 	for _, h := range s.Hosts {
 		for _, c := range h.Components {
-			text[h.Name+c.Manifest] = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - " + strings.Join(c.Command, "\n    - ") + "\n    image: x\n    name: x\n"
+			text[h.Name+c.Manifest] = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - " + strings.Join(c.Command, "\n    - ") + "\n    image: x\n    name: x\n" +
+				"    volumeMounts:\n    - mountPath: /etc/ssl\n      name: ssl\n      readOnly: true\n  volumes:\n  - hostPath:\n      path: /etc/ssl\n      type: Directory\n    name: ssl\n"
 		}
 	}
 	n := 0
@@ -285,7 +286,8 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("sh", "-c", "sed"+manifestScript(step, m.Flags()))
+		given, _, _ := strings.Cut(strings.TrimPrefix(step.Manual[0], "ssh "+step.Host+" 'sudo sed"), " "+step.Path)
+		cmd := exec.Command("sh", "-c", "sed"+given)
 		cmd.Stdin = strings.NewReader(was)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -306,6 +308,17 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, have.Flags()); diff != "" {
 			t.Errorf("step %s (-want +have):\n%s", step.ID, diff)
+		}
+		applied, err := controlplane.Apply([]byte(was), step.Edits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as, err := controlplane.Parse(applied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(as.HostPaths(), have.HostPaths()); diff != "" {
+			t.Errorf("mounts of step %s (-want +have):\n%s", step.ID, diff)
 		}
 		text[step.Host+step.Path] = string(out)
 		n++

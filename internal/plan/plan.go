@@ -174,6 +174,9 @@ func (b *builder) add(s v1.Step) {
 		s.Manual = manual(s, flags)
 	}
 	b.steps = append(b.steps, s)
+	if start, err := readStart(s); err == nil && s.Kind == v1.StepAddManifest {
+		b.flags[s.Host+"/"+s.Component] = start.flags // by hand, its later changes begin with these
+	}
 	if flags == nil {
 		return
 	}
