@@ -173,7 +173,8 @@ func judgeKubeletDefaults(f facts) v1.Finding {
 	fix := "kubectl -n kube-system edit configmap " + orElse(d.Name, "kubelet-config")
 	switch {
 	case bad && outcome == v1.Fail:
-		return with(all.some(outcome, "%s", failing.lines[0]), "no providerID there", name, fix)
+		return with(all.some(outcome, "%s", failing.lines[0]), "no providerID there", name,
+			"kubectl -n kube-system get configmap "+orElse(d.Name, "kubelet-config")+" -o yaml | sed '/^ *providerID:/d' | kubectl replace -f -")
 	case bad:
 		return with(all.some(outcome, "kubeadm would change %s at its next upgrade", howMany(len(warning.lines), "a kubelet", "settings of kubelets")), "the same gates in the ConfigMap and on the nodes", name, fix)
 	}

@@ -74,6 +74,8 @@ var objectRepairs = []repair{
 			"  usages: [digital signature, key encipherment, server auth]\n  request: "+servingRequest(t)+"\n")(t, p)
 		kubectl("certificate deny csr-1")(t, p)
 	}},
+	{code: "KUBELET-007", about: "every new node would get the same providerID", outcome: v1.Fail,
+		broken: kubectl("-n kube-system get configmap kubelet-config -o yaml | sed 's|^    rotateCertificates|    providerID: aws:///us-east-1a/i-1\\n&|' | kubectl replace -f -")},
 }
 
 // workloadRepairs are of what runs in the cluster, and of its budgets and nodes.
@@ -113,6 +115,26 @@ var hostRepairs = []repair{
 	{code: "LM-002", about: "an external manager still contends for the loops", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		everywhere("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external\n    - --enable-leader-migration=true")(t, p)
 	}, tidy: everywhere("kube-controller-manager", "--cloud-provider=external", "--cloud-provider=aws")},
+	{code: "CRED-003", about: "an external kubelet keeps a cloud config that it does not need", outcome: v1.Warn, broken: func(t *testing.T, p *patient) {
+		everywhere("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external")(t, p)
+		p.write(t, "cp-3", "cloud-controller-manager.yaml", strings.ReplaceAll(p.read(t, "cp-3", "kube-controller-manager.yaml"), "kube-controller-manager", "cloud-controller-manager"))
+		p.kubelet(t, p.Hosts()[0], func(text string) string {
+			return strings.Replace(text, "--cloud-provider=aws", "--cloud-provider=external --cloud-config=/etc/kubernetes/cloud.conf", 1)
+		})
+	}, after: func(t *testing.T, p *patient) {
+		if log, err := os.ReadFile(p.path("systemctl.log")); err != nil || string(log) != "restart kubelet\n" {
+			t.Errorf("asked of systemctl: %q, %v; want the start of the kubelet anew", log, err)
+		}
+		p.kubelet(t, p.Hosts()[0], func(text string) string { return text })
+	}, tidy: func(t *testing.T, p *patient) {
+		everywhere("kube-controller-manager", "--cloud-provider=external", "--cloud-provider=aws")(t, p)
+		if err := os.Remove(p.path("hosts", "cp-3", manifests, "cloud-controller-manager.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		p.kubelet(t, p.Hosts()[0], func(text string) string {
+			return strings.Replace(text, "--cloud-provider=external", "--cloud-provider=aws", 1)
+		})
+	}},
 }
 
 // accountRepairs are of the cloud.
@@ -284,6 +306,23 @@ func (p *patient) settle(t *testing.T) {
 			p.restart(t, h, c, args, p.loopback(i), i == 1)
 		}
 	}
+}
+
+// kubelet edits the flags that kubeadm gave a kubelet, and starts it anew.
+func (p *patient) kubelet(t *testing.T, h Host, edit func(string) string) {
+	t.Helper()
+	path := p.path("hosts", h.Name, "/var/lib/kubelet/kubeadm-flags.env")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := edit(string(data))
+	if err := write(path, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	_, flags, _ := strings.Cut(strings.TrimSpace(text), `"`)
+	args := []string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf", "--config=/var/lib/kubelet/config.yaml"}
+	p.restart(t, h, component{name: "kubelet"}, append(args, strings.Fields(strings.TrimSuffix(flags, `"`))...), "", false)
 }
 
 // restart starts the stand-in for a component anew, and waits until it answers.
