@@ -132,7 +132,11 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 		return err
 	}
 	report := check.Run(snap, f.checkOptions())
-	p, err := plan.Make(snap, f.options, report.Findings, now())
+	made := now()
+	if o.from != "" {
+		made = snap.TakenAt // a file gives the same plan whenever it is read, byte for byte
+	}
+	p, err := plan.Make(snap, f.options, report.Findings, made)
 	if err != nil {
 		return withCode(exitBlocked, "no plan can be made: %w%s", err, c.wayOut(ctx, o.from))
 	}
