@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -319,12 +320,8 @@ var differentLeases = Check{
 			return skip("leader migration is off everywhere")
 		}
 		var bad complaints
-		other := "<name>"
 		for name, users := range names {
 			if name != f.opts.LeaseName {
-				if len(names) == 1 {
-					other = name // all agree on it
-				}
 				bad.add(strings.Join(users, ", "), "%s name the lease %q", strings.Join(users, ", "), name)
 			}
 		}
@@ -333,6 +330,20 @@ var differentLeases = Check{
 			return pass("every manager with leader migration on names the lease %s", f.opts.LeaseName)
 		}
 		return with(bad.finding(v1.Fail, "not every manager contends for the lease %s", f.opts.LeaseName), "leaderName: "+f.opts.LeaseName,
-			"the files that --leader-migration-config names", "transplant check --lease-name="+other+"   # if that name is meant")
+			"the files that --leader-migration-config names", f.sameLease(configs, slices.Sorted(maps.Keys(names))))
 	},
+}
+
+// sameLease is the command that makes all managers name one lease: the others are told of the name on which all agree already, or the first file that
+// names another is changed.
+func (f facts) sameLease(configs []judged, names []string) string {
+	if len(names) == 1 {
+		return "transplant check --lease-name=" + names[0] + "   # if that name is meant"
+	}
+	for _, group := range alike(configs) {
+		if j := group[0]; j.config.LeaderName != f.opts.LeaseName {
+			return fmt.Sprintf("sed -i 's/^leaderName: .*/leaderName: %s/' %s   # on %s; %s reads it when it starts", f.opts.LeaseName, j.path, strings.Join(hostsOf(group), ", "), j.Name)
+		}
+	}
+	return "transplant explain LM-008"
 }

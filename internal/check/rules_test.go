@@ -174,7 +174,7 @@ var controlPlaneRules = []rule{
 	{name: "elections are off in the new manager", code: "CP-002", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { setFlags(s, 0, ccm, map[string]string{"leader-elect": "0"}) }},
 
 	{name: "the flags agree", code: "CP-004", want: pass_},
-	{name: "F31: the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3; other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cluster-name": "other"}) }},
+	{name: "F31: the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3 and other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cluster-name": "other"}) }},
 	{name: "the cloud config differs", code: "CP-004", want: v1.Warn, says: []string{"cloud config"}, change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
 	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"bind-address": "127.1.2.12"}) }},
 	{
@@ -314,9 +314,12 @@ var leaderMigrationRules = []rule{
 
 	{name: "leader migration is off", code: "LM-008", want: skipped},
 	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
-	{name: "F24: one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) {
+	{name: "F24: one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2", "sed -i 's/^leaderName: .*/leaderName: cloud-provider-extraction-migration/'", "on cp-2;"}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		s.Hosts[1].LeaderMigration[0].Content = strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other")
+	}},
+	{name: "F24: all name another lease", code: "LM-008", want: fails, says: []string{"transplant check --lease-name=other "}, change: func(s *v1.Snapshot) {
+		migrating(s, kcm, strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other"))
 	}},
 	{name: "a file could not be read", code: "LM-008", want: unknwn, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)

@@ -219,7 +219,7 @@ var volumeRules = []rule{
 	{name: "F67: the driver's class calls itself the default too", code: "VOL-007", want: warn, says: []string{"new-csi is a default"}, change: func(s *v1.Snapshot) {
 		s.Volumes.StorageClasses = append(s.Volumes.StorageClasses, v1.StorageClass{Name: "new-csi", Provisioner: ebsCSI, Default: true})
 	}},
-	{name: "F67: no default", code: "VOL-007", want: warn, says: []string{"none of 2 classes"}, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses[1].Default = false }},
+	{name: "F67: no default", code: "VOL-007", want: warn, says: []string{"none of 2 classes", "kubectl annotate --overwrite storageclass"}, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses[1].Default = false }},
 	{name: "no class", code: "VOL-007", want: skipped, change: func(s *v1.Snapshot) { s.Volumes.StorageClasses = nil }},
 	{name: "classes could not be listed", code: "VOL-007", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/storageclasses") }},
 

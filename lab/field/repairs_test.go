@@ -34,6 +34,9 @@ const (
 	defaultMark = "storageclass.kubernetes.io/is-default-class"
 )
 
+// leaders are the loops of a leader migration config, under the names that Kubernetes 1.26 knows.
+const leaders = "controllerLeaders:\n- {name: service, component: \"*\"}\n- {name: route, component: \"*\"}\n- {name: cloud-node-lifecycle, component: \"*\"}\n"
+
 // objectRepairs are of nodes, Services, volumes and requests.
 var objectRepairs = []repair{
 	{code: "NODE-001", about: "a node has no providerID, and the cloud knows its instance", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
@@ -108,10 +111,12 @@ var hostRepairs = []repair{
 		"- {name: service-lb-controller, component: \"*\"}\n- {name: node-route-controller, component: \"*\"}\n- {name: cloud-node-lifecycle-controller, component: \"*\"}\n"), tidy: notMigrating},
 	{code: "LM-001", about: "the wildcard stands without quotes", outcome: v1.Fail, broken: migrating("leaderName: cloud-provider-extraction-migration\ncontrollerLeaders:\n" +
 		"- name: service\n  component: *\n- name: route\n  component: *\n- name: cloud-node-lifecycle\n  component: *\n"), tidy: notMigrating},
-	{code: "LM-004", about: "the lock is one that can be made nowhere", outcome: v1.Fail, broken: migrating("leaderName: cloud-provider-extraction-migration\nresourceLock: endpoints\ncontrollerLeaders:\n" +
-		"- {name: service, component: \"*\"}\n- {name: route, component: \"*\"}\n- {name: cloud-node-lifecycle, component: \"*\"}\n"), tidy: notMigrating},
-	{code: "LM-008", about: "the lease has another name", outcome: v1.Fail, broken: migrating("leaderName: ours\ncontrollerLeaders:\n" +
-		"- {name: service, component: \"*\"}\n- {name: route, component: \"*\"}\n- {name: cloud-node-lifecycle, component: \"*\"}\n"), tidy: notMigrating},
+	{code: "LM-004", about: "the lock is one that can be made nowhere", outcome: v1.Fail, broken: migrating("leaderName: cloud-provider-extraction-migration\nresourceLock: endpoints\n" + leaders), tidy: notMigrating},
+	{code: "LM-008", about: "the lease has another name", outcome: v1.Fail, broken: migrating("leaderName: ours\n" + leaders), tidy: notMigrating},
+	{code: "LM-008", about: "one manager contends for another lease than the others", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
+		migrating("leaderName: cloud-provider-extraction-migration\n"+leaders)(t, p)
+		p.sh(t, "sed -i 's/^leaderName: .*/leaderName: ours/' "+p.path("hosts", "cp-1", "/etc/kubernetes/leadermigration.conf"))
+	}, tidy: notMigrating},
 	{code: "LM-002", about: "an external manager still contends for the loops", outcome: v1.Fail, broken: func(t *testing.T, p *patient) {
 		everywhere("kube-controller-manager", "--cloud-provider=aws", "--cloud-provider=external\n    - --enable-leader-migration=true")(t, p)
 	}, tidy: everywhere("kube-controller-manager", "--cloud-provider=external", "--cloud-provider=aws")},
