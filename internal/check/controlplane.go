@@ -222,5 +222,5 @@ func byValue(in []placed, value func(placed) string) (groups string, differ bool
 	for _, v := range slices.Sorted(maps.Keys(hosts)) {
 		parts = append(parts, fmt.Sprintf("%s on %s", v, strings.Join(hosts[v], ", ")))
 	}
-	return strings.Join(parts, "; "), len(parts) > 1
+	return strings.Join(parts, " and "), len(parts) > 1 // a semicolon would begin another finding
 }

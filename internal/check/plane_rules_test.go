@@ -95,7 +95,7 @@ func notGathered(facts ...string) func(*v1.Snapshot) {
 
 var planeRules = []rule{
 	{name: "the hosts agree", code: "CP-008", want: pass_, says: []string{"6 components"}},
-	{name: "a flag differs", code: "CP-008", want: warn, says: []string{"kube-apiserver --audit-log-path: (not given) on cp-1, cp-3; /var/log/a on cp-2"}, change: func(s *v1.Snapshot) {
+	{name: "a flag differs", code: "CP-008", want: warn, says: []string{"kube-apiserver --audit-log-path: (not given) on cp-1, cp-3 and /var/log/a on cp-2"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kas, map[string]string{"audit-log-path": "/var/log/a"})
 	}},
 	{name: "the environment differs", code: "CP-008", want: warn, says: []string{"environment", "HTTPS_PROXY on cp-2"}, change: func(s *v1.Snapshot) { manager(s, 1, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
