@@ -34,25 +34,23 @@ func manual(s v1.Step, flags map[string]string) []string {
 		return []string{onHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+s.Path+" | "+aside(s.Path))}
 	case v1.StepRestoreManifest:
 		return []string{onHost(s.Host, "sudo sed"+manifestScript(s, flags)+" "+path.Dir(path.Dir(s.Path))+"/"+path.Base(s.Path)+" | "+aside(s.Path))}
-	case v1.StepStartUnit:
-		start := onHost(s.Host, "sudo systemctl start "+s.Unit)
-		if script := wordScript(s, flags); script != "" {
-			return []string{onHost(s.Host, "sudo sed -i"+script+" "+s.Path+" && sudo systemctl daemon-reload"), start}
-		}
-		return []string{start}
-	case v1.StepEditUnit:
-		return []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path), onHost(s.Host, "sudo systemctl daemon-reload && sudo systemctl restart "+s.Unit)}
-	case v1.StepStopUnit:
-		stop := onHost(s.Host, "sudo systemctl stop "+s.Unit)
-		if len(s.Edits) == 0 {
-			return []string{stop}
-		}
-		return []string{onHost(s.Host, "sudo sed -i"+wordScript(s, flags)+" "+s.Path+" && sudo systemctl daemon-reload"), stop}
+	case v1.StepStartUnit, v1.StepEditUnit, v1.StepStopUnit:
+		return manualUnit(s, flags)
 	case v1.StepVerify:
 		return []string{"kubectl -n " + Namespace + " get leases", "kubectl get nodes,services -A -o wide"}
 	default:
 		return nil
 	}
+}
+
+// manualUnit are the commands for a unit: its file first, where that changes, and then what systemd is told.
+func manualUnit(s v1.Step, flags map[string]string) []string {
+	verb := map[v1.StepKind]string{v1.StepStartUnit: "start", v1.StepEditUnit: "restart", v1.StepStopUnit: "stop"}[s.Kind]
+	tell := onHost(s.Host, "sudo systemctl "+verb+" "+s.Unit)
+	if script := wordScript(s, flags); script != "" {
+		return []string{onHost(s.Host, "sudo sed -i"+script+" "+s.Path+" && sudo systemctl daemon-reload"), tell}
+	}
+	return []string{tell}
 }
 
 func fromPlan(s v1.Step, field string) string {
