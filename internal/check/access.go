@@ -30,7 +30,7 @@ var hostsReadable = Check{
 	Code: "HOST-001", Reason: "HostsUnreadable", Category: categoryTooling, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true,
 	Title: "the manifests of every control-plane host can be read",
 	Explain: []string{
-		"What a control plane runs with stands in the static pod manifests on its hosts. A host that cannot be read may run a manager with other flags, " +
+		"What a control plane runs with stands in the static pod manifests and the systemd units on its hosts. A host that cannot be read may run a manager with other flags, " +
 			"and a migration that does not know it would leave two owners.",
 		"Name every control-plane host with --host-access, and run with rights to read /etc/kubernetes there.",
 	},
@@ -99,12 +99,12 @@ func judgeHostsComplete(f facts) v1.Finding {
 		expected, source, "transplant check --host-access=local:<host>=<directory>,...   # name every control-plane host")
 }
 
-// broadHostErrors are the errors that hide a whole host or its manifests. Narrower ones belong to narrower checks.
+// broadHostErrors are the errors that hide a whole host, its manifests or its systemd units. Narrower ones belong to narrower checks.
 func (f facts) broadHostErrors() []string {
 	var out []string
 	for _, e := range f.Errors {
 		parts := strings.Split(e.Fact, "/")
-		if parts[0] == "hosts" && (len(parts) <= 2 || parts[2] == "manifests") {
+		if parts[0] == "hosts" && (len(parts) <= 2 || parts[2] == "manifests" || parts[2] == "units") {
 			out = append(out, e.Error)
 		}
 	}

@@ -117,6 +117,7 @@ var accessRules = []rule{
 	{name: "the manifests were read", code: "HOST-001", want: pass_, says: []string{"3 control-plane hosts"}},
 	{name: "one host cannot be read", code: "HOST-001", want: unknwn, says: []string{"hosts/cp-2"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2") }},
 	{name: "one manifest cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/manifests/x.yaml") }},
+	{name: "the units cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/units") }},
 	{name: "only a process list is missing", code: "HOST-001", want: pass_, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") }},
 	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1.Snapshot) { s.Hosts = nil }},
 
