@@ -115,7 +115,7 @@ func TestOptionsThatSayNothingAreRefusedByEveryCommand(t *testing.T) {
 		{"node-ipam", "drop", `node-ipam "drop" is not known: use keep or move`},
 		{"renew-deadline", "60s", `renew deadline "60s": give a duration from 1s to below the lease duration of 15s`},
 		{"retry-period", "10s", "retry period 10s is too long"},
-		{"lease-name", "Our_Lease", `lease name "Our_Lease": give the name of an object`},
+		{"lease-name", "Our_Lease", `lease name "Our_Lease": an object is named with lower-case letters`},
 		{"cluster-name", "our cluster", `cluster name "our cluster"`},
 		{"target-version", "v1.27.0", "give --replace-hosts with it"},
 		{"ccm-env", "PROXY", `environment "PROXY": give NAME=VALUE`},

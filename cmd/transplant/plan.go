@@ -140,12 +140,8 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 	if err != nil {
 		return withCode(exitBlocked, "no plan can be made: %w%s", err, c.wayOut(ctx, o.from))
 	}
-	if o.until != "" {
-		n, err := plan.Until(p, o.until)
-		if err != nil {
-			return err
-		}
-		p.Until = p.Steps[n-1].ID
+	if err := cutAt(p, o.until); err != nil {
+		return err
 	}
 	if older != nil {
 		c.tellChanged(o.refresh, older, p)
@@ -170,6 +166,19 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 	if o.detailed && len(p.Steps) > 0 {
 		return withCode(exitPending, "")
 	}
+	return nil
+}
+
+// cutAt notes the step or phase behind which the plan stops; empty for the whole plan.
+func cutAt(p *v1.Plan, until string) error {
+	if until == "" {
+		return nil
+	}
+	n, err := plan.Until(p, until)
+	if err != nil {
+		return err
+	}
+	p.Until = p.Steps[n-1].ID
 	return nil
 }
 

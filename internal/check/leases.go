@@ -142,16 +142,12 @@ func judgeStability(f facts) v1.Finding {
 			continue
 		}
 		n++
-		switch age, known := f.age(); {
-		case l.Name == kcm && l.RenewTime != nil && expired(l, f.now()):
-			bad.add("Lease/kube-system/"+l.Name, "the lease %s ran out %s ago, and nobody has taken it: no %s leads", l.Name, f.now().Sub(*l.RenewTime).Round(time.Second), kcm)
-		case l.AcquireTime != nil && l.AcquireTime.After(f.now().Add(bearable)):
-			bad.add("Lease/kube-system/"+l.Name, "%s took the lease %s at %s, which is still to come by the cluster's clock (%s)", l.Holder, l.Name, l.AcquireTime.UTC().Format(time.RFC3339), f.now().UTC().Format(time.RFC3339))
-		case l.AcquireTime != nil && f.now().Sub(*l.AcquireTime) < youngLeader:
-			bad.add("Lease/kube-system/"+l.Name, "%s took the lease %s %s ago", l.Holder, l.Name, max(0, f.now().Sub(*l.AcquireTime)).Round(time.Second))
-			since = l.AcquireTime
-		case known && l.Transitions >= fewestChanges && float64(l.Transitions) > changesPerDay*age.Hours()/24:
-			bad.add("Lease/kube-system/"+l.Name, "the lease %s changed hands %d times in %s", l.Name, l.Transitions, days(age))
+		text, began := f.unrest(l)
+		if text != "" {
+			bad.add("Lease/kube-system/"+l.Name, "%s", text)
+		}
+		if began != nil {
+			since = began
 		}
 	}
 	if bad.empty() {
@@ -161,6 +157,22 @@ func judgeStability(f facts) v1.Finding {
 		"kubectl -n kube-system logs -l component="+kcm+" --previous --tail=50")
 	finding.Since = since
 	return finding
+}
+
+// unrest is what is wrong with a held lease, and since when where that is known; empty when its leader is settled.
+func (f facts) unrest(l v1.Lease) (string, *time.Time) {
+	now := f.now()
+	switch age, known := f.age(); {
+	case l.Name == kcm && l.RenewTime != nil && expired(l, now):
+		return fmt.Sprintf("the lease %s ran out %s ago, and nobody has taken it: no %s leads", l.Name, now.Sub(*l.RenewTime).Round(time.Second), kcm), nil
+	case l.AcquireTime != nil && l.AcquireTime.After(now.Add(bearable)):
+		return fmt.Sprintf("%s took the lease %s at %s, which is still to come by the cluster's clock (%s)", l.Holder, l.Name, l.AcquireTime.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)), nil
+	case l.AcquireTime != nil && now.Sub(*l.AcquireTime) < youngLeader:
+		return fmt.Sprintf("%s took the lease %s %s ago", l.Holder, l.Name, max(0, now.Sub(*l.AcquireTime)).Round(time.Second)), l.AcquireTime
+	case known && l.Transitions >= fewestChanges && float64(l.Transitions) > changesPerDay*age.Hours()/24:
+		return fmt.Sprintf("the lease %s changed hands %d times in %s", l.Name, l.Transitions, days(age)), nil
+	}
+	return "", nil
 }
 
 // age is how old the cluster is, at least: its oldest Node. It is not known below a day.

@@ -89,7 +89,7 @@ func Validate(o v1.Options) error {
 		errs = append(errs, fmt.Errorf("retry period %s is too long for renew deadline %s: the managers refuse a deadline below 1.2 retry periods", o.RetryPeriod, o.RenewDeadline))
 	}
 	if !objectName.MatchString(o.LeaseName) {
-		errs = append(errs, fmt.Errorf("lease name %q: give the name of an object, of lower-case letters, digits, - and .", o.LeaseName))
+		errs = append(errs, fmt.Errorf("lease name %q: an object is named with lower-case letters, digits, dots and dashes", o.LeaseName))
 	}
 	if strings.ContainsAny(o.ClusterName, " \t\n\"'") {
 		errs = append(errs, fmt.Errorf("cluster name %q: it stands in a flag and in names of load balancers, give it without spaces and quotes", o.ClusterName))
