@@ -153,3 +153,22 @@ func TestACheckIsExplainedForACluster(t *testing.T) {
 	golden(t, "explain-snapshot", transplant(t, "explain", "node-001", "--from-snapshot", failing), volatile{failing: "snapshot.yaml"})
 	fails(t, transplant(t, "explain", "node-001", "--from-snapshot", failing+".gone"), exitError, "reading the snapshot")
 }
+
+func TestATerminalObeysNothingThatAClusterSays(t *testing.T) {
+	const evil = "worker\x1b[2J\x1b]0;owned\x07\r✓ API-001"
+	s := changed(t, func(s *v1.Snapshot) {
+		s.Nodes[3].Name, s.Nodes[3].ProviderID = evil, ""
+		s.Errors = append(s.Errors, v1.GatherError{Fact: "webhooks", Error: "listing: " + evil})
+	})
+	for _, args := range [][]string{{"check", "--from-snapshot", s, "--color=always"}, {"check", "--from-snapshot", s, "-o", "wide"}, {"explain", "NODE-001", "--from-snapshot", s}} {
+		r := transplant(t, args...)
+		for _, text := range []string{r.out, r.errOut} {
+			if strings.ContainsAny(text, "\x07\r") || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]") {
+				t.Errorf("%v: a sequence of the cluster's reaches the terminal: %q", args, text)
+			}
+		}
+		if !strings.Contains(r.out, `worker\x1b[2J`) {
+			t.Errorf("%v: what the name holds is not shown", args)
+		}
+	}
+}

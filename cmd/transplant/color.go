@@ -35,8 +35,12 @@ func (c *connection) colored(w io.Writer) bool {
 	case colorNever:
 		return false
 	}
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // sgr are the colours of the outcomes, the numbers of "select graphic rendition" in ECMA-48: green, yellow, red, faint, magenta.

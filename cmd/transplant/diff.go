@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,7 +85,11 @@ func (c *connection) diff(ctx context.Context, args []string, from, until string
 		return true, c.compareWith(ctx, program, all)
 	}
 	for _, d := range all {
-		if _, err := fmt.Fprint(c.out, unified(d.Name, d.Before, d.After)); err != nil {
+		text := unified(d.Name, d.Before, d.After)
+		if isTerminal(c.out) { // a file gets the bytes as they are, for patch
+			text = visible(text)
+		}
+		if _, err := io.WriteString(c.out, text); err != nil {
 			return false, err
 		}
 	}

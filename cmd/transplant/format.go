@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -130,13 +133,37 @@ func (l layout) cut(s string) string {
 
 var toASCII = strings.NewReplacer("…", "...", "·", "-")
 
-// plain replaces our own punctuation where only ASCII is wanted.
+// plain replaces our own punctuation where only ASCII is wanted, and whatever a terminal would obey: a name, an annotation or an error of a cluster may
+// hold sequences that rewrite the screen above them. Our own colours stay.
 func (l layout) plain(s string) string {
+	s = visible(s)
 	if l.ascii {
 		return toASCII.Replace(s)
 	}
 	return s
 }
+
+// visible shows control characters as Go writes them, but for line breaks, tabs and the colours of paint.
+func visible(s string) string {
+	if !strings.ContainsFunc(s, commanding) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case !commanding(r) || r == '\x1b' && ours.MatchString(s[i:]):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+func commanding(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+
+// ours are the sequences that paint writes.
+var ours = regexp.MustCompile(`^\x1b\[(0|2|3[1235])m`)
 
 func orDash(s string) string {
 	if s == "" {

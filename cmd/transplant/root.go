@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string, s streams) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(s.err, "error: %v\n", err)
+		fmt.Fprintf(s.err, "error: %s\n", visible(err.Error()))
 	}
 	return codeOf(err)
 }
