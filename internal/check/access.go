@@ -102,10 +102,11 @@ func judgeHostsComplete(f facts) v1.Finding {
 // broadHostErrors are the errors that hide a whole host, its manifests or its systemd units. Narrower ones belong to narrower checks.
 func (f facts) broadHostErrors() []string {
 	var out []string
-	for _, e := range f.Errors {
-		parts := strings.Split(e.Fact, "/")
+	for i, e := range f.Errors {
+		parts := f.paths[i]
 		if parts[0] == "hosts" && (len(parts) <= 2 || parts[2] == "manifests" || parts[2] == "units") {
 			out = append(out, e.Error)
+			f.reported[i] = true
 		}
 	}
 	return out

@@ -126,10 +126,12 @@ func Run(s *v1.Snapshot, opts Options) v1.CheckReport {
 		Findings:    make([]v1.Finding, 0, len(Checks)),
 	}
 	f := newFacts(s, opts)
-	outcomes := make(map[string]v1.Outcome, len(Checks))
 	for _, c := range Checks {
-		finding := one(c, f, outcomes)
-		outcomes[c.Code] = finding.Outcome
+		finding := one(c, f)
+		f.outcomes[c.Code] = finding.Outcome
+		if *f.blocker == "" && (finding.Outcome == v1.Fail || finding.Outcome == v1.Unknown) {
+			*f.blocker = c.Code
+		}
 		report.Findings = append(report.Findings, finding)
 		count(&report.Summary, finding)
 	}
@@ -150,9 +152,9 @@ func staleCodes(accept map[string]string, findings []v1.Finding) []string {
 	return out
 }
 
-func one(c Check, f facts, outcomes map[string]v1.Outcome) v1.Finding {
+func one(c Check, f facts) v1.Finding {
 	finding := v1.Finding{}
-	if on := unanswered(c, outcomes); on != "" {
+	if on := unanswered(c, f.outcomes); on != "" {
 		finding = dependent(on)
 	} else {
 		finding = c.judge(f)

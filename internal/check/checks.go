@@ -15,6 +15,7 @@ const (
 	categoryVolumes         = "volumes and CSI"
 	categoryKubelets        = "kubelets and image credentials"
 	categoryScheduling      = "webhooks and scheduling deadlocks"
+	categoryFacts           = "facts"
 )
 
 // Checks are all checks in reporting order, a list for each category. A check comes after those it depends on.
@@ -30,6 +31,7 @@ var Checks = slices.Concat(
 	volumeChecks,
 	kubeletChecks,
 	schedulingChecks,
+	factChecks,
 )
 
 // List returns a copy of all checks in reporting order.

@@ -46,8 +46,12 @@ type facts struct {
 	// scraped are what the managers say of themselves, by component and host.
 	scraped map[managerKey]v1.Manager
 	leases  map[string]v1.Lease
-	// paths are the elements of Errors[i].Fact.
-	paths [][]string
+	// paths are the elements of Errors[i].Fact, and reported tells which of the errors some check has asked for.
+	paths    [][]string
+	reported map[int]bool
+	// outcomes of the checks that were judged before, and blocker, the first of them that failed or is unknown.
+	outcomes map[string]v1.Outcome
+	blocker  *string
 }
 
 type managerKey struct{ component, host string }
@@ -61,7 +65,7 @@ func newFacts(s *v1.Snapshot, opts Options) facts {
 		accept[strings.ToUpper(code)] = reason
 	}
 	opts.Accept = accept
-	f := facts{Snapshot: s, opts: opts, placed: map[string][]placed{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}}
+	f := facts{Snapshot: s, opts: opts, placed: map[string][]placed{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}, reported: map[int]bool{}, outcomes: map[string]v1.Outcome{}, blocker: new(string)}
 	f.place()
 	f.inside = slices.DeleteFunc(slices.Clone(f.placed[kcm]), placed.external)
 	f.named = f.oneProvider()
@@ -226,6 +230,7 @@ func (f facts) gathering(patterns ...string) []string {
 	for i, e := range f.Errors {
 		if slices.ContainsFunc(wants, func(w []string) bool { return under(w, f.paths[i]) }) {
 			out = append(out, e.Error)
+			f.reported[i] = true
 		}
 	}
 	return out

@@ -71,6 +71,45 @@ spec:
     - --v=2
 `
 
+// externalWithoutConfig makes managers external and takes their cloud config out, as the procedure says.
+func externalWithoutConfig(hosts ...int) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		for _, i := range hosts {
+			setFlags(s, i, kcm, map[string]string{"cloud-provider": "external"})
+			delete(manager(s, i, kcm).Flags, "cloud-config")
+		}
+	}
+}
+
+// TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt is about the path in the fix, where no manager in the middle of a migration has it.
+func TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt(t *testing.T) {
+	all := externalWithoutConfig(0, 1, 2)
+	serverHas := func(i int, path string) func(*v1.Snapshot) {
+		return func(s *v1.Snapshot) { setFlags(s, i, kas, map[string]string{"cloud-config": path}) }
+	}
+	for name, c := range map[string]struct {
+		change func(*v1.Snapshot)
+		has    string // empty for no path
+	}{
+		"a manager that is in-tree":                 {externalWithoutConfig(1, 2), "--cloud-config=/etc/kubernetes/cloud.conf"},
+		"managers that are in-tree do without":      {changes(externalWithoutConfig(1), func(s *v1.Snapshot) { delete(manager(s, 0, kcm).Flags, "cloud-config") }, serverHas(1, "/etc/a.conf")), ""},
+		"the API server of another host":            {changes(all, serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/c.conf"},
+		"the API server of the host, before others": {changes(all, serverHas(0, "/etc/a.conf"), serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/a.conf"},
+		"the kubelet of the host":                   {changes(all, func(s *v1.Snapshot) { kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/k.conf"}) }), "--cloud-config=/etc/k.conf"},
+		"a path that a shell would read":            {changes(all, serverHas(0, "/etc/$(x)|'.conf")), ""},
+		"nobody":                                    {changes(all, func(s *v1.Snapshot) { delete(s.Hosts[0].Kubelet.Flags, "cloud-config") }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthy()
+			c.change(s)
+			fix := found(t, Run(s, Options{}), "CP-007").Fix
+			if !strings.Contains(fix, "--cloud-provider=aws") || !strings.Contains(fix, c.has) || (c.has == "" && strings.Contains(fix, "--cloud-config")) {
+				t.Errorf("got %s, want it with %q", fix, c.has)
+			}
+		})
+	}
+}
+
 // TestFixesOfManifestsDoWhatTheySay runs the fixes that edit a manifest, on a copy.
 func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 	for _, c := range []struct {
@@ -79,7 +118,8 @@ func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 		has, lost []string
 	}{
 		{"CP-002", flagsOf(kcm, map[string]string{"leader-elect": "false"}), []string{"- --leader-elect=true\n", "- --v=2\n"}, []string{"--leader-elect=false"}},
-		{"CP-007", func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) }, []string{"- --cloud-provider=aws\n", "- --v=2\n"}, []string{"external"}},
+		{"CP-007", func(s *v1.Snapshot) { setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"}) }, []string{"- --cloud-provider=aws\n", "- --v=2\n"}, []string{"external", "cloud-config"}},
+		{"CP-007", externalWithoutConfig(1), []string{"    - --cloud-config=/etc/kubernetes/cloud.conf\n", "    - --cloud-provider=aws\n", "- --v=2\n"}, []string{"external"}},
 		{"LM-002", flagsOf(kcm, map[string]string{"cloud-provider": "external", "enable-leader-migration": "true"}), []string{"- --leader-elect=false\n", "- --v=2\n"}, []string{"leader-migration"}},
 	} {
 		t.Run(c.code, func(t *testing.T) {
@@ -90,11 +130,14 @@ func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 				t.Fatalf("got %s and the fix %q", f.Outcome, f.Fix)
 			}
 			dir := t.TempDir()
-			path := filepath.Join(dir, kcm+".yaml")
+			path := filepath.Join(dir, "manifests", kcm+".yaml")
+			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			command := strings.ReplaceAll(f.Fix, "/etc/kubernetes/manifests", dir)
+			command := strings.ReplaceAll(f.Fix, " /etc/kubernetes/", " "+dir+"/")
 			if out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v: %s", command, err, out)
 			}
@@ -106,6 +149,12 @@ func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 				if !strings.Contains(string(got), line) {
 					t.Errorf("after %s there is no %q:\n%s", command, line, got)
 				}
+			}
+			if left, err := filepath.Glob(filepath.Join(dir, "*", "*")); err != nil || len(left) != 1 {
+				t.Errorf("after %s there are %q, %v", command, left, err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("after %s the manifest is %v, %v", command, info, err)
 			}
 			for _, text := range c.lost {
 				if strings.Contains(string(got), text) {

@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -59,12 +61,7 @@ func (f facts) handStage() (stage, next string) {
 		}
 	}
 	in, ccms := f.inTree(), f.all(ccm)
-	provider := orElse(f.provider(), "<provider>")
-	back := ""
-	if len(external) > 0 {
-		p := external[0]
-		back = fmt.Sprintf("sed -i 's/--cloud-provider=external/--cloud-provider=%s/' %s   # on host %s", provider, p.Manifest, names(external))
-	}
+	back := f.giveBack(external)
 	switch {
 	case len(in) == 0:
 		return "all managers are external and nothing runs the cloud loops: give the managers their provider back, or start a cloud-controller-manager now", back
@@ -76,6 +73,82 @@ func (f facts) handStage() (stage, next string) {
 		return "managers are external on " + names(external) + ", and when one of them leads nobody runs the cloud loops: give them their provider back", back
 	}
 	return "managers are external on " + names(external) + " beside a cloud-controller-manager: give them their provider back, and then take the cloud-controller-manager away", back
+}
+
+// giveBack is the command that gives the first of these managers its provider and its cloud config back, on every host where the same command does it.
+func (f facts) giveBack(external []placed) string {
+	if len(external) == 0 {
+		return ""
+	}
+	p := external[0]
+	script, config := f.providerScript(p)
+	if p.runs() != v1.RunsStaticPod {
+		return editCommand(p, script)
+	}
+	same := slices.DeleteFunc(slices.Clone(external), func(o placed) bool {
+		other, _ := f.providerScript(o)
+		return o.Manifest != p.Manifest || o.runs() != p.runs() || other != script
+	})
+	// sed makes its new file beside the old one, and the kubelet starts a pod for every file of that directory: it works in the directory above.
+	aside := path.Join(path.Dir(path.Dir(p.Manifest)), path.Base(p.Manifest)+".new")
+	fix := fmt.Sprintf("cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s   # on host %[4]s", p.Manifest, aside, script, names(same))
+	if config != "" && len(p.HostPaths) > 0 && !mounted(p, config) {
+		fix += "; the pod has to mount " + config + " again, too"
+	}
+	return fix
+}
+
+// editCommand changes the flags of a manager that is no static pod.
+func editCommand(p placed, script string) string {
+	if parts := strings.SplitN(p.Manifest, "/", 3); p.runs() == v1.RunsDeployment && len(parts) == 3 {
+		return fmt.Sprintf("kubectl -n %s get %s %s -o yaml | sed '%s' | kubectl replace -f -", parts[1], strings.ToLower(parts[0]), parts[2], script)
+	}
+	return fmt.Sprintf("systemctl edit --full %s   # on host %s", p.Unit, p.host.Name)
+}
+
+// providerScript is what sed does to a manifest: the provider instead of external, and a line with the cloud config where there is none; config is the
+// path in that line, and empty where none is added.
+func (f facts) providerScript(p placed) (script, config string) {
+	script = "s|--cloud-provider=external|--cloud-provider=" + orElse(f.provider(), "<provider>") + "|"
+	if _, kept := p.Flags["cloud-config"]; !kept {
+		config = f.cloudConfigBefore(p)
+	}
+	if config == "" {
+		return script, ""
+	}
+	return `s|^\( *- .\?\)--cloud-provider=external\(.*\)|&\n\1--cloud-config=` + config + `\2|; ` + script, config
+}
+
+// plainPath is a path that means itself to sed and to a shell.
+var plainPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
+
+// cloudConfigBefore is the --cloud-config that a manager had before it became external, as far as others show it: managers that are in-tree still, else
+// the API server of its host, else those of other hosts, else its host's kubelet. Empty where nobody shows one.
+func (f facts) cloudConfigBefore(p placed) string {
+	if in := f.inTree(); len(in) > 0 {
+		return plainPath.FindString(in[0].flag("cloud-config", ""))
+	}
+	found := ""
+	for _, server := range f.all(kas) {
+		config := plainPath.FindString(server.flag("cloud-config", ""))
+		if config != "" && (found == "" || server.host.Name == p.host.Name) {
+			found = config
+		}
+	}
+	if k := p.host.Kubelet; found == "" && k != nil {
+		found = plainPath.FindString(k.Flags["cloud-config"])
+	}
+	return found
+}
+
+// mounted tells whether a pod sees a file of its host.
+func mounted(p placed, file string) bool {
+	for at := range p.HostPaths {
+		if file == at || strings.HasPrefix(file, strings.TrimSuffix(at, "/")+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // migratingIn counts the components in which leader migration is in effect.

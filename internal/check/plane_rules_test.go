@@ -212,8 +212,23 @@ var planeRules = []rule{
 	{name: "a Deployment is in-tree", code: "CP-001", want: pass_, says: []string{"1 Deployment with --cloud-provider=aws"}, change: hosted},
 
 	{name: "F20: a manager was added beside in-tree ones by hand", code: "CP-007", want: fails, says: []string{"take it away", "mv /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
-	{name: "F20: one host was made external by hand", code: "CP-007", want: fails, says: []string{"external on cp-2, and when one of them leads nobody runs", "sed -i 's/--cloud-provider=external/--cloud-provider=aws/' /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2"}, change: func(s *v1.Snapshot) {
+	{name: "F20: one host was made external by hand", code: "CP-007", want: fails, says: []string{"external on cp-2, and when one of them leads nobody runs", "cp -p /etc/kubernetes/manifests/kube-controller-manager.yaml /etc/kubernetes/kube-controller-manager.yaml.new && " +
+		"sed -i 's|--cloud-provider=external|--cloud-provider=aws|' /etc/kubernetes/kube-controller-manager.yaml.new && " +
+		"mv /etc/kubernetes/kube-controller-manager.yaml.new /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2"}, change: func(s *v1.Snapshot) {
 		setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"})
+	}},
+	{name: "F20: two hosts were made external by hand, one of them without its cloud config", code: "CP-007", want: fails, says: []string{"external on cp-2, cp-3", `\1--cloud-config=/etc/kubernetes/cloud.conf\2|; s|--cloud-provider=external|`, "# on host cp-2; the pod has to mount /etc/kubernetes/cloud.conf again, too"}, change: func(s *v1.Snapshot) {
+		externalWithoutConfig(1)(s)
+		setFlags(s, 2, kcm, map[string]string{"cloud-provider": "external"})
+		manager(s, 1, kcm).HostPaths = map[string]string{"/etc/kubernetes/pki": "/etc/kubernetes/pki"}
+	}},
+	{name: "F20: the file of a host was taken out, and its directory is mounted", code: "CP-007", want: fails, says: []string{"kube-controller-manager.yaml   # on host cp-2, cp-3"}, change: func(s *v1.Snapshot) {
+		externalWithoutConfig(1, 2)(s)
+		manager(s, 1, kcm).HostPaths = map[string]string{"/etc/kubernetes": "/etc/kubernetes"}
+	}},
+	{name: "a unit was made external by hand", code: "CP-007", want: fails, says: []string{"systemctl edit --full kube-controller-manager.service   # on host cp-2"}, change: func(s *v1.Snapshot) {
+		externalWithoutConfig(1)(s)
+		manager(s, 1, kcm).Runs, manager(s, 1, kcm).Unit = v1.RunsSystemd, "kube-controller-manager.service"
 	}},
 	{name: "all hosts were made external and nothing took over", code: "CP-007", want: fails, says: []string{"nothing runs the cloud loops"}, change: flagsOf(kcm, map[string]string{"cloud-provider": "external"})},
 	{name: "the middle of the documented procedure", code: "CP-007", want: fails, says: []string{"the middle of KEP-2436"}, change: func(s *v1.Snapshot) {

@@ -26,6 +26,8 @@ func judgeProviderIDRequired(f facts) v1.Finding {
 	}
 	image, minor, ok := f.newImage(cluster)
 	switch {
+	case image == "":
+		return dependent("VER-001")
 	case !ok:
 		return unknown("the library's version in image %q of the new manager is not known", image)
 	case minor < catalogue.ProviderIDRequired:

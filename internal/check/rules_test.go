@@ -60,6 +60,7 @@ var neverEnds = map[string]string{
 	"API-001 fails or warns":   "an API server that does not answer is unknown",
 	"HOST-001 fails or warns":  "a host that cannot be read is unknown",
 	"CLOUD-001 fails or warns": "an inventory that could not be read is unknown",
+	"FACT-001 fails or warns":  "what is not known is unknown",
 	"GAP-001 passes":           "it tells what cannot be promised and always warns",
 	"GAP-001 is unknown":       "it tells what cannot be promised and always warns",
 	"CP-001 is unknown":        "a host without a manager is a failure; hosts that cannot be read are HOST-001's",

@@ -18,8 +18,9 @@ var mainStorage = []string{"persistentvolumes", "storageclasses", "csinodes"}
 
 // allStorage returns the storage objects when VOL-001 can be judged by them, else the finding that says why not.
 func (f facts) allStorage() (*v1.Volumes, v1.Finding, bool) {
-	for _, e := range f.Errors {
+	for i, e := range f.Errors {
 		if e.Fact == "volumes" {
+			f.reported[i] = true
 			return nil, unknown("%s", e.Error), false
 		}
 	}
