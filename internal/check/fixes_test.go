@@ -84,6 +84,7 @@ func externalWithoutConfig(hosts ...int) func(*v1.Snapshot) {
 // TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt is about the path in the fix, where no manager in the middle of a migration has it.
 func TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt(t *testing.T) {
 	all := externalWithoutConfig(0, 1, 2)
+	noKubelet := func(s *v1.Snapshot) { delete(s.Hosts[0].Kubelet.Flags, "cloud-config") }
 	serverHas := func(i int, path string) func(*v1.Snapshot) {
 		return func(s *v1.Snapshot) { setFlags(s, i, kas, map[string]string{"cloud-config": path}) }
 	}
@@ -96,8 +97,8 @@ func TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt(t *testing.T) 
 		"the API server of another host":            {changes(all, serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/c.conf"},
 		"the API server of the host, before others": {changes(all, serverHas(0, "/etc/a.conf"), serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/a.conf"},
 		"the kubelet of the host":                   {changes(all, func(s *v1.Snapshot) { kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/k.conf"}) }), "--cloud-config=/etc/k.conf"},
-		"a path that a shell would read":            {changes(all, serverHas(0, "/etc/$(x)|'.conf")), ""},
-		"nobody":                                    {changes(all, func(s *v1.Snapshot) { delete(s.Hosts[0].Kubelet.Flags, "cloud-config") }), ""},
+		"a path that a shell would read":            {changes(all, noKubelet, serverHas(0, "/etc/$(x)|'.conf")), ""},
+		"nobody":                                    {changes(all, noKubelet), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := healthy()

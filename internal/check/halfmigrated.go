@@ -109,7 +109,7 @@ func editCommand(p placed, script string) string {
 // providerScript is what sed does to a manifest: the provider instead of external, and a line with the cloud config where there is none; config is the
 // path in that line, and empty where none is added.
 func (f facts) providerScript(p placed) (script, config string) {
-	script = "s|--cloud-provider=external|--cloud-provider=" + orElse(f.provider(), "<provider>") + "|"
+	script = "s|--cloud-provider=external|--cloud-provider=" + orElse(f.providerBefore(), "<provider>") + "|"
 	if _, kept := p.Flags["cloud-config"]; !kept {
 		config = f.cloudConfigBefore(p)
 	}
@@ -117,6 +117,19 @@ func (f facts) providerScript(p placed) (script, config string) {
 		return script, ""
 	}
 	return `s|^\( *- .\?\)--cloud-provider=external\(.*\)|&\n\1--cloud-config=` + config + `\2|; ` + script, config
+}
+
+// providerBefore is the in-tree provider that the managers name, else one that an API server still does.
+func (f facts) providerBefore() string {
+	if name := f.provider(); name != "" {
+		return name
+	}
+	for _, server := range f.all(kas) {
+		if !server.external() {
+			return server.flag("cloud-provider", "")
+		}
+	}
+	return ""
 }
 
 // plainPath is a path that means itself to sed and to a shell.
