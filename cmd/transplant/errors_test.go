@@ -91,6 +91,8 @@ func TestCommandLinesThatAreNone(t *testing.T) {
 		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
 		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, json or yaml"}},
 		{"a snapshot that is not there", []string{"check", "--from-snapshot", "/nonexistent/s.yaml"}, []string{"reading the snapshot: open /nonexistent/s.yaml: no such file or directory"}},
+		{"a directory of snapshots", []string{"check", "--from-snapshot", "testdata"}, []string{"snapshot testdata: reading the snapshot: it is a directory"}},
+		{"a snapshot that is a list", []string{"check", "--from-snapshot", file(t, "list.yaml", "- a\n")}, []string{"list.yaml: reading the snapshot: it is a list and no snapshot"}},
 		{"a snapshot that was cut off", []string{"check", "--from-snapshot", file(t, "s.yaml", "apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\n")}, []string{"does not say when it was taken", "transplant snapshot"}},
 		{"a snapshot that is none", []string{"plan", "--from-snapshot", file(t, "s.yaml", "kind: Pod")}, []string{`kind is "Pod", not Snapshot`}},
 		{"accepting a check that nobody knows", append([]string{"check", "--accept", "ZZ-001=x"}, snapshot...), []string{"ZZ-001"}},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -318,11 +317,15 @@ func writeWhole(path string, data []byte) error {
 }
 
 func readSnapshot(path string) (*v1.Snapshot, error) {
-	data, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the snapshot: %w", err)
 	}
-	s, err := snapshot.Load(bytes.NewReader(data))
+	defer func() { _ = file.Close() }() // nothing was written
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("snapshot %s: reading the snapshot: it is a directory; name the file that transplant snapshot wrote", path)
+	}
+	s, err := snapshot.Load(file)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", path, err)
 	}

@@ -44,11 +44,26 @@ func TestLoad(t *testing.T) {
 		},
 		"a key twice":  {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nkind: Snapshot\n", `already set`},
 		"a plan":       {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\n", `kind is "Plan", not Snapshot`},
-		"nothing":      {"", `kind is "", not Snapshot`},
+		"no kind":      {"apiVersion: transplant.dev/v1alpha1\n", "it names no kind, and a snapshot says Snapshot"},
+		"nothing":      {"", "it is empty"},
+		"a comment":    {"# nothing\n---\n", "it is empty"},
+		"null":         {"null", "it is empty"},
 		"not YAML":     {"a: [", "not YAML or JSON"},
-		"a list":       {"- a\n", "not YAML or JSON"},
-		"a wrong type": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nnodes: many\n", "reading the snapshot: "},
-		"a binary":     {"\x00\x01\x02", "not YAML or JSON"},
+		"a list":       {"- a\n", "it is a list and no snapshot"},
+		"a JSON list":  {"[1]", "it is a list and no snapshot"},
+		"a text":       {"hello", "it is a text and no snapshot"},
+		"a number":     {"12", "it is a text and no snapshot"},
+		"a wrong type": {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nnodes: many\n", "reading the snapshot: nodes holds a value (string) that no snapshot has there"},
+		"a wrong head": {"kind: [a]\n", "kind holds a value (array) that no snapshot has there"},
+		"two documents": {
+			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n---\napiVersion: transplant.dev/v1alpha1\nkind: Snapshot\n",
+			"it holds 2 YAML documents, and only the first would be judged",
+		},
+		"a document behind the end of one":                         {"kind: Snapshot\n...\nkind: Snapshot\n", "it holds 2 YAML documents"},
+		"three documents, of which one is on a line with its sign": {"--- {kind: Snapshot}\r\n---\r\na: b\n--- # note\nc: d", "it holds 3 YAML documents"},
+		"one document with signs around it":                        {"\ufeff# taken today\n%YAML 1.1\n---\napiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\n...\n---\n# end\n", ""},
+		"signs within lines":                                       {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\ntoolVersion: v1\ncluster:\n  version: |\n    a\n    ---\n    ---b\n", ""},
+		"a binary":                                                 {"\x00\x01\x02", "not YAML or JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Load(strings.NewReader(tc.in))
@@ -59,6 +74,17 @@ func TestLoad(t *testing.T) {
 				t.Errorf("got error %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestLoadCutsTheComplaintsOfTheParserShort(t *testing.T) {
+	_, err := Load(strings.NewReader(strings.Repeat("a: 1\n", 1000)))
+	if err == nil || strings.Count(err.Error(), "\n") != errorLines || !strings.HasSuffix(err.Error(), "\n  and 997 more lines") || !strings.Contains(err.Error(), "line 3: ") {
+		t.Errorf("got %v", err)
+	}
+	key := strings.Repeat("k", 1000)
+	if _, err := Load(strings.NewReader(key + ": 1\n" + key + ": 2\n")); err == nil || len(err.Error()) > 3*errorWidth || !strings.Contains(err.Error(), "kkk...") {
+		t.Errorf("got %v", err)
 	}
 }
 
