@@ -84,10 +84,11 @@ func newLive(t *testing.T) *live {
 		c.component(name, "kube-controller-manager", metrics, "--allocate-node-cidrs=true", "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws",
 			"--cluster-cidr=10.200.0.0/16", "--cluster-name=test", "--configure-cloud-routes=true", "--leader-elect=true")
 	}
-	renewed := metav1.NewMicroTime(time.Now())
+	// Nobody renews it: it lasts as long as any test, and was taken long before, so that what is said of it does not change with the time of a look.
+	renewed, taken := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(-72*time.Hour))
 	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.Observer, Namespace: plan.Namespace}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: plan.KCM, Namespace: plan.Namespace}, Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("cp-1_x"), LeaseDurationSeconds: ptr.To[int32](15), AcquireTime: &renewed, RenewTime: &renewed}})
+			HolderIdentity: ptr.To("cp-1_x"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &taken, RenewTime: &renewed}})
 	return c
 }
 

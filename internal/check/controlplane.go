@@ -150,7 +150,7 @@ var leaderElection = Check{
 			return pass("leader election is on in %s", plural(len(f.managers()), "manager"))
 		}
 		return with(bad.finding(v1.Fail, "leader election is off in %s", plural(len(bad.lines), "manager")), "--leader-elect=true", bad.objects[0],
-			"sed -i 's/--leader-elect=false/--leader-elect=true/' /etc/kubernetes/manifests/"+strings.Split(bad.objects[0], "@")[0]+".yaml   # on each host named")
+			editManifest("/etc/kubernetes/manifests/"+strings.Split(bad.objects[0], "@")[0]+".yaml", "s/--leader-elect=false/--leader-elect=true/")+"   # on each host named")
 	},
 }
 

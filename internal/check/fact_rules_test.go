@@ -14,5 +14,5 @@ var factRules = []rule{
 		s.Nodes[0].ProviderID = ""
 		cannotGather(s, "objects/Lease/kube-system/cloud-provider-extraction-migration")
 	}},
-	{name: "another check says it", code: "FACT-001", want: skipped, says: []string{"depends on"}, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
+	{name: "another check says it", code: "FACT-001", want: skipped, says: []string{"other checks say which"}, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 }

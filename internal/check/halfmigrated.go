@@ -89,9 +89,7 @@ func (f facts) giveBack(external []placed) string {
 		other, _ := f.providerScript(o)
 		return o.Manifest != p.Manifest || o.runs() != p.runs() || other != script
 	})
-	// sed makes its new file beside the old one, and the kubelet starts a pod for every file of that directory: it works in the directory above.
-	aside := path.Join(path.Dir(path.Dir(p.Manifest)), path.Base(p.Manifest)+".new")
-	fix := fmt.Sprintf("cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s   # on host %[4]s", p.Manifest, aside, script, names(same))
+	fix := editManifest(p.Manifest, script) + "   # on host " + names(same)
 	if config != "" && len(p.HostPaths) > 0 && !mounted(p, config) {
 		fix += "; the pod has to mount " + config + " again, too"
 	}
@@ -210,4 +208,11 @@ func (f facts) foreignCCM() (v1.Finding, bool) {
 	bad.add("Lease/kube-system/"+ccm, "%s renewed the lease %s at %s", lease.Holder, ccm, lease.RenewTime.Format(time.RFC3339))
 	return with(bad.finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", ccm, lease.Holder), "no other "+ccm,
 		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+ccm, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
+}
+
+// editManifest is the command that edits a static pod's manifest. sed makes its new file beside the old one, and the kubelet starts a pod for every file of
+// that directory: it works in the directory above.
+func editManifest(manifest, script string) string {
+	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")
+	return fmt.Sprintf("cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s", manifest, aside, script)
 }

@@ -231,7 +231,7 @@ var migrationLeftOn = Check{
 		case !bad.empty():
 			return with(bad.finding(v1.Fail, "%s can take the migration lease and run nothing under it", plural(len(bad.lines), "external "+kcm)),
 				"no --enable-leader-migration beside --cloud-provider=external", bad.objects[0],
-				"sed -i '/--enable-leader-migration/d; /--leader-migration-config/d' /etc/kubernetes/manifests/"+kcm+".yaml   # on each host named")
+				editManifest("/etc/kubernetes/manifests/"+kcm+".yaml", "/--enable-leader-migration/d; /--leader-migration-config/d")+"   # on each host named")
 		case n == 0:
 			return skip("no %s is external", kcm)
 		}
