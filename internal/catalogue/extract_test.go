@@ -263,19 +263,7 @@ func TestTestdataIsWhatTheSourceSays(t *testing.T) {
 			for _, name := range slices.Sorted(maps.Keys(gates)) {
 				fmt.Fprintln(&b, name, gates[name])
 			}
-			file := filepath.Join("testdata", "gates-v"+v+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			have, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(have) != b.String() {
-				t.Errorf("%s is not what the source says: run with -update", file)
-			}
+			sameAsTestdata(t, "gates-v"+v+".txt", b.String())
 		})
 	}
 }
@@ -339,4 +327,18 @@ func readTestdata(t *testing.T, version string) map[string]extracted {
 		}
 	}
 	return out
+}
+
+// sameAsTestdata compares what was read out of the sources with the file that was made of them before, or writes it.
+func sameAsTestdata(t *testing.T, name, text string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if readFile(t, file) != text {
+		t.Errorf("%s is not what the source says: run with -update", file)
+	}
 }

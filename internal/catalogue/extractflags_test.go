@@ -260,19 +260,7 @@ func TestFlagTestdataIsWhatTheSourceSays(t *testing.T) {
 					fmt.Fprintln(&b)
 				}
 			}
-			file := filepath.Join("testdata", "flags-v"+v+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			have, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if string(have) != b.String() {
-				t.Errorf("%s is not what the source says: run with -update", file)
-			}
+			sameAsTestdata(t, "flags-v"+v+".txt", b.String())
 		})
 	}
 }

@@ -44,16 +44,7 @@ func TestARollbackFromTheMiddleOfADowntime(t *testing.T) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(step.ID, "/", "_"), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 1)
-			files := w.files()
-			p, _ := w.begin()
-			died, err := w.runUntil(p, func(at, id string) bool { return at == "during" && id == step.ID })
-			if err != nil || !died {
-				t.Fatalf("died %v, %v", died, err)
-			}
-			w.rollBack()
-			w.rolledBack(files)
+			rollBackFromTheMiddle(t, 1, step.ID)
 		})
 	}
 }

@@ -183,22 +183,27 @@ func TestAMigrationThatStopsBehindAnyStepGoesOnWithTheRest(t *testing.T) {
 	w.migrated(p)
 }
 
+// rollBackFromTheMiddle kills a migration of some hosts in the middle of a step, and rolls it back.
+func rollBackFromTheMiddle(t *testing.T, hosts int, step string) {
+	t.Parallel()
+	w := newWorld(t, hosts)
+	files := w.files()
+	p, _ := w.begin()
+	died, err := w.runUntil(p, func(at, id string) bool { return at == "during" && id == step })
+	if err != nil || !died {
+		t.Fatalf("died %v, %v", died, err)
+	}
+	w.rollBack()
+	w.rolledBack(files)
+}
+
 func TestARollbackFromTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{
 		"create/RoleBinding/kube-system/" + plan.MigrationRB, "external/" + kcm + "@cp-1", "finish/" + ccm + "@cp-2",
 	} {
 		t.Run(strings.ReplaceAll(step, "/", "_"), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, 2)
-			files := w.files()
-			p, _ := w.begin()
-			died, err := w.runUntil(p, func(at, id string) bool { return at == "during" && id == step })
-			if err != nil || !died {
-				t.Fatalf("died %v, %v", died, err)
-			}
-			w.rollBack()
-			w.rolledBack(files)
+			rollBackFromTheMiddle(t, 2, step)
 		})
 	}
 }
