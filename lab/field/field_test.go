@@ -11,6 +11,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	// What the command line is made of: it is built by the test, which the go command does not see, and a result from its cache would be an old one's.
+	_ "github.com/transplant-dev/transplant/internal/check"
+	_ "github.com/transplant-dev/transplant/internal/dryrun"
+	_ "github.com/transplant-dev/transplant/internal/migrate"
+	_ "github.com/transplant-dev/transplant/internal/plan"
+	_ "github.com/transplant-dev/transplant/internal/preview"
+	_ "github.com/transplant-dev/transplant/internal/report"
+	_ "github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/lab/build"
 )
 
