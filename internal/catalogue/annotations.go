@@ -55,9 +55,6 @@ func AnnotationsOf(provider string, annotations map[string]string, inTree, exter
 	return out
 }
 
-// AnnotationRows are all rows of a provider.
-func AnnotationRows(provider string) []Annotation { return slices.Clone(annotationRows[provider]) }
-
 // key is the annotation for which the row holds.
 func (a Annotation) key(annotations map[string]string) (string, bool) {
 	for key, value := range a.With {

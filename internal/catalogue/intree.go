@@ -72,10 +72,3 @@ func InTree(provider string, minor int) bool {
 	p, ok := Lookup(provider)
 	return ok && minor <= p.LastInTree
 }
-
-// MigrateBefore is the first minor in which a cluster on this provider has no controllers, credentials or volumes of the cloud any more unless it was
-// migrated: an upgrade has to stop one minor earlier. False for a name that is no provider's.
-func MigrateBefore(provider string) (minor int, ok bool) {
-	p, ok := Lookup(provider)
-	return p.LastInTree + 1, ok
-}

@@ -100,8 +100,8 @@ func TestWhatComponentsStartWith(t *testing.T) {
 
 func TestUpgradesStopBeforeTheProviderGoes(t *testing.T) {
 	for provider, want := range map[string]int{"openstack": 26, "aws": 27, "azure": 30, "vsphere": 30, "gce": 31} {
-		if got, ok := MigrateBefore(provider); !ok || got != want {
-			t.Errorf("MigrateBefore(%s) = %d", provider, got)
+		if p, ok := Lookup(provider); !ok || p.LastInTree+1 != want {
+			t.Errorf("%s leaves with 1.%d, want 1.%d", provider, p.LastInTree+1, want)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func FuzzCorrect(f *testing.F) {
 	f.Add([]byte("controllerLeaders:\n-\tname: service\n"), 37)
 	f.Fuzz(func(t *testing.T, file []byte, minor int) {
 		if minor < firstMinor || minor > 60 {
-			t.Skip()
+			t.Skip("no version of a manager")
 		}
 		for _, component := range controllernames.Components {
 			got, _ := Correct(component, minor, file)

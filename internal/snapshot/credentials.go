@@ -75,7 +75,7 @@ func (l *looker) readCredentialConfig(ctx context.Context, out *v1.CredentialPro
 	if err != nil {
 		return nil, err
 	}
-	out.SHA256 = sha(file.Data)
+	out.SHA256 = hostaccess.SHA256(file.Data)
 	var config struct {
 		APIVersion string   `json:"apiVersion"`
 		Kind       string   `json:"kind"`

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // cloudConfigs describes every cloud config that a component of the host names. The manager's is Host.CloudConfig: the external provider's is derived
@@ -55,7 +56,7 @@ func (l *looker) describeCloudConfig(ctx context.Context, out *v1.CloudConfig) {
 		l.unknown(l.fact("cloud-config"), fmt.Sprintf("cloud config of %s: %v", user, err))
 		return
 	}
-	out.SHA256 = sha(file.Data)
+	out.SHA256 = hostaccess.SHA256(file.Data)
 	out.Provider = l.providerOf(out.UsedBy)
 	if err := describeConfig(out, file.Data, user == kcm); err != nil {
 		out.Error = maskText(err.Error())
@@ -103,6 +104,6 @@ func describeConfig(out *v1.CloudConfig, data []byte, derive bool) error {
 	if len(derived.Problems) > 0 {
 		return fmt.Errorf("the external provider's config cannot be made of it: %s", strings.Join(derived.Problems, "; "))
 	}
-	out.DerivedChanges, out.DerivedSHA256 = derived.Changes, sha(derived.Data)
+	out.DerivedChanges, out.DerivedSHA256 = derived.Changes, hostaccess.SHA256(derived.Data)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // hosted finds the parts of the control plane that run as Deployments. A kube-scheduler counts only beside a kube-controller-manager, a
@@ -46,14 +47,14 @@ func TemplateSHA256(template map[string]any) string {
 	var typed corev1.PodTemplateSpec
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &typed); err != nil {
 		data, _ := json.Marshal(template) // maps of plain values encode
-		return sha(data)
+		return hostaccess.SHA256(data)
 	}
 	return templateSHA256(&typed)
 }
 
 func templateSHA256(template *corev1.PodTemplateSpec) string {
 	data, _ := json.Marshal(template) // a pod template that was decoded encodes
-	return sha(data)
+	return hostaccess.SHA256(data)
 }
 
 // hostedComponent is what the pod template of a Deployment says of the component that it runs.

@@ -125,7 +125,7 @@ func (l *looker) components(ctx context.Context) bool {
 
 // component is what a file in the manifests directory says; false for another pod, and for what is no pod and speaks of none of the components.
 func component(at string, data []byte) (v1.Component, bool) {
-	out := v1.Component{Manifest: at, SHA256: sha(data)}
+	out := v1.Component{Manifest: at, SHA256: hostaccess.SHA256(data)}
 	m, err := controlplane.Parse(data)
 	if err != nil {
 		out.Name = meant(at, data)
@@ -280,5 +280,5 @@ func (l *looker) file(ctx context.Context, at string) (v1.File, error) {
 	if err != nil {
 		return v1.File{}, err
 	}
-	return v1.File{Path: at, Present: true, SHA256: sha(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())}, nil
+	return v1.File{Path: at, Present: true, SHA256: hostaccess.SHA256(file.Data), Mode: fmt.Sprintf("%04o", file.Mode.Perm())}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // kubeadm reads what the next kubeadm upgrade would write into the manifests. A cluster without that ConfigMap was not made by kubeadm.
@@ -68,7 +69,7 @@ type controlPlanePart struct {
 
 // Kubeadm understands a ClusterConfiguration. What it cannot understand is told in Error.
 func Kubeadm(text string) *v1.KubeadmConfig {
-	out := &v1.KubeadmConfig{SHA256: sha([]byte(text))}
+	out := &v1.KubeadmConfig{SHA256: hostaccess.SHA256([]byte(text))}
 	var in clusterConfiguration
 	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
 		out.Error = "the ClusterConfiguration is not understood: " + maskText(err.Error())
@@ -232,7 +233,7 @@ func (g *gatherer) kubeletDefaults(ctx context.Context) {
 			continue
 		}
 		text := cm.Data["kubelet"]
-		out := &v1.KubeletDefaults{Name: name, SHA256: sha([]byte(text)), Text: maskYAML(text)}
+		out := &v1.KubeletDefaults{Name: name, SHA256: hostaccess.SHA256([]byte(text)), Text: maskYAML(text)}
 		var in struct {
 			FeatureGates       map[string]bool `json:"featureGates"`
 			ServerTLSBootstrap bool            `json:"serverTLSBootstrap"`

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const kubeadmMap = `apiVersion: kubeadm.k8s.io/v1beta3
@@ -54,7 +56,7 @@ func TestKubeadm(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"controllerManager": {"/etc/kubernetes/cloud.conf"}}, got.ExtraVolumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
 	}
-	if got.ClusterName != "lab" || got.KubernetesVersion != "v1.26.0" || got.ControlPlaneEndpoint != "lab.example.com:6443" || got.PodSubnet != "10.200.0.0/16" || got.SHA256 != sha([]byte(kubeadmMap)) || got.Error != "" {
+	if got.ClusterName != "lab" || got.KubernetesVersion != "v1.26.0" || got.ControlPlaneEndpoint != "lab.example.com:6443" || got.PodSubnet != "10.200.0.0/16" || got.SHA256 != hostaccess.SHA256([]byte(kubeadmMap)) || got.Error != "" {
 		t.Errorf("got %+v", got)
 	}
 	if strings.Contains(got.ClusterConfiguration, planted) || !strings.Contains(got.ClusterConfiguration, "configure-cloud-routes") {

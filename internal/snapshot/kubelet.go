@@ -47,7 +47,7 @@ func (l *looker) kubelet(ctx context.Context) {
 
 func (l *looker) kubeletByUnit(ctx context.Context, k *v1.Kubelet, u *controlplane.Unit) {
 	k.Source = u.Home()
-	k.SHA256 = sha(u.Data(k.Source))
+	k.SHA256 = hostaccess.SHA256(u.Data(k.Source))
 	k.Flags = maskFlags(u.Flags())
 	k.Sources = elsewhere(u.Sources(), k.Source)
 	l.kubeletFiles(ctx, k, u.Paths())
@@ -81,10 +81,10 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 		}
 		flags, err := controlplane.ParseKubeletFlags(file.Data)
 		if err != nil {
-			k.Source, k.SHA256, k.Error = at, sha(file.Data), at+": "+maskText(err.Error())
+			k.Source, k.SHA256, k.Error = at, hostaccess.SHA256(file.Data), at+": "+maskText(err.Error())
 			return
 		}
-		present, sums[at] = append(present, at), sha(file.Data)
+		present, sums[at] = append(present, at), hostaccess.SHA256(file.Data)
 		if k.Flags == nil {
 			k.Flags = map[string]string{}
 		}
@@ -162,7 +162,7 @@ func (l *looker) kubeletConfig(ctx context.Context, k *v1.Kubelet) {
 	}
 	k.Config = &v1.KubeletConfig{Path: at}
 	if err == nil {
-		k.Config.SHA256 = sha(file.Data)
+		k.Config.SHA256 = hostaccess.SHA256(file.Data)
 		l.kubeletFiles(ctx, k, []string{at})
 		err = l.readKubeletConfig(ctx, k, file.Data)
 	}

@@ -2,8 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // objects asks for the presence of the objects that a migration writes.
@@ -99,12 +98,7 @@ func digest(content any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return sha(data), nil
-}
-
-func sha(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return hostaccess.SHA256(data), nil
 }
 
 // splitResource splits serviceaccounts/token.

@@ -63,7 +63,7 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 			l.unknown(l.fact("units"), c.Error)
 		}
 		if file, err := l.access.ReadFile(ctx, at); err == nil {
-			c.SHA256 = sha(file.Data)
+			c.SHA256 = hostaccess.SHA256(file.Data)
 		}
 		return c, nil
 	}
@@ -71,7 +71,7 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 		return nil, nil
 	}
 	c.Manifest = u.Home()
-	c.SHA256 = sha(u.Data(c.Manifest))
+	c.SHA256 = hostaccess.SHA256(u.Data(c.Manifest))
 	c.Command, c.Flags = maskCommand(u.Command()), maskFlags(u.Flags())
 	c.EnvNames, c.Address, c.Remarks = u.EnvNames(), u.Address(), maskTexts(u.Remarks())
 	c.Sources = elsewhere(u.Sources(), c.Manifest)

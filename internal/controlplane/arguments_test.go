@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -110,77 +108,5 @@ func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
 	}
 	if edited < 300 {
 		t.Errorf("only %d edits were possible", edited)
-	}
-}
-
-func podTemplate(containers ...corev1.Container) *corev1.PodTemplateSpec {
-	return &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "kcm"}}, Spec: corev1.PodSpec{Containers: containers}}
-}
-
-func TestApplyPodTemplate(t *testing.T) {
-	sidecar := corev1.Container{Name: "proxy", Image: "example.com/proxy:1", Args: []string{"--cloud-provider=none"}}
-	in := podTemplate(sidecar, corev1.Container{
-		Name: "controller-manager", Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
-		Command: []string{"/usr/local/bin/kube-controller-manager"}, Args: []string{"--cloud-provider=aws", "--v=2"},
-		Env: []corev1.EnvVar{{Name: "A", Value: "b"}},
-	})
-	want := in.DeepCopy()
-	want.Spec.Containers[1].Args = []string{"--cloud-provider=external", "--v=2", "--leader-migration-config=/etc/kubernetes/leadermigration.conf"}
-	file := corev1.HostPathFile
-	want.Spec.Containers[1].VolumeMounts = []corev1.VolumeMount{{Name: "migration", MountPath: "/etc/kubernetes/leadermigration.conf", ReadOnly: true}}
-	want.Spec.Volumes = []corev1.Volume{{Name: "migration", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/leadermigration.conf", Type: &file}}}}
-	path := v1.Edit{Op: addHostPath, Name: "migration", Value: "/etc/kubernetes/leadermigration.conf", PathType: "File"}
-	edits := []v1.Edit{set("cloud-provider", "external"), set("leader-migration-config", "/etc/kubernetes/leadermigration.conf"), path}
-
-	before := in.DeepCopy()
-	got, err := ApplyPodTemplate(in, "kube-controller-manager", edits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff(before, in); diff != "" {
-		t.Errorf("what was given was changed:\n%s", diff)
-	}
-	if again, err := ApplyPodTemplate(got, "kube-controller-manager", edits); err != nil || !cmp.Equal(again, got) {
-		t.Errorf("the second time: %v", err)
-	}
-	path.Op = removeHostPath
-	back, err := ApplyPodTemplate(got, "kube-controller-manager", []v1.Edit{path, unset("leader-migration-config"), set("cloud-provider", "aws")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(back.Spec.Volumes)+len(back.Spec.Containers[1].VolumeMounts) != 0 || !slices.Equal(back.Spec.Containers[1].Args, in.Spec.Containers[1].Args) {
-		t.Errorf("undone, it is %+v", back.Spec)
-	}
-}
-
-func TestApplyPodTemplateRefuses(t *testing.T) {
-	kcm := corev1.Container{Name: "a", Command: []string{"kube-controller-manager"}}
-	other := corev1.Container{Name: "b", Command: []string{"/kube-controller-manager"}}
-	shell := corev1.Container{Name: "a", Command: []string{"sh", "-c", "exec kube-controller-manager"}}
-	mounted := kcm
-	mounted.VolumeMounts = []corev1.VolumeMount{{Name: "other", MountPath: "/x"}}
-	named := podTemplate(kcm)
-	named.Spec.Volumes = []corev1.Volume{{Name: "x"}}
-	tests := map[string]struct {
-		template *corev1.PodTemplateSpec
-		edit     v1.Edit
-		want     string
-	}{
-		"no such container":            {podTemplate(corev1.Container{Name: "x", Command: []string{"sleep"}}), set("a", "b"), "no container of the pod template runs kube-controller-manager"},
-		"two of them":                  {podTemplate(kcm, other), set("a", "b"), "the containers a and b of the pod template both run"},
-		"a shell's script":             {podTemplate(shell), set("a", "b"), "started by a script"},
-		"another volume of that name":  {named, v1.Edit{Op: addHostPath, Name: "x", Value: "/y"}, "another volume of that name"},
-		"something else mounted there": {podTemplate(mounted), v1.Edit{Op: addHostPath, Name: "x", Value: "/x"}, "something else mounted at /x (volume other)"},
-		"an operation that is none":    {podTemplate(kcm), v1.Edit{Op: "nosuch", Name: "x"}, "not known"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got, err := ApplyPodTemplate(tt.template, "kube-controller-manager", []v1.Edit{tt.edit}); got != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, %v, want %q", got, err, tt.want)
-			}
-		})
 	}
 }
