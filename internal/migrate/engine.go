@@ -6,6 +6,7 @@
 //	  │no
 //	requires ──no──> stale plan  the facts that the plan was made from
 //	  │yes
+//	grant                        the access to the host, for this step alone
 //	bind owners, await successor (a restart of a process that may own loops)
 //	journal "started"            with the backup of what is about to change
 //	do, release the leases of owners that ended
@@ -169,6 +170,11 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 		}
 		rec = begin(s, rec, e.Clock.Now().UTC())
 	}
+	release, err := e.grant(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer release(context.WithoutCancel(ctx))
 	e.tell(s, "started", "")
 	if err := x.do(ctx, s, &rec); interrupted(err) {
 		return err // its record says that it was begun

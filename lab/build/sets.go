@@ -47,6 +47,8 @@ var Sets = []Set{
 		LDFlags: []string{"-s", "-w"},
 	},
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"), // the last minor with the in-tree AWS provider
+	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"), // kubelets that know --cloud-provider=aws
+	kubernetes("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
 	apiserver("v1.30.14"), // the last minor with an in-tree provider
 	apiserver("v1.36.3"),  // the newest
 }
@@ -63,6 +65,15 @@ func kubernetes(version, commit string) Set {
 		})
 	}
 	set.Commands = append(set.Commands, Command{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl"})
+	return set
+}
+
+// node is a set of what runs on a host itself.
+func node(version, commit string) Set {
+	set := Set{Name: "node", Version: version, LDFlags: stamp(version, commit)}
+	for _, name := range []string{"kubeadm", "kubelet"} {
+		set.Commands = append(set.Commands, Command{Name: name, Package: "k8s.io/kubernetes/cmd/" + name})
+	}
 	return set
 }
 

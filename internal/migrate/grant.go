@@ -1,0 +1,51 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// grant opens the access to a step's host for what the step does there, and for nothing else. It is opened before the step is begun: a host that cannot be
+// reached stops a migration while everything on it still runs.
+func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), error) {
+	n, ok := need(s)
+	if !ok {
+		return func(context.Context) {}, nil
+	}
+	h, err := e.host(s.Host)
+	if err != nil {
+		return nil, err
+	}
+	release, err := hostaccess.Grant(ctx, h, n)
+	if err != nil {
+		return nil, fmt.Errorf("opening the access to host %s: %w", s.Host, err)
+	}
+	return release, nil
+}
+
+// need is what a step does on its host; false for a step that changes none.
+func need(s v1.Step) (hostaccess.Need, bool) {
+	if s.Host == "" {
+		return hostaccess.Need{}, false
+	}
+	n := hostaccess.Need{Purpose: s.ID, Write: []string{s.Path, plan.Dir + "/backup"}}
+	switch s.Kind {
+	case v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
+		n.Service = true
+	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:
+	default:
+		return hostaccess.Need{}, false
+	}
+	if s.Path == "" { // a unit that is stopped or started and not edited
+		n.Write = n.Write[1:]
+	}
+	if s.Component == kas { // the managers beside it hand over first, whose manifests are taken away for that
+		n.Write = append(n.Write, controlplane.ManifestDir+"/"+kcm+".yaml")
+	}
+	return n, true
+}
