@@ -20,6 +20,7 @@ const (
 	unsetFlag      = "unsetFlag"
 	addHostPath    = "addHostPath"
 	removeHostPath = "removeHostPath"
+	setImage       = "setImage"
 )
 
 // maxChanges bounds the single changes of one edit; a flag that is given more often than that is no manifest.
@@ -101,6 +102,8 @@ func (m *Manifest) next(e v1.Edit) (*change, error) {
 		return m.unsetFlag(flagName(e.Name))
 	case addHostPath:
 		return m.addHostPath(e)
+	case setImage:
+		return m.setImage(e.Name, e.Value)
 	default:
 		return m.removeHostPath(e)
 	}
@@ -155,6 +158,10 @@ func validate(e v1.Edit) error {
 		}
 		if !pathTypes[e.PathType] {
 			return fmt.Errorf("%q is no type of a host path", e.PathType)
+		}
+	case setImage:
+		if !tagPattern.MatchString(e.Value) {
+			return fmt.Errorf("%q is no tag of an image", e.Value)
 		}
 	default:
 		return errors.New("this operation is not known")

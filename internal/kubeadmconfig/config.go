@@ -24,7 +24,8 @@ const (
 var sections = map[string]string{"kube-apiserver": "apiServer", "kube-controller-manager": "controllerManager", "kube-scheduler": "scheduler"}
 
 // Apply carries the edits of a component out on a ClusterConfiguration of the versions v1beta1 to v1beta4 and returns the changed text: the same
-// bytes when there is nothing to change. setFlag and unsetFlag change extraArgs, addHostPath and removeHostPath extraVolumes.
+// bytes when there is nothing to change. setFlag and unsetFlag change extraArgs, addHostPath and removeHostPath extraVolumes; setVersion changes
+// kubernetesVersion, which is no component's.
 func Apply(data []byte, component string, edits []v1.Edit) ([]byte, error) {
 	out, _, err := apply(data, component, edits)
 	return out, err
@@ -38,7 +39,7 @@ func Inverse(data []byte, component string, edits []v1.Edit) ([]v1.Edit, error) 
 
 func apply(data []byte, component string, edits []v1.Edit) ([]byte, []v1.Edit, error) {
 	section, ok := sections[component]
-	if !ok {
+	if !ok && (component != "" || slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op != "setVersion" })) {
 		return nil, nil, fmt.Errorf("kubeadm does not configure %q", component)
 	}
 	var doc yaml.Node
@@ -92,8 +93,33 @@ func (c config) edit(e v1.Edit) ([]v1.Edit, error) {
 		return c.addVolume(e)
 	case "removeHostPath":
 		return c.removeVolume(e)
+	case "setVersion":
+		return c.setVersion(e)
 	}
 	return nil, fmt.Errorf("this operation is not known for kubeadm's configuration")
+}
+
+// kubernetesVersion is the field with the version that kubeadm gives to the control plane.
+const kubernetesVersion = "kubernetesVersion"
+
+// setVersion changes kubernetesVersion; without a value it goes.
+func (c config) setVersion(e v1.Edit) ([]v1.Edit, error) {
+	if e.Name != kubernetesVersion {
+		return nil, fmt.Errorf("the version of kubeadm's configuration is %s", kubernetesVersion)
+	}
+	before := ""
+	if node := get(c.root, kubernetesVersion); node != nil {
+		before = node.Value
+	}
+	if before == e.Value {
+		return nil, nil
+	}
+	if e.Value == "" {
+		remove(c.root, kubernetesVersion)
+	} else {
+		put(c.root, kubernetesVersion, text(e.Value))
+	}
+	return []v1.Edit{{Op: "setVersion", Name: kubernetesVersion, Value: before}}, nil
 }
 
 func (c config) setArg(e v1.Edit) ([]v1.Edit, error) {

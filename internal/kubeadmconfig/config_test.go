@@ -59,6 +59,9 @@ func TestEditsAndTheWayBack(t *testing.T) {
 		{"an argument of v1beta4 is changed", beta4, "kube-apiserver", []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, [2]string{"value: aws", "value: external"}},
 		{"an argument of v1beta4 comes", beta4, kcm, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
 			[2]string{"controllerManager: {}", "controllerManager:\n  extraArgs:\n  - name: cloud-provider\n    value: external"}},
+		{"the version changes", beta3, "", []v1.Edit{{Op: "setVersion", Name: "kubernetesVersion", Value: "v1.27.4"}}, [2]string{"kubernetesVersion: v1.26.0", "kubernetesVersion: v1.27.4"}},
+		{"a version comes where there was none", beta4, "", []v1.Edit{{Op: "setVersion", Name: "kubernetesVersion", Value: "v1.27.4"}},
+			[2]string{"kind: ClusterConfiguration\n", "kind: ClusterConfiguration\nkubernetesVersion: v1.27.4\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			have, err := Apply([]byte(c.in), c.component, c.edits)
@@ -94,6 +97,8 @@ func TestWhatIsRefused(t *testing.T) {
 		{"a text", "hello", kcm, "setFlag", "no object"},
 		{"a component that kubeadm does not configure", beta3, "etcd", "setFlag", `"etcd"`},
 		{"an operation that is none", beta3, kcm, "rename", "not known"},
+		{"a flag of no component", beta3, "", "setFlag", `""`},
+		{"a version under another name", beta3, "", "setVersion", "kubernetesVersion"},
 		{"a list where a map should be", strings.Replace(beta4, "v1beta4", "v1beta3", 1), "kube-apiserver", "setFlag", "apiServer.extraArgs is not what kubeadm's kubeadm.k8s.io/v1beta3 has there"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -58,7 +58,8 @@ type Options struct {
 	CredentialProviderSHA256 string `json:"credentialProviderSHA256,omitempty"`
 	// ReplaceHosts plans for control-plane hosts that are replaced, not edited: new ones of version N+1 come, those of version N go.
 	ReplaceHosts bool `json:"replaceHosts,omitempty"`
-	// TargetVersion is the Kubernetes version N+1 of replaced hosts, e.g. v1.27.0.
+	// TargetVersion is the Kubernetes version N+1 that the control plane has in the end, e.g. v1.27.4: that of the new hosts where hosts are replaced, else
+	// of the images that its static pods get on the way. Empty means that no version changes.
 	TargetVersion string `json:"targetVersion,omitempty"`
 }
 
@@ -189,11 +190,12 @@ type Step struct {
 
 // Edit is a change of a manifest or of kubelet flags.
 type Edit struct {
-	// Op is setFlag, unsetFlag, addHostPath, removeHostPath.
+	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, setImage (the image of a manifest keeps its registry and repository and gets another tag) or
+	// setVersion (of kubeadm's ClusterConfiguration).
 	Op string `json:"op"`
-	// Name is the flag without dashes, or the volume name.
+	// Name is the flag without dashes, the volume name, the component whose image it is, or the field that holds the version.
 	Name string `json:"name"`
-	// Value of the flag, or the path (same on the host and in the container).
+	// Value of the flag, the path (same on the host and in the container), the tag, or the version.
 	Value string `json:"value,omitempty"`
 	// PathType of a host path: File, Directory, FileOrCreate, DirectoryOrCreate.
 	PathType string `json:"pathType,omitempty"`

@@ -269,7 +269,9 @@ type Manager struct {
 	Series []Series `json:"series,omitempty"`
 	// ProcessStarted is process_start_time_seconds.
 	ProcessStarted *time.Time `json:"processStarted,omitempty"`
-	Error          string     `json:"error,omitempty"`
+	// Version is what kubernetes_build_info says that the process was built as, e.g. v1.27.4; empty when it does not say.
+	Version string `json:"version,omitempty"`
+	Error   string `json:"error,omitempty"`
 }
 
 // Lease is an election's lease.
