@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"os/user"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
@@ -226,6 +222,8 @@ func samePlan(path string, begun v1.Plan) bool {
 
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
 func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot) error {
+	hard, stop, done := signals(ctx, c)
+	defer done()
 	doc := j.Doc()
 	stopRecorder, err := c.record(ctx, p, doc.Run)
 	if err != nil {
@@ -233,10 +231,8 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	}
 	defer stopRecorder()
 	engine := migrate.New(migrate.Options{
-		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Before: before, Tell: c.tell, Hook: testHook,
+		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Before: before, Tell: c.tell, Clock: testClock(), Hook: testHook,
 	}, j)
-	hard, stop, done := signals(ctx, c)
-	defer done()
 	part := *p
 	if part.Until = ""; steps < len(p.Steps) {
 		part.Until = p.Steps[steps-1].ID
@@ -278,36 +274,12 @@ func startOf(doc v1.Journal, p *v1.Plan) time.Time {
 
 // locked holds the lock on the cluster during f.
 func (c *connection) locked(ctx context.Context, f changing, do func(context.Context) error) error {
-	held, lock, err := migrate.Acquire(ctx, c.kube, clock.RealClock{}, migrate.Holder(userName()), f.steal)
+	held, lock, err := migrate.Acquire(ctx, c.kube, testClock(), migrate.Holder(userName()), f.steal)
 	if err != nil {
 		return err
 	}
 	err = do(held)
 	return errors.Join(err, lock.Release(context.WithoutCancel(ctx)))
-}
-
-// signals turns the first Ctrl-C into "finish this step", the second into "stop now".
-func signals(ctx context.Context, c *connection) (context.Context, <-chan struct{}, func()) {
-	hard, cancel := context.WithCancelCause(ctx)
-	stop := make(chan struct{})
-	ch := make(chan os.Signal, 2)
-	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
-	ended := make(chan struct{})
-	go func() {
-		select {
-		case <-ch:
-			c.narrate("\ninterrupted: the current step is finished first; press Ctrl-C once more to stop at once")
-			close(stop)
-		case <-ended:
-			return
-		}
-		select {
-		case <-ch:
-			cancel(fmt.Errorf("stopped in the middle of a step, whose effect is uncertain until the same command is run again: %w", context.Canceled))
-		case <-ended:
-		}
-	}()
-	return hard, stop, func() { signal.Stop(ch); close(ended); cancel(nil) }
 }
 
 func userName() string {

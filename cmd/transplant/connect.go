@@ -85,6 +85,7 @@ func (c *connection) open(ctx context.Context) error {
 		if c.hosts, err = hostaccess.Open(c.hostAccess); err != nil {
 			return fmt.Errorf("--host-access: %w", err)
 		}
+		c.hosts = testHosts(c.hosts)
 	}
 	if c.cloud != "" {
 		if c.inv, err = inventory.Open(ctx, c.cloud); err != nil {

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// signals turns what an operator or a machine does to a running command into two requests: stop behind the current step, and stop now.
+//
+//	SIGINT, SIGTERM      the first one: finish this step; a second one of either: stop now
+//	SIGHUP               finish this step: the session is gone, and a migration that nobody can see or stop does not go on. It never means more, since a
+//	                     shell and the kernel both send it; under nohup it is ignored, as was asked for
+//	standard error gone  as SIGHUP: whoever was told what happens no longer reads it (a pipe into head, a terminal that was closed)
+//
+// From here on a broken pipe is an error of a write and not the end of the process, which would be in the middle of a step.
+func signals(ctx context.Context, c *connection) (hard context.Context, stopping <-chan struct{}, done func()) {
+	hard, cancel := context.WithCancelCause(ctx)
+	ch := make(chan os.Signal, 4)
+	signal.Notify(ch, heeded()...)
+	signal.Ignore(syscall.SIGPIPE)
+	told := &listener{w: c.err, gone: make(chan struct{})}
+	c.err = told
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		select {
+		case s := <-ch:
+			if s == syscall.SIGHUP {
+				c.narrate("\nthe session is gone: the current step is finished, and the same command goes on from there")
+			} else {
+				c.narrate("\ninterrupted: the current step is finished first; press Ctrl-C once more to stop at once")
+			}
+		case <-told.gone:
+		case <-ended:
+			return
+		}
+		close(stop)
+		for {
+			select {
+			case s := <-ch:
+				if s == syscall.SIGHUP {
+					continue
+				}
+				cancel(fmt.Errorf("stopped in the middle of a step, whose effect is uncertain until the same command is run again: %w", context.Canceled))
+				return
+			case <-ended:
+				return
+			}
+		}
+	}()
+	return hard, stop, func() { signal.Stop(ch); close(ended); cancel(nil) }
+}
+
+// heeded are the signals that stop a command in order.
+func heeded() []os.Signal {
+	out := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		out = append(out, syscall.SIGHUP)
+	}
+	return out
+}
+
+// listener notices when nobody reads any longer.
+type listener struct {
+	w    io.Writer
+	once sync.Once
+	gone chan struct{}
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	n, err := l.w.Write(p)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) {
+		l.once.Do(func() { close(l.gone) })
+	}
+	return n, err
+}
