@@ -18,10 +18,10 @@ import (
 func (c *Cluster) Hosts() []*Host { return c.site.hosts }
 
 // ControlPlanes returns the control-plane hosts.
-func (c *Cluster) ControlPlanes() []*Host { return c.site.hosts[:controlPlanes] }
+func (c *Cluster) ControlPlanes() []*Host { return c.site.hosts[:c.opts.ControlPlanes] }
 
 // Workers returns the workers.
-func (c *Cluster) Workers() []*Host { return c.site.hosts[controlPlanes:] }
+func (c *Cluster) Workers() []*Host { return c.site.hosts[c.opts.ControlPlanes:] }
 
 // Host returns the host with the given name, or an error that names it.
 func (c *Cluster) Host(name string) (*Host, error) {
@@ -124,8 +124,10 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 // startLoadBalancer starts the balancer over the API servers, each behind an edge of its own.
 func startLoadBalancer(s *site) (*loadbalancer.Balancer, error) {
 	o := loadbalancer.Options{Listen: s.block.endpoint(placeLoadBalancer, portAPIServer), TLS: s.pki.CA.TrustOnly()}
-	for _, h := range s.hosts[:controlPlanes] {
-		o.Backends = append(o.Backends, s.wires[LoadBalancerEdge(h.Name)].listen)
+	for _, h := range s.hosts {
+		if h.ControlPlane {
+			o.Backends = append(o.Backends, s.wires[LoadBalancerEdge(h.Name)].listen)
+		}
 	}
 	return loadbalancer.Start(o)
 }

@@ -103,7 +103,7 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.Workers), wires: map[string]wire{}}
+	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers), wires: map[string]wire{}}
 	for _, w := range wires(b, c.site.hosts) {
 		c.site.wires[w.name] = w
 	}
@@ -113,6 +113,9 @@ func (c *Cluster) prepare() error {
 	var g errgroup.Group
 	for _, h := range c.site.hosts {
 		g.Go(func() error {
+			if err := mountDisk(h, c.opts.DiskSize); err != nil {
+				return fmt.Errorf("preparing host %q: %w", h.Name, err)
+			}
 			if err := c.site.writeHost(h); err != nil {
 				return fmt.Errorf("preparing host %q: %w", h.Name, err)
 			}

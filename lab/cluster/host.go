@@ -26,9 +26,9 @@ const (
 	ServiceCIDR = "10.96.0.0/16"
 	Region      = "us-east-1"
 
-	serviceIP     = "10.96.0.1"
-	controlPlanes = 3
-	maxWorkers    = 70 // as many addresses as a block has for them
+	serviceIP        = "10.96.0.1"
+	maxControlPlanes = 3
+	maxWorkers       = 70 // as many addresses as a block has for them
 )
 
 var zones = []string{"us-east-1a", "us-east-1b"}
@@ -52,8 +52,8 @@ func (h *Host) Path(path string) string { return filepath.Join(h.Dir, filepath.F
 // ProviderID is what the AWS provider calls the host's instance.
 func (h *Host) ProviderID() string { return "aws:///" + h.Zone + "/" + h.InstanceID }
 
-// newHosts lays out the machines: three control planes, then the workers.
-func newHosts(root string, b *block, workers int) []*Host {
+// newHosts lays out the machines: the control planes, then the workers.
+func newHosts(root string, b *block, controlPlanes, workers int) []*Host {
 	var out []*Host
 	for i := 1; i <= controlPlanes; i++ {
 		out = append(out, newHost(root, b, fmt.Sprintf("cp-%d", i), 0, i))

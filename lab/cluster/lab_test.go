@@ -421,7 +421,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 	defer cancel()
 	go func() {
 		_ = poll(ctx, 10*time.Millisecond, "the API servers to be started", func(context.Context) error {
-			if n := len(processesIn(t, dir)); n < 1+controlPlanes {
+			if n := len(processesIn(t, dir)); n < 1+maxControlPlanes {
 				return fmt.Errorf("%d processes run", n)
 			}
 			return nil

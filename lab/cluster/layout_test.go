@@ -40,7 +40,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestManifestsHaveKubeadmsShape(t *testing.T) {
-	h := newHosts("/lab", fakeBlock(), 1)[0]
+	h := newHosts("/lab", fakeBlock(), maxControlPlanes, 1)[0]
 	for _, c := range []component{apiServer(h, "https://127.50.7.105:2379"), controllerManager(h), scheduler(h)} {
 		t.Run(c.name, func(t *testing.T) {
 			data, err := yaml.Marshal(c.pod())
@@ -62,7 +62,7 @@ func TestCloudConfigIsTheInTreeOne(t *testing.T) {
 
 func TestClusterConfigurationNamesTheFlagsOfTheManifests(t *testing.T) {
 	b := fakeBlock()
-	s := &site{root: "/lab", block: b, hosts: newHosts("/lab", b, 1)}
+	s := &site{root: "/lab", block: b, hosts: newHosts("/lab", b, maxControlPlanes, 1)}
 	data, err := yaml.Marshal(clusterConfiguration(s))
 	if err != nil {
 		t.Fatal(err)
@@ -96,9 +96,9 @@ func TestClusterConfigurationNamesTheFlagsOfTheManifests(t *testing.T) {
 
 func TestWiresHaveAddressesAndNamesOfTheirOwn(t *testing.T) {
 	b := fakeBlock()
-	hosts := newHosts("/lab", b, maxWorkers)
+	hosts := newHosts("/lab", b, maxControlPlanes, maxWorkers)
 	ws := wires(b, hosts)
-	if want := controlPlanes*8 + maxWorkers; len(ws) != want {
+	if want := maxControlPlanes*8 + maxWorkers; len(ws) != want {
 		t.Errorf("%d edges, want %d", len(ws), want)
 	}
 	names, addresses := map[string]bool{}, map[string]string{}
@@ -130,7 +130,7 @@ func TestWiresHaveAddressesAndNamesOfTheirOwn(t *testing.T) {
 
 func TestAnAPIServerServesUnderItsOwnEdgesOnly(t *testing.T) {
 	b := fakeBlock()
-	hosts := newHosts("/lab", b, 1)
+	hosts := newHosts("/lab", b, maxControlPlanes, 1)
 	ws := wires(b, hosts)
 	byAddress := map[string]string{}
 	for _, w := range ws {
@@ -154,7 +154,7 @@ func TestAnAPIServerServesUnderItsOwnEdgesOnly(t *testing.T) {
 }
 
 func TestHostsAreNamedAsTheirInstances(t *testing.T) {
-	hosts := newHosts("/lab", fakeBlock(), 2)
+	hosts := newHosts("/lab", fakeBlock(), maxControlPlanes, 2)
 	got := map[string][]string{}
 	for _, h := range hosts {
 		got[h.Name] = []string{h.NodeName, h.Address, h.PrivateIP, h.Zone, h.Dir}

@@ -21,6 +21,11 @@ type Options struct {
 	Binaries build.Binaries
 	// Programs are further images that manifests may name, by repository without tag.
 	Programs map[string]string
+	// ControlPlanes is the number of control-plane hosts, at most 3. Default: 3.
+	ControlPlanes int
+	// DiskSize makes file systems of their own of every host's /etc/kubernetes and /var/lib/kubelet, of so many bytes each, so that FillDisk can fill them.
+	// It needs the right to mount (root), and these files are gone when the lab has stopped. Default: 0, directories like the others.
+	DiskSize int64
 	// Workers is the number of worker nodes, at most 70. Default: 5.
 	Workers int
 	// Profile are the delays of the simulated kubelets. Default: kubelet.Short.
@@ -48,6 +53,12 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("resolving directory %q: %w", o.Dir, err)
 	}
 	o.Dir = dir
+	if o.ControlPlanes == 0 {
+		o.ControlPlanes = maxControlPlanes
+	}
+	if o.ControlPlanes < 0 || o.ControlPlanes > maxControlPlanes {
+		return o, fmt.Errorf("starting lab: %d control-plane hosts were asked for; there can be 1 to %d", o.ControlPlanes, maxControlPlanes)
+	}
 	if o.Workers == 0 {
 		o.Workers = 5
 	}

@@ -39,6 +39,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		}
 	}
 	wg.Wait()
+	if c.site != nil && c.opts.DiskSize > 0 {
+		for _, h := range c.site.hosts {
+			all = append(all, unmountDisk(h))
+		}
+	}
 	if c.http != nil {
 		_ = c.http.Close() // it only drops idle connections
 	}

@@ -44,6 +44,7 @@ func takeDir(dir string) (*workDir, error) {
 		if e.Name() == markFile {
 			continue
 		}
+		leaveDisks(filepath.Join(dir, e.Name()))
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			w.release()
 			return nil, fmt.Errorf("removing what an earlier lab left: %w", err)

@@ -194,6 +194,10 @@ func (e *engine) stopAll(ctx context.Context) {
 	e.pods = map[string]*pod{}
 	e.mu.Unlock()
 	for _, p := range procs {
+		if ctx.Err() != nil { // a power cut asks nobody
+			p.kill(stopHost)
+			continue
+		}
 		p.stop(stopHost, stopGrace)
 	}
 	timer := time.NewTimer(stopGrace)
