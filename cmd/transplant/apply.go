@@ -278,6 +278,7 @@ func (c *connection) locked(ctx context.Context, f changing, do func(context.Con
 	if err != nil {
 		return err
 	}
+	c.publish = lock.Publish
 	err = do(held)
 	return errors.Join(err, lock.Release(context.WithoutCancel(ctx)))
 }

@@ -21,6 +21,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
@@ -41,6 +42,10 @@ type connection struct {
 	proof   proof
 	// traffic is every request to the API, and what its answers say of the time.
 	traffic snapshot.Traffic
+
+	// publish shows how a run goes on the lock while it is held, progress what is shown.
+	publish  func(string)
+	progress *migrate.Progress
 
 	mu       sync.Mutex
 	token    string

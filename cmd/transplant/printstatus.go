@@ -19,8 +19,8 @@ func printStatus(w io.Writer, s v1.Status, l layout) error {
 	} else {
 		fmt.Fprintf(&b, "migration %s is %s: %d of %d steps done\n", s.Run, s.Phase, s.StepsDone, s.StepsTotal)
 	}
-	if s.Current != "" {
-		fmt.Fprintf(&b, "step  %s was begun and is not finished\n", s.Current)
+	for _, step := range s.Current {
+		fmt.Fprintf(&b, "step  %s was begun and is not finished\n", step.ID)
 	}
 	if s.Upcoming != "" {
 		fmt.Fprintf(&b, "step  %s comes next\n", s.Upcoming)
@@ -28,8 +28,8 @@ func printStatus(w io.Writer, s v1.Status, l layout) error {
 	if s.LastError != "" {
 		fmt.Fprintf(&b, "error %s\n", s.LastError)
 	}
-	if s.LockHolder != "" {
-		fmt.Fprintf(&b, "lock  %s\n", s.LockHolder)
+	if s.Lock != nil {
+		fmt.Fprintf(&b, "lock  %s\n", s.Lock.Holder)
 	}
 	loops := make([]string, 0, len(s.Owners))
 	for l := range s.Owners {

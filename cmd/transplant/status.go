@@ -48,7 +48,7 @@ func newStatus(c *connection) *cobra.Command {
 
 // statusOf sums a journal and a snapshot up.
 func statusOf(doc *v1.Journal, snap *v1.Snapshot, lockHolder string) v1.Status {
-	s := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Cluster: snap.Cluster, Phase: "not-started", LockHolder: lockHolder, Owners: map[string]string{}, Next: "transplant check"}
+	s := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Cluster: snap.Cluster, Phase: "not-started", Owners: map[string]string{}, Next: "transplant check"}
 	for _, m := range snap.Managers {
 		for _, l := range m.Loops {
 			who := m.Component + "@" + m.Host
@@ -76,14 +76,14 @@ func statusOf(doc *v1.Journal, snap *v1.Snapshot, lockHolder string) v1.Status {
 		case "done", "already-done":
 			s.StepsDone++
 		case "started":
-			s.Current, s.LastError = step.ID, r.Error
+			s.Current, s.LastError = append(s.Current, v1.StepStatus{ID: step.ID}), r.Error
 		default:
 			if s.Upcoming == "" {
 				s.Upcoming = step.ID
 			}
 		}
 	}
-	if s.Current != "" {
+	if len(s.Current) > 0 {
 		s.Upcoming = ""
 	}
 	s.StepsTotal = len(steps)
@@ -92,6 +92,7 @@ func statusOf(doc *v1.Journal, snap *v1.Snapshot, lockHolder string) v1.Status {
 		v1.RunRollingBack: "transplant rollback", v1.RunRolledBack: "transplant check",
 	}[doc.Phase]
 	if lockHolder != "" {
+		s.Lock = &v1.LockStatus{Holder: lockHolder}
 		s.Next = "wait for " + lockHolder
 	}
 	return s

@@ -58,7 +58,7 @@ type Options struct {
 type Event struct {
 	Time time.Time
 	Step v1.Step
-	// Kind is started, progress, done, already-done, deferred, failed.
+	// Kind is started, progress, waiting (told at every look), done, already-done, deferred, failed, paused, resumed.
 	Kind    string
 	Message string
 	// Number of the step in the plan, from 1, and how many there are.
@@ -77,6 +77,8 @@ type Engine struct {
 	stopping <-chan struct{}
 	// deferred remembers which groups were put behind the others, to say so once.
 	deferred map[string]bool
+	// controlled tells that the ConfigMap through which the run is paused was made, deaf that it may not be read.
+	controlled, deaf bool
 }
 
 // New returns an engine that writes what it does into the journal.
@@ -125,6 +127,9 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 				case <-stop:
 					return ErrInterrupted
 				default:
+				}
+				if err := e.pause(ctx, s, stop); err != nil {
+					return err
 				}
 				if err := e.one(ctx, s); interrupted(err) {
 					return err
@@ -251,30 +256,37 @@ func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err e
 // settle waits until the step shows in the live cluster and the loops have the owners that it promises.
 func (e *Engine) settle(ctx context.Context, s v1.Step, x executor) error {
 	limit := timeout(s)
-	reason := "the change is not visible"
+	reason, begun := "the change is not visible", e.Clock.Now()
 	err := e.poll(ctx, limit, settleInterval, func(ctx context.Context) (bool, error) {
-		done, err := x.done(ctx, s)
-		if err != nil {
-			reason = err.Error()
-			return false, nil
+		settled, why := e.settled(ctx, s, x)
+		if why != "" {
+			reason = why
 		}
-		if !done {
-			return false, nil
+		if !settled {
+			e.waiting(s, reason, begun)
 		}
-		if len(s.Expect) == 0 {
-			return true, nil
-		}
-		reason, err = e.owned(ctx, s.Expect)
-		if err != nil {
-			reason = err.Error()
-			return false, nil
-		}
-		return reason == "", nil
+		return settled, nil
 	})
 	if errors.Is(err, errWaited) {
 		return &VerifyError{Waited: limit, Reason: reason}
 	}
 	return err
+}
+
+// settled tells whether a step shows; if not, why, where that is known.
+func (e *Engine) settled(ctx context.Context, s v1.Step, x executor) (bool, string) {
+	done, err := x.done(ctx, s)
+	if err != nil {
+		return false, err.Error()
+	}
+	if !done || len(s.Expect) == 0 {
+		return done, ""
+	}
+	reason, err := e.owned(ctx, s.Expect)
+	if err != nil {
+		return false, err.Error()
+	}
+	return reason == "", reason
 }
 
 func (e *Engine) tell(s v1.Step, kind, message string) {

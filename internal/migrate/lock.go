@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,6 +24,8 @@ const LockName = "transplant-lock"
 const (
 	lockDuration = 60 * time.Second
 	lockRenewal  = 5 * time.Second
+	// publishInterval is how often the lock is written at most, for the sake of onlookers.
+	publishInterval = time.Second
 )
 
 // ErrLockLost is the cause of the context's end when somebody took the lock, or it could not be renewed for its whole duration.
@@ -35,6 +38,11 @@ type Lock struct {
 	holder string
 	cancel context.CancelCauseFunc
 	done   chan struct{}
+	// wake is told when progress has changed.
+	wake chan struct{}
+
+	mu       sync.Mutex
+	progress string
 }
 
 // Holder describes this process as the holder of a lock: who, where, which process.
@@ -50,7 +58,7 @@ func Holder(user string) string {
 // process of this machine that is gone is taken over at once; another one only when it was not renewed for its duration, which is observed
 // and not computed from clocks that may differ; or with steal.
 func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, holder string, steal bool) (context.Context, *Lock, error) {
-	l := &Lock{kube: kube, clock: c, holder: holder, done: make(chan struct{})}
+	l := &Lock{kube: kube, clock: c, holder: holder, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	if err := l.take(ctx, steal); err != nil {
 		return nil, nil, err
 	}
@@ -89,6 +97,7 @@ func (l *Lock) take(ctx context.Context, steal bool) error {
 		}
 	}
 	live.Spec = spec
+	delete(live.Annotations, ProgressAnnotation) // of a holder before
 	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
 		return &LockedError{Holder: "another transplant that started at the same moment"}
 	} else if err != nil {
@@ -125,33 +134,74 @@ func endedHere(holder string) bool {
 	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
+// Publish shows a text (see Progress) on the lock, soon, and at most once in a publishInterval.
+func (l *Lock) Publish(progress string) {
+	l.mu.Lock()
+	l.progress = progress
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+func (l *Lock) published() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.progress
+}
+
 func (l *Lock) renew(ctx context.Context) {
 	defer close(l.done)
-	last := l.clock.Now()
+	renewed, tried := l.clock.Now(), l.clock.Now()
+	shown := ""
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.clock.After(lockRenewal):
+		due := lockRenewal
+		if l.published() != shown {
+			due = publishInterval
 		}
-		ok, err := l.renewOnce(ctx)
+		if !l.until(ctx, tried.Add(due)) {
+			if ctx.Err() != nil {
+				return
+			}
+			continue // there is something new to show
+		}
+		progress := l.published()
+		tried = l.clock.Now()
+		ok, err := l.renewOnce(ctx, progress)
 		switch {
 		case err == nil && ok:
-			last = l.clock.Now()
-		case err == nil, l.clock.Since(last) > lockDuration-2*lockRenewal:
+			renewed, shown = l.clock.Now(), progress
+		case err == nil, l.clock.Since(renewed) > lockDuration-2*lockRenewal:
 			l.cancel(ErrLockLost)
 			return
 		}
 	}
 }
 
-// renewOnce is false when somebody else holds the lock.
-func (l *Lock) renewOnce(ctx context.Context) (bool, error) {
+// until waits for a moment; false when there is something new to show, or ctx ended, before it.
+func (l *Lock) until(ctx context.Context, at time.Time) bool {
+	timer := l.clock.NewTimer(at.Sub(l.clock.Now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.wake:
+		return false
+	case <-timer.C():
+		return ctx.Err() == nil
+	}
+}
+
+// renewOnce is false when somebody else holds the lock, or took it away.
+func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockRenewal)
 	defer cancel()
 	leases := l.kube.CoordinationV1().Leases(namespace)
 	live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
-	if err != nil {
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
 		return false, err
 	}
 	if ptr.Deref(live.Spec.HolderIdentity, "") != l.holder {
@@ -159,6 +209,9 @@ func (l *Lock) renewOnce(ctx context.Context) (bool, error) {
 	}
 	now := metav1.NewMicroTime(l.clock.Now())
 	live.Spec.RenewTime = &now
+	if progress != "" {
+		metav1.SetMetaDataAnnotation(&live.ObjectMeta, ProgressAnnotation, progress)
+	}
 	_, err = leases.Update(ctx, live, metav1.UpdateOptions{})
 	return true, err
 }

@@ -31,6 +31,30 @@ type Journal struct {
 	// Rollback is the plan of the rollback once one was started.
 	Rollback *Plan      `json:"rollback,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
+	// Pauses are the times during which the run waited because somebody had asked for it.
+	Pauses []PauseRecord `json:"pauses,omitempty"`
+}
+
+// Pause is what an operator asks of a run that may be carried out elsewhere: to wait before its next step. It is kept in the ConfigMap
+// kube-system/transplant-control.
+type Pause struct {
+	// Run is the migration that is to wait; a pause of another one counts for nothing.
+	Run string `json:"run"`
+	// By is who asked, user@host as the tool saw them.
+	By string `json:"by"`
+	// At is when, by the clock of who asked.
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// PauseRecord is a time during which a run waited.
+type PauseRecord struct {
+	Pause `json:",inline"`
+	// From is when the run began to wait, by the clock of who carries it out; To is nil while it waits, and where it ended while it waited.
+	From time.Time  `json:"from"`
+	To   *time.Time `json:"to,omitempty"`
+	// Before is the step before which it waited.
+	Before string `json:"before,omitempty"`
 }
 
 // StepRecord is what happened to a step.
@@ -57,6 +81,16 @@ type StepRecord struct {
 	Created bool `json:"created,omitempty"`
 	// Handovers that were assisted during the step.
 	Handovers []HandoverRecord `json:"handovers,omitempty"`
+	// Files are those that the step changes beside its own.
+	Files []FileRecord `json:"files,omitempty"`
+	// Flags are the values that the kubelet's process had of the flags that the step changes; one that it had not is not in it.
+	Flags map[string]string `json:"flags,omitempty"`
+	// Node is what the node was like before, while the step is under way.
+	Node *NodeRecord `json:"node,omitempty"`
+	// Undo is there when the step was taken back, or is about to be.
+	Undo *UndoRecord `json:"undo,omitempty"`
+	// Notes are sentences about what the step found that is no failure, for example a certificate that waits for approval.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // HandoverRecord is one release of a lease for a holder that has provably ended.
@@ -77,22 +111,4 @@ type HandoverRecord struct {
 	NextHolder string     `json:"nextHolder,omitempty"`
 	// Note says why the lease was left alone, where it was.
 	Note string `json:"note,omitempty"`
-}
-
-// Status is one screen about a migration.
-type Status struct {
-	TypeMeta `json:",inline"`
-	Cluster  Cluster `json:"cluster"`
-	// Run is empty when no migration was started.
-	Run        string `json:"run,omitempty"`
-	Phase      string `json:"phase"`
-	StepsDone  int    `json:"stepsDone"`
-	StepsTotal int    `json:"stepsTotal"`
-	Current    string `json:"current,omitempty"`
-	// Upcoming is the step that comes next where none is under way and not all are done.
-	Upcoming   string            `json:"upcoming,omitempty"`
-	LastError  string            `json:"lastError,omitempty"`
-	LockHolder string            `json:"lockHolder,omitempty"`
-	Owners     map[string]string `json:"owners,omitempty"` // loop -> component@host
-	Next       string            `json:"next,omitempty"`
 }

@@ -1,0 +1,149 @@
+package v1alpha1
+
+import "time"
+
+// States of a run as Status has them. They say more than the journal's phase does: whether anybody works on it, and how it goes.
+const (
+	StateNotStarted = "not-started"
+	StateApplying   = "applying"
+	// StateStalled: the lock is there, and its holder has not renewed it for longer than it lasts.
+	StateStalled = "stalled"
+	// StatePaused: somebody asked the run to wait.
+	StatePaused = "paused"
+	// StateFailed: the last step that was begun went wrong, and nobody works on it.
+	StateFailed = "failed"
+	// StateStopped: nobody works on it, and no step went wrong. It was interrupted, or told to stop behind a step.
+	StateStopped     = "stopped"
+	StateApplied     = "applied"
+	StateRollingBack = "rolling-back"
+	StateRolledBack  = "rolled-back"
+)
+
+// Status is one screen about a migration, from what the API shows: no host is asked.
+type Status struct {
+	TypeMeta `json:",inline"`
+	Cluster  Cluster `json:"cluster"`
+	// Time is that of the API server, by which all ages here are measured.
+	Time time.Time `json:"time"`
+	// Run is empty when no migration was started.
+	Run string `json:"run,omitempty"`
+	// State is not-started, applying, stalled, paused, failed, stopped, applied, rolling-back or rolled-back; "unknown" when the journal may not be read.
+	State string `json:"state"`
+	// Phase is that of the journal: applying, applied, rolling-back, rolled-back; or not-started.
+	Phase      string    `json:"phase"`
+	Started    time.Time `json:"started,omitzero"`
+	StepsDone  int       `json:"stepsDone"`
+	StepsTotal int       `json:"stepsTotal"`
+	// Section is the phase of the plan that is under way, the SectionNumber-th of Sections.
+	Section       string `json:"section,omitempty"`
+	SectionNumber int    `json:"sectionNumber,omitempty"`
+	Sections      int    `json:"sections,omitempty"`
+	// Current are the steps that were begun and are not finished.
+	Current []StepStatus `json:"current,omitempty"`
+	// Upcoming is the step that comes next where none is under way and not all are done.
+	Upcoming  string `json:"upcoming,omitempty"`
+	LastError string `json:"lastError,omitempty"`
+	// Lock is nil when nobody holds it.
+	Lock *LockStatus `json:"lock,omitempty"`
+	// Paused is who asked the run to wait; nil when nobody did.
+	Paused *Pause `json:"paused,omitempty"`
+	// ElapsedSeconds is from the beginning of the run to its end, or to now.
+	ElapsedSeconds float64 `json:"elapsedSeconds,omitempty"`
+	// Remaining is how much longer it takes; nil when it is not known, or when nobody works on it.
+	Remaining *Range `json:"remaining,omitempty"`
+	// Nodes are the hosts and nodes that steps are about, the worst first.
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+	// Health is what stands in the way, the worst first.
+	Health []Blocker `json:"health,omitempty"`
+	// Owners maps a loop to component@host, as far as the API shows it; OwnersFrom says for each loop how it is known.
+	Owners     map[string]string `json:"owners,omitempty"`
+	OwnersFrom map[string]string `json:"ownersFrom,omitempty"`
+	// Disruption is what the probes of who carries the run out have seen so far; empty where none run.
+	Disruption string `json:"disruption,omitempty"`
+	// NotRead are the sentences that name what could not be read, and so is not in this document.
+	NotRead []string `json:"notRead,omitempty"`
+	Next    string   `json:"next,omitempty"`
+}
+
+// Range is a time that is not known exactly, in seconds.
+type Range struct {
+	LowSeconds  float64 `json:"lowSeconds"`
+	HighSeconds float64 `json:"highSeconds"`
+}
+
+// StepStatus is a step that is under way.
+type StepStatus struct {
+	ID    string `json:"id"`
+	Title string `json:"title,omitempty"`
+	Host  string `json:"host,omitempty"`
+	// SinceSeconds is how long ago it was begun.
+	SinceSeconds float64 `json:"sinceSeconds"`
+	// Waiting is what it waits for, in the words of who carries it out, since WaitingSeconds; empty where that is not published.
+	Waiting        string  `json:"waiting,omitempty"`
+	WaitingSeconds float64 `json:"waitingSeconds,omitempty"`
+}
+
+// LockStatus is the lock on the cluster.
+type LockStatus struct {
+	Holder string `json:"holder"`
+	// User, Host and PID are those parts of Holder; empty and 0 where it is no holder of ours.
+	User string `json:"user,omitempty"`
+	Host string `json:"host,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+	// AgeSeconds is how long ago the lock was renewed; AgeFrom says by which clocks that is known.
+	AgeSeconds float64 `json:"ageSeconds"`
+	AgeFrom    string  `json:"ageFrom,omitempty"`
+	// Expired tells that it was not renewed for longer than it lasts.
+	Expired bool `json:"expired,omitempty"`
+}
+
+// NodeStatus is how far a host or node is.
+type NodeStatus struct {
+	Name string `json:"name"`
+	// State is Blocked, Working, Pending or Done.
+	State string `json:"state"`
+	// Done and Total count the steps on it.
+	Done  int `json:"done"`
+	Total int `json:"total"`
+	// Step is the one that is under way, or comes next.
+	Step         string  `json:"step,omitempty"`
+	SinceSeconds float64 `json:"sinceSeconds,omitempty"`
+	Message      string  `json:"message,omitempty"`
+}
+
+// States of a node.
+const (
+	NodeBlocked = "Blocked"
+	NodeWorking = "Working"
+	NodePending = "Pending"
+	NodeDone    = "Done"
+)
+
+// Blocker is something that stands in the way of a run, or that an operator should know of.
+type Blocker struct {
+	// Level is error, warning or info.
+	Level string `json:"level"`
+	// Impact is what suffers, in two words: migration, node, control plane, load balancers.
+	Impact  string `json:"impact"`
+	Message string `json:"message"`
+	// SinceSeconds is for how long; nil where that is not known.
+	SinceSeconds *float64 `json:"sinceSeconds,omitempty"`
+}
+
+// Progress is what who carries a run out publishes about it, on the lock's Lease, which it renews every few seconds anyway.
+type Progress struct {
+	Run string `json:"run"`
+	// Steps are those under way, in the order in which they were begun.
+	Steps []StepProgress `json:"steps,omitempty"`
+	// Disruption is what its probes have seen so far; empty where none run.
+	Disruption string `json:"disruption,omitempty"`
+}
+
+// StepProgress is a step under way. Times are by the clock of who carries it out.
+type StepProgress struct {
+	ID    string    `json:"id"`
+	Since time.Time `json:"since"`
+	// Waiting is what it waits for, since WaitingSince.
+	Waiting      string    `json:"waiting,omitempty"`
+	WaitingSince time.Time `json:"waitingSince,omitzero"`
+}

@@ -1,0 +1,141 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// LockDuration is for how long a lock that is not renewed counts as held.
+const LockDuration = lockDuration
+
+// LockRenewal is how often the holder of a lock renews it.
+const LockRenewal = lockRenewal
+
+// ErrNoLock says that nobody holds the lock.
+var ErrNoLock = errors.New("nobody holds the lock: there is nothing to unlock")
+
+// LockState is what the lock's Lease shows.
+type LockState struct {
+	Holder string
+	// User, Host and PID are those parts of Holder; empty and 0 where it is no holder of ours.
+	User, Host string
+	PID        int
+	// Renewed is when its holder renewed it, by the holder's own clock.
+	Renewed time.Time
+	// Touched is when the API server wrote it last, by the API server's clock, to the second; zero where the server does not say.
+	Touched time.Time
+	// Progress is what the holder says about its run; nil where it says nothing.
+	Progress *v1.Progress
+	// UID and Version name this state of the object.
+	UID, Version string
+}
+
+// LockOf reads a Lease as a lock; nil when nobody holds it.
+func LockOf(l *coordinationv1.Lease) *LockState {
+	if l == nil || ptr.Deref(l.Spec.HolderIdentity, "") == "" {
+		return nil
+	}
+	s := &LockState{
+		Holder: *l.Spec.HolderIdentity, Progress: ReadProgress(l.Annotations[ProgressAnnotation]), UID: string(l.UID), Version: l.ResourceVersion,
+	}
+	if l.Spec.RenewTime != nil {
+		s.Renewed = l.Spec.RenewTime.Time
+	}
+	for _, m := range l.ManagedFields {
+		if m.Time != nil && m.Time.After(s.Touched) {
+			s.Touched = m.Time.Time
+		}
+	}
+	who, process, ok := strings.Cut(s.Holder, " pid ")
+	if !ok {
+		return s
+	}
+	if n, err := fmt.Sscanf(process, "%d", &s.PID); n != 1 || err != nil {
+		return s
+	}
+	s.User, s.Host, _ = strings.Cut(who, "@")
+	return s
+}
+
+// ReadLock reads the lock; ErrNoLock when nobody holds it.
+func ReadLock(ctx context.Context, kube kubernetes.Interface) (*LockState, error) {
+	live, err := kube.CoordinationV1().Leases(namespace).Get(ctx, LockName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, ErrNoLock
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", namespace, LockName, err)
+	}
+	if s := LockOf(live); s != nil {
+		return s, nil
+	}
+	return nil, ErrNoLock
+}
+
+// EndedHere tells that the holder was a process of this machine which is certainly gone.
+func (s *LockState) EndedHere() bool { return endedHere(s.Holder) }
+
+// ObserveLock looks for two renewals' time whether the holder still renews its lock, which no comparison of clocks can tell for certain: a
+// *LockedError when it does.
+func ObserveLock(ctx context.Context, kube kubernetes.Interface, c clock.Clock, s *LockState) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.After(2 * lockRenewal):
+	}
+	now, err := ReadLock(ctx, kube)
+	if err != nil {
+		return err
+	}
+	if now.Version != s.Version {
+		return &LockedError{Holder: now.Holder}
+	}
+	return nil
+}
+
+// Unlock deletes the lock as it was seen. One that was renewed or taken over since is left alone, which is a *LockedError.
+func Unlock(ctx context.Context, kube kubernetes.Interface, s *LockState) error {
+	err := kube.CoordinationV1().Leases(namespace).Delete(ctx, LockName, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{ResourceVersion: &s.Version},
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return &LockedError{Holder: s.Holder}
+	case err != nil:
+		return fmt.Errorf("deleting the lock Lease %s/%s: %w", namespace, LockName, err)
+	}
+	return nil
+}
+
+// ForceUnlock takes the lock away, however it is renewed. Its holder notices at its next renewal and stops in the middle of its step.
+func ForceUnlock(ctx context.Context, kube kubernetes.Interface, s *LockState) error {
+	for range 5 { // a renewal in between moves the version on
+		now, err := ReadLock(ctx, kube)
+		if errors.Is(err, ErrNoLock) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if now.Holder != s.Holder {
+			return &LockedError{Holder: now.Holder}
+		}
+		var locked *LockedError
+		if err := Unlock(ctx, kube, now); !errors.As(err, &locked) {
+			return err
+		}
+	}
+	return &LockedError{Holder: s.Holder}
+}
