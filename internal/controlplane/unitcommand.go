@@ -246,6 +246,19 @@ func (u *Unit) Sources() map[string]string {
 	return out
 }
 
+// Also tells for each flag that is written in several files the others than that of Sources, sorted.
+func (u *Unit) Also() map[string][]string {
+	counts := u.Sources()
+	out := map[string][]string{}
+	for _, f := range occurrences(u.Command()) {
+		if file := u.args[f.index].file; file != counts[f.name] && !slices.Contains(out[f.name], file) {
+			out[f.name] = append(out[f.name], file)
+			slices.Sort(out[f.name])
+		}
+	}
+	return out
+}
+
 // Paths are the files that make the command line: the unit, its drop-ins in order, and the environment files.
 func (u *Unit) Paths() []string { return slices.Concat(u.unitFiles, u.envFiles) }
 

@@ -50,6 +50,9 @@ func (l *looker) kubeletByUnit(ctx context.Context, k *v1.Kubelet, u *controlpla
 	k.SHA256 = hostaccess.SHA256(u.Data(k.Source))
 	k.Flags = maskFlags(u.Flags())
 	k.Sources = elsewhere(u.Sources(), k.Source)
+	if also := u.Also(); len(also) > 0 {
+		k.Also = also
+	}
 	l.kubeletFiles(ctx, k, u.Paths())
 }
 
@@ -89,6 +92,9 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 			k.Flags = map[string]string{}
 		}
 		for name, value := range maskFlags(flags) {
+			if before := sources[name]; before != "" {
+				k.Also = withAlso(k.Also, name, before)
+			}
 			k.Flags[name], sources[name] = value, at
 		}
 	}
@@ -105,6 +111,16 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 	}
 	k.SHA256, k.Sources = sums[k.Source], elsewhere(sources, k.Source)
 	l.kubeletFiles(ctx, k, present)
+}
+
+// withAlso notes another file in which a flag stands.
+func withAlso(also map[string][]string, flag, file string) map[string][]string {
+	if also == nil {
+		also = map[string][]string{}
+	}
+	also[flag] = append(also[flag], file)
+	slices.Sort(also[flag])
+	return also
 }
 
 // kubeletProcess looks at what runs: its arguments are the proof of what a kubelet runs with, whatever the files say.
@@ -219,9 +235,28 @@ func (l *looker) mergeKubeletConfigs(ctx context.Context, k *v1.Kubelet, dir str
 		if gates == nil {
 			gates = map[string]bool{}
 		}
-		maps.Copy(gates, c.FeatureGates)
+		said, err := gatesOf(file.Data)
+		if err != nil {
+			return fmt.Errorf("%s is no kubelet configuration: %w", at, err)
+		}
+		for gate := range said {
+			if k.Config.GateFiles == nil {
+				k.Config.GateFiles = map[string]string{}
+			}
+			k.Config.GateFiles[gate] = at
+		}
+		maps.Copy(gates, said)
 		c.FeatureGates = maps.Clone(gates)
 		l.kubeletFiles(ctx, k, []string{at})
 	}
 	return nil
+}
+
+// gatesOf are the gates that one configuration file names.
+func gatesOf(data []byte) (map[string]bool, error) {
+	var c struct {
+		FeatureGates map[string]bool `json:"featureGates"`
+	}
+	err := yaml.Unmarshal(data, &c)
+	return c.FeatureGates, err
 }

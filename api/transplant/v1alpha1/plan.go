@@ -144,6 +144,8 @@ type Step struct {
 	Component string `json:"component,omitempty"`
 	// Path of the file or manifest on the host.
 	Path string `json:"path,omitempty"`
+	// Files are those that the step changes, or puts back, beside Path; only for a kubelet.
+	Files []string `json:"files,omitempty"`
 	// Object is the API object as JSON (EnsureObject), or its reference (DeleteObject) in Ref.
 	Object string `json:"object,omitempty"`
 	Ref    string `json:"ref,omitempty"`
@@ -180,6 +182,10 @@ type Step struct {
 	Await *Await `json:"await,omitempty"`
 	// Drain tells that the node is drained before the step and made schedulable after it.
 	Drain bool `json:"drain,omitempty"`
+	// Batch names neighbouring steps that are done side by side, each on a host of its own; empty for a step that is done alone.
+	Batch string `json:"batch,omitempty"`
+	// Canary tells that the step is the first of many like it: what it changed is watched for a while before the next one.
+	Canary bool `json:"canary,omitempty"`
 	// Manual are the commands with which an operator does the same by hand; the engine does not run them.
 	Manual []string `json:"manual,omitempty"`
 	// Undo tells how the step is undone; empty for steps that need no undo.

@@ -162,6 +162,8 @@ type Kubelet struct {
 	Flags  map[string]string `json:"flags,omitempty"`
 	// Sources tells for each flag the file it comes from, where that is not Source.
 	Sources map[string]string `json:"sources,omitempty"`
+	// Also tells for a flag that stands in several files the others of them, sorted; for most flags what they say there counts for nothing.
+	Also map[string][]string `json:"also,omitempty"`
 	// Files are every file that the unit reads: the unit, its drop-ins in order, environment files, the configuration.
 	Files []File `json:"files,omitempty"`
 	// Version from the binary's own answer, where it was asked; else the Node's.
@@ -187,7 +189,9 @@ type KubeletConfig struct {
 	RegisterWithTaints      []string        `json:"registerWithTaints,omitempty"`
 	ShutdownGracePeriod     string          `json:"shutdownGracePeriod,omitempty"`
 	CredentialProviderNames []string        `json:"credentialProviderNames,omitempty"`
-	Error                   string          `json:"error,omitempty"`
+	// GateFiles tells for each gate the file that decides about it, where that is not Path: the last drop-in of --config-dir that names it.
+	GateFiles map[string]string `json:"gateFiles,omitempty"`
+	Error     string            `json:"error,omitempty"`
 }
 
 // CredentialProviders is a CredentialProviderConfig and its binaries.
