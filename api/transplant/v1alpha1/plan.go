@@ -61,6 +61,17 @@ type Options struct {
 	// TargetVersion is the Kubernetes version N+1 that the control plane has in the end, e.g. v1.27.4: that of the new hosts where hosts are replaced, else
 	// of the images that its static pods get on the way. Empty means that no version changes.
 	TargetVersion string `json:"targetVersion,omitempty"`
+	// MaxUnavailable is how many nodes may be not Ready or under change at a time while kubelets change, those that are not Ready for other reasons
+	// counted: N, or N% of all nodes (rounded down, at least one). Empty means 1.
+	MaxUnavailable string `json:"maxUnavailable,omitempty"`
+	// Soak is for how long the first worker is watched before another one changes, as a duration; empty means 10s.
+	Soak string `json:"soak,omitempty"`
+	// PauseAfterCanary stops apply behind the first worker; the next apply goes on with the others.
+	PauseAfterCanary bool `json:"pauseAfterCanary,omitempty"`
+	// DrainTimeout bounds the wait for the pods of a node that is drained, as a duration; empty means 15m.
+	DrainTimeout string `json:"drainTimeout,omitempty"`
+	// ForceUnmanaged lets a drain evict pods that no controller would bring back.
+	ForceUnmanaged bool `json:"forceUnmanaged,omitempty"`
 }
 
 // Shapes of a cloud-controller-manager, what happens to node IPAM, and what to the volumes.
@@ -197,10 +208,12 @@ type Step struct {
 // Edit is a change of a manifest or of kubelet flags.
 type Edit struct {
 	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, setImage (the image of a manifest keeps its registry and repository and gets another tag) or
-	// setVersion (of kubeadm's ClusterConfiguration).
+	// setVersion (of kubeadm's ClusterConfiguration); of a kubelet also setGate and unsetGate, for featureGates in its configuration file.
 	Op string `json:"op"`
-	// Name is the flag without dashes, the volume name, the component whose image it is, or the field that holds the version.
+	// Name is the flag without dashes, the volume name, the component whose image it is, the field that holds the version, or the gate.
 	Name string `json:"name"`
+	// Path of the file that is edited, where that is not the step's own; only for a kubelet, whose flags may be spread over files.
+	Path string `json:"path,omitempty"`
 	// Value of the flag, the path (same on the host and in the container), the tag, or the version.
 	Value string `json:"value,omitempty"`
 	// PathType of a host path: File, Directory, FileOrCreate, DirectoryOrCreate.
