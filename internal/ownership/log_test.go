@@ -59,7 +59,7 @@ func TestReadLog(t *testing.T) {
 }
 
 func TestReadLogBoundsALine(t *testing.T) {
-	_, err := ReadLog(strings.NewReader(strings.Repeat("x", maxLine+1)))
+	_, err := ReadLog(strings.NewReader(strings.Repeat("x", 4<<20+1)))
 	if err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("error is %v", err)
 	}

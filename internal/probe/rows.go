@@ -1,0 +1,126 @@
+package probe
+
+import (
+	"fmt"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Row is a line of the table of paths: one path, or all paths of a kind that were never out.
+type Row struct {
+	Kind, Title string
+	// Paths that the row stands for.
+	Paths, Looks, Reconnects, Outages            int
+	LongestSeconds, TotalSeconds, SlowestSeconds float64
+	UnobservedSeconds                            float64
+	Result                                       string
+	// Of is the path, where the row stands for one.
+	Of *v1.PathDisruption
+}
+
+// Rows are the lines of the table: paths of the API and paths that were out, or not looked at, have one of their own; the others share one for each kind, so
+// that five hundred load balancers that never missed a connection are one line.
+func Rows(d v1.Disruption) []Row {
+	var out []Row
+	for _, kind := range Kinds {
+		rest := Row{Kind: kind, Result: v1.DisruptionMeasured}
+		for i := range d.Paths {
+			p := &d.Paths[i]
+			switch {
+			case p.Kind != kind:
+			case kind == v1.PathAPIRead, kind == v1.PathAPIWatch, len(p.Outages) > 0:
+				row := Row{Kind: kind, Title: Title(kind, p.Path), Of: p, Result: p.Result}
+				row.add(p)
+				out = append(out, row)
+			default:
+				rest.add(p)
+				rest.Result = worse(rest.Result, p.Result)
+			}
+		}
+		if rest.Paths > 0 {
+			rest.Title = restTitle(kind, rest.Paths, rest.Paths < count(d, kind))
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+func (r *Row) add(p *v1.PathDisruption) {
+	r.Paths++
+	r.Looks, r.Reconnects, r.Outages = r.Looks+p.Looks, r.Reconnects+p.Reconnects, r.Outages+len(p.Outages)
+	r.LongestSeconds, r.SlowestSeconds = max(r.LongestSeconds, p.LongestSeconds), max(r.SlowestSeconds, p.SlowestSeconds)
+	r.TotalSeconds += p.TotalSeconds
+	unobserved := 0.0
+	for _, u := range p.Unobserved {
+		unobserved += u.Seconds
+	}
+	r.UnobservedSeconds = max(r.UnobservedSeconds, unobserved)
+}
+
+// worse returns the result that says more.
+func worse(a, b string) string {
+	order := map[string]int{v1.DisruptionMeasured: 0, v1.DisruptionWithin: 1, v1.DisruptionUnknown: 2, v1.DisruptionOver: 3}
+	if order[b] > order[a] {
+		return b
+	}
+	return a
+}
+
+func count(d v1.Disruption, kind string) int {
+	n := 0
+	for _, p := range d.Paths {
+		if p.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// restTitle names the paths of a kind that share a row.
+func restTitle(kind string, n int, others bool) string {
+	what := map[string]string{
+		v1.PathEndpoints: "Service with ready endpoints", v1.PathTCP: "load balancer port", v1.PathHTTP: "URL",
+	}[kind]
+	if kind == v1.PathEndpoints && n != 1 {
+		what = "Services with ready endpoints"
+	} else if n != 1 {
+		what += "s"
+	}
+	if others {
+		return fmt.Sprintf("%d other %s", n, what)
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// Summary is the sentence for the end of a run.
+func Summary(d v1.Disruption) string {
+	outages, longest, where := 0, 0.0, ""
+	for _, p := range d.Paths {
+		outages += len(p.Outages)
+		if p.LongestSeconds > longest {
+			longest, where = p.LongestSeconds, Title(p.Kind, p.Path)
+		}
+	}
+	s := fmt.Sprintf("%d paths, ", len(d.Paths))
+	switch outages {
+	case 0:
+		s += "no outage"
+	case 1:
+		s += fmt.Sprintf("1 outage of %.1f s (%s)", longest, where)
+	default:
+		s += fmt.Sprintf("%d outages, the longest %.1f s (%s)", outages, longest, where)
+	}
+	if n := len(d.NotProbed); n > 0 {
+		s += fmt.Sprintf("; %d not probed", n)
+	}
+	switch {
+	case d.BudgetSeconds == nil:
+	case d.Result == v1.DisruptionWithin:
+		s += fmt.Sprintf("; within the budget of %g s", *d.BudgetSeconds)
+	case d.Result == v1.DisruptionOver:
+		s += fmt.Sprintf("; OVER the budget of %g s", *d.BudgetSeconds)
+	default:
+		s += fmt.Sprintf("; whether it kept the budget of %g s is unknown: %s", *d.BudgetSeconds, d.Reasons[0])
+	}
+	return s
+}
