@@ -30,8 +30,8 @@ func validateChoices(o v1.Options) []error {
 			errs = append(errs, fmt.Errorf("%s %q is not known: use %s or %s", c.flag, c.value, c.known[0], c.known[1]))
 		}
 	}
-	if o.TargetVersion != "" && !o.ReplaceHosts {
-		errs = append(errs, fmt.Errorf("target version %s is that of new hosts: give --replace-hosts with it", o.TargetVersion))
+	if o.TargetVersion != "" && !o.ReplaceHosts && !plainTag.MatchString(o.TargetVersion) {
+		errs = append(errs, fmt.Errorf("target version %q: images have tags of whole versions, so give one, e.g. v1.27.4", o.TargetVersion))
 	}
 	if o.ReplaceHosts {
 		switch {
@@ -47,6 +47,7 @@ func validateChoices(o v1.Options) []error {
 			errs = append(errs, fmt.Errorf("hosts that are replaced get no files: put the image credential provider into the image of the new hosts and leave out --credential-provider"))
 		}
 	}
+	errs = append(errs, validateKubelets(o)...)
 	if (o.CredentialProvider == "") != (o.CredentialProviderSHA256 == "") {
 		errs = append(errs, fmt.Errorf("the image credential provider needs both its path and its SHA-256 in a plan"))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sort"
 	"strings"
 
@@ -83,6 +84,9 @@ func (d *differ) step(s v1.Step) error {
 }
 
 func (d *differ) fileStep(s v1.Step) error {
+	if s.Kind == v1.StepKubelet && len(s.Files) > 0 {
+		return d.kubeletStep(s)
+	}
 	c, err := d.change(s.Host+s.Path, func() (string, error) { return d.file(s) })
 	if err != nil {
 		return err
@@ -127,7 +131,7 @@ func (d *differ) file(s v1.Step) (string, error) {
 			return lines(c.Command), nil
 		}
 		if h.Kubelet != nil && s.Kind == v1.StepKubelet {
-			return flagLines(h.Kubelet.Flags), nil
+			return kubeletLines(h.Kubelet, s), nil
 		}
 		for _, f := range h.Files {
 			if f.Path == s.Path && f.Present {
@@ -167,6 +171,10 @@ func (d *differ) edited(s v1.Step, text string) (string, error) {
 	if len(s.Edits) == 0 {
 		return text, nil
 	}
+	if d.files == nil && isConfig(s) {
+		out, err := controlplane.ApplyKubeletConfig([]byte(text), s.Edits)
+		return string(out), err
+	}
 	if d.files == nil {
 		command, _, err := controlplane.ApplyArguments(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil, flagsOnly(s.Edits))
 		return lines(command), err
@@ -175,7 +183,7 @@ func (d *differ) edited(s v1.Step, text string) (string, error) {
 	var err error
 	switch s.Kind {
 	case v1.StepKubelet:
-		out, err = controlplane.ApplyKubelet([]byte(text), s.Edits)
+		out, err = controlplane.ApplyKubeletFile([]byte(text), s.Edits)
 	case v1.StepEditUnit, v1.StepStartUnit:
 		return d.editedUnit(s, text)
 	default:
@@ -212,7 +220,9 @@ func (o overlaid) Read(path string) ([]byte, error) {
 	return o.Files.Read(path)
 }
 
-func flagsOnly(in []v1.Edit) []v1.Edit { return withoutHostPaths(in) }
+func flagsOnly(in []v1.Edit) []v1.Edit {
+	return slices.DeleteFunc(withoutHostPaths(in), func(e v1.Edit) bool { return e.Op == opImage })
+}
 
 // written is what a step puts into a file; what would hold a token is described.
 func (d *differ) written(s v1.Step) (string, error) {

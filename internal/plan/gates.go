@@ -79,8 +79,6 @@ func allGates(command []string, flag string) string {
 type gateChange struct {
 	name string
 	to   string
-	// force writes a value that is the default, because a configuration file says otherwise; a flag wins over the file.
-	force bool
 }
 
 const (
@@ -125,7 +123,7 @@ func changeGate(value string, c gateChange, is catalogue.Gate) string {
 		return value
 	case at >= 0:
 		pairs[at] = c.name + "=" + c.to
-	case is.Default == (c.to == gateOn) && !c.force:
+	case is.Default == (c.to == gateOn):
 		return value // it is so already
 	default:
 		pairs = append(pairs, c.name+"="+c.to)

@@ -8,9 +8,10 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// kubelets makes every kubelet external that can be reached, one at a time: those of the control plane first, then the workers, of which the first
-// one is the canary: a kubelet that does not come back keeps the others from being touched.
+// kubelets makes every kubelet external that can be reached: those of the control plane first and one at a time, then one worker alone, the canary, and
+// then as many at a time as the budget allows. A kubelet that does not come back keeps the others from being touched.
 func (b *builder) kubelets() {
+	batches := batcher{size: budgetOf(b.opts.MaxUnavailable, len(b.snap.Nodes))}
 	canary := true
 	for _, h := range b.kubeletHosts() {
 		edits := b.kubeletEdits(h)
@@ -20,21 +21,28 @@ func (b *builder) kubelets() {
 		s := v1.Step{
 			ID: "external/kubelet@" + h.Name, Phase: PhaseKubelets, Kind: v1.StepKubelet, Title: "make the kubelet on " + h.Name + " external",
 			Why:  "a registered node gets no taint by this; its identity and addresses stay",
-			Host: h.Name, Component: kubeletName, Path: b.kubeletFile(h, edits), Edits: edits,
-			Changes: changes(edits, h.Kubelet.Flags), Undo: "put the flags back and restart", EstimateSeconds: 5,
+			Host: h.Name, Component: kubeletName, Undo: "put the flags back and restart", EstimateSeconds: 5,
 		}
-		s.Requires = []string{"cluster:uid", b.fileFact(h, s.Path)}
+		b.placed(h, &s, edits)
+		s.Requires = []string{"cluster:uid"}
+		for _, at := range append([]string{s.Path}, s.Files...) {
+			s.Requires = append(s.Requires, b.fileFact(h, at))
+		}
 		if b.drained(h) {
 			s.Drain, s.EstimateSeconds = true, 125
 			s.Why = "volumes of the in-tree plugin are mounted here, and CSI could not unmount them: the node is drained first; " + s.Why
 		}
-		if canary && len(b.snap.Nodes) > len(b.hosts) && !h.ControlPlane {
-			canary = false
+		switch {
+		case h.ControlPlane:
+		case canary:
+			canary, s.Canary = false, true
 			s.Why += "; it is the first worker, and when it does not come back no other one is touched"
+		default:
+			s.Batch = batches.next()
 		}
-		s.Manual = manualKubelet(s, h.NodeName, h.Kubelet.Flags)
+		s.Manual = b.kubeletCommands(h, s)
 		b.add(s)
-		b.kubeletConfigNote(h)
+		b.kubeletConfigNote(h, s)
 	}
 	b.hostnameNote()
 }
@@ -62,13 +70,7 @@ func (b *builder) kubeletEdits(h v1.Host) []v1.Edit {
 	if h.NodeName != "" && keptName(h, b.node(h.NodeName), flags[flagHostname]) != h.NodeName {
 		edits = append(edits, v1.Edit{Op: "setFlag", Name: flagHostname, Value: h.NodeName})
 	}
-	gates := b.csiGates()
-	for i, g := range gates {
-		if h.Kubelet.Config != nil {
-			on, said := h.Kubelet.Config.FeatureGates[g.name]
-			gates[i].force = said && !on
-		}
-	}
+	gates, inConfig := b.configGates(h)
 	credentials := b.credentialFlags(h)
 	gates = append(gates, inTreeAgain(flags[gatesFlag], gateNoProviders)...)
 	if len(credentials) > 0 || b.provider.Credentials == nil || b.hasCredentials(h) {
@@ -78,7 +80,7 @@ func (b *builder) kubeletEdits(h v1.Host) []v1.Edit {
 		gates = append(gates, gateChange{name: gateCredentials, to: gateOn})
 	}
 	edits = append(edits, gateEdits(flags[gatesFlag], kubeletName, n, gates)...)
-	return append(edits, credentials...)
+	return append(append(edits, credentials...), inConfig...)
 }
 
 // flagHostname names a kubelet; labelHostname is the label by which a kubelet shows the host's own name, or that flag.
@@ -130,49 +132,4 @@ func (b *builder) drained(h v1.Host) bool {
 		}
 	}
 	return false
-}
-
-// kubeletFile is the one file that holds the flags that change; a step has one backup and one undo.
-func (b *builder) kubeletFile(h v1.Host, edits []v1.Edit) string {
-	files := map[string][]string{}
-	for _, e := range edits {
-		if _, there := h.Kubelet.Flags[e.Name]; !there {
-			continue
-		}
-		file := h.Kubelet.Sources[e.Name]
-		if file == "" {
-			file = h.Kubelet.Source
-		}
-		files[file] = append(files[file], "--"+e.Name)
-	}
-	var names []string
-	for f := range files {
-		names = append(names, f)
-	}
-	sort.Strings(names)
-	switch len(names) {
-	case 0:
-		return h.Kubelet.Source
-	case 1:
-		return names[0]
-	}
-	parts := make([]string, len(names))
-	for i, f := range names {
-		parts[i] = strings.Join(files[f], ", ") + " in " + f
-	}
-	b.refused = append(b.refused, fmt.Errorf("the flags of the kubelet on host %s that change are spread over files (%s): write them into one of these files, restart the kubelet, and plan again",
-		h.Name, strings.Join(parts, "; ")))
-	return names[0]
-}
-
-// kubeletConfigNote names gates of a kubelet's configuration file that keep in-tree code in; a plan edits flags only, and 1.31 refuses them.
-func (b *builder) kubeletConfigNote(h v1.Host) {
-	if h.Kubelet.Config == nil {
-		return
-	}
-	for _, g := range []string{gateNoCredentials, gateNoProviders} {
-		if on, said := h.Kubelet.Config.FeatureGates[g]; said && !on {
-			b.noteOnce(fmt.Sprintf("to do by hand before Kubernetes 1.31: take %s=false out of featureGates in %s on every host; a kubelet of 1.31 does not start with it", g, h.Kubelet.Config.Path))
-		}
-	}
 }

@@ -26,7 +26,6 @@ func TestFeatureGatesAreMerged(t *testing.T) {
 		{"a gate is added behind those of the owner", "B=true,A=false", KCM, 20, []gateChange{on("CSIMigrationAWS")}, "B=true,A=false,CSIMigrationAWS=true"},
 		{"a gate that the owner has off is switched on in its place", "CSIMigrationAWS=false,A=true", KCM, 22, []gateChange{on("CSIMigrationAWS")}, "CSIMigrationAWS=true,A=true"},
 		{"a gate that is on by default is not written", "A=true", KCM, 23, []gateChange{on("CSIMigrationAWS")}, "same"},
-		{"a gate that a file has off is written", "A=true", kubeletName, 23, []gateChange{{name: "CSIMigrationAWS", to: gateOn, force: true}}, "A=true,CSIMigrationAWS=true"},
 		{"a gate that the version does not know is not written", "", KCM, 27, []gateChange{on("CSIMigrationAWS")}, "same"},
 		{"leader migration needs its gate in 1.21", "", KCM, 21, []gateChange{on(gateLeaderMigration)}, "ControllerManagerLeaderMigration=true"},
 		{"and not in 1.22", "", KCM, 22, []gateChange{on(gateLeaderMigration)}, "same"},

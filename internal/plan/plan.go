@@ -7,6 +7,7 @@
 //	prepare          RBAC, files on the hosts, image credential providers
 //	leader-migration each in-tree kube-controller-manager learns the migration lease      owner last: handover KCM -> KCM
 //	handover         host by host: KCM external, kube-apiserver external, CCM starts      owner last: handover KCM -> CCM
+//	upgrade          the schedulers get the target version, where there is one; see upgrade.go for the rest of an upgrade on the way
 //	volumes          the schedulers count volumes as CSI's, where volumes move
 //	kubelets         --cloud-provider=external, one at a time
 //	nodes            nodes without providerID get one
@@ -24,6 +25,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -129,6 +131,8 @@ type builder struct {
 	steps []v1.Step
 	// flags of each component as they are after the steps so far, by host/component.
 	flags map[string]map[string]string
+	// images are those that steps so far have changed, by host/component.
+	images map[string]string
 	// notes are effects that were found on the way.
 	notes []string
 	// refused are the reasons why no plan can be made of what was found on the way; Make returns them.
@@ -161,6 +165,9 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 		Strategy: b.opts.Strategy, Direction: Forward, Options: b.opts, Facts: b.sortedFacts(), Steps: b.steps,
 		Effects: b.effects(), Findings: notPassed(findings),
 	}
+	if b.opts.PauseAfterCanary {
+		p.Until = Canary(p)
+	}
 	if err := unique(p.Steps); err != nil {
 		return nil, err
 	}
@@ -186,6 +193,22 @@ func (b *builder) add(s v1.Step) {
 			flags[e.Name] = e.Value
 		case "unsetFlag":
 			delete(flags, e.Name)
+		}
+	}
+	b.reimage(s)
+}
+
+// reimage remembers the image that a step gives to its component.
+func (b *builder) reimage(s v1.Step) {
+	if !slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == opImage }) {
+		return
+	}
+	for _, c := range s.Changes {
+		if c.Field == fieldImage {
+			if b.images == nil {
+				b.images = map[string]string{}
+			}
+			b.images[s.Host+"/"+s.Component] = c.After
 		}
 	}
 }
@@ -220,6 +243,9 @@ func (b *builder) now(h v1.Host, name string) *v1.Component {
 	}
 	after := *c
 	after.Flags = maps.Clone(b.flagsOf(h, name))
+	if image, changed := b.images[h.Name+"/"+name]; changed {
+		after.Image = image
+	}
 	return &after
 }
 

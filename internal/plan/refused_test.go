@@ -99,11 +99,6 @@ func TestChoicesThatAClusterCannotBear(t *testing.T) {
 			component(s.Hosts[0], KCM).Image = "registry.k8s.io/kube-controller-manager:v1.27.0"
 			return s
 		}(), v1.Options{}, []string{"is of 1.27", "1.20 to 1.26"}},
-		{"flags of a kubelet in several files", func() *v1.Snapshot {
-			s := aws26()
-			s.Hosts[1].Kubelet.Sources = map[string]string{"cloud-provider": "/etc/default/kubelet"}
-			return s
-		}(), v1.Options{}, []string{"the kubelet on host worker-1", "--cloud-provider in /etc/default/kubelet"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, err := Make(c.snap, c.options, nil, now)
@@ -136,6 +131,14 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 		want   string // part of the error; empty when the options are good
 	}{
 		{"the defaults", func(*v1.Options) {}, ""},
+		{"a budget of nodes", func(o *v1.Options) { o.MaxUnavailable = "3" }, ""},
+		{"a share of the nodes", func(o *v1.Options) { o.MaxUnavailable = "10%" }, ""},
+		{"a budget of no node", func(o *v1.Options) { o.MaxUnavailable = "0" }, `max unavailable "0": give a number of nodes of at least 1`},
+		{"more than all nodes", func(o *v1.Options) { o.MaxUnavailable = "101%" }, `max unavailable "101%"`},
+		{"a budget in words", func(o *v1.Options) { o.MaxUnavailable = "half" }, `max unavailable "half"`},
+		{"no soak", func(o *v1.Options) { o.Soak = "0s" }, ""},
+		{"a soak without a unit", func(o *v1.Options) { o.Soak = "30" }, `soak "30": give a duration`},
+		{"a drain without time", func(o *v1.Options) { o.DrainTimeout = "0s" }, `drain timeout "0s": give a duration from 1s`},
 		{"another strategy", func(o *v1.Options) { o.Strategy = "quiesce" }, `strategy "quiesce" is not known`},
 		{"a retry period that is no duration", func(o *v1.Options) { o.RetryPeriod = "often" }, `retry period "often"`},
 		{"a retry period that would flood the API server", func(o *v1.Options) { o.RetryPeriod = "1ms" }, "at least 50ms"},

@@ -51,7 +51,11 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 	if n := len(r.started(func(s v1.Step) bool { return s.Kind == v1.StepInitializeNode })); n > 0 {
 		p.Effects = append(p.Effects, fmt.Sprintf("left behind: the provider ids that %s got; the API server lets nobody change one, and the in-tree manager works with them", count(n, "node")))
 	}
-	return p, unique(p.Steps)
+	p.Effects = append(p.Effects, r.downgradeEffects()...)
+	if err := unique(p.Steps); err != nil {
+		return nil, err
+	}
+	return p, VerifyRollback(p, snap)
 }
 
 // leaderMigration is the way back under the lease that both managers respect, without a moment in which nobody may run the loops.
@@ -60,6 +64,7 @@ func (r *rollback) leaderMigration() {
 	r.kubeletsBack()
 	r.restoreEach(PhaseInTree, r.ownerLast(KCM, r.started(byID("external/"+KCM+"@"))))
 	r.removeCCM()
+	r.schedulersBack()
 	r.original()
 	r.patchesBack()
 	r.verifyBack()
@@ -268,6 +273,7 @@ func (r *rollback) restore(phase string, s v1.Step) v1.Step {
 		out.Kind, out.Ref, out.Title, out.Group = v1.StepEditWorkload, s.Ref, "put "+s.Ref+" back as it was before phase "+s.Phase, ""
 	case v1.StepKubelet:
 		out.Kind, out.Title, out.Drain = v1.StepKubelet, "put back the flags of the kubelet on "+s.Host, s.Drain
+		out.Files, out.Batch = s.Files, s.Batch
 	default:
 	}
 	if s.Component == CCM || s.Component == KCM {
@@ -311,9 +317,9 @@ func count(n int, noun string) string {
 // original puts back every component as it was before the migration, host by host, the owner's host last. Of a component that was changed several
 // times the oldest backup counts.
 func (r *rollback) original() {
-	changed := distinct(r.started(func(s v1.Step) bool {
+	changed := r.notYet(distinct(r.started(func(s v1.Step) bool {
 		return edits(s) && s.Component != CCM && !strings.HasPrefix(s.ID, "external/"+KCM+"@")
-	}))
+	})))
 	var managers, others []v1.Step
 	for _, s := range changed {
 		if s.Component == KCM {
@@ -333,20 +339,20 @@ func (r *rollback) original() {
 		for _, o := range others {
 			if o.Host == s.Host {
 				done[o.ID] = true
-				r.add(r.unled(o))
+				r.add(r.unled(o, PhaseOriginal))
 			}
 		}
 	}
 	for _, o := range others {
 		if !done[o.ID] {
-			r.add(r.unled(o))
+			r.add(r.unled(o, PhaseOriginal))
 		}
 	}
 }
 
 // unled restores a component that holds none of the leases of a migration.
-func (r *rollback) unled(s v1.Step) v1.Step {
-	back := r.restore(PhaseOriginal, s)
+func (r *rollback) unled(s v1.Step, phase string) v1.Step {
+	back := r.restore(phase, s)
 	back.Leases, back.Successors = nil, nil
 	return back
 }

@@ -29,8 +29,8 @@ var Rules = []Rule{
 		"a manager does not start without a file that it is told of", filesFirst},
 	{"P-05", "no kubelet becomes external and no node is tainted before a cloud-controller-manager runs",
 		"a node that registers keeps its taint, and nothing can be scheduled on it", managerFirst},
-	{"P-06", "kubelets change one at a time, those of the control plane first, and every in-tree kubelet that can be reached has its step",
-		"a migration that skips kubelets looks complete until the next upgrade, when they do not start", kubeletOrder},
+	{"P-06", "kubelets of the control plane change first and one at a time, then one worker alone, then no more at a time than the budget allows; every in-tree kubelet that can be reached has its step",
+		"a mistake would take many nodes at once; and a migration that skips kubelets looks complete until the next upgrade, when they do not start", kubeletOrder},
 	{"P-07", "CSI migration is on in every kube-controller-manager and scheduler before the first kubelet has it",
 		"a kubelet that leaves volumes to CSI waits for an attachment that nobody makes", csiOrder},
 	{"P-08", "--external-cloud-volume-plugin, its --cloud-config and the in-tree plugin stay until the last kubelet is done",
@@ -87,6 +87,14 @@ var Rules = []Rule{
 		"from 1.29 on a kube-apiserver whose gates disagree with --cloud-provider ends at once", startsAgain},
 	{"P-34", "where kube-controller-managers give up the cloud loops a cloud-controller-manager starts, on each of their hosts or as a workload",
 		"nobody would run the cloud loops, and nothing would say so", successorThere},
+	{"P-35", "what changes of a kubelet changes in every file that names it, and every one of these files is kept and put back with the others",
+		"the file that is read last wins, and which one that is changes with the next drop-in", everywhere},
+	{"P-36", "no manager and no scheduler is newer than an API server, and none of them or of the kubelets is older than the version skew policy allows, after any step, forward and back",
+		"a manager asks an API server that is older than itself for what is not there", skewKept},
+	{"P-37", "a component that gets another version is given no flag, feature gate or admission plugin that this version does not take",
+		"the component would not start", startsUpgraded},
+	{"P-38", "every API server, manager and scheduler gets the target version, and kubeadm is told; without one no image changes",
+		"the control plane would stay between two versions, and kubeadm would take it back", targetReached},
 }
 
 // Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only what the plan itself says is

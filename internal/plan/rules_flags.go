@@ -40,7 +40,7 @@ func (r *reading) minorOf(s v1.Step) (int, bool) {
 		n := b.kubeletMinor(*h)
 		return n, n > 0
 	}
-	c := component(*h, s.Component)
+	c := r.component(*h, s)
 	if c == nil {
 		return 0, false
 	}
@@ -63,6 +63,9 @@ func knownGates(r *reading) error {
 		}
 		n, ok := r.minorOf(s)
 		for _, e := range s.Edits {
+			if gate := catalogue.GateFor(s.Component, e.Name, n); ok && e.Op == opSetGate && (!gate.Known || gate.Locked && fmt.Sprint(gate.Default) != e.Value) {
+				return fmt.Errorf("step %s sets the gate %s=%s, which %s of 1.%d does not take", s.ID, e.Name, e.Value, s.Component, n)
+			}
 			if !ok || e.Op != "setFlag" {
 				continue
 			}
@@ -100,10 +103,10 @@ func managedGate(gate string) bool {
 }
 
 func gatesMerged(r *reading) error {
-	return r.history(gatesFlag, func(_ v1.Step, before string, e v1.Edit) error {
+	return r.history(gatesFlag, func(s v1.Step, before string, e v1.Edit) error {
 		after := readGates(e.Value)
 		for gate, on := range readGates(before) {
-			if now, kept := after[gate]; (!kept || now != on) && !managedGate(gate) {
+			if now, kept := after[gate]; (!kept || now != on) && !managedGate(gate) && !r.refusedLater(s, gate, on) {
 				return fmt.Errorf("the gate %s=%v is lost", gate, on)
 			}
 		}
@@ -281,6 +284,9 @@ func kubeletIdentity(r *reading) error {
 	for _, i := range r.kubelets() {
 		s := r.Steps[i]
 		for _, e := range s.Edits {
+			if gate := e.Op == opSetGate || e.Op == opUnsetGate; gate && managedGate(e.Name) {
+				continue
+			}
 			if !slices.Contains(kubeletFlags, e.Name) && e.Name != flagHostname {
 				return fmt.Errorf("step %s changes --%s", s.ID, e.Name)
 			}

@@ -34,7 +34,7 @@ func oneOwner(r *reading) error {
 
 func apiServers(r *reading) error {
 	for i, s := range r.Steps {
-		if s.Component != KAS || !changesFlags(s) || s.Host == "" {
+		if s.Component != KAS || !changesFlags(s) || s.Host == "" || r.movesOwner(s) {
 			continue
 		}
 		managers := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && (changesFlags(o) || stops(o)) })
@@ -191,6 +191,9 @@ func kubeletOrder(r *reading) error {
 	done := map[string]bool{}
 	for _, i := range r.kubelets() {
 		s := r.Steps[i]
+		if done[s.Host] {
+			return fmt.Errorf("step %s changes the kubelet of host %s once more", s.ID, s.Host)
+		}
 		done[s.Host] = true
 		if s.Group != "" {
 			return fmt.Errorf("step %s is done together with others (%s)", s.ID, s.Group)
@@ -202,7 +205,12 @@ func kubeletOrder(r *reading) error {
 			workers = s.ID
 		case workers != "":
 			return fmt.Errorf("%s comes before %s", workers, s.ID)
+		case s.Batch != "":
+			return fmt.Errorf("step %s is of the control plane and done side by side with others (%s)", s.ID, s.Batch)
 		}
+	}
+	if err := r.batches(); err != nil {
+		return err
 	}
 	if r.snap == nil || len(r.external()) == 0 {
 		return nil
@@ -218,12 +226,8 @@ func kubeletOrder(r *reading) error {
 func csiOrder(r *reading) error {
 	for _, i := range r.kubelets() {
 		s := r.Steps[i]
-		e, ok := edit(s, gatesFlag)
-		if !ok {
-			continue
-		}
-		had := readGates(r.original(s, gatesFlag))
-		for gate, on := range readGates(e.Value) {
+		had := r.gatesBefore(s)
+		for gate, on := range gatesSet(s) {
 			if !on || had[gate] || !strings.HasPrefix(gate, gateCSI) {
 				continue
 			}
@@ -264,13 +268,17 @@ func (r *reading) withoutGate(gate string, i int) string {
 			if c == nil || h.APIOnly {
 				continue
 			}
-			n, err := b.minorOf(c)
 			value := allGates(c.Command, c.Flags[gatesFlag])
 			for _, s := range r.Steps[:i] {
-				if e, ok := edit(s, gatesFlag); ok && s.Host == h.Name && s.Component == name && changesFlags(s) {
+				if s.Host != h.Name || s.Component != name || !changesFlags(s) {
+					continue
+				}
+				c = r.component(h, s)
+				if e, ok := edit(s, gatesFlag); ok {
 					value = e.Value
 				}
 			}
+			n, err := b.minorOf(c)
 			if err == nil && !gateValue(value, name, gate, n) {
 				return name + " on host " + h.Name
 			}
@@ -328,13 +336,13 @@ func drainedFirst(r *reading) error {
 	for _, i := range r.kubelets() {
 		s := r.Steps[i]
 		h := r.host(s.Host)
-		e, ok := edit(s, gatesFlag)
-		if h == nil || !ok || s.Drain {
+		gates := gatesSet(s)
+		if h == nil || s.Drain {
 			continue
 		}
 		n := b.node(h.NodeName)
 		for _, p := range b.provider.Plugins {
-			if n != nil && mounted(*n, p) && readGates(e.Value)[p.MigrationGate] && !b.kubeletMigrated(*h, p) {
+			if n != nil && mounted(*n, p) && gates[p.MigrationGate] && !b.kubeletMigrated(*h, p) {
 				return fmt.Errorf("step %s leaves mounted volumes of %s to CSI and does not drain node %s", s.ID, p.Name, n.Name)
 			}
 		}

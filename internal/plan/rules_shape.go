@@ -52,6 +52,11 @@ func boundToFacts(r *reading) error {
 		if s.Host != "" && s.Path != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Path)) {
 			return fmt.Errorf("step %s does not require what %s holds now", s.ID, s.Path)
 		}
+		for _, at := range s.Files {
+			if !slices.Contains(s.Requires, FileFact(s.Host, at)) {
+				return fmt.Errorf("step %s does not require what %s holds now", s.ID, at)
+			}
+		}
 		if s.Kind == v1.StepWriteFile && s.Source != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Source)) {
 			return fmt.Errorf("step %s does not require what %s holds, which it derives from", s.ID, s.Source)
 		}

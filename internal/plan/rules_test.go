@@ -186,6 +186,33 @@ var broken = []struct {
 	{"P-31", "no cloud-node-manager", "azure-1.28", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.ID == "start/"+NodeManager })
 	}},
+	{"P-06", "a kubelet of the control plane in a batch", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@cp-1").Batch = "b" }},
+	{"P-06", "the canary in a batch", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet@worker-1").Batch = "b" }},
+	{"P-06", "a batch that is larger than the budget", "openstack-1.20", func(t *testing.T, p *v1.Plan) {
+		again := *find(t, p, "external/kubelet@worker-2")
+		find(t, p, "external/kubelet@worker-2").Batch = "b"
+		again.ID, again.Host, again.Batch = "external/kubelet@worker-3", "worker-3", "b"
+		at := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.ID == "external/kubelet@worker-2" })
+		p.Steps = slices.Insert(p.Steps, at+1, again)
+	}},
+	{"P-06", "a kubelet that is changed twice", "lab", func(t *testing.T, p *v1.Plan) {
+		again := *find(t, p, "external/kubelet@worker-1")
+		again.ID += "/again"
+		p.Steps = append(p.Steps, again)
+	}},
+	{"P-06", "something else side by side", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KCM).Batch = "b" }},
+	{"P-35", "an edit of a file that the step does not name", "lab", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "external/kubelet@cp-1").Edits[0].Path = "/etc/default/kubelet"
+	}},
+	{"P-35", "a flag that stays where it stands", "aws-1.26-single", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/kubelet@worker-1")
+		for i := range s.Edits {
+			s.Edits[i].Path = "/etc/default/kubelet"
+		}
+		s.Files = []string{"/etc/default/kubelet"}
+		p.Facts = append(p.Facts, v1.Fact{ID: FileFact(s.Host, "/etc/default/kubelet")})
+		s.Requires = append(s.Requires, FileFact(s.Host, "/etc/default/kubelet"))
+	}},
 	{"P-34", "no manager starts on any host", "lab", func(_ *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return strings.HasPrefix(s.ID, "start/") })
 	}},

@@ -115,7 +115,7 @@ func consistent(s v1.Step) error {
 	}
 	for _, e := range s.Edits {
 		if !ops[e.Op] || e.Name == "" {
-			return fmt.Errorf("edit %q of %q: the operations are setFlag, unsetFlag, addHostPath and removeHostPath, each with a name", e.Op, e.Name)
+			return fmt.Errorf("edit %q of %q: the operations are setFlag, unsetFlag, addHostPath, removeHostPath, setImage and setVersion, each with a name", e.Op, e.Name)
 		}
 	}
 	return payload(s)
@@ -155,7 +155,7 @@ func named(s v1.Step) error {
 	return nil
 }
 
-var ops = map[string]bool{"setFlag": true, "unsetFlag": true, "addHostPath": true, "removeHostPath": true}
+var ops = map[string]bool{opSetGate: true, opUnsetGate: true, "setFlag": true, "unsetFlag": true, "addHostPath": true, "removeHostPath": true, opImage: true, opVersion: true}
 
 func patchable(s v1.Step) error {
 	if strings.HasPrefix(s.Ref, "Secret/") {
