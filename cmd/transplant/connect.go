@@ -63,8 +63,8 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.ascii, "ascii", false, "marks of plain letters: ok warn FAIL skip ????")
 }
 
-// open connects to the cluster, the hosts and the cloud.
-func (c *connection) open(ctx context.Context) error {
+// connect connects to the cluster's API, and to nothing else.
+func (c *connection) connect() error {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.kubeconfig
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.context})
@@ -86,6 +86,18 @@ func (c *connection) open(ctx context.Context) error {
 	if c.dynamic, err = dynamic.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("using the kubeconfig: %w", err)
 	}
+	if _, err := c.kube.Discovery().ServerVersion(); err != nil {
+		return fmt.Errorf("reaching the API server %s (context %q): %w", cfg.Host, c.context, err)
+	}
+	return nil
+}
+
+// open connects to the cluster, the hosts and the cloud.
+func (c *connection) open(ctx context.Context) error {
+	err := c.connect()
+	if err != nil {
+		return err
+	}
 	if c.hostAccess != "" {
 		if c.hosts, err = hostaccess.Open(c.hostAccess); err != nil {
 			return fmt.Errorf("--host-access: %w", err)
@@ -96,9 +108,6 @@ func (c *connection) open(ctx context.Context) error {
 		if c.inv, err = inventory.Open(ctx, c.cloud); err != nil {
 			return fmt.Errorf("--cloud: %w", err)
 		}
-	}
-	if _, err := c.kube.Discovery().ServerVersion(); err != nil {
-		return fmt.Errorf("reaching the API server %s (context %q): %w", cfg.Host, c.context, err)
 	}
 	return nil
 }
