@@ -14,6 +14,9 @@ func (b *builder) otherControlPlane() (bool, error) {
 		return true, b.replace()
 	}
 	if m := hosted(b.snap, KCM); m != nil {
+		if err := noHosted(b.opts); err != nil {
+			return true, err
+		}
 		return true, b.deployment(m)
 	}
 	return false, nil

@@ -128,7 +128,7 @@ func (d *differ) file(s v1.Step) (string, error) {
 			continue
 		}
 		if c := component(h, s.Component); c != nil && c.Name != CCM {
-			return lines(c.Command), nil
+			return imageLine(d.plan.Steps, c, h.Name) + lines(c.Command), nil
 		}
 		if h.Kubelet != nil && s.Kind == v1.StepKubelet {
 			return kubeletLines(h.Kubelet, s), nil
@@ -176,8 +176,9 @@ func (d *differ) edited(s v1.Step, text string) (string, error) {
 		return string(out), err
 	}
 	if d.files == nil {
+		image, text := retagged(text, s.Edits)
 		command, _, err := controlplane.ApplyArguments(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), nil, flagsOnly(s.Edits))
-		return lines(command), err
+		return image + lines(command), err
 	}
 	var out []byte
 	var err error

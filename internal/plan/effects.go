@@ -34,6 +34,7 @@ func (b *builder) effects() []string {
 		out = append(out, fmt.Sprintf("not carried over: %s of %s; a snapshot holds no values of variables, so where the cloud is reached through a proxy or with a private authority, name them with --ccm-env",
 			strings.Join(left, ", "), KCM))
 	}
+	out = append(out, b.upgradeEffects()...)
 	return append(append(out, b.balancerNote()...), b.notes...)
 }
 

@@ -45,6 +45,7 @@ func (b *builder) forward() {
 		b.handedOver()
 	}
 	b.nodeManagers()
+	b.upgradeSchedulers()
 	b.schedulers()
 	b.kubelets()
 	b.backfill()
@@ -60,7 +61,7 @@ func (b *builder) forward() {
 func (b *builder) handedOver() {
 	for _, h := range b.hosts {
 		b.enableLeaderMigration(h)
-		if b.shape == v1.ShapeDaemonSet {
+		if b.shape == v1.ShapeDaemonSet || b.up.wanted() {
 			b.externalAPI(h, PhaseMigration) // its manager has just given the loops up, and no other one will come to this host before the next phase
 		}
 	}
@@ -87,6 +88,7 @@ func (b *builder) interrupted() {
 		b.alone(last)
 		return
 	}
+	b.upgradeServers()
 	for _, h := range b.hosts {
 		b.makeExternal(h, "it no longer runs the cloud loops. On the owner's host, which comes last, the gap begins: nobody runs them until the first "+CCM+" does",
 			[]string{KCM}, []string{KCM})
@@ -110,7 +112,7 @@ func (b *builder) interrupted() {
 func (b *builder) alone(h v1.Host) {
 	group := PhaseHandover + "@" + h.Name
 	m := b.now(h, KCM)
-	edits := b.externalEdits(m, component(h, KCM))
+	edits := b.upgraded(m, b.externalEdits(m, component(h, KCM)))
 	b.add(b.stop(h, m, v1.Step{
 		ID: "stop/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "stop " + KCM + " on " + h.Name,
 		Why:    "the gap begins: nobody runs the cloud loops until the " + CCM + " does, and no other loop until this one is back",
@@ -236,14 +238,16 @@ func changes(edits []v1.Edit, flags map[string]string) []v1.Change {
 
 // makeExternal makes the kube-controller-manager of a host external.
 func (b *builder) makeExternal(h v1.Host, why string, leases, successors []string) {
+	m := b.now(h, KCM)
+	edits := b.upgraded(m, b.externalEdits(m, component(h, KCM)))
 	s := v1.Step{
-		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: "make " + KCM + " on " + h.Name + " external", Why: why,
-		Leases: leases, Successors: successors, Group: PhaseHandover + "@" + h.Name, Edits: b.externalEdits(b.now(h, KCM), component(h, KCM)),
+		ID: "external/" + KCM + "@" + h.Name, Phase: PhaseHandover, Title: b.up.title(KCM, h.Name, edits), Why: why,
+		Leases: leases, Successors: successors, Group: PhaseHandover + "@" + h.Name, Edits: edits,
 	}
 	if b.opts.Strategy == LeaderMigration {
 		s.Expect = b.expectFor(owners(""))
 	}
-	b.add(b.edit(h, b.now(h, KCM), s))
+	b.add(b.edit(h, m, s))
 }
 
 // externalKCM are the edits of a kube-controller-manager that nothing was changed of.
@@ -268,7 +272,7 @@ func (b *builder) externalEdits(m, was *v1.Component) []v1.Edit {
 		}
 		edits = append(edits, v1.Edit{Op: "removeHostPath", Name: "transplant-leader-migration", Value: KCMMigration})
 	}
-	n, _ := b.minorOf(m) // aim has asked
+	n, _ := b.minorAfter(m) // aim has asked
 	edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, b.externalGates(m, was))...)
 	if b.moveIPAM {
 		name := controllernames.Name(controllernames.KubeControllerManager, n, loopIPAM)
@@ -303,20 +307,23 @@ const pvLabels = "PersistentVolumeLabel"
 // externalAPI takes the provider out of a host's kube-apiserver, where it has one.
 func (b *builder) externalAPI(h v1.Host, phase string) {
 	api := b.now(h, KAS)
-	edits := b.apiEdits(api)
+	edits := b.upgraded(api, b.apiEdits(api))
 	if len(edits) == 0 {
 		return
 	}
+	why := "takes the provider out of the API server (labels of persistent volumes); no manager that owns a loop depends on it now"
+	if b.up.wanted() {
+		why = "no manager may be newer than the API server that it talks to, so the API servers come first; " + why
+	}
 	b.add(b.edit(h, api, v1.Step{
-		ID: "external/" + KAS + "@" + h.Name, Phase: phase, Title: "make " + KAS + " on " + h.Name + " external",
-		Why:   "takes the provider out of the API server (labels of persistent volumes); no manager that owns a loop depends on it now",
+		ID: "external/" + KAS + "@" + h.Name, Phase: phase, Title: b.up.title(KAS, h.Name, edits), Why: why,
 		Group: phase + "@" + h.Name, Edits: edits,
 	}))
 }
 
 func (b *builder) apiEdits(api *v1.Component) []v1.Edit {
 	var edits []v1.Edit
-	n, err := b.minorOf(api)
+	n, err := b.minorAfter(api)
 	if err != nil {
 		n = b.api
 	}

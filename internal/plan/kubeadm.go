@@ -24,6 +24,7 @@ func (b *builder) kubeadm() {
 		for _, name := range kubeadmComponents {
 			b.kubeadmComponent(name, k)
 		}
+		b.upgradeKubeadm(k)
 		b.noteOnce("to do for machines to come: kubeadm join takes the kubelet's flags from nodeRegistration.kubeletExtraArgs of the JoinConfiguration; say cloud-provider: external there, and no cloud-config")
 	}
 	b.kubeletDefaults()

@@ -100,6 +100,8 @@ func manifestScript(s v1.Step, flags map[string]string) string {
 	for _, e := range s.Edits {
 		_, there := flags[e.Name]
 		switch {
+		case e.Op == opImage:
+			fmt.Fprintf(&b, ` -e "s|^\( *image: .*/%s\):.*|\1:%s|"`, e.Name, e.Value)
 		case e.Op == "unsetFlag" && there:
 			fmt.Fprintf(&b, ` -e "/- --%s=/d"`, e.Name)
 		case e.Op == "setFlag" && there:

@@ -29,7 +29,7 @@ func (b *builder) edit(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 		s.Undo = "put the manifest back from its backup"
 	}
 	s.EstimateSeconds = restartSeconds(c)
-	s.Changes = changes(s.Edits, c.Flags)
+	s.Changes = append(imageChange(c, s.Edits), changes(s.Edits, c.Flags)...)
 	return s
 }
 
@@ -72,7 +72,7 @@ func (b *builder) start(h v1.Host, c *v1.Component, s v1.Step) v1.Step {
 	default:
 		s.Kind = v1.StepRestoreManifest
 	}
-	s.Changes = append(s.Changes, changes(s.Edits, c.Flags)...)
+	s.Changes = append(append(s.Changes, imageChange(c, s.Edits)...), changes(s.Edits, c.Flags)...)
 	return s
 }
 

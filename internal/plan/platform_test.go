@@ -208,7 +208,7 @@ func TestReplacementsThatAreRefused(t *testing.T) {
 		{"no version at all", v1.Options{ReplaceHosts: true, TargetVersion: "latest"}, nil, "give a Kubernetes version"},
 		{"one host", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }, "replacing needs two or more"},
 		{"external already", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "external" }, `node cp-1 runs with --cloud-provider="external"`},
-		{"a version without replacing", v1.Options{TargetVersion: "v1.27.0"}, nil, "give --replace-hosts"},
+		{"a version without replacing that is no tag", v1.Options{TargetVersion: "v1.27"}, nil, "give one, e.g. v1.27.4"},
 		{"with downtime", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", Strategy: Downtime}, nil, "leave out --strategy downtime"},
 		{"an unknown shape", v1.Options{Shape: "job"}, nil, `shape "job" is not known: use static-pod or daemonset`},
 	} {

@@ -52,7 +52,7 @@ var ways = map[string]struct {
 // chooseImage takes the image of the options, else the catalogue's for the provider and the API server.
 func (b *builder) chooseImage() error {
 	if b.opts.Image == "" {
-		image, ok := catalogue.ImageFor(b.provider.Name, b.api)
+		image, ok := catalogue.ImageFor(b.provider.Name, max(b.api, b.up.minor)) // it starts when every API server is upgraded
 		if !ok {
 			if b.api < catalogue.Oldest || b.api > b.provider.LastInTree {
 				return fmt.Errorf("the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", b.api, catalogue.Oldest, b.provider.LastInTree, b.provider.Name)

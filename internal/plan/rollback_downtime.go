@@ -19,13 +19,14 @@ func (r *rollback) downtime() {
 			r.add(r.stopAgain(s))
 		}
 	}
-	for _, s := range distinct(r.started(func(s v1.Step) bool { return edits(s) && s.Component != KCM && s.Component != CCM })) {
-		r.add(r.unled(s))
+	r.schedulersBack()
+	for _, s := range r.notYet(distinct(r.started(func(s v1.Step) bool { return edits(s) && s.Component != KCM && s.Component != CCM }))) {
+		r.add(r.unled(s, PhaseOriginal))
 	}
 	r.patchesBack()
 	for _, s := range r.ownerLast(KCM, managers) {
 		if s.Ref != "" {
-			back := r.unled(s)
+			back := r.unled(s, PhaseOriginal)
 			back.Leases = s.Leases
 			r.add(back)
 			continue
@@ -67,7 +68,7 @@ func (r *rollback) startAsItWas(s v1.Step) v1.Step {
 	out := v1.Step{
 		ID: "undo/start/" + s.ID, Phase: PhaseOriginal, Title: "start " + s.Component + at(s) + " as it was before the migration", Host: s.Host, Component: s.Component,
 		Path: s.Path, Unit: s.Unit, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
-		Changes: []v1.Change{{Field: KCM, Before: "stopped", After: "as it was"}},
+		Changes: append([]v1.Change{{Field: KCM, Before: "stopped", After: "as it was"}}, r.imageBack(s)...),
 	}
 	keeps := s // the first step that changed the place is the one that has the backup
 	if len(s.Edits) == 0 && s.Unit != "" {

@@ -230,6 +230,20 @@ var broken = []struct {
 			replaceIn(&p.Steps[i].Content, "--cloud-provider=aws", "--cloud-provider=cloudstack")
 		}
 	}},
+	{"P-02", "with downtime an API server that is not upgraded restarts under an owner", "aws-1.26-upgrade-downtime", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "external/"+KAS+"@cp-1").Phase = PhaseHandover
+	}},
+	{"P-36", "a manager is upgraded before the last API server", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { move(t, p, "external/"+KCM+"@cp-1", "external/"+KAS+"@cp-2") }},
+	{"P-36", "a scheduler is upgraded before the last API server", "aws-1.26-upgrade-downtime", func(t *testing.T, p *v1.Plan) {
+		move(t, p, "upgrade/"+Scheduler+"@cp-1", "external/"+KAS+"@cp-2")
+	}},
+	{"P-37", "a manager keeps a flag that the new version does not know", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KCM), "pod-eviction-timeout") }},
+	{"P-37", "an API server keeps a gate that the new version does not know", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "external/"+KAS), "feature-gates") }},
+	{"P-38", "one scheduler keeps its version", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { drop(find(t, p, "upgrade/"+Scheduler), Scheduler) }},
+	{"P-38", "an image gets another version", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) { find(t, p, "upgrade/"+Scheduler).Edits[0].Value = "v1.27.5" }},
+	{"P-38", "kubeadm is not told", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) {
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return strings.HasSuffix(s.ID, kubernetesVersion) })
+	}},
 }
 
 // base makes a plan and the snapshot that it is for.

@@ -23,6 +23,8 @@ type target struct {
 	moveIPAM bool
 	// shape of the cloud-controller-manager.
 	shape string
+	// up is the version that the control plane gets on the way.
+	up upgrade
 }
 
 // identify finds out whose cluster it is and which program takes the loops over.
@@ -42,6 +44,7 @@ func (b *builder) identify() error {
 			}
 		}
 	}
+	b.up = ofOptions(b.opts)
 	return b.chooseImage()
 }
 
@@ -75,6 +78,7 @@ func (b *builder) aim() error {
 	}
 	if len(errs) == 0 {
 		errs = append(errs, b.chooseVolumes()...)
+		errs = append(errs, b.chooseUpgrade()...)
 	}
 	return errors.Join(errs...)
 }
