@@ -24,9 +24,9 @@ type Result struct {
 // CLI runs transplant with the global flags that an operator of this lab would give. narration gets standard error as it comes; nil for nowhere.
 // env are further variables, NAME=VALUE.
 func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args ...string) (Result, error) {
-	args = append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess(), "--state-dir", filepath.Join(t.dir, "state"))
-	cmd := exec.CommandContext(ctx, t.product.CLI, args...)
-	cmd.Env = append(append(os.Environ(), t.Env()...), env...)
+	made := t.Command(append(args, "--state-dir", filepath.Join(t.dir, "state"))...)
+	cmd := exec.CommandContext(ctx, made.Path, made.Args[1:]...)
+	cmd.Env = append(made.Env, env...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if narration != nil {
@@ -47,6 +47,13 @@ func (t *Trial) CLI(ctx context.Context, narration io.Writer, env []string, args
 		return r, fmt.Errorf("running transplant %s: %w", args[0], err)
 	}
 	return r, nil
+}
+
+// Command is transplant with the global flags that an operator of this lab would give, but for --state-dir. It is not started.
+func (t *Trial) Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(t.product.CLI, append(args, "--kubeconfig", t.Kubeconfig(), "--host-access", t.HostAccess())...)
+	cmd.Env = append(os.Environ(), t.Env()...)
+	return cmd
 }
 
 // MigrationFlags are the flags of check, plan and apply for this lab: how the new manager gets at its cloud.

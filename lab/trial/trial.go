@@ -26,7 +26,10 @@ type Options struct {
 	// Dir holds the lab and everything that the trial writes.
 	Dir     string
 	Workers int
-	Profile kubelet.Profile
+	// ControlPlanes and DiskSize are the cluster's.
+	ControlPlanes int
+	DiskSize      int64
+	Profile       kubelet.Profile
 	// Faults builds the command line with the points at which tests kill it.
 	Faults bool
 	// Progress is told what takes long.
@@ -63,10 +66,10 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(o.Progress, "starting the lab: 3 control-plane hosts, their in-tree managers, workers, a simulated AWS")
+	fmt.Fprintln(o.Progress, "starting the lab: control-plane hosts, their in-tree managers, workers, a simulated AWS")
 	begin := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, Workers: o.Workers, Profile: o.Profile,
+		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, ControlPlanes: o.ControlPlanes, Workers: o.Workers, DiskSize: o.DiskSize, Profile: o.Profile,
 		Programs: map[string]string{
 			build.CCMImage:         product.CCM,
 			build.UpstreamCCMImage: build.UpstreamCCM(filepath.Dir(product.CCM)), // built by whoever needs it

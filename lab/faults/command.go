@@ -1,0 +1,148 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// command is a run of the product. Its standard error is a pipe, as it would be on the way into another program.
+type command struct {
+	cmd   *exec.Cmd
+	read  *os.File
+	done  chan struct{} // closed when the process has ended
+	copy  chan struct{} // closed when all that it wrote has been read
+	mu    sync.Mutex
+	text  bytes.Buffer
+	err   error
+	begin time.Time
+}
+
+// ended is how a run came to its end.
+type ended struct {
+	// code is the exit code; -1 when a signal ended it.
+	code   int
+	stderr string
+}
+
+func (e ended) tail(lines int) string {
+	all := strings.Split(strings.TrimSpace(e.stderr), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func start(cmd *exec.Cmd) (*command, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("making a pipe: %w", err)
+	}
+	c := &command{cmd: cmd, read: read, done: make(chan struct{}), copy: make(chan struct{}), begin: time.Now()}
+	cmd.Stdout, cmd.Stderr = io.Discard, write
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true // a Ctrl-C is for the test, which ends the command itself
+	err = cmd.Start()
+	_ = write.Close() // the command has it, or nobody
+	if err != nil {
+		_ = read.Close()
+		return nil, fmt.Errorf("starting %s: %w", cmd.Path, err)
+	}
+	go func() {
+		defer close(c.copy)
+		_, _ = io.Copy((*narration)(c), read) // ends when the command does, or when nobody reads any longer
+	}()
+	go func() {
+		defer close(c.done)
+		c.err = cmd.Wait()
+	}()
+	return c, nil
+}
+
+// narration keeps what a command says.
+type narration command
+
+func (n *narration) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.text.Write(p)
+}
+
+func (c *command) said() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.text.String()
+}
+
+// wait waits for the end. When ctx ends, the command is ended too.
+func (c *command) wait(ctx context.Context) (ended, error) {
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		_ = c.cmd.Process.Kill() // it may have ended
+		<-c.done
+		return ended{}, context.Cause(ctx)
+	}
+	<-c.copy
+	_ = c.read.Close() // only read from
+	e := ended{stderr: c.said()}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(c.err, &exit):
+		e.code = exit.ExitCode()
+	case c.err != nil:
+		return e, fmt.Errorf("running %s: %w", c.cmd.Path, c.err)
+	}
+	return e, nil
+}
+
+// deafen stops to read what the command says.
+func (c *command) deafen() error { return c.read.Close() }
+
+// signal sends a signal and waits until the command says that it has heard it; it says nothing of some.
+func (c *command) signal(ctx context.Context, s syscall.Signal, heard string) error {
+	if err := c.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("sending %s to the command: %w", s, err)
+	}
+	if heard == "" {
+		return nil
+	}
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return strings.Contains(c.said(), heard), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the command does not say that it has heard %s: %w", s, err)
+	}
+	return nil
+}
+
+// fillLog makes every write to the ownership logs of a state directory end with ENOSPC; the returned function gives the logs back.
+func fillLog(dir string) (restore func(), err error) {
+	logs, err := filepath.Glob(filepath.Join(dir, "*", "*.ownership.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("looking for ownership logs: %w", err)
+	}
+	if len(logs) == 0 {
+		return nil, fmt.Errorf("there is no ownership log in %s whose disk could be full", dir)
+	}
+	for _, path := range logs {
+		if err := errors.Join(os.Rename(path, path+".kept"), os.Symlink("/dev/full", path)); err != nil {
+			return nil, fmt.Errorf("filling the place of the ownership log: %w", err)
+		}
+	}
+	return func() {
+		for _, path := range logs {
+			_ = os.Rename(path+".kept", path) // the next run says what is wrong with it
+		}
+	}, nil
+}

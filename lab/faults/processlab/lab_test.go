@@ -1,0 +1,150 @@
+package processlab
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/transplant-dev/transplant/lab/faults"
+	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/trial"
+)
+
+var keep = flag.String("faults.dir", "", "keep the labs' files in this directory (default: a temporary one)")
+
+// strategy is a way of migrating, and the lab for it.
+type strategy struct {
+	name          string
+	controlPlanes int
+	flags         []string
+}
+
+var strategies = []strategy{
+	{name: "leader-migration", controlPlanes: 3},
+	{name: "downtime", controlPlanes: 3, flags: []string{"--strategy", "downtime"}},
+	{name: "downtime-single", controlPlanes: 1},
+}
+
+func (s strategy) apply() []string {
+	return append(append([]string{"apply", "--yes", "--cloud", trial.Cloud}, trial.MigrationFlags()...), s.flags...)
+}
+
+func rollback() []string { return []string{"rollback", "--yes", "--cloud", trial.Cloud} }
+
+// start starts a lab for a strategy, with disks to fill where this process may mount them.
+func start(t *testing.T, s strategy) *Lab {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a lab; run without -short")
+	}
+	dir := *keep
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	o := trial.Options{Dir: filepath.Join(dir, s.name), Workers: 2, ControlPlanes: s.controlPlanes, Profile: kubelet.Short(), Faults: true, Progress: os.Stderr}
+	if os.Geteuid() == 0 {
+		o.DiskSize = 16 << 20
+	}
+	tr, err := trial.Start(t.Context(), o)
+	if err != nil && o.DiskSize > 0 && strings.Contains(err.Error(), "mounting a file system") {
+		t.Logf("without disks of their own: %v", err)
+		o.DiskSize = 0
+		tr, err = trial.Start(t.Context(), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := tr.Stop(ctx); err != nil {
+			t.Errorf("stopping the lab: %v", err)
+		}
+	})
+	lab, err := New(tr, filepath.Join(o.Dir, "faults"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// disturbed runs a command under faults and judges all that happened meanwhile; want are the facts of its undisturbed end, nil for not known.
+func disturbed(t *testing.T, lab *Lab, table *faults.Table, choose func(step, host string) []faults.Fault, want []string, args ...string) {
+	t.Helper()
+	judge, err := lab.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := faults.Campaign{
+		Cluster: lab, Args: args, Choose: choose, StateDir: filepath.Join(lab.Dir(), "..", "state"),
+		Log: func(format string, args ...any) {
+			t.Logf("%s "+format, append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+		},
+	}
+	r, runErr := c.Run(t.Context())
+	problems, err := judge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range faults.Blame(r.Outcomes, problems) {
+		t.Error(p.Text)
+		table.Notes = append(table.Notes, "**FAIL** "+p.Text)
+	}
+	table.Add(r)
+	for _, o := range r.Outcomes {
+		if o.Problem != "" {
+			t.Errorf("%s at %s:%s: %s", o.Kind, o.Point, o.Step, o.Problem)
+		}
+	}
+	table.Notes = append(table.Notes, fmt.Sprintf("%s with %d faults came to its end after %s", args[0], len(r.Outcomes), r.Took.Round(time.Second)))
+	if runErr != nil {
+		table.Notes = append(table.Notes, "**FAIL** "+strings.SplitN(runErr.Error(), "\n", 2)[0])
+		t.Fatal(runErr)
+	}
+	alike(t, lab, table, want)
+}
+
+// alike fails the test when what there is now is not what an undisturbed run leaves.
+func alike(t *testing.T, lab *Lab, table *faults.Table, want []string) {
+	t.Helper()
+	if want == nil {
+		return
+	}
+	have, err := lab.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := faults.Different(want, have); diff != "" {
+		t.Errorf("not as after an undisturbed run (- is missing, + is there instead):\n%s", diff)
+		table.Notes = append(table.Notes, "**FAIL** files, objects or the cloud are not as after an undisturbed run")
+		return
+	}
+	table.Notes = append(table.Notes, fmt.Sprintf("files, objects and the cloud are as after an undisturbed run: %d facts", len(have)))
+}
+
+// must runs a command that has to end well.
+func must(t *testing.T, lab *Lab, args ...string) trial.Result {
+	t.Helper()
+	r, err := lab.CLI(t.Context(), nil, nil, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Code != 0 {
+		t.Fatalf("transplant %s ended with exit code %d\n%s\n%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+	return r
+}
+
+func facts(t *testing.T, lab *Lab) []string {
+	t.Helper()
+	f, err := lab.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
