@@ -53,7 +53,7 @@ func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err 
 	defer root.Close() //nolint:errcheck // a directory that was read
 	info, err := root.Stat(inside)
 	if err == nil && !info.Mode().IsRegular() {
-		err = errNotRegular
+		err = ErrNotRegular
 	}
 	if err != nil {
 		return nil, nil, &notStartedError{err}
@@ -65,13 +65,9 @@ func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err 
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	out, both := &last{most: maxStdout + 1, first: true}, &last{most: maxOutput}
-	cmd := exec.CommandContext(limited, filepath.Join(l.dir, inside), c.Args...) //nolint:gosec // the host's own program
-	cmd.Dir = l.dir
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, c.Env...) // nobody's credentials
+	cmd := l.program(limited, c, inside)
 	cmd.Stdin = bytes.NewReader(c.Stdin)
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, both), both
-	// A group of its own: Ctrl-C on the terminal must not cut a restart in half, and the end of the time must end its children too.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second
 	err = cmd.Run()
@@ -87,6 +83,25 @@ func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err 
 	}
 	return nil, both.data, err
 }
+
+// program is the host's own program, with nobody's credentials in its environment. One of a mounted machine is started in that machine's root, where its
+// libraries are.
+func (l *local) program(ctx context.Context, c Command, inside string) *exec.Cmd {
+	at, dir, search := filepath.Join(l.dir, inside), l.dir, os.Getenv("PATH")
+	// A group of its own: Ctrl-C on the terminal must not cut a restart in half, and the end of the time must end its children too.
+	attributes := &syscall.SysProcAttr{Setpgid: true}
+	if l.whole && l.dir != "/" {
+		at, dir, search = c.Path, "/", hostPath
+		attributes.Chroot = l.dir
+	}
+	cmd := exec.CommandContext(ctx, at, c.Args...) //nolint:gosec // see above
+	cmd.Dir, cmd.SysProcAttr = dir, attributes
+	cmd.Env = append([]string{"PATH=" + search}, c.Env...)
+	return cmd
+}
+
+// hostPath is where programs of a mounted machine look for others.
+const hostPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // last keeps the last bytes that are written to it, or the first.
 type last struct {
@@ -132,7 +147,7 @@ func digest(root *os.Root, inside string) (string, fs.FileMode, error) {
 		return "", 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return "", 0, errNotRegular
+		return "", 0, ErrNotRegular
 	}
 	hash := sha256.New()
 	if _, err := io.Copy(hash, f); err != nil {

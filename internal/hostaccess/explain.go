@@ -10,7 +10,11 @@ import (
 )
 
 var (
-	errNotRegular = errors.New("it is not a regular file")
+	// ErrNotRegular says that something is neither a file nor absent: a directory, a device.
+	ErrNotRegular = errors.New("it is not a regular file")
+	// ErrOutside says that a path is not in what an access was opened for, so that nothing is known of it.
+	ErrOutside = errors.New("it is outside of what is mounted for this access")
+
 	errAbsolute   = errors.New("it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to")
 	errLeaves     = errors.New("a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to")
 )
@@ -28,6 +32,8 @@ func (l *local) explain(doing, path string, err error) error {
 		return fmt.Errorf("no space left on host %s for %s: free some space and run the same command again; nothing was changed (%w)", l.name, path, err)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%s %s: the file system is read-only: make it writable and run the same command again; nothing was changed (%w)", doing, at, err)
+	case errors.Is(err, fs.ErrPermission) && l.refused != "":
+		return fmt.Errorf("%s %s: it was refused to root%s: %s (%w)", doing, at, unchanged(doing), l.refused, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s %s: user id %d is not allowed to: run the same command again as a user who is (most often root)%s (%w)", doing, at, os.Geteuid(), unchanged(doing), err)
 	default:

@@ -28,6 +28,11 @@ const (
 type local struct {
 	name string
 	dir  string // absolute, without symbolic links
+	// whole tells that the directory is a machine's own root, as the root of this process or a mount of another one.
+	whole bool
+	parts []string
+	// refused is what to do where root is not allowed to do something.
+	refused string
 	// seams for tests
 	write   func(*os.File, []byte) (int, error)
 	proc    string // where procfs is mounted
@@ -47,13 +52,23 @@ func newLocal(name, dir string) (*local, error) {
 	if !isDirectory(abs) {
 		return nil, fmt.Errorf("directory of host %q: %s is not a directory", name, dir)
 	}
-	return &local{name: name, dir: abs, write: (*os.File).Write, proc: "/proc", restart: restartTimeout}, nil
+	return &local{name: name, dir: abs, whole: abs == "/", write: (*os.File).Write, proc: "/proc", restart: restartTimeout}, nil
 }
 
 func (l *local) Name() string { return l.name }
 
 // open returns the host's root and the path inside it. Whatever is done through the root cannot leave it, not even through symbolic links.
 func (l *local) open(ctx context.Context, p string) (*os.Root, string, error) {
+	return l.enter(ctx, p, false)
+}
+
+// through is like open, for what lies behind symbolic links. On a whole machine a link to an absolute path means what it says; in another directory it
+// could be of the host or of this machine, and is refused.
+func (l *local) through(ctx context.Context, p string) (*os.Root, string, error) {
+	return l.enter(ctx, p, true)
+}
+
+func (l *local) enter(ctx context.Context, p string, final bool) (*os.Root, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
@@ -63,21 +78,16 @@ func (l *local) open(ctx context.Context, p string) (*os.Root, string, error) {
 	}
 	root, err := os.OpenRoot(l.dir)
 	if err != nil {
-		// Not wrapped: the whole machine is out of reach, which is not the same as one file being absent.
-		return nil, "", fmt.Errorf("reaching host %s: %v", l.name, err) //nolint:errorlint // see above
+		return nil, "", &UnreachableError{Host: l.name, Err: err}
+	}
+	if !l.whole {
+		return root, inside, nil
+	}
+	if inside, err = l.real(root, inside, final); err != nil {
+		_ = root.Close()
+		return nil, "", l.explain("finding", p, err)
 	}
 	return root, inside, nil
-}
-
-// through is like open, for what lies behind symbolic links. On the machine itself (a host whose directory is /) a link to an absolute path means what
-// it says; in another directory it could be of the host or of this machine, and is refused.
-func (l *local) through(ctx context.Context, p string) (*os.Root, string, error) {
-	if _, err := relative(p); err == nil && l.dir == "/" {
-		if real, err := filepath.EvalSymlinks(p); err == nil {
-			p = real
-		}
-	}
-	return l.open(ctx, p)
 }
 
 // relative makes an absolute path one that is relative to the host's root.
@@ -119,7 +129,7 @@ func read(root *os.Root, inside string) (File, error) {
 		return File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, errNotRegular
+		return File{}, ErrNotRegular
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
@@ -142,7 +152,7 @@ func (l *local) Remove(ctx context.Context, p string) error {
 		return nil
 	}
 	if err == nil && info.IsDir() {
-		err = errNotRegular
+		err = ErrNotRegular
 	}
 	if err == nil {
 		err = root.Remove(inside)

@@ -44,14 +44,14 @@ func (l *local) scan(ctx context.Context, component string) ([]v1.Process, error
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(l.proc)
+	names, err := readNames(l.proc)
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	var out []v1.Process
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || l.other(name, component) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -68,6 +68,15 @@ func (l *local) scan(ctx context.Context, component string) ([]v1.Process, error
 	}
 	slices.SortFunc(out, func(a, b v1.Process) int { return cmp.Compare(a.PID, b.PID) })
 	return out, nil
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close() //nolint:errcheck // opened for reading
+	return d.Readdirnames(-1)
 }
 
 // look tells whether a process runs the component on this host. One that ends while it is looked at does not. The directory is opened once: what
@@ -88,16 +97,16 @@ func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 	if len(args) == 0 || !runs(path.Base(args[0]), component) {
 		return v1.Process{}, false, nil
 	}
-	cwd, err := root.Readlink(path.Join(thread, "cwd"))
+	own, err := l.here(root, thread)
 	switch {
 	case ended(err):
 		return v1.Process{}, false, nil
 	case err != nil && errors.Is(err, fs.ErrPermission) && l.foreign(root):
 		return v1.Process{}, false, nil
 	case err != nil:
-		return v1.Process{}, false, fmt.Errorf("process %d is a %s whose working directory user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
+		return v1.Process{}, false, fmt.Errorf("process %d is a %s whose place user id %d may not see, so that it may be this host's: run the same command again as root (%w)",
 			pid, component, os.Geteuid(), err)
-	case cwd != l.dir:
+	case !own:
 		return v1.Process{}, false, nil
 	}
 	state, ticks, err := life(root, thread)

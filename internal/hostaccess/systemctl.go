@@ -84,7 +84,11 @@ func (l *local) Active(ctx context.Context, unit string) (bool, error) {
 
 // systemctl runs the host's own systemctl and returns what it wrote to its standard output.
 func (l *local) systemctl(ctx context.Context, doing string, args ...string) ([]byte, error) {
-	out, output, err := l.run(ctx, Command{Path: "/" + systemctl, Args: args, Timeout: l.restart})
+	c := Command{Path: "/" + systemctl, Args: args, Timeout: l.restart}
+	if l.whole { // reached through a mount, systemctl could take itself to be in an image that is being built, and do nothing
+		c.Env = []string{"SYSTEMD_IGNORE_CHROOT=1"}
+	}
+	out, output, err := l.run(ctx, c)
 	if err == nil {
 		return out, nil
 	}

@@ -18,6 +18,8 @@ import (
 const (
 	tempPrefix = ".transplant-"
 	tempSuffix = ".tmp"
+	// manifests is the name of the directory in which every file is a pod.
+	manifests = "manifests"
 )
 
 var tempNumber atomic.Uint64
@@ -60,7 +62,7 @@ func destination(root *os.Root, inside string) (string, fs.FileInfo, error) {
 		case info.Mode().IsRegular():
 			return inside, info, nil
 		case info.Mode()&fs.ModeSymlink == 0:
-			return "", nil, errNotRegular
+			return "", nil, ErrNotRegular
 		}
 		to, err := root.Readlink(inside)
 		if err != nil {
@@ -119,7 +121,7 @@ func makeParents(root *os.Root, dir string, mode fs.FileMode) ([]string, error) 
 // dot-files are skipped), so the temporary one lies in the directory above; where that is another file system, a dot-file must do.
 func (l *local) replace(root *os.Root, target string, data []byte, perm fs.FileMode, old fs.FileInfo) error {
 	dir := path.Dir(target)
-	if path.Base(dir) != "manifests" {
+	if path.Base(dir) != manifests {
 		return l.replaceFrom(root, dir, target, data, perm, old)
 	}
 	err := l.replaceFrom(root, path.Dir(dir), target, data, perm, old)
