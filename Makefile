@@ -43,8 +43,8 @@ test-units:
 	$(GO) test $(race) -timeout 20m ./...
 
 .PHONY: test-lab
-test-lab: # the longest one first
-	cd lab && $(GO) test -timeout 40m ./trial $$($(GO) list ./... | grep -v /trial$$)
+test-lab: # the longest ones first
+	cd lab && $(GO) test -timeout 40m ./trial ./faults/processlab $$($(GO) list ./... | grep -v -e /trial$$ -e /processlab$$)
 
 .PHONY: test-short
 test-short: ## Run the tests that start no cluster
@@ -67,10 +67,13 @@ bench: ## Measure our manager beside upstream's and write out/bench/ (SCENARIO=j
 	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
 	cd lab && exec ../bin/bench --out ../out/bench $(bench_flags)
 
+# STRATEGIES and CAMPAIGNS choose parts of the matrix; see docs/reference/faults.md.
+faults_flags = $(if $(STRATEGIES),-faults.strategies=$(STRATEGIES)) $(if $(CAMPAIGNS),-faults.campaigns=$(CAMPAIGNS))
+
 .PHONY: faults
-faults: ## The long campaigns: kill the command line at every step; freeze, end and kill managers a hundred times
-	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100
-	cd lab && $(GO) test ./trial -run TestAKilled -count=1 -v -timeout 0 -lab.every-point
+faults: ## The long campaigns: let everything go wrong at every step (out/faults/matrix.md); freeze, end and kill managers a hundred times
+	cd lab && $(GO) test ./faults/processlab -run TestEveryFault -count=1 -v -timeout 0 -faults.matrix=$(CURDIR)/out/faults $(faults_flags)
+	$(if $(STRATEGIES)$(CAMPAIGNS),,cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100)
 
 .PHONY: captures
 captures: ## Take the snapshots that the rules are tested with from real API servers again

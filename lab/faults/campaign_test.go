@@ -130,7 +130,7 @@ func run(t *testing.T, choose func(step, host string) []Fault) Result {
 }
 
 func TestACommandIsKilledOnceAtEachPointAndComesToItsEnd(t *testing.T) {
-	r := run(t, EachStep(Killed, Whole))
+	r := run(t, KilledEverywhere)
 	if len(r.Outcomes) != 3*len(fakeSteps) {
 		t.Fatalf("%d faults: %+v", len(r.Outcomes), r.Outcomes)
 	}
@@ -142,7 +142,7 @@ func TestACommandIsKilledOnceAtEachPointAndComesToItsEnd(t *testing.T) {
 }
 
 func TestAHostIsLostForAWhileAndTheCommandIsRunAgainWhenItIsBack(t *testing.T) {
-	r := run(t, EachStep(AccessLost, Lengths{Access: 50 * time.Millisecond}))
+	r := run(t, InTurns([]Kind{AccessLost}, 0, Lengths{Access: 50 * time.Millisecond}))
 	if len(r.Outcomes) != 2 {
 		t.Fatalf("%+v", r.Outcomes)
 	}
@@ -154,7 +154,7 @@ func TestAHostIsLostForAWhileAndTheCommandIsRunAgainWhenItIsBack(t *testing.T) {
 }
 
 func TestWhatAClusterCannotDoIsMissedAndSaidSo(t *testing.T) {
-	r := run(t, EachStep(APIGone, Whole))
+	r := run(t, InTurns([]Kind{APIGone}, 0, Whole))
 	table := Table{Title: "apply", How: map[Kind]string{APIGone: "by hand"}}
 	table.Add(r)
 	var b strings.Builder
@@ -169,7 +169,7 @@ func TestWhatAClusterCannotDoIsMissedAndSaidSo(t *testing.T) {
 }
 
 func TestACommandThatNobodyListensToStopsBehindItsStep(t *testing.T) {
-	r := run(t, InTurn([]Fault{{Kind: PipeBroken, Point: During, Step: "edit/b@one"}}))
+	r := run(t, These([]Fault{{Kind: PipeBroken, Point: During, Step: "edit/b@one"}}))
 	if len(r.Outcomes) != 1 || !slices.Equal(r.Outcomes[0].Codes, []int{130}) {
 		t.Errorf("%+v", r.Outcomes)
 	}
@@ -180,7 +180,7 @@ func TestACommandThatFailsForNoReasonFailsTheCampaign(t *testing.T) {
 	if _, err := f.LoseAccess(t.Context(), "two"); err != nil {
 		t.Fatal(err)
 	}
-	c := Campaign{Cluster: f, Args: []string{"apply"}, Choose: InTurn(nil), StateDir: t.TempDir()}
+	c := Campaign{Cluster: f, Args: []string{"apply"}, Choose: These(nil), StateDir: t.TempDir()}
 	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "although nothing was wrong") {
 		t.Errorf("error %v", err)
 	}

@@ -14,38 +14,78 @@ type Lengths struct {
 }
 
 // Whole are the lengths of the whole matrix.
-var Whole = Lengths{Outage: time.Minute, ShortOutage: 12 * time.Second, Access: 10 * time.Second, Off: 4 * time.Second, Full: 5 * time.Second}
+var Whole = Lengths{Outage: time.Minute, ShortOutage: 8 * time.Second, Access: 5 * time.Second, Off: 3 * time.Second, Full: 5 * time.Second}
 
-// EachStep chooses one kind of fault for every step: a kill at each of the three points, another one at a point that changes from step to step. What needs a
-// host is left out where the step has none.
-func EachStep(kind Kind, l Lengths) func(step, host string) []Fault {
+// Kinds that happen at every step: a kill at each point of it, one of each of the others where the step has a host to have it on.
+var (
+	OfTheCluster  = []Kind{APIGone, Rebooted, AccessLost, DiskFull}
+	OfTheOperator = []Kind{Interrupted, ClockWrong, HungUp, InterruptedTwice, PipeBroken, Terminated, LogDiskFull}
+)
+
+// KilledEverywhere kills the command before, during and after every step.
+func KilledEverywhere(step, host string) []Fault {
+	var out []Fault
+	for _, point := range []string{Before, During, After} {
+		out = append(out, Fault{Kind: Killed, Point: point, Step: step, Host: host})
+	}
+	return out
+}
+
+// InTurns gives every step one of the kinds, the next one to the next step; turn shifts them, so that as many campaigns as there are kinds let each happen
+// at every step. A step that has no host gets, in the first turn, what needs none. The point is most often the one in the middle of a step.
+func InTurns(kinds []Kind, turn int, l Lengths) func(step, host string) []Fault {
 	seen := map[string]bool{}
-	n := 0
+	n, lone := 0, 0
 	return func(step, host string) []Fault {
-		if kind == Killed {
-			return []Fault{{Kind: kind, Point: Before, Step: step, Host: host}, {Kind: kind, Point: During, Step: step, Host: host}, {Kind: kind, Point: After, Step: step, Host: host}}
-		}
-		f := Fault{Kind: kind, Point: During, Step: step, Host: host}
-		switch kind {
-		case AccessLost, DiskFull, Rebooted:
-			if host == "" {
-				return nil
-			}
-			f.For = map[Kind]time.Duration{AccessLost: l.Access, DiskFull: l.Full, Rebooted: l.Off}[kind]
-		case APIGone:
-			f.For = l.ShortOutage
-			if sort := sortOf(step); !seen[sort] {
-				seen[sort], f.For = true, l.Outage
-			}
-		case ClockWrong:
-			f.For = []time.Duration{2 * time.Hour, -3 * time.Hour}[n%2]
+		var kind Kind
+		switch fit := without(kinds, host == ""); {
+		case len(fit) == 0 || host == "" && turn > 0:
+			return nil
+		case host == "":
+			kind = fit[lone%len(fit)]
+			lone++
 		default:
+			kind = fit[(n+turn)%len(fit)]
+			n++
 		}
-		if n++; n%3 == 0 {
+		f := Fault{Kind: kind, Point: During, Step: step, Host: host, For: l.of(kind, n)}
+		if sort := sortOf(step); kind == APIGone && host != "" && !seen[sort] {
+			seen[sort], f.For = true, l.Outage
+		}
+		if (n+lone)%4 == 0 {
 			f.Point = Before
 		}
 		return []Fault{f}
 	}
+}
+
+// of is how long a fault lasts.
+func (l Lengths) of(kind Kind, n int) time.Duration {
+	switch kind {
+	case APIGone:
+		return l.ShortOutage
+	case AccessLost:
+		return l.Access
+	case DiskFull:
+		return l.Full
+	case Rebooted:
+		return l.Off
+	case ClockWrong:
+		return []time.Duration{2 * time.Hour, -3 * time.Hour}[n%2]
+	default:
+		return 0
+	}
+}
+
+// without leaves out the kinds that need a host where there is none.
+func without(kinds []Kind, lone bool) []Kind {
+	var out []Kind
+	for _, k := range kinds {
+		if !lone || k != AccessLost && k != DiskFull && k != Rebooted {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // sortOf is what steps of one sort share: their ID without the host, or the first word of an object's.
@@ -57,8 +97,8 @@ func sortOf(step string) string {
 	return word
 }
 
-// InTurn gives the faults of a list to the steps that they name; a step that nothing is for goes undisturbed.
-func InTurn(list []Fault) func(step, host string) []Fault {
+// These gives the faults of a list to the steps that they name; a step that nothing is for goes undisturbed.
+func These(list []Fault) func(step, host string) []Fault {
 	return func(step, host string) []Fault {
 		var out []Fault
 		for _, f := range list {
