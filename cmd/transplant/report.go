@@ -20,7 +20,7 @@ import (
 
 // reportFlags name the evidence beside the journal.
 type reportFlags struct {
-	log, audit, keys string
+	log, audit, keys, probes string
 }
 
 func newReport(c *connection) *cobra.Command {
@@ -56,6 +56,7 @@ func newReport(c *connection) *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
 	output = formatFlag(cmd, "markdown", "html", "json", "yaml")
 	cmd.Flags().StringVar(&f.log, "ownership-log", "", "ownership log (default: what apply kept on this machine)")
+	cmd.Flags().StringVar(&f.probes, "disruption-log", "", "disruption log (default: what apply --probe kept on this machine)")
 	cmd.Flags().StringVar(&f.audit, "cloud-audit", "", "audit log of the cloud, JSON lines of CloudCall: proves that no two managers wrote")
 	cmd.Flags().StringVar(&f.keys, "cloud-keys", "", `who has which access key, JSON: {"AKIA...": "kube-controller-manager@cp-1"}`)
 	return cmd
@@ -80,6 +81,9 @@ func (c *connection) buildReport(ctx context.Context, f reportFlags) (*built, er
 	}
 	in := report.Input{Journal: doc, Before: before, After: c.gather(ctx, doc.Plan.Options.LeaseName), Now: now(), ToolVersion: version}
 	if in.Events, err = c.readEvents(f.log, doc); err != nil {
+		return nil, err
+	}
+	if in.Probes, err = c.readDisruption(f.probes, doc); err != nil {
 		return nil, err
 	}
 	if f.audit != "" {

@@ -16,6 +16,7 @@ const (
 	stepFailed      = "failed"
 	stepInterrupted = "interrupted"
 	stepPending     = "pending"
+	stepAlreadyDone = "already-done"
 )
 
 // Directions of a report.
@@ -35,6 +36,8 @@ type Input struct {
 	Calls []v1.CloudCall
 	// Keys say whose the access keys in Calls are.
 	Keys map[string]ownership.Owner
+	// Probes are the disruption log; empty when the run was not probed.
+	Probes []v1.ProbeEvent
 	// Now is when the report is made.
 	Now         time.Time
 	ToolVersion string
@@ -61,6 +64,7 @@ func Build(in Input) v1.Report {
 	r.Unknown, r.Notes = judged.Unknown, judged.Notes
 	r.Handover = handover(in, judged, r.Gaps)
 	r.Inventory = inventory(in.Before, in.After, r.Direction)
+	r.Disruption = disruption(in, r.Steps)
 	r.Unpromised = unpromised(in, judged)
 	r.Sources = sources(in, r)
 	r.Result, r.Reasons = verdict(in, r)
@@ -221,10 +225,14 @@ func sources(in Input, r v1.Report) []v1.Source {
 		}
 		audit.Detail = fmt.Sprintf("%d calls, of which %d mutating, by %d known access keys", len(in.Calls), mutating, len(in.Keys))
 	}
-	return []v1.Source{
+	all := []v1.Source{
 		log, audit, inventorySource("inventory before", in.Before), inventorySource("inventory after", in.After),
 		{Name: "journal", Present: true, Detail: fmt.Sprintf("run %s, %d of %d steps recorded, phase %s", r.Run, recorded(r.Steps), len(r.Steps), in.Journal.Phase)},
 	}
+	if probes, ok := disruptionSource(in, r.Disruption); ok {
+		all = append(all, probes)
+	}
+	return all
 }
 
 func recorded(steps []v1.StepReport) int {

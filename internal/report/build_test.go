@@ -29,6 +29,7 @@ func mustMention(t *testing.T, sentences []string, words ...string) {
 // worst is a migration in which everything went wrong that can.
 func worst() Input {
 	in := migration()
+	in.Probes = badProbes()
 	in.Calls = append(in.Calls,
 		v1.CloudCall{Seq: 10, Key: "AKIALABCP2CCM", Service: "elb", Action: "CreateLoadBalancer", Mutating: true, Arrived: at(33), Effect: atp(33.1)},
 		v1.CloudCall{Seq: 11, Key: "AKIALABCP1KCM", Service: "elb", Action: "DeleteLoadBalancer", Mutating: true, Arrived: at(33.4), Effect: atp(33.5)},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/probe"
 )
 
 //go:embed page.html.tmpl
@@ -20,7 +21,7 @@ var pageStyle string
 
 // page is parsed once; a mistake in it fails every test of the package.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clock": clock, "duration": duration, "short": short, "successor": successor, "certainty": certainty, "plural": plural, "orNone": orNone,
+	"clock": clock, "duration": duration, "short": short, "successor": successor, "certainty": certainty, "plural": plural, "orNone": orNone, "pathTitle": probe.Title,
 	"spaced": func(s string) string { return strings.ReplaceAll(s, "-", " ") },
 }).Parse(pageText))
 
@@ -42,6 +43,7 @@ type view struct {
 	PauseRows []gapRow
 	Phases    []phaseRows
 	Counts    []countRow
+	Probed    *disruptionView
 	Expected  []v1.Difference
 	Surprises []v1.Difference
 }
@@ -107,6 +109,7 @@ func writeHTML(w io.Writer, r v1.Report) error {
 	v.GapRows, v.PauseRows = gapRows(r, r.Gaps), gapRows(r, r.Pauses)
 	v.Phases = stepTable(r)
 	v.Counts = countRows(r.Inventory)
+	v.Probed = viewDisruption(r)
 	for _, d := range r.Inventory.Differences {
 		if d.Expected {
 			v.Expected = append(v.Expected, d)

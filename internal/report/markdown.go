@@ -73,6 +73,7 @@ func markdown(r v1.Report) string {
 		r.Started.UTC().Format(time.DateTime), r.Ended.UTC().Format(time.TimeOnly), escaped(orNone(r.Cluster.Version)), escaped(orNone(r.ToolVersion)))
 	m.figures(r)
 	m.gaps(r)
+	m.disruption(r)
 	m.inventory(r)
 	m.steps(r)
 	m.list("What cannot be promised", r.Unpromised)

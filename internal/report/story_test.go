@@ -190,6 +190,7 @@ func migration() Input {
 	r.call(5, "CP3KCM", "ec2", "CreateRoute")
 	r.call(6, "CP3KCM", "elb", "ModifyLoadBalancerAttributes")
 	r.call(r.now-2, "CP1CCM", "elb", "ModifyLoadBalancerAttributes")
+	r.in.Probes = probes()
 	return r.in
 }
 

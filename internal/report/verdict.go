@@ -9,7 +9,7 @@ import (
 )
 
 // order is that of results: the first thing that is not ok names the result.
-var order = []string{v1.ResultFailed, v1.ResultOverlap, v1.ResultLost, v1.ResultUnknown, v1.ResultUnfinished, v1.ResultRolledBack}
+var order = []string{v1.ResultFailed, v1.ResultOverlap, v1.ResultLost, v1.ResultDisrupted, v1.ResultUnknown, v1.ResultUnfinished, v1.ResultRolledBack}
 
 // reasons collects what is not ok, by result.
 type reasons map[string][]string
@@ -25,6 +25,7 @@ func verdict(in Input, r v1.Report) (string, []string) {
 	why.steps(in.Journal, r.Steps)
 	why.owners(r)
 	why.inventory(in, r.Inventory)
+	why.disruption(r.Disruption)
 	for _, u := range r.Unknown {
 		why.add(v1.ResultUnknown, "%s", u)
 	}

@@ -14,6 +14,7 @@ var headlines = map[string]string{
 	v1.ResultFailed:     "The migration failed",
 	v1.ResultOverlap:    "Two managers acted on one loop",
 	v1.ResultLost:       "Something is not as it was",
+	v1.ResultDisrupted:  "Clients noticed more than the budget allows",
 	v1.ResultUnknown:    "Not proven: evidence is missing",
 	v1.ResultUnfinished: "Not finished",
 	v1.ResultRolledBack: "Rolled back",

@@ -116,6 +116,14 @@ func hostileReport() v1.Report {
 		in.After.Nodes[i].Name += hostile
 	}
 	in.After.Errors = []v1.GatherError{{Fact: "nodes", Error: hostile}}
+	for i := range in.Probes {
+		if in.Probes[i].Kind == v1.PathTCP {
+			in.Probes[i].Path += hostile
+		}
+		if in.Probes[i].Error != "" {
+			in.Probes[i].Error += hostile
+		}
+	}
 	return Build(in)
 }
 

@@ -12,7 +12,7 @@ type Report struct {
 	Created     time.Time `json:"created"`
 	Cluster     Cluster   `json:"cluster"`
 	Run         string    `json:"run"`
-	// Result is ok, or the first thing that is not: failed, overlap, lost, unknown, unfinished, rolled-back.
+	// Result is ok, or the first thing that is not: failed, overlap, lost, disrupted, unknown, unfinished, rolled-back.
 	Result string `json:"result"`
 	// Reasons say why Result is not ok, one sentence each; the first is of the kind that Result names.
 	Reasons         []string  `json:"reasons,omitempty"`
@@ -30,7 +30,9 @@ type Report struct {
 	LateEffects []LateEffect    `json:"lateEffects,omitempty"`
 	Tenures     []Tenure        `json:"tenures,omitempty"`
 	Inventory   InventoryReport `json:"inventory"`
-	Steps       []StepReport    `json:"steps"`
+	// Disruption is what clients noticed; nil when the run was not probed.
+	Disruption *Disruption  `json:"disruption,omitempty"`
+	Steps      []StepReport `json:"steps"`
 	// Unpromised are the windows that cannot be closed, with their measured lengths where known.
 	Unpromised []string `json:"unpromised,omitempty"`
 	// Findings that were not passed when the plan was made, with the reasons of those that were accepted.
@@ -45,10 +47,12 @@ type Report struct {
 
 // Results of a report.
 const (
-	ResultOK         = "ok"
-	ResultFailed     = "failed"
-	ResultOverlap    = "overlap"
-	ResultLost       = "lost"
+	ResultOK      = "ok"
+	ResultFailed  = "failed"
+	ResultOverlap = "overlap"
+	ResultLost    = "lost"
+	// ResultDisrupted: a path was out for longer than the budget that was given with --probe-budget.
+	ResultDisrupted  = "disrupted"
 	ResultUnknown    = "unknown"
 	ResultUnfinished = "unfinished"
 	ResultRolledBack = "rolled-back"
