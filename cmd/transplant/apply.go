@@ -49,6 +49,7 @@ func newApply(c *connection) *cobra.Command {
 	}
 	f.flags(cmd)
 	o.flags(cmd)
+	c.probes.beside(cmd)
 	cmd.Flags().StringVar(&f.until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
 	return cmd
 }
@@ -230,14 +231,20 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		return err
 	}
 	defer stopRecorder()
+	stopProbes, err := c.startProbes(ctx, p.Cluster.UID, doc.Run)
+	if err != nil {
+		return err
+	}
 	engine := migrate.New(migrate.Options{
-		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Before: before, Tell: c.tell, Clock: testClock(), Hook: testHook,
+		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, Before: before, Tell: c.tell, Clock: testClock(), Hook: testHook,
 	}, j)
 	part := *p
 	if part.Until = ""; steps < len(p.Steps) {
 		part.Until = p.Steps[steps-1].ID
 	}
-	if err := engine.Run(hard, &part, stop); err != nil {
+	err = engine.Run(hard, &part, stop)
+	stopProbes()
+	if err != nil {
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}

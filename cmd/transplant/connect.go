@@ -40,6 +40,7 @@ type connection struct {
 	hosts   []hostaccess.Host
 	inv     inventory.Source
 	proof   proof
+	probes  probeFlags
 	// traffic is every request to the API, and what its answers say of the time.
 	traffic snapshot.Traffic
 
@@ -141,20 +142,29 @@ func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with
 // the kubeconfig's client certificate, which proves who asks without handing over anything that could be used again. A bearer token of the
 // operator's is never sent to a manager: its certificate is self-signed, so who answers is not known.
-func (c *connection) scrape(ctx context.Context, component, host, address string) (v1.Manager, error) {
+func (c *connection) scrape(ctx context.Context, component, host, address string) (m v1.Manager, err error) {
+	err = c.asked(ctx, component, host, func(ctx context.Context, client *http.Client, token string) error {
+		m, err = ownership.Scrape(ctx, client, address, token)
+		return err
+	})
+	return m, err
+}
+
+// asked lets ask talk to a component on a host for at most 5 s, with the credentials that scrape describes.
+func (c *connection) asked(ctx context.Context, component, host string, ask func(context.Context, *http.Client, string) error) error {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} // see above
 	defer transport.CloseIdleConnections()
 	token, err := c.observerToken(ctx)
 	if err != nil {
 		cert, certErr := clientCertificate(c.config)
 		if certErr != nil {
-			return v1.Manager{}, fmt.Errorf("no credentials for /metrics of %s on %s: %w; and %w", component, host, err, certErr)
+			return fmt.Errorf("no credentials for %s on %s: %w; and %w", component, host, err, certErr)
 		}
 		transport.TLSClientConfig.Certificates = []tls.Certificate{cert}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return ownership.Scrape(ctx, &http.Client{Transport: transport}, address, token)
+	return ask(ctx, &http.Client{Transport: transport}, token)
 }
 
 func clientCertificate(cfg *rest.Config) (tls.Certificate, error) {

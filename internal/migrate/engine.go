@@ -42,6 +42,9 @@ type Options struct {
 	NodeNames map[string]string
 	// Scrape asks a manager on a host for its gauges; an error means unknown.
 	Scrape func(ctx context.Context, component, host, address string) (v1.Manager, error)
+	// Version asks a component on a host for the version of its program; empty when it does not tell, an error when it does not answer. Steps that change a
+	// version prove it by this; nil leaves that to mirror pods.
+	Version func(ctx context.Context, component, host, address string) (string, error)
 	// Before is the snapshot from before the migration, that verifications compare with.
 	Before *v1.Snapshot
 	// Tell is called for everything a watching operator wants to know; nil for silence.
@@ -75,8 +78,12 @@ type Engine struct {
 	number  map[string]int
 	// stopping is closed when the operator asked to stop.
 	stopping <-chan struct{}
+	// budget counts the nodes under change.
+	budget budget
 	// deferred remembers which groups were put behind the others, to say so once.
 	deferred map[string]bool
+	// away are the hosts that were out of reach.
+	away *away
 	// controlled tells that the ConfigMap through which the run is paused was made, deaf that it may not be read.
 	controlled, deaf bool
 }
@@ -95,7 +102,9 @@ func New(o Options, j *Journal) *Engine {
 	if o.Hook == nil {
 		o.Hook = func(string, string) {}
 	}
-	e := &Engine{Options: o, journal: j, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}
+	o.Tell = serialized(o.Tell)
+	o.Hosts = Staying(j.Doc(), o.Hosts)
+	e := &Engine{Options: o, journal: j, away: &away{}, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}
 	for _, h := range o.Hosts {
 		e.hosts[h.Name()] = h
 	}
@@ -114,6 +123,13 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	for i, s := range p.Steps {
 		e.number[s.ID] = i + 1
 	}
+	if err := e.cameBack(ctx); err != nil {
+		return err
+	}
+	return e.lost(ctx, e.run(ctx, p, stop))
+}
+
+func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
 	for _, phase := range phases(p.Steps) {
 		last := phase[len(phase)-1].ID == p.Until
 		for len(phase) > 0 {
@@ -121,7 +137,17 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 			if err != nil {
 				return err
 			}
-			phase = rest
+			group, phase = batchOf(group, rest, p.Until)
+			if len(group) > 1 && group[0].Batch != "" {
+				if err := e.sideBySide(ctx, group, stop); err != nil {
+					return err
+				}
+				if group[len(group)-1].ID == p.Until && !last {
+					return nil
+				}
+				continue
+			}
+			e.budget.begin()
 			for _, s := range group {
 				select {
 				case <-stop:
@@ -150,6 +176,13 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 
 // one is the whole life of a step.
 func (e *Engine) one(ctx context.Context, s v1.Step) error {
+	if h, out := e.takenOut(s); out {
+		return e.skip(ctx, s, h)
+	}
+	ctx = e.watched(ctx, s)
+	if err := e.reach(ctx, s); err != nil {
+		return err
+	}
 	x, err := e.executor(s)
 	if err != nil {
 		return err
@@ -186,7 +219,9 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 	} else if err != nil {
 		return e.failed(ctx, s, rec, err)
 	}
-	if err := e.settle(ctx, s, x); err != nil {
+	if err := e.settle(ctx, s, x); interrupted(err) {
+		return err
+	} else if err != nil {
 		return e.failed(ctx, s, rec, err)
 	}
 	now := e.Clock.Now().UTC()
@@ -202,7 +237,7 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 // begin is the record of a step that is about to be done. One that was done before and does not show any longer, as when the host of a stopped unit was
 // started anew, is done once more: what was there before its first try is still what a rollback has to put back, and not what that try wrote.
 func begin(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
-	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode}
+	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode, Files: was.Files}
 	if s.Kind == v1.StepEditWorkload || s.Kind == v1.StepScale {
 		rec.Before = was.Before
 	}
@@ -255,6 +290,9 @@ func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err e
 
 // settle waits until the step shows in the live cluster and the loops have the owners that it promises.
 func (e *Engine) settle(ctx context.Context, s v1.Step, x executor) error {
+	if err := e.commit(ctx, s.Host); err != nil {
+		return err
+	}
 	limit := timeout(s)
 	reason, begun := "the change is not visible", e.Clock.Now()
 	err := e.poll(ctx, limit, settleInterval, func(ctx context.Context) (bool, error) {
@@ -263,12 +301,15 @@ func (e *Engine) settle(ctx context.Context, s v1.Step, x executor) error {
 			reason = why
 		}
 		if !settled {
+			reason = e.stuck(ctx, s, reason)
+		}
+		if !settled {
 			e.waiting(s, reason, begun)
 		}
 		return settled, nil
 	})
 	if errors.Is(err, errWaited) {
-		return &VerifyError{Waited: limit, Reason: reason}
+		return &VerifyError{Waited: limit, Reason: reason, Undo: e.undo(ctx, s)}
 	}
 	return err
 }
@@ -297,6 +338,9 @@ const settleInterval = 200 * time.Millisecond
 
 // timeout bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a kube-apiserver.
 func timeout(s v1.Step) time.Duration {
+	if newImage(s) {
+		return 180*time.Second + pullBudget
+	}
 	switch {
 	case s.Component == "kube-apiserver":
 		return 180 * time.Second

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const (
@@ -30,7 +31,7 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	for _, lease := range s.Leases {
 		var b *handover.Binding
 		var last error
-		err := e.poll(ctx, bindBudget, settleInterval, func(ctx context.Context) (bool, error) {
+		err := e.waitFor(ctx, s, bindBudget, settleInterval, func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", lease, last) }, func(ctx context.Context) (bool, error) {
 			candidates, err := e.candidates(ctx)
 			if err != nil {
 				return false, err
@@ -60,11 +61,14 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 }
 
 func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
-	targets, err := Targets(ctx, e.Hosts, kcm, ccm)
+	targets, unknown, err := e.targets(ctx, kcm, ccm)
 	if err != nil {
 		return nil, err
 	}
 	var out []handover.Candidate
+	for _, m := range unknown {
+		out = append(out, handover.Candidate{Component: m.Component, Host: m.Host, Processes: func(context.Context) ([]v1.Process, error) { return nil, errors.New(m.Error) }})
+	}
 	for _, t := range targets {
 		h, err := e.host(t.Host)
 		if err != nil {
@@ -86,7 +90,7 @@ func (e *Engine) successor(ctx context.Context, s v1.Step, b handover.Binding) e
 		return nil // the last of its kind goes; nobody is to take this lease over
 	}
 	reason := ""
-	err := e.poll(ctx, bindBudget, settleInterval, func(ctx context.Context) (bool, error) {
+	err := e.waitFor(ctx, s, bindBudget, settleInterval, func() string { return "nobody is ready to take lease " + b.Lease + " over: " + reason }, func(ctx context.Context) (bool, error) {
 		managers, err := e.managers(ctx, s.Successors...)
 		if err != nil {
 			return false, err
@@ -135,6 +139,11 @@ func takeover(managers []v1.Manager, s v1.Step, b handover.Binding) string {
 
 // release waits until each bound process has ended and gives its leases up. It runs after every write and again after a crash.
 func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if !released(*rec) {
+		if err := e.commit(ctx, s.Host); err != nil { // the process ends when somebody has made the change
+			return err
+		}
+	}
 	for i := range rec.Handovers {
 		if r := &rec.Handovers[i]; r.Released == nil && r.Note == "" {
 			if err := e.releaseOne(ctx, s, r); err != nil {
@@ -156,7 +165,7 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord
 	}
 	processes := func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, r.Component) }
 	var last error
-	err = e.poll(ctx, endBudget, endInterval, func(ctx context.Context) (bool, error) {
+	err = e.waitFor(ctx, s, endBudget, endInterval, func() string { return fmt.Sprintf("%s on host %s (process %d) has not ended", r.Component, r.Host, r.PID) }, func(ctx context.Context) (bool, error) {
 		var gone bool
 		gone, last = handover.Gone(ctx, b, processes)
 		return gone, nil
@@ -250,7 +259,12 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 		if err != nil || sum == absent {
 			return false, err
 		}
-		return e.running(ctx, sub, f.Data)
+		done, err := e.running(ctx, sub, f.Data)
+		var pending pendingError
+		if errors.As(err, &pending) {
+			err = nil // worth waiting for
+		}
+		return done, err
 	}
 	var err error
 	if strings.HasPrefix(sub.Path, controlplane.ManifestDir+"/") {
@@ -263,7 +277,10 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 	if err != nil {
 		return err
 	}
-	err = e.poll(ctx, timeout(sub), settleInterval, back)
+	if err := e.commit(ctx, sub.Host); err != nil {
+		return err
+	}
+	err = e.waitFor(ctx, sub, timeout(sub), settleInterval, func() string { return fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host) }, back)
 	if errors.Is(err, errWaited) {
 		return &VerifyError{Waited: timeout(sub), Reason: fmt.Sprintf("%s on host %s is not back as a standby", sub.Component, sub.Host)}
 	} else if err != nil {
@@ -276,14 +293,15 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 
 // ownsOn tells whether a component leads anything on a host, and where its manifest is.
 func (e *Engine) ownsOn(ctx context.Context, host, component string) (path string, owns bool, err error) {
-	targets, err := Targets(ctx, e.Hosts, component)
+	h, err := e.host(host)
+	if err != nil {
+		return "", false, err
+	}
+	targets, err := Targets(ctx, []hostaccess.Host{h}, component)
 	if err != nil {
 		return "", false, err
 	}
 	for _, t := range targets {
-		if t.Host != host {
-			continue
-		}
 		m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)
 		if err != nil {
 			return "", false, err

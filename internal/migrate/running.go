@@ -30,13 +30,16 @@ func (e *Engine) running(ctx context.Context, s v1.Step, manifest []byte) (bool,
 		return false, err
 	}
 	if len(procs) != 1 || !sameFlags(m.Flags(), controlplane.FlagsOf(procs[0].Args)) {
-		return false, nil
+		return false, e.notPulled(ctx, s, m)
 	}
 	pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading mirror pod %s-%s: %w", m.Name(), e.NodeNames[s.Host], err)
+	}
+	if err := e.ofVersion(ctx, s, m, pod); err != nil {
+		return false, err
 	}
 	return shows(pod, m.Command()) && ready(pod), nil
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -31,6 +32,7 @@ const (
 	metricLoops   = "running_managed_controllers"
 	metricLeads   = "leader_election_master_status"
 	metricStarted = "process_start_time_seconds"
+	metricBuild   = "kubernetes_build_info"
 )
 
 // cloudCallMetrics are the histograms in which the providers count their calls, one observation for each that succeeded.
@@ -111,7 +113,7 @@ func statusError(address string, status int) error {
 	case status >= 300 && status < 400:
 		hint = ": it redirects, and the token is not sent elsewhere"
 	}
-	return fmt.Errorf("asking for the metrics of %s: status %d%s", address, status, hint)
+	return &statusErr{status, fmt.Sprintf("asking for the metrics of %s: status %d%s", address, status, hint)}
 }
 
 // wanted copies the lines of the metrics that are looked at: a manager serves tens of thousands of others, and parsing them all ten times a
@@ -146,7 +148,7 @@ func isWanted(line []byte) bool {
 		return false
 	}
 	name := string(rest[:end])
-	if name == metricLoops || name == metricLeads || name == metricStarted {
+	if name == metricLoops || name == metricLeads || name == metricStarted || name == metricBuild {
 		return true
 	}
 	if seriesOf(name) != "" {
@@ -167,7 +169,7 @@ func read(m *v1.Manager, text []byte) error {
 	if err != nil {
 		return err
 	}
-	if len(families) == 0 {
+	if _, built := families[metricBuild]; len(families) == 0 || built && len(families) == 1 {
 		return errors.New("there is no metric of a controller manager among them")
 	}
 	for name, family := range families {
@@ -181,12 +183,12 @@ func read(m *v1.Manager, text []byte) error {
 				count(m, int64(metric.GetHistogram().GetSampleCount()))
 			case name == metricStarted:
 				start(m, value)
+			case name == metricBuild:
+				m.Version = label(metric, "git_version")
 			case value != 1:
 			default:
-				for _, l := range metric.GetLabel() {
-					if l.GetName() == "name" {
-						claim(m, name, l.GetValue())
-					}
+				if of := label(metric, "name"); of != "" {
+					claim(m, name, of)
 				}
 			}
 		}
@@ -194,6 +196,16 @@ func read(m *v1.Manager, text []byte) error {
 	m.Loops, m.Leads = sortedUnique(m.Loops), sortedUnique(m.Leads)
 	slices.SortFunc(m.Series, func(a, b v1.Series) int { return strings.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// label is the value of a label; empty when the metric has none.
+func label(metric *dto.Metric, name string) string {
+	for _, l := range metric.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // claim adds what a gauge at 1 says that the manager runs or leads.

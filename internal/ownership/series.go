@@ -24,7 +24,7 @@ var subsystems = []string{"", "node_controller_", "service_controller_", "cloud_
 
 // askedMetrics are the names that a manager is asked for.
 var askedMetrics = func() []string {
-	out := append([]string{metricLoops, metricLeads, metricStarted}, cloudCallMetrics...)
+	out := append([]string{metricLoops, metricLeads, metricStarted, metricBuild}, cloudCallMetrics...)
 	for _, name := range kepSeries {
 		for _, subsystem := range subsystems {
 			out = append(out, subsystem+name)

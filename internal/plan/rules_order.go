@@ -32,9 +32,12 @@ func oneOwner(r *reading) error {
 	return nil
 }
 
+// restartsServer tells that a step restarts the API server of a host.
+func restartsServer(s v1.Step) bool { return s.Component == KAS && s.Host != "" && changesFlags(s) }
+
 func apiServers(r *reading) error {
 	for i, s := range r.Steps {
-		if s.Component != KAS || !changesFlags(s) || s.Host == "" || r.movesOwner(s) {
+		if !restartsServer(s) || r.movesOwner(s) {
 			continue
 		}
 		managers := r.which(func(o v1.Step) bool { return o.Component == KCM && o.Host == s.Host && (changesFlags(o) || stops(o)) })

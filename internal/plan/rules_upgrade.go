@@ -228,31 +228,35 @@ func targetReached(r *reading) error {
 	reached := map[string]bool{}
 	for _, s := range r.Steps {
 		for _, e := range s.Edits {
-			switch {
-			case e.Op != opImage && e.Op != opVersion:
-			case !u.wanted() || strings.TrimPrefix(e.Value, "v") != strings.TrimPrefix(u.version, "v"):
-				return fmt.Errorf("step %s sets %s to %s, and the target is %q", s.ID, e.Name, e.Value, u.version)
-			default:
-				reached[s.Host+"/"+e.Name] = true
+			if e.Op != opImage && e.Op != opVersion {
+				continue
 			}
+			if !u.is(e.Value) {
+				return fmt.Errorf("step %s sets %s to %s, and the target is %q", s.ID, e.Name, e.Value, u.version)
+			}
+			reached[s.Host+"/"+e.Name] = true
 		}
 	}
 	if r.snap == nil || !u.wanted() || len(r.external()) == 0 {
 		return nil
 	}
-	for _, h := range r.snap.Hosts {
-		for _, name := range versioned {
-			c := component(h, name)
-			if c == nil || !h.ControlPlane || reached[h.Name+"/"+name] {
-				continue
-			}
-			if _, tag, err := controlplane.SplitImage(c.Image); err != nil || strings.TrimPrefix(tag, "v") != strings.TrimPrefix(u.version, "v") {
-				return fmt.Errorf("%s on host %s keeps %s", name, h.Name, c.Image)
-			}
-		}
-	}
 	if k := r.snap.Kubeadm; k != nil && k.Error == "" && k.KubernetesVersion != u.version && !reached["/"+kubernetesVersion] {
 		return fmt.Errorf("kubeadm goes on with %s", k.KubernetesVersion)
 	}
+	for _, h := range r.snap.Hosts {
+		for _, c := range h.Components {
+			if !h.ControlPlane || !slices.Contains(versioned, c.Name) || reached[h.Name+"/"+c.Name] {
+				continue
+			}
+			if _, tag, err := controlplane.SplitImage(c.Image); err != nil || !u.is(tag) {
+				return fmt.Errorf("%s on host %s keeps %s", c.Name, h.Name, c.Image)
+			}
+		}
+	}
 	return nil
+}
+
+// is tells that a tag says the version, with a v or without.
+func (u upgrade) is(tag string) bool {
+	return u.wanted() && strings.TrimPrefix(tag, "v") == strings.TrimPrefix(u.version, "v")
 }

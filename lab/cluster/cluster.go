@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/edge"
 	"github.com/transplant-dev/transplant/lab/loadbalancer"
 	"github.com/transplant-dev/transplant/lab/pki"
@@ -45,6 +47,9 @@ type Cluster struct {
 	client kubernetes.Interface
 	http   io.Closer
 	token  string
+
+	mu       sync.Mutex
+	provided []build.Binaries
 }
 
 // startTimeout bounds a start: what takes longer, on however slow a machine, does not come up at all.
@@ -248,8 +253,10 @@ func (c *Cluster) startRest(ctx context.Context) error {
 
 // resolve finds the program of an image: one that was built for exactly this reference, or one for its repository.
 func (c *Cluster) resolve(image string) (string, error) {
-	if program, ok := c.opts.Binaries.Image(image); ok {
-		return program, nil
+	for _, b := range c.binaries() {
+		if program, ok := b.Image(image); ok {
+			return program, nil
+		}
 	}
 	repository := image
 	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {

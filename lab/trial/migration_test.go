@@ -163,9 +163,9 @@ func TestARollbackFromEveryPhaseLeavesNothingBehind(t *testing.T) {
 }
 
 // steps are those of a plan made now.
-func steps(t *testing.T, lab *Trial) []v1.Step {
+func steps(t *testing.T, lab *Trial, more ...string) []v1.Step {
 	t.Helper()
-	r := cli(t, lab, 0, nil, append([]string{"plan", "--cloud", Cloud, "-o", "json"}, MigrationFlags()...)...)
+	r := cli(t, lab, 0, nil, append(append([]string{"plan", "--cloud", Cloud, "-o", "json"}, MigrationFlags()...), more...)...)
 	var p v1.Plan
 	if err := json.Unmarshal([]byte(r.Stdout), &p); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,176 @@
+package trial
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/lab/build"
+	"github.com/transplant-dev/transplant/lab/cluster"
+)
+
+// nextVersion is the minor after the lab's.
+const nextVersion = "v1.27.4"
+
+// upgraded are the components whose version changes on the way.
+var upgraded = []string{cluster.APIServer, cluster.ControllerManager, cluster.Scheduler}
+
+// The control plane goes from the last version with the in-tree provider to the first without, in the restarts of the migration, and back. What each
+// process is is asked of the process.
+func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
+	lab := theLab(t)
+	provideNext(t, lab)
+	before, kubeadm := facts(t, lab), kubeadmVersion(t, lab)
+	cloud, err := lab.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofVersion(t, lab, cluster.Version)
+
+	cli(t, lab, 0, nil, append([]string{"check", "--cloud", Cloud, "--target-version", nextVersion}, MigrationFlags()...)...)
+	judgement := watched(t, lab, func() { cli(t, lab, 0, nil, apply("--target-version", nextVersion)...) })
+	assisted(t, judgement)
+	ofVersion(t, lab, nextVersion)
+	if v := kubeadmVersion(t, lab); v != nextVersion {
+		t.Errorf("kubeadm would go on with %s", v)
+	}
+	if err := lab.Check(cloud); err != nil {
+		t.Error(err)
+	}
+	cli(t, lab, 0, nil, "verify", "--cloud", Cloud)
+	checkReport(t, readReport(t, lab))
+
+	assisted(t, watched(t, lab, func() { cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud) }))
+	ofVersion(t, lab, cluster.Version)
+	if v := kubeadmVersion(t, lab); v != kubeadm {
+		t.Errorf("kubeadm would go on with %s, before it was %s", v, kubeadm)
+	}
+	if err := lab.Check(cloud); err != nil {
+		t.Error(err)
+	}
+	asBefore(t, lab, before)
+}
+
+// A rollback out of the middle: API servers of both versions, and managers of both.
+func TestAnUpgradeIsRolledBackFromItsMiddle(t *testing.T) {
+	lab := theLab(t)
+	provideNext(t, lab)
+	before := facts(t, lab)
+	middle := ""
+	for _, s := range steps(t, lab, "--target-version", nextVersion) {
+		if strings.HasPrefix(s.ID, "external/"+cluster.ControllerManager) && middle == "" {
+			middle = s.ID
+		}
+	}
+	watched(t, lab, func() {
+		cli(t, lab, -1, []string{"TRANSPLANT_TEST_KILL=during:" + middle}, apply("--target-version", nextVersion)...)
+		cli(t, lab, 0, nil, "rollback", "--yes", "--cloud", Cloud)
+	})
+	ofVersion(t, lab, cluster.Version)
+	asBefore(t, lab, before)
+}
+
+// provideNext builds the next version where the cache has not got it, and gives it to the lab's kubelets.
+func provideNext(t *testing.T, lab *Trial) {
+	t.Helper()
+	bins, err := build.Ensure(t.Context(), build.Options{Sets: []string{"kubernetes-" + nextVersion}, Progress: os.Stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab.Provide(bins)
+}
+
+// assisted fails the test when nobody ran a loop for as long as only a lease that has to expire takes. Node IPAM is left out: see
+// TestAMigrationMovesTheLoopsAndARollbackBringsThemBack.
+func assisted(t *testing.T, j ownership.Judgement) {
+	t.Helper()
+	for _, g := range j.Gaps {
+		if g.Loop != "nodeipam" && g.Seconds >= 15 {
+			t.Errorf("%s had no owner for %.1f s (%s -> %s): a lease expired that could have been released", g.Loop, g.Seconds, g.From, g.To)
+		}
+	}
+}
+
+// ofVersion fails the test unless every component of the control plane says that it is of a version, and its mirror pod shows the image.
+func ofVersion(t *testing.T, lab *Trial, want string) {
+	t.Helper()
+	client := ownership.NewClient(nil)
+	defer client.CloseIdleConnections()
+	for _, h := range lab.ControlPlanes() {
+		for _, component := range upgraded {
+			data, err := lab.Read(h.Name, "/etc/kubernetes/manifests/"+component+".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := controlplane.Parse(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have, err := askedVersion(t.Context(), client, component, m.Address(), lab.MetricsToken())
+			if err != nil || have != want {
+				t.Errorf("%s on %s says that it is %q, not %s (%v)", component, h.Name, have, want, err)
+			}
+			pod, err := lab.Client().CoreV1().Pods("kube-system").Get(t.Context(), component+"-"+h.NodeName, metav1.GetOptions{})
+			if err != nil || pod.Spec.Containers[0].Image != "registry.k8s.io/"+component+":"+want {
+				t.Errorf("the mirror pod of %s on %s: %v %v", component, h.Name, err, pod.Spec.Containers)
+			}
+		}
+	}
+}
+
+func askedVersion(ctx context.Context, client *http.Client, component, address, token string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	if component == cluster.APIServer {
+		return ownership.Version(ctx, client, address, token)
+	}
+	m, err := ownership.Scrape(ctx, client, address, token)
+	return m.Version, err
+}
+
+var kubernetesVersion = regexp.MustCompile(`(?m)^kubernetesVersion: (\S+)$`)
+
+func kubeadmVersion(t *testing.T, lab *Trial) string {
+	t.Helper()
+	c, err := lab.Client().CoreV1().ConfigMaps("kube-system").Get(t.Context(), "kubeadm-config", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := kubernetesVersion.FindStringSubmatch(c.Data["ClusterConfiguration"])
+	if found == nil {
+		t.Fatalf("kubeadm-config says no version:\n%s", c.Data["ClusterConfiguration"])
+	}
+	return found[1]
+}
+
+// asBefore is unchanged, without the roles that API servers keep for the components of their own version: they add rules to them and never take any
+// away again, so that those of a newer version stay behind.
+func asBefore(t *testing.T, lab *Trial, before []string) {
+	t.Helper()
+	own := func(line string) bool {
+		kind, rest, _ := strings.Cut(line, " ")
+		_, name, _ := strings.Cut(rest, "/")
+		return slices.Contains([]string{"clusterrole", "clusterrolebinding", "role", "rolebinding"}, kind) && (strings.HasPrefix(name, "system:") || slices.Contains([]string{"admin", "edit", "view"}, strings.Fields(name)[0]))
+	}
+	after := facts(t, lab)
+	had, have := slices.DeleteFunc(slices.Clone(before), own), slices.DeleteFunc(slices.Clone(after), own)
+	if diff := cmp.Diff(had, have); diff != "" {
+		t.Errorf("the cluster is not as it was before (-before +after):\n%s", diff)
+	}
+	for _, line := range after {
+		if own(line) && !slices.Contains(before, line) {
+			t.Logf("left behind by the newer version: %s", fmt.Sprintf("%.120s", line))
+		}
+	}
+}
