@@ -29,6 +29,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(buildCommand(), upCommand())
+	root.AddCommand(buildCommand(), upCommand(), hostsCommand())
 	return root
 }

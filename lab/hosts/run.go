@@ -1,0 +1,148 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// run runs a program of the machine and returns what it printed; an error has what it complained of.
+func run(ctx context.Context, argv ...string) (string, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 5 * time.Second
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("running %s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(errs.String()+out.String()))
+	}
+	return out.String(), nil
+}
+
+// Exec runs a program on the host as root, in all of the host's namespaces. The error is an *exec.ExitError when the program failed.
+func (h *Host) Exec(ctx context.Context, in io.Reader, out, errs io.Writer, argv ...string) error {
+	pid, err := h.pid()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"-t", strconv.Itoa(pid), "-m", "-u", "-i", "-n", "-p", "--wd=/", "--"}, argv...)
+	cmd := exec.CommandContext(ctx, "nsenter", args...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
+	cmd.WaitDelay = 5 * time.Second
+	return cmd.Run()
+}
+
+// Output runs a program on the host and returns what it printed; an error has what it complained of.
+func (h *Host) Output(ctx context.Context, argv ...string) (string, error) {
+	var out, errs bytes.Buffer
+	if err := h.Exec(ctx, nil, &out, &errs, argv...); err != nil {
+		return out.String(), fmt.Errorf("running %s on host %s: %w: %s", strings.Join(argv, " "), h.Name, err, tail(errs.String()+out.String()))
+	}
+	return out.String(), nil
+}
+
+// tail is the end of a long output.
+func tail(text string) string {
+	const kept = 4000
+	text = strings.TrimSpace(text)
+	if len(text) > kept {
+		return "... " + text[len(text)-kept:]
+	}
+	return text
+}
+
+// ErrDown is a host that does not run.
+var ErrDown = errors.New("host is down")
+
+// pid is the host's first process, as the machine sees it. It is found by its command line: a number in a file could belong to another by now.
+func (h *Host) pid() (int, error) {
+	pids, err := processes(filepath.Join(h.cluster.binDir(), "lab-init"), h.config())
+	if err != nil {
+		return 0, err
+	}
+	if len(pids) == 0 {
+		return 0, fmt.Errorf("%s: %w", h.Name, ErrDown)
+	}
+	return pids[0], nil
+}
+
+// Running tells whether the host has power.
+func (h *Host) Running() bool {
+	_, err := h.pid()
+	return err == nil
+}
+
+// processes lists the machine's processes with exactly this command line.
+func processes(argv ...string) ([]int, error) {
+	want := strings.Join(argv, "\x00") + "\x00"
+	return processesThat(func(cmdline string) bool { return cmdline == want })
+}
+
+// processesWithPrefix lists the machine's processes of a program whose first argument begins like this.
+func processesWithPrefix(program, prefix string) ([]int, error) {
+	want := program + "\x00" + prefix
+	return processesThat(func(cmdline string) bool { return strings.HasPrefix(cmdline, want) })
+}
+
+func processesThat(match func(cmdline string) bool) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err == nil && match(string(data)) {
+			out = append(out, pid)
+		}
+	}
+	return out, nil
+}
+
+// end kills a process and waits until it is gone.
+func end(ctx context.Context, pid int, signal syscall.Signal) error {
+	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("ending process %d: %w", pid, err)
+	}
+	return poll(ctx, 20*time.Millisecond, fmt.Sprintf("process %d to end", pid), func(context.Context) error {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			return nil
+		}
+		if _, rest, found := strings.Cut(string(data), ") "); found && strings.HasPrefix(rest, "Z") {
+			return nil // its parent has yet to notice
+		}
+		return errors.New("it is still there")
+	})
+}
+
+// poll asks until the answer is nil, and returns the last one when ctx ends.
+func poll(ctx context.Context, interval time.Duration, what string, ask func(context.Context) error) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w (%w)", what, err, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}

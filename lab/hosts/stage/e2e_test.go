@@ -1,0 +1,284 @@
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/faults"
+	"github.com/transplant-dev/transplant/lab/hosts"
+	"github.com/transplant-dev/transplant/lab/trial"
+)
+
+var (
+	real   = flag.Bool("hosts.real", false, "migrate a kubeadm cluster of real hosts (make e2e-hosts)")
+	name   = flag.String("hosts.name", "e2e", "name of the cluster; one that runs is taken as it is")
+	subnet = flag.String("hosts.subnet", "10.79.0.0/24", "its network")
+	keep   = flag.Bool("hosts.keep", false, "leave the cluster up")
+	owners = flag.Int("hosts.owner-steps", 3, "how often the step that moves the loops is measured, with the one of the whole cycle")
+	out    = flag.String("hosts.out", "", "write reports into this directory")
+	only   = flag.String("hosts.until", "", "stop the migration behind this phase")
+)
+
+// mostGap is how long nobody may run a loop that moves, in seconds: what an operator of a busy cluster does not notice.
+const mostGap = 2
+
+// A real kubeadm cluster goes out of tree and back, through the Kubernetes API alone.
+func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
+	s := theStage(t)
+	ctx := t.Context()
+	before, cloud := settledFacts(t, s)
+	must(t, s, append([]string{"check", "--cloud", Cloud}, s.MigrationFlags()...)...)
+	judged(t, s, func() { must(t, s, s.apply()...) })
+	must(t, s, "verify", "--cloud", Cloud)
+	runsExternal(t, s)
+	if err := s.Check(ctx, cloud); err != nil {
+		t.Error(err)
+	}
+	r := s.report(t)
+	if r.Result != v1.ResultOK {
+		t.Errorf("the report says %s: %v", r.Result, r.Reasons)
+	}
+	t.Logf("migration of %d steps in %.0f s", len(r.Steps), r.DurationSeconds)
+	judged(t, s, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
+	must(t, s, "verify", "--cloud", Cloud)
+	runsInTree(t, s)
+	asBefore(t, s, before)
+}
+
+// The step that moves the loops, again and again.
+func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
+	s := theStage(t)
+	before, _ := settledFacts(t, s)
+	for i := range *owners - 1 {
+		judged(t, s, func() { must(t, s, append(s.apply(), "--until", plan.PhaseHandover)...) })
+		judged(t, s, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
+		t.Logf("handover %d there and back", i+2)
+	}
+	asBefore(t, s, before)
+}
+
+var shared struct {
+	stage *Stage
+	err   error
+	made  bool
+}
+
+// theStage is one cluster for all tests of this package; it is taken down when the last one has ended.
+func theStage(t *testing.T) *Stage {
+	t.Helper()
+	if !*real {
+		t.Skip("minutes on real hosts: make e2e-hosts")
+	}
+	if !shared.made {
+		shared.made = true
+		shared.stage, shared.err = open()
+	}
+	if errors.Is(shared.err, hosts.ErrUnsuitable) {
+		t.Skip(shared.err)
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.stage
+}
+
+func open() (*Stage, error) {
+	ctx := context.Background()
+	o := hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: 3, Workers: 1, Progress: os.Stderr}
+	c, err := hosts.Open(o)
+	if err == nil && c.Hosts()[0].Running() {
+		err = c.Load(ctx)
+	} else {
+		c, err = hosts.Up(ctx, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	dir := *out
+	if dir == "" {
+		dir = filepath.Join(c.Dir, "stage")
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	s, err := Open(ctx, c, dir)
+	if err != nil {
+		return nil, err
+	}
+	return s, c.Workload(ctx)
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if shared.stage != nil && !*keep {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		if err := shared.stage.Down(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "taking the hosts down:", err)
+			code = 1
+		}
+		cancel()
+	}
+	os.Exit(code)
+}
+
+// apply are the arguments of a migration.
+func (s *Stage) apply() []string {
+	args := append([]string{"apply", "--yes", "--probe", "--cloud", Cloud}, s.MigrationFlags()...)
+	if *only != "" {
+		args = append(args, "--until", *only)
+	}
+	return args
+}
+
+// settledFacts are the facts once they no longer change: a young cluster still fills in what every cluster has.
+func settledFacts(t *testing.T, s *Stage) (facts []string, cloud string) {
+	t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		first := gather(t, s)
+		select {
+		case <-time.After(3 * time.Second):
+		case <-t.Context().Done():
+			t.Fatal(context.Cause(t.Context()))
+		}
+		facts = gather(t, s)
+		diff := faults.Different(first, facts)
+		if diff == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the cluster does not come to rest:\n%s", diff)
+		}
+	}
+	cloud, err := s.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts, cloud
+}
+
+func gather(t *testing.T, s *Stage) []string {
+	t.Helper()
+	f, err := s.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func asBefore(t *testing.T, s *Stage, before []string) {
+	t.Helper()
+	if diff := faults.Different(before, gather(t, s)); diff != "" {
+		t.Errorf("the cluster is not as it was before (- is missing, + is there instead):\n%s", diff)
+	}
+}
+
+// must runs a command that has to end well, and tells what it says.
+func must(t *testing.T, s *Stage, args ...string) trial.Result {
+	t.Helper()
+	begin := time.Now()
+	r, err := s.Run(t.Context(), os.Stderr, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Code != 0 {
+		t.Fatalf("transplant %s ended with exit code %d\n%s\n%s", strings.Join(args, " "), r.Code, r.Stdout, r.Stderr)
+	}
+	t.Logf("%s took %s", args[0], time.Since(begin).Round(time.Second))
+	return r
+}
+
+// judged runs f under the stage's own recorder, and fails the test on two owners and on a gap that is too long.
+func judged(t *testing.T, s *Stage, f func()) ownership.Judgement {
+	t.Helper()
+	w := s.Watch(t.Context())
+	f()
+	j, err := w.Judge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range j.Overlaps {
+		t.Errorf("two owners of %s: %s and %s, %s to %s, by %s %v", o.Loop, o.Old, o.New, o.Start, o.End, o.Evidence, o.Calls)
+	}
+	for _, g := range j.Gaps {
+		t.Logf("gap of %-20s %6.2fs  %s -> %s (%s)", g.Loop, g.Seconds, g.From, g.To, g.Cause)
+		if g.Seconds > mostGap && g.Loop != "nodeipam" { // which kube-controller-manager 1.26 starts 10 s after everything else
+			t.Errorf("nobody ran %s for %.2f s, more than %d", g.Loop, g.Seconds, mostGap)
+		}
+	}
+	return j
+}
+
+// runsExternal fails the test unless every component's process has the flags of a cluster that is out of tree.
+func runsExternal(t *testing.T, s *Stage) {
+	t.Helper()
+	flags(t, s, cluster.ControllerManager, s.controlPlanes(), []string{"--cloud-provider=external"}, []string{"--cloud-config=", "--enable-leader-migration=true"})
+	flags(t, s, cluster.CloudControllerManager, s.controlPlanes(), []string{"--cloud-provider=aws"}, []string{"--enable-leader-migration=true"})
+	flags(t, s, cluster.APIServer, s.controlPlanes(), nil, []string{"--cloud-provider=aws"})
+	flags(t, s, "kubelet", s.Cluster.Hosts(), []string{"--cloud-provider=external"}, []string{"--cloud-config="})
+}
+
+// runsInTree is the opposite.
+func runsInTree(t *testing.T, s *Stage) {
+	t.Helper()
+	flags(t, s, cluster.ControllerManager, s.controlPlanes(), []string{"--cloud-provider=aws"}, []string{"--enable-leader-migration"})
+	flags(t, s, cluster.APIServer, s.controlPlanes(), []string{"--cloud-provider=aws"}, nil)
+	flags(t, s, "kubelet", s.Cluster.Hosts(), []string{"--cloud-provider=aws"}, nil)
+	for _, h := range s.controlPlanes() {
+		if found, err := h.Processes(t.Context(), cluster.CloudControllerManager); err != nil || len(found) > 0 {
+			t.Errorf("host %s still runs %v (%v)", h.Name, found, err)
+		}
+	}
+}
+
+func flags(t *testing.T, s *Stage, component string, on []*hosts.Host, has, hasNot []string) {
+	t.Helper()
+	found, err := s.Arguments(t.Context(), component, on...)
+	if err != nil {
+		t.Error(err)
+	}
+	for host, args := range found {
+		for _, want := range has {
+			if !slices.Contains(args, want) {
+				t.Errorf("%s on %s runs without %s: %q", component, host, want, args)
+			}
+		}
+		for _, not := range hasNot {
+			if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, not) }) {
+				t.Errorf("%s on %s still runs with %s: %q", component, host, not, args)
+			}
+		}
+	}
+}
+
+// report is what the product says of the migration, with the cloud's audit log as evidence; all formats are written where somebody wants to look at them.
+func (s *Stage) report(t *testing.T) v1.Report {
+	t.Helper()
+	evidence := []string{"--cloud", Cloud, "--cloud-audit", s.AuditFile(), "--cloud-keys", s.KeysFile()}
+	for format, file := range map[string]string{"json": "report.json", "html": "report.html", "markdown": "report.md"} {
+		must(t, s, append([]string{"report", "-o", format, "--out", filepath.Join(s.dir, file)}, evidence...)...)
+	}
+	data, err := os.ReadFile(filepath.Join(s.dir, "report.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r v1.Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
