@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the wait goes on.
@@ -168,4 +169,6 @@ func sortedKeys(m map[string]string) []string {
 }
 
 // interrupted tells the end of a wait that the operator asked for from a failure.
-func interrupted(err error) bool { return errors.Is(err, ErrInterrupted) }
+func interrupted(err error) bool {
+	return errors.Is(err, ErrInterrupted) || errors.Is(err, hostaccess.ErrStopped)
+}

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -29,11 +30,52 @@ func (e *StaleError) Error() string {
 type VerifyError struct {
 	Waited time.Duration
 	Reason string
+	// Undo says what still holds and how to go back; it may be empty.
+	Undo string
 }
 
 func (e *VerifyError) Error() string {
-	return fmt.Sprintf("verifying, for %s: %s", e.Waited, e.Reason)
+	out := "verifying: " + e.Reason
+	if e.Waited > 0 {
+		out = fmt.Sprintf("verifying, for %s: %s", e.Waited, e.Reason)
+	}
+	if e.Undo != "" {
+		out += "\n" + e.Undo
+	}
+	return out
 }
+
+// WaitError says that a wait for something other than the step's own effect took too long. Nothing was changed by the step.
+type WaitError struct {
+	Waited time.Duration
+	Reason string
+}
+
+func (e *WaitError) Error() string { return fmt.Sprintf("waited for %s: %s", e.Waited, e.Reason) }
+
+// Is tells that the time was up, without being an error of the network.
+func (e *WaitError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // this is what errors.Is asks
+
+// RegressionError says that a node did not come back as it was before its kubelet was changed, and what became of its host.
+type RegressionError struct {
+	Host, Node string
+	// Reason is what was not as before, with the kubelet's last words where they could be had.
+	Reason string
+	// Still is why the kubelet does not come back with its old flags either; empty when it did.
+	Still string
+}
+
+func (e *RegressionError) Error() string {
+	if e.Still == "" {
+		return fmt.Sprintf("%s. The kubelet on host %s has its old flags again and node %s is Ready; no other node was touched. Find the cause, and run the same command again, or go back with transplant rollback",
+			e.Reason, e.Host, e.Node)
+	}
+	return fmt.Sprintf("%s. Its files were put back, and the kubelet on host %s does not come back with them either: %s. No other node was touched. Look on that host at systemctl status kubelet and "+
+		"journalctl -u kubelet; when it runs and node %s is Ready, run the same command again", e.Reason, e.Host, e.Still, e.Node)
+}
+
+// Unwrap tells that it is a verification that failed.
+func (e *RegressionError) Unwrap() error { return &VerifyError{Reason: e.Reason} }
 
 // pendingError says why a step is not done. It is worth waiting for, where another error of a look is not.
 type pendingError string

@@ -55,7 +55,7 @@ func (e *Engine) executor(s v1.Step) (executor, error) {
 func (e *Engine) host(name string) (hostaccess.Host, error) {
 	h, ok := e.hosts[name]
 	if !ok {
-		return nil, fmt.Errorf("host %q is in the plan and not in --host-access: name it there", name)
+		return nil, &hostaccess.UnreachableError{Host: name, Err: errors.New("it is in the plan and not in --host-access: name it there")}
 	}
 	return h, nil
 }
@@ -81,7 +81,7 @@ const absent = "absent"
 // second pod. The record names it before the change is made.
 func (e *Engine) backup(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if rec.BackupSHA256 != "" {
-		return nil // kept by an earlier try; the file may have been changed since
+		return e.backupAgain(ctx, s, *rec) // kept by an earlier try; the file may have been changed since
 	}
 	f, sum, err := e.read(ctx, s.Host, s.Path)
 	if err != nil {
@@ -93,14 +93,40 @@ func (e *Engine) backup(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	}
 	rec.Backup = plan.Dir + "/backup/" + e.journal.Doc().Run + "/" + slug(s.ID)
 	rec.BackupMode = fmt.Sprintf("%04o", f.Mode.Perm())
+	return e.keep(ctx, s, *rec, f.Data)
+}
+
+// keep makes the backup that a record names, on the machine itself where the access can do that.
+func (e *Engine) keep(ctx context.Context, s v1.Step, rec v1.StepRecord, data []byte) error {
 	h, err := e.host(s.Host)
 	if err != nil {
 		return err
 	}
-	if err := h.WriteFile(ctx, rec.Backup, f.Data, 0o600); err != nil {
+	if b, ok := h.(hostaccess.Backer); ok {
+		err = b.Backup(ctx, s.Path, rec.Backup, rec.BackupSHA256)
+	} else {
+		err = h.WriteFile(ctx, rec.Backup, data, 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("backing %s up on host %s: %w", s.Path, s.Host, err)
 	}
 	return nil
+}
+
+// backupAgain makes a backup that a record names and that is not there, as long as the file still is what was to be kept: an access whose changes people
+// make may have died between the record and the change.
+func (e *Engine) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	if rec.Backup == "" {
+		return nil
+	}
+	f, sum, err := e.read(ctx, s.Host, s.Path)
+	if err != nil || sum != rec.BackupSHA256 {
+		return err
+	}
+	if _, have, err := e.read(ctx, s.Host, rec.Backup); err != nil || have == sum {
+		return err
+	}
+	return e.keep(ctx, s, rec, f.Data)
 }
 
 // slug makes a file name of a step's ID; the hash keeps two IDs apart that differ in a slash only.

@@ -87,7 +87,7 @@ func podTargets(ctx context.Context, h hostaccess.Host, components []string) ([]
 
 // managers asks every manager of the components for its gauges; one that does not answer has Error set.
 func (e *Engine) managers(ctx context.Context, components ...string) ([]v1.Manager, error) {
-	targets, err := Targets(ctx, e.Hosts, components...)
+	targets, unknown, err := e.targets(ctx, components...)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (e *Engine) managers(ctx context.Context, components ...string) ([]v1.Manag
 		})
 	}
 	wg.Wait()
-	return out, nil
+	return append(out, unknown...), nil
 }
 
 // owned says in a sentence why the loops do not have the expected owners; empty when they do. A manager that does not answer is unknown, and so

@@ -19,7 +19,11 @@ import (
 // requires re-checks the facts that a step needs, and names what changed.
 func (e *Engine) requires(ctx context.Context, s v1.Step) error {
 	var changed []string
+	doc := e.journal.Doc()
 	for _, id := range s.Requires {
+		if host, _, ok := fileOf(id); ok && isOut(doc, host) {
+			continue
+		}
 		why, err := e.holds(ctx, id)
 		if err != nil {
 			return fmt.Errorf("checking fact %s: %w", id, err)
@@ -193,9 +197,25 @@ func (e *Engine) wanted(id, host, path string) (value, detail string) {
 		if rec.AfterSHA256 == "" || rec.Ended == nil {
 			continue
 		}
+		value, detail = wroteBeside(doc, rec, host, path, value, detail)
 		for _, s := range append(append([]v1.Step(nil), doc.Plan.Steps...), rollbackSteps(doc)...) {
 			if s.ID == rec.ID && (s.Host == host && s.Path == path || host == "" && s.Ref == path) {
 				value, detail = rec.AfterSHA256, ""
+			}
+		}
+	}
+	return value, detail
+}
+
+// wroteBeside is what a file holds that a step wrote beside its own; what it held else.
+func wroteBeside(doc v1.Journal, rec v1.StepRecord, host, path, value, detail string) (string, string) {
+	for _, f := range rec.Files {
+		if f.Path != path || f.AfterSHA256 == "" {
+			continue
+		}
+		for _, s := range append(append([]v1.Step(nil), doc.Plan.Steps...), rollbackSteps(doc)...) {
+			if s.ID == rec.ID && s.Host == host {
+				return f.AfterSHA256, ""
 			}
 		}
 	}

@@ -468,7 +468,7 @@ func TestAHostThatIsNotReachable(t *testing.T) {
 	w := newWorld(t, 2)
 	p, _ := w.begin()
 	_, err := w.run(p, func(o *Options) { o.Hosts = o.Hosts[:1] })
-	says(t, err, `host "cp-2" is in the plan and not in --host-access`)
+	says(t, err, `reaching host cp-2: it is in the plan and not in --host-access`)
 }
 
 func TestAStepOfAnotherVersion(t *testing.T) {

@@ -28,6 +28,8 @@ type Journal struct {
 	User    string       `json:"user,omitempty"`
 	Plan    Plan         `json:"plan"`
 	Records []StepRecord `json:"records,omitempty"`
+	// Without are the hosts that were lost and taken out of the migration: their steps are skipped, and they must not come back as they were.
+	Without []HostOut `json:"without,omitempty"`
 	// Rollback is the plan of the rollback once one was started.
 	Rollback *Plan      `json:"rollback,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
@@ -57,12 +59,24 @@ type PauseRecord struct {
 	Before string `json:"before,omitempty"`
 }
 
+// HostOut is a host that was taken out of a migration that was begun, since it is gone for good.
+type HostOut struct {
+	// Name is the host's, Node its Node's.
+	Name string `json:"name"`
+	Node string `json:"node"`
+	// At is when, and By who took it out.
+	At time.Time `json:"at"`
+	By string    `json:"by,omitempty"`
+	// Evidence are sentences about what proved that it was gone.
+	Evidence []string `json:"evidence,omitempty"`
+}
+
 // StepRecord is what happened to a step.
 type StepRecord struct {
 	ID      string     `json:"id"`
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
-	// Result is started, done, already-done, failed, interrupted, undone.
+	// Result is started, done, already-done, skipped (its host was taken out), failed, interrupted, undone.
 	Result string `json:"result"`
 	Error  string `json:"error,omitempty"`
 	// Path is the file on the host, of a record that belongs to no step of the plan.

@@ -1,0 +1,271 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// LostHost is a host that was out of reach when a run stopped, and what the API says of its node.
+type LostHost struct {
+	Name, Node string
+	// Why is what reaching it ended with.
+	Why string
+	// Evidence are sentences about its node.
+	Evidence []string
+}
+
+// LostError says that a run stopped while hosts were out of reach. What it wraps is what the run stopped with.
+type LostError struct {
+	Hosts []LostHost
+	Err   error
+}
+
+func (e *LostError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Err.Error())
+	for _, h := range e.Hosts {
+		fmt.Fprintf(&b, "\nhost %s is out of reach (%s)", h.Name, h.Why)
+		for _, line := range h.Evidence {
+			b.WriteString("\n    " + line)
+		}
+	}
+	return b.String()
+}
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+// away are the hosts that could not be reached, each with the last attempt.
+type away struct {
+	mu    sync.Mutex
+	hosts map[string]away1
+}
+
+type away1 struct {
+	at  time.Time
+	err error
+}
+
+// awayFor is for how long a host that could not be reached is not tried again by those who look at all hosts: a look may take a minute to end in vain.
+const awayFor = 20 * time.Second
+
+// missed remembers a host that was out of reach.
+func (e *Engine) missed(err error) {
+	if out, ok := errors.AsType[*hostaccess.UnreachableError](err); ok {
+		e.away.mu.Lock()
+		defer e.away.mu.Unlock()
+		if e.away.hosts == nil {
+			e.away.hosts = map[string]away1{}
+		}
+		e.away.hosts[out.Host] = away1{e.Clock.Now(), out}
+	}
+}
+
+// missing is what the last attempt to reach a host ended with, if that was a moment ago.
+func (e *Engine) missing(host string) error {
+	e.away.mu.Lock()
+	defer e.away.mu.Unlock()
+	if a, ok := e.away.hosts[host]; ok && e.Clock.Since(a.at) < awayFor {
+		return a.err
+	}
+	return nil
+}
+
+// targets are the managers that should run, and an unknown one for each control-plane host that is out of reach: what it runs is not known, and whoever
+// asks for all has to know that.
+func (e *Engine) targets(ctx context.Context, components ...string) ([]Target, []v1.Manager, error) {
+	var out []Target
+	var unknown []v1.Manager
+	for _, h := range e.Hosts {
+		if e.worker(h.Name()) {
+			continue
+		}
+		err := e.missing(h.Name())
+		var found []Target
+		if err == nil {
+			found, err = Targets(ctx, []hostaccess.Host{h}, components...)
+			e.missed(err)
+		}
+		if hostaccess.IsUnreachable(err) {
+			for _, c := range components {
+				unknown = append(unknown, v1.Manager{Component: c, Host: h.Name(), Error: err.Error()})
+			}
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		out = append(out, found...)
+	}
+	slices.SortFunc(out, func(a, b Target) int { return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host) })
+	return out, unknown, nil
+}
+
+// worker tells that a host had no part of the control plane before the migration. One that is not known may have.
+func (e *Engine) worker(name string) bool {
+	if e.Before == nil {
+		return false
+	}
+	return slices.ContainsFunc(e.Before.Hosts, func(h v1.Host) bool { return h.Name == name && !h.ControlPlane && !h.APIOnly })
+}
+
+// lost adds to the error of a run which hosts were out of reach, and still are, and what is known of them.
+func (e *Engine) lost(ctx context.Context, err error) error {
+	if err == nil || interrupted(err) || ctx.Err() != nil {
+		return err
+	}
+	if out, ok := errors.AsType[*hostaccess.UnreachableError](err); ok {
+		e.missed(out)
+	}
+	e.away.mu.Lock()
+	names := make([]string, 0, len(e.away.hosts))
+	for name := range e.away.hosts {
+		names = append(names, name)
+	}
+	e.away.mu.Unlock()
+	slices.Sort(names)
+	var hosts []LostHost
+	for _, name := range names {
+		if why := e.unreachable(ctx, name); why != nil {
+			hosts = append(hosts, e.evidence(ctx, name, why))
+		}
+	}
+	if len(hosts) == 0 {
+		return err
+	}
+	return &LostError{Hosts: hosts, Err: err}
+}
+
+// lookBudget bounds one more look at a host that was out of reach.
+const lookBudget = 15 * time.Second
+
+// unreachable is why a host cannot be looked at; nil when it can.
+func (e *Engine) unreachable(ctx context.Context, name string) error {
+	h, ok := e.hosts[name]
+	if !ok {
+		return errors.New("it is not among the hosts of --host-access")
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+	defer cancel()
+	_, err := h.List(ctx, "/etc/kubernetes")
+	if out, ok := errors.AsType[*hostaccess.UnreachableError](err); ok {
+		return out.Err
+	}
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("no answer in %s", lookBudget)
+	}
+	return nil
+}
+
+// nodeOf is the name of a host's node.
+func (e *Engine) nodeOf(host string) string {
+	if name := e.NodeNames[host]; name != "" {
+		return name
+	}
+	if e.Before != nil {
+		for _, h := range e.Before.Hosts {
+			if h.Name == host && h.NodeName != "" {
+				return h.NodeName
+			}
+		}
+	}
+	return host
+}
+
+// evidence is what the API knows of a host that is out of reach.
+func (e *Engine) evidence(ctx context.Context, name string, why error) LostHost {
+	out := LostHost{Name: name, Node: e.nodeOf(name), Why: why.Error()}
+	state, err := e.nodeState(ctx, out.Node)
+	if err != nil {
+		out.Evidence = append(out.Evidence, "what its node says is not known: "+err.Error())
+		return out
+	}
+	out.Evidence = state.sentences(e.Clock.Now())
+	return out
+}
+
+// nodeState is what the API says of a node's life.
+type nodeState struct {
+	name    string
+	gone    bool
+	ready   corev1.ConditionStatus
+	since   time.Time
+	renewed time.Time
+}
+
+func (e *Engine) nodeState(ctx context.Context, node string) (nodeState, error) {
+	out := nodeState{name: node}
+	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		out.gone = true
+	case err != nil:
+		return out, fmt.Errorf("reading node %s: %w", node, err)
+	default:
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				out.ready, out.since = c.Status, c.LastTransitionTime.Time
+			}
+		}
+	}
+	lease, err := e.Kube.CoordinationV1().Leases(leaseNamespace).Get(ctx, node, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return out, fmt.Errorf("reading the lease of node %s: %w", node, err)
+	}
+	if err == nil {
+		out.renewed = renewTime(lease)
+	}
+	return out, nil
+}
+
+func renewTime(l *coordinationv1.Lease) time.Time {
+	if l.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return l.Spec.RenewTime.Time
+}
+
+func (s nodeState) sentences(now time.Time) []string {
+	var out []string
+	switch {
+	case s.gone:
+		out = append(out, fmt.Sprintf("its node %s is gone", s.name))
+	case s.ready == corev1.ConditionTrue:
+		out = append(out, fmt.Sprintf("its node %s is Ready", s.name))
+	case s.ready == "":
+		out = append(out, fmt.Sprintf("its node %s says nothing about being Ready", s.name))
+	default:
+		out = append(out, fmt.Sprintf("its node %s is not Ready (%s) since %s", s.name, s.ready, s.since.UTC().Format(time.RFC3339)))
+	}
+	if !s.renewed.IsZero() {
+		out = append(out, fmt.Sprintf("its kubelet renewed its lease last at %s, %s ago", s.renewed.UTC().Format(time.RFC3339), now.Sub(s.renewed).Round(time.Second)))
+	}
+	return out
+}
+
+// quiet is for how long a kubelet has to have been silent: the time after which a node counts as not Ready, in which every lease that a manager beside it
+// held has run out, and with it the time in which that manager may go on writing to the cloud.
+const quiet = 40 * time.Second
+
+// alive says why a node may be alive; empty when it is not.
+func (s nodeState) alive(now time.Time) string {
+	if !s.gone && s.ready == corev1.ConditionTrue {
+		return fmt.Sprintf("its node %s is Ready, so that its managers may run and own the loops: repair the way to it", s.name)
+	}
+	if age := now.Sub(s.renewed); !s.renewed.IsZero() && age < quiet {
+		return fmt.Sprintf("its kubelet renewed its lease %s ago, so that its managers may run: wait until it has been silent for %s, or repair the way to it", age.Round(time.Second), quiet)
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// stuckReasons are what a kubelet says of a container that will not come up by itself soon.
+var stuckReasons = []string{
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+}
+
+// stuck is why the step's pod does not come up, where its kubelet says that; else the reason that was known before.
+func (e *Engine) stuck(ctx context.Context, s v1.Step, reason string) string {
+	for _, p := range e.podsOfStep(ctx, s) {
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			w := c.State.Waiting
+			if w == nil || !slices.Contains(stuckReasons, w.Reason) {
+				continue
+			}
+			out := fmt.Sprintf("pod %s/%s on node %s: %s of image %s", p.Namespace, p.Name, p.Spec.NodeName, w.Reason, imageOf(p, c))
+			if w.Message != "" {
+				out += " (" + w.Message + ")"
+			}
+			if last := c.LastTerminationState.Terminated; last != nil {
+				out += fmt.Sprintf("; it ended last with exit code %d: see kubectl -n %s logs --previous %s", last.ExitCode, p.Namespace, p.Name)
+			}
+			return out
+		}
+	}
+	return reason
+}
+
+func imageOf(p corev1.Pod, c corev1.ContainerStatus) string {
+	for _, spec := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if spec.Name == c.Name {
+			return spec.Image
+		}
+	}
+	return c.Image
+}
+
+// podsOfStep are the pods that the step starts: a static pod's mirror, or those of a workload. That they cannot be read is not worth a word here.
+func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
+	switch {
+	case s.Host != "" && strings.HasPrefix(s.Path, controlplane.ManifestDir+"/"):
+		f, sum, err := e.read(ctx, s.Host, s.Path)
+		if err != nil || sum == absent {
+			return nil
+		}
+		m, err := controlplane.Parse(f.Data)
+		if err != nil {
+			return nil
+		}
+		pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})
+		if err != nil || !shows(pod, m.Command()) {
+			return nil // of the old manifest
+		}
+		return []corev1.Pod{*pod}
+	case strings.HasPrefix(s.Ref, "DaemonSet/"), strings.HasPrefix(s.Ref, "Deployment/"):
+		live, err := e.live(ctx, s.Ref)
+		if err != nil {
+			return nil
+		}
+		pods, err := e.podsOf(ctx, live)
+		if err != nil {
+			return nil
+		}
+		return pods
+	}
+	return nil
+}
+
+// undo says, for a step whose effect does not show, who runs the loops meanwhile and how to go back.
+func (e *Engine) undo(ctx context.Context, s v1.Step) string {
+	owners := e.ownersNow(ctx)
+	if owners == "" || s.Kind == v1.StepVerify {
+		return ""
+	}
+	return owners + ". Put right what is wrong and run the same command again, or take everything back with transplant rollback"
+}
+
+// ownersNow says who runs which loops; empty when nobody answers.
+func (e *Engine) ownersNow(ctx context.Context) string {
+	managers, err := e.managers(ctx, kcm, ccm)
+	if err != nil {
+		return ""
+	}
+	var out []string
+	for _, m := range managers {
+		if m.Error == "" && len(m.Loops) > 0 {
+			loops := slices.Clone(m.Loops)
+			slices.Sort(loops)
+			out = append(out, fmt.Sprintf("%s on %s runs %s", m.Component, m.Host, strings.Join(loops, ", ")))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,65 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// waitFor is poll for a wait that may take longer than somebody sits still: each look that is in vain tells what it waits for.
+func (e *Engine) waitFor(ctx context.Context, s v1.Step, limit, interval time.Duration, reason func() string, f func(context.Context) (bool, error)) error {
+	begun := e.Clock.Now()
+	return e.poll(ctx, limit, interval, func(ctx context.Context) (bool, error) {
+		ok, err := f(ctx)
+		if !ok && err == nil {
+			e.waiting(s, reason(), begun)
+		}
+		return ok, err
+	})
+}
+
+// watched hands on who is told what a host is waited for, and whether the operator has asked to stop.
+func (e *Engine) watched(ctx context.Context, s v1.Step) context.Context {
+	ctx = hostaccess.WithProgress(ctx, func(message string) { e.tell(s, "progress", message) })
+	return hostaccess.WithStopping(ctx, e.stopping)
+}
+
+// commit has the changes of a host made that were asked for. It comes before each wait for their effect: people may make them, and take their time.
+func (e *Engine) commit(ctx context.Context, host string) error {
+	if host == "" {
+		return nil
+	}
+	h, err := e.host(host)
+	if err != nil {
+		return err
+	}
+	return hostaccess.Commit(ctx, h)
+}
+
+// reachBudget is for how long a host that is out of reach is waited for before a step on it: one that is started anew is back by then.
+const reachBudget = 2 * time.Minute
+
+// reach waits until a step's host can be looked at.
+func (e *Engine) reach(ctx context.Context, s v1.Step) error {
+	if s.Host == "" {
+		return nil
+	}
+	h, err := e.host(s.Host)
+	if err != nil {
+		return err
+	}
+	var last error
+	err = e.waitFor(ctx, s, reachBudget, settleInterval, func() string { return "the host is out of reach: " + last.Error() }, func(ctx context.Context) (bool, error) {
+		_, last = h.List(ctx, "/etc/kubernetes")
+		return !hostaccess.IsUnreachable(last), nil
+	})
+	if errors.Is(err, errWaited) {
+		e.missed(last)
+		return fmt.Errorf("waiting %s for the host: %w", reachBudget, last)
+	}
+	return err
+}
