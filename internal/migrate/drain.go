@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -16,11 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
-
-// drainBudget is for how long pods are asked to leave a node: a budget that allows one disruption at a time takes as long as its pods take to start
-// elsewhere, one by one.
-const drainBudget = 15 * time.Minute
 
 // Values of StepRecord.Before of a step that drains.
 const (
@@ -45,19 +43,82 @@ func (e *Engine) drained(ctx context.Context, s v1.Step, rec *v1.StepRecord, do 
 			return err
 		}
 	}
+	if err := e.empty(ctx, s, *rec, name); err != nil {
+		return err
+	}
+	err := do()
+	if unfinished := err != nil && rec.Result != "undone"; unfinished || rec.Before == wasCordoned {
+		return err
+	}
+	return errors.Join(err, e.cordon(ctx, name, false))
+}
+
+// empty makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made schedulable again. A node whose
+// kubelet was changed and is not there any longer is not emptied once more: nobody would end its pods.
+func (e *Engine) empty(ctx context.Context, s v1.Step, rec v1.StepRecord, name string) error {
+	touched := rec.AfterSHA256 != ""
+	if touched {
+		n, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading node %s of host %s: %w", name, s.Host, err)
+		}
+		if status, _ := readiness(n); status != corev1.ConditionTrue || rec.Undo != nil {
+			return nil
+		}
+	}
+	if !touched {
+		if err := e.unmanaged(ctx, name); err != nil {
+			return err
+		}
+	}
 	if err := e.cordon(ctx, name, true); err != nil {
 		return err
 	}
-	if err := e.evictAll(ctx, s, name); err != nil {
+	err := e.evictAll(ctx, s, name)
+	if err == nil || touched || rec.Before == wasCordoned || ctx.Err() != nil {
 		return err
 	}
-	if err := do(); err != nil {
-		return err
+	if back := e.cordon(ctx, name, false); back != nil {
+		return errors.Join(err, fmt.Errorf("making node %s schedulable again: %w", name, back))
 	}
-	if rec.Before == wasCordoned {
+	return err
+}
+
+// unmanaged refuses a node with pods that no controller brings back, unless that was asked for.
+func (e *Engine) unmanaged(ctx context.Context, node string) error {
+	if e.plan.Options.ForceUnmanaged {
 		return nil
 	}
-	return e.cordon(ctx, name, false)
+	pods, err := e.onNode(ctx, node)
+	if err != nil {
+		return err
+	}
+	var alone []string
+	for i := range pods {
+		if mustLeave(&pods[i]) && pods[i].DeletionTimestamp == nil && metav1.GetControllerOf(&pods[i]) == nil {
+			alone = append(alone, pods[i].Namespace+"/"+pods[i].Name)
+		}
+	}
+	if len(alone) == 0 {
+		return nil
+	}
+	sort.Strings(alone)
+	return fmt.Errorf("node %s has to be drained, and no controller would bring back %s: delete or move %s yourself, or allow it with --force-unmanaged; nothing was changed there",
+		node, firstOf(alone), is1(len(alone), "it", "them"))
+}
+
+// Drainable looks at every node that a plan drains and has not drained yet, and names those that it would not: so that a migration is refused before it is
+// begun, and not in its middle. The options need the client and the names of nodes.
+func Drainable(ctx context.Context, o Options, p *v1.Plan) error {
+	e := New(o, &Journal{})
+	e.plan = p
+	var errs []error
+	for _, s := range p.Steps {
+		if node := e.NodeNames[s.Host]; s.Drain && node != "" {
+			errs = append(errs, e.unmanaged(ctx, node))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (e *Engine) cordon(ctx context.Context, node string, unschedulable bool) error {
@@ -68,29 +129,38 @@ func (e *Engine) cordon(ctx context.Context, node string, unschedulable bool) er
 	})
 }
 
-// evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits until they are gone. What the
-// node's kubelet or a DaemonSet puts there is left alone: it would come back.
+// evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits until they are gone and no volume of an
+// in-tree plugin is in use there. What the node's kubelet or a DaemonSet puts there is left alone: it would come back. So are the pods through which this
+// tool looks at the host.
 func (e *Engine) evictAll(ctx context.Context, s v1.Step, node string) error {
 	refused := map[string]string{}
-	told := ""
-	err := e.poll(ctx, drainBudget, evictInterval, func(ctx context.Context) (bool, error) {
-		pods, err := e.Kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	told, scratch := "", false
+	limit := plan.DrainTimeout(e.plan.Options)
+	err := e.poll(ctx, limit, evictInterval, func(ctx context.Context) (bool, error) {
+		select {
+		case <-e.stopping:
+			return false, ErrInterrupted
+		default:
+		}
+		pods, err := e.onNode(ctx, node)
 		if Transient(err) {
 			return false, nil
 		} else if err != nil {
-			return false, fmt.Errorf("listing the pods of node %s: %w", node, err)
+			return false, err
+		}
+		if !scratch {
+			scratch = true
+			e.tellScratch(s, node, pods)
 		}
 		clear(refused)
 		left := 0
-		for _, p := range pods.Items {
-			if p.Spec.NodeName != node || !mustLeave(p) {
+		for i := range pods {
+			p := &pods[i]
+			if !mustLeave(p) {
 				continue
 			}
 			left++
-			if p.DeletionTimestamp != nil {
-				continue // it leaves
-			}
-			why, err := e.evict(ctx, p)
+			why, err := e.leave(ctx, p)
 			if err != nil {
 				return false, err
 			}
@@ -98,24 +168,90 @@ func (e *Engine) evictAll(ctx context.Context, s v1.Step, node string) error {
 				refused[p.Namespace+"/"+p.Name] = why
 			}
 		}
-		if progress := fmt.Sprintf("node %s: %d pods still to leave%s", node, left, because(refused)); left > 0 && progress != told {
+		progress := fmt.Sprintf("node %s: %s still to leave%s", node, countOf(left, "pod"), because(refused))
+		if left == 0 {
+			volumes, err := e.inTreeVolumes(ctx, node)
+			if err != nil || volumes == "" {
+				return err == nil, nil //nolint:nilerr // it is asked again
+			}
+			refused["volumes"] = "the in-tree plugin still has " + volumes
+			progress = fmt.Sprintf("node %s: waiting until %s is unmounted", node, volumes)
+		}
+		if progress != told {
 			told = progress
 			e.tell(s, "progress", progress)
 		}
-		return left == 0, nil
+		return false, nil
 	})
 	if errors.Is(err, errWaited) {
-		return &VerifyError{Waited: drainBudget, Reason: fmt.Sprintf("node %s was not drained%s: it stays unschedulable; make room for these pods or raise the budget, then run the same command again", node, because(refused))}
+		return &WaitError{Waited: limit, Reason: fmt.Sprintf("node %s was not drained%s. Nothing was changed on it; make room for these pods elsewhere or raise their budget, "+
+			"allow more time with --drain-timeout, and run the same command again", node, because(refused))}
 	}
 	return err
+}
+
+// leave asks a pod to go; it says why one does not, and until when one that is on its way may take.
+func (e *Engine) leave(ctx context.Context, p *corev1.Pod) (string, error) {
+	if p.DeletionTimestamp == nil {
+		return e.evict(ctx, *p)
+	}
+	if until := p.DeletionTimestamp.Time; until.After(e.Clock.Now().Add(longGrace)) || e.Clock.Now().After(until.Add(longGrace)) {
+		return "ends by " + until.UTC().Format(time.RFC3339) + finalizers(p), nil
+	}
+	return "", nil
+}
+
+func finalizers(p *corev1.Pod) string {
+	if len(p.Finalizers) == 0 {
+		return ""
+	}
+	return ", and keeps the finalizers " + strings.Join(p.Finalizers, ", ")
+}
+
+// longGrace is from when on a pod that ends is worth a word.
+const longGrace = time.Minute
+
+// tellScratch names the pods that lose what they keep in an emptyDir.
+func (e *Engine) tellScratch(s v1.Step, node string, pods []corev1.Pod) {
+	var names []string
+	for i := range pods {
+		scratch := slices.ContainsFunc(pods[i].Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
+		if scratch && mustLeave(&pods[i]) {
+			names = append(names, pods[i].Namespace+"/"+pods[i].Name)
+		}
+	}
+	if len(names) > 0 {
+		sort.Strings(names)
+		e.tell(s, "progress", fmt.Sprintf("node %s: %s with an emptyDir, whose content ends with the pod (%s)", node, countOf(len(names), "pod"), firstOf(names)))
+	}
+}
+
+// inTreePlugins are the beginnings of the names of volumes that an in-tree plugin of a cloud has mounted.
+var inTreePlugins = []string{
+	"kubernetes.io/aws-ebs/", "kubernetes.io/azure-disk/", "kubernetes.io/cinder/", "kubernetes.io/gce-pd/", "kubernetes.io/vsphere-volume/",
+}
+
+// inTreeVolumes names the volumes of in-tree plugins that are in use on a node; CSI could not unmount them (KEP-625).
+func (e *Engine) inTreeVolumes(ctx context.Context, node string) (string, error) {
+	n, err := e.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading node %s: %w", node, err)
+	}
+	var out []string
+	for _, v := range n.Status.VolumesInUse {
+		if slices.ContainsFunc(inTreePlugins, func(p string) bool { return strings.HasPrefix(string(v), p) }) {
+			out = append(out, string(v))
+		}
+	}
+	return firstOf(out), nil
 }
 
 // evictInterval is how often a pod that a budget keeps is asked again.
 const evictInterval = 5 * time.Second
 
 // mustLeave tells whether a pod has to leave a node that is drained.
-func mustLeave(p corev1.Pod) bool {
-	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+func mustLeave(p *corev1.Pod) bool {
+	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || ours(p) {
 		return false
 	}
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

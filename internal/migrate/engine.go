@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -331,6 +332,7 @@ func (e *Engine) settled(ctx context.Context, s v1.Step, x executor) (bool, stri
 }
 
 func (e *Engine) tell(s v1.Step, kind, message string) {
+	s.ID, _, _ = strings.Cut(s.ID, "/moving-") // a part of the step that an onlooker knows
 	e.Tell(Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.number[s.ID], Total: len(e.plan.Steps)})
 }
 

@@ -1,7 +1,9 @@
 package migrate
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -446,7 +448,8 @@ func TestAWaitEndsWhenTheOperatorStopsIt(t *testing.T) {
 func (w *world) drainable(refusals int) (evicted func() []string) {
 	yes := true
 	pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps", Labels: map[string]string{"app": name}}, Spec: corev1.PodSpec{NodeName: "node-cp-1"}}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps", Labels: map[string]string{"app": name},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name, Controller: &yes}}}, Spec: corev1.PodSpec{NodeName: "node-cp-1"}}
 		if change != nil {
 			change(p)
 		}
@@ -547,7 +550,13 @@ func TestABudgetThatLetsNobodyGoEndsTheDrain(t *testing.T) {
 	w.drainable(1 << 20)
 	before := w.read("cp-1", "/var/lib/kubelet/kubeadm-flags.env")
 	_, err := w.run(w.given(kubeletStep()))
-	says(t, err, "node node-cp-1 was not drained", "apps/web (kept by PodDisruptionBudget apps/web)", "it stays unschedulable", "15m0s")
+	says(t, err, "node node-cp-1 was not drained", "apps/web (kept by PodDisruptionBudget apps/web)", "Nothing was changed on it", "15m0s", "--drain-timeout")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it is no timeout: %v", err)
+	}
+	if w.node("cp-1").Spec.Unschedulable {
+		t.Error("a node on which nothing was changed stays unschedulable")
+	}
 	if w.read("cp-1", "/var/lib/kubelet/kubeadm-flags.env") != before || w.restarts["kubelet@cp-1"] != 0 {
 		t.Error("the kubelet was changed on a node that still has pods")
 	}

@@ -41,6 +41,7 @@ func need(s v1.Step) (hostaccess.Need, bool) {
 	default:
 		return hostaccess.Need{}, false
 	}
+	n.Write = append(n.Write, s.Files...)
 	if s.Path == "" { // a unit that is stopped or started and not edited
 		n.Write = n.Write[1:]
 	}

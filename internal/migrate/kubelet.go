@@ -4,78 +4,157 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 const leaseNamespace = "kube-node-lease"
 
 // kubelet changes the flags of a kubelet, or puts them back, and restarts it.
+//
+//	wait for the budget ─> image credentials answer? ─> drain ─> look at the node ─> write every file ─> restart
+//	                                                                                    │
+//	                     done <─yes─ node as before? <─yes─ process, lease, Ready? <────┘
+//	                                     │no                      │no
+//	                                     └──> put the files back, restart, Ready? ──> stop
+//
+// What a file says proves nothing: the new process' arguments do, and that it, and no process before it, renewed the node's lease and said Ready.
 type kubelet struct{ *Engine }
 
-// done is about the file and the node; that the kubelet was restarted after the write only the journal can say, so a step that was begun and
-// not finished restarts it again.
+// done tells that the files are as the step wants them and that the running process shows it. That a gate of the configuration file is in force no process
+// shows: that the kubelet was restarted after the write the journal says.
 func (x kubelet) done(ctx context.Context, s v1.Step) (bool, error) {
-	if s.Restore != "" {
-		_, restored, err := x.restored(ctx, s)
-		return restored, err
-	}
-	f, sum, err := x.read(ctx, s.Host, s.Path)
+	files, err := x.contents(ctx, s)
 	if err != nil {
 		return false, err
 	}
-	if sum == absent {
-		return false, fmt.Errorf("%s on host %s is gone", s.Path, s.Host)
+	if slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }) {
+		return false, nil
 	}
-	want, err := controlplane.ApplyKubelet(f.Data, s.Edits)
+	h, err := x.host(s.Host)
 	if err != nil {
-		return false, fmt.Errorf("%s on host %s: %w", s.Path, s.Host, err)
+		return false, err
 	}
-	return string(want) == string(f.Data), nil
+	procs, err := h.Processes(ctx, "kubelet")
+	if err != nil {
+		return false, err
+	}
+	if len(procs) != 1 {
+		return false, pendingError(fmt.Sprintf("%d processes of the kubelet run on host %s", len(procs), s.Host))
+	}
+	if why := x.expectation(s)(procs[0].Args); why != "" {
+		return false, pendingError(why)
+	}
+	return true, nil
 }
 
 func (x kubelet) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	if s.Drain {
-		return x.drained(ctx, s, rec, func() error { return x.change(ctx, s, rec) })
-	}
-	return x.change(ctx, s, rec)
-}
-
-func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	f, _, err := x.read(ctx, s.Host, s.Path)
+	touched := s.Restore != "" || rec.AfterSHA256 != ""
+	release, err := x.admit(ctx, s, touched)
 	if err != nil {
 		return err
 	}
-	data, mode := []byte(nil), fs.FileMode(0)
-	if s.Restore != "" {
-		if data, mode, _, err = x.backedUp(ctx, s.Restore, s.Host); err != nil {
+	defer release()
+	if !touched {
+		if err := x.credentials(ctx, s, rec); err != nil {
 			return err
 		}
-	} else {
-		if data, err = controlplane.ApplyKubelet(f.Data, s.Edits); err != nil {
-			return fmt.Errorf("%s on host %s: %w", s.Path, s.Host, err)
-		}
-		mode = f.Mode.Perm()
 	}
-	if err := x.backup(ctx, s, rec); err != nil {
+	if s.Drain {
+		return x.drained(ctx, s, rec, func() error { return x.carryOut(ctx, s, rec) })
+	}
+	return x.carryOut(ctx, s, rec)
+}
+
+// carryOut changes the host, and takes it back when the node does not come back as it was. A step that puts something back is not taken back.
+func (x kubelet) carryOut(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if rec.Undo != nil && rec.Undo.Ended == nil {
+		return x.undo(ctx, s, rec)
+	}
+	err := x.change(ctx, s, rec)
+	var bad *VerifyError
+	switch {
+	case err == nil:
+		rec.Node = nil
+		return nil
+	case !errors.As(err, &bad):
+		return err
+	case s.Restore != "":
+		return x.stuck(ctx, s, bad)
+	}
+	rec.Undo = &v1.UndoRecord{Started: x.Clock.Now().UTC(), Reason: bad.Reason + x.lastWords(ctx, s.Host)}
+	return x.undo(ctx, s, rec)
+}
+
+func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	files, err := x.contents(ctx, s)
+	if err != nil {
 		return err
 	}
-	if err := x.write(ctx, s, rec, data, mode); err != nil {
+	if err := x.baseline(ctx, s, rec); err != nil {
+		return err
+	}
+	if err := x.backUpAll(ctx, s, rec); err != nil {
+		return err
+	}
+	if err := x.writeAll(ctx, s, rec, files); err != nil {
+		return err
+	}
+	if err := x.restart(ctx, s, x.expectation(s)); err != nil {
+		return err
+	}
+	if err := x.awaitAsBefore(ctx, s, rec); err != nil {
+		return err
+	}
+	x.serving(ctx, s, rec)
+	if s.Canary && s.Restore == "" {
+		return x.soak(ctx, s, rec, plan.Soak(x.plan.Options))
+	}
+	return nil
+}
+
+// baseline keeps in the record what the node is like and what the kubelet runs with, before anything is changed.
+func (x kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if rec.Node != nil {
+		return nil // of an earlier try, which may have changed something since
+	}
+	now, _, err := x.look(ctx, x.NodeNames[s.Host])
+	if err != nil {
 		return err
 	}
 	h, err := x.host(s.Host)
 	if err != nil {
 		return err
 	}
-	before, err := x.renewed(ctx, s.Host)
+	procs, err := h.Processes(ctx, "kubelet")
+	switch {
+	case err != nil:
+		return err
+	case len(procs) == 1:
+		now.PID, now.StartTicks = procs[0].PID, procs[0].StartTicks
+		rec.Flags = flagsNamed(s.Edits, procs[0].Args)
+	case s.Restore == "":
+		return fmt.Errorf("%d processes of the kubelet run on host %s, so that nobody could see what it runs with after a change: nothing was changed; look at systemctl status kubelet there", len(procs), s.Host)
+	}
+	now.Names = x.certified(ctx, s.Host)
+	rec.Node = &now
+	return nil
+}
+
+// restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say.
+func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) string) error {
+	h, err := x.host(s.Host)
+	if err != nil {
+		return err
+	}
+	was, err := x.lifeOf(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -83,15 +162,21 @@ func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 		return err
 	}
 	if err := h.RestartKubelet(ctx); err != nil {
-		return fmt.Errorf("restarting the kubelet on host %s with its new flags: %w", s.Host, err)
+		if ctx.Err() != nil {
+			return err
+		}
+		return &VerifyError{Reason: fmt.Sprintf("restarting the kubelet on host %s: %v", s.Host, err)}
 	}
-	return x.awaitNode(ctx, s, before)
+	return x.awaitKubelet(ctx, s, was, expect)
 }
 
 // reread makes the service manager read its unit files again where the step has changed one of them: it would start the kubelet with the old settings
 // else. An environment file is read at each start.
 func (x kubelet) reread(ctx context.Context, s v1.Step) error {
-	if !slices.ContainsFunc(controlplane.UnitDirs, func(dir string) bool { return strings.HasPrefix(s.Path, dir+"/") }) {
+	inUnit := func(at string) bool {
+		return slices.ContainsFunc(controlplane.UnitDirs, func(dir string) bool { return strings.HasPrefix(at, dir+"/") })
+	}
+	if !slices.ContainsFunc(append([]string{s.Path}, s.Files...), inUnit) {
 		return nil
 	}
 	h, err := x.units(s.Host)
@@ -114,35 +199,4 @@ func (x kubelet) renewed(ctx context.Context, host string) (time.Time, error) {
 		return nil
 	})
 	return at, err
-}
-
-// awaitNode waits until the restarted kubelet has renewed its lease and its node is Ready under the same identity.
-func (x kubelet) awaitNode(ctx context.Context, s v1.Step, before time.Time) error {
-	reason := ""
-	err := x.poll(ctx, timeout(s), settleInterval, func(ctx context.Context) (bool, error) {
-		at, err := x.renewed(ctx, s.Host)
-		if err != nil {
-			return false, err
-		}
-		if !at.After(before) {
-			reason = "the kubelet has not renewed its node's lease since it was restarted"
-			return false, nil
-		}
-		n, err := x.Kube.CoreV1().Nodes().Get(ctx, x.NodeNames[s.Host], metav1.GetOptions{})
-		if err != nil {
-			reason = err.Error()
-			return false, nil
-		}
-		reason = "the node is not Ready"
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				return true, nil
-			}
-		}
-		return false, nil
-	})
-	if errors.Is(err, errWaited) {
-		return &VerifyError{Waited: timeout(s), Reason: fmt.Sprintf("node %s: %s", x.NodeNames[s.Host], reason)}
-	}
-	return err
 }

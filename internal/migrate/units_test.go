@@ -198,7 +198,9 @@ func TestADropInOfAKubeletIsReadAgain(t *testing.T) {
 		unitDir + "kubelet.service.d/10-cloud.conf": "[daemon-reload @cp-1 restart kubelet@cp-1]", "/var/lib/kubelet/kubeadm-flags.env": "[restart kubelet@cp-1]",
 	} {
 		w := newWorld(t, 1)
-		w.write("cp-1", unitDir+"kubelet.service.d/10-cloud.conf", "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=aws\"\n", 0o644)
+		if path != flagsFile {
+			w.write("cp-1", path, "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-provider=aws\"\n", 0o644)
+		}
 		s := kubeletStep()
 		s.Path, s.Drain = path, false
 		if _, err := w.run(w.given(s)); err != nil {

@@ -78,6 +78,9 @@ type world struct {
 	more func()
 	// readLocal reads the files of this machine.
 	readLocal func(string) ([]byte, error)
+	// lives are the kubelets by host; nil for one that is down. fate decides what becomes of one that starts.
+	lives map[string]*kubeletLife
+	fate  fate
 	// told are the calls of service managers, "verb unit@host".
 	told []string
 }
@@ -105,6 +108,9 @@ func (h host) Processes(_ context.Context, component string) ([]v1.Process, erro
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	h.w.catchUp()
+	if component == "kubelet" {
+		return h.w.kubeletProcesses(h.Name()), nil
+	}
 	p, ok := h.w.procs[component+"@"+h.Name()]
 	if !ok {
 		return nil, nil
@@ -125,8 +131,8 @@ func (h host) RestartKubelet(context.Context) error {
 	h.w.restarts["kubelet@"+h.Name()]++
 	h.w.told = append(h.w.told, "restart kubelet@"+h.Name())
 	h.w.clock.Step(time.Second)
-	h.w.nodeLease(h.Name())
-	return nil
+	h.w.kubeletOf(h.Name())
+	return h.w.startKubelet(h.Name())
 }
 
 func newWorld(t *testing.T, count int) *world {
@@ -229,6 +235,7 @@ func (w *world) files() map[string]string {
 // catchUp lets kubelets and managers do what is due.
 func (w *world) catchUp() {
 	w.kubelets()
+	w.renewLeases()
 	w.tokens()
 	if w.more != nil {
 		w.more()

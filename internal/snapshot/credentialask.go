@@ -45,6 +45,25 @@ func (g *gatherer) askProviders(ctx context.Context, h *v1.Host, access hostacce
 	}
 }
 
+// AskCredentialProviders asks the image credential providers of one host that a configuration names, whether a kubelet is told of it yet or not. nodes are
+// those of the cluster, whose images are asked about. It is an error when the configuration cannot be read; where the host's programs cannot be run, nobody
+// is asked, and the answers say so.
+func AskCredentialProviders(ctx context.Context, access hostaccess.Host, config, dir, node string, nodes []v1.Node) ([]v1.CredentialProvider, error) {
+	g := &gatherer{snap: &v1.Snapshot{Nodes: nodes}}
+	out := &v1.CredentialProviders{ConfigPath: config, BinDir: dir}
+	l := looker{gatherer: g, access: access, host: v1.Host{Name: access.Name(), NodeName: node, Kubelet: &v1.Kubelet{Credentials: out}}}
+	plugins, err := l.readCredentialConfig(ctx, out)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range plugins {
+		out.Providers = append(out.Providers, l.credentialProvider(ctx, dir, p))
+	}
+	g.plugins = map[string][]plugin{access.Name(): plugins}
+	g.askProviders(ctx, &l.host, access)
+	return out.Providers, nil
+}
+
 // askProvider returns nil when the program gave credentials of the API version that it is configured with. What it gave ends here: an error
 // says nothing of it, neither does one of the program's.
 func askProvider(ctx context.Context, runner hostaccess.Executor, program string, p plugin, image string) error {

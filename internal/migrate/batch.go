@@ -1,0 +1,86 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// errLeft is what a step of a batch returns that was not begun, because another one of its batch went wrong. It passes through as an interruption does:
+// nothing is written about the step.
+var errLeft = fmt.Errorf("another step of the batch went wrong: %w", ErrInterrupted)
+
+// batchOf takes the steps that are done side by side with the first one of a group from the front of the rest. Steps behind the plan's last one are left.
+func batchOf(group, rest []v1.Step, until string) (batch, left []v1.Step) {
+	batch, left = group, rest
+	if len(group) != 1 || group[0].Batch == "" {
+		return batch, left
+	}
+	for len(left) > 0 && left[0].Batch == group[0].Batch && batch[len(batch)-1].ID != until {
+		batch, left = append(batch[:len(batch):len(batch)], left[0]), left[1:]
+	}
+	return batch, left
+}
+
+// sideBySide is what Run does with a batch: as with one step, it is not begun when the operator asked to stop, and waits where the run is paused.
+func (e *Engine) sideBySide(ctx context.Context, batch []v1.Step, stop <-chan struct{}) error {
+	select {
+	case <-stop:
+		return ErrInterrupted
+	default:
+	}
+	if err := e.pause(ctx, batch[0], stop); err != nil {
+		return err
+	}
+	return e.together(ctx, batch)
+}
+
+// together carries the steps of a batch out side by side. When one goes wrong, those that have not changed anything yet are left as they are, and those that
+// have are finished; each has its own record, and every error is told.
+func (e *Engine) together(ctx context.Context, batch []v1.Step) error {
+	e.budget.begin()
+	errs := make([]error, len(batch))
+	var wg sync.WaitGroup
+	for i, s := range batch {
+		wg.Go(func() {
+			err := e.one(ctx, s)
+			if err != nil {
+				e.budget.fail()
+			}
+			if err != nil && !interrupted(err) {
+				err = &StepError{Step: s, Err: err}
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	var failed []error
+	stopped := false
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, errLeft):
+			e.tell(batch[i], "deferred", "left as it is, because another step of its batch went wrong")
+		case interrupted(err):
+			stopped = true
+		case err != nil:
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) == 0 && stopped {
+		return ErrInterrupted
+	}
+	return errors.Join(failed...)
+}
+
+// serialized is a function that is told of events, for callers that are not safe for concurrent use.
+func serialized(tell func(Event)) func(Event) {
+	var mu sync.Mutex
+	return func(ev Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		tell(ev)
+	}
+}

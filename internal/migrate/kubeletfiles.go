@@ -1,0 +1,131 @@
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// fileChange is one file of a kubelet as it is and as a step wants it.
+type fileChange struct {
+	path      string
+	now, want []byte
+	mode      fs.FileMode
+}
+
+func (f fileChange) same() bool { return string(f.now) == string(f.want) }
+
+// contents are the files of a step, the step's own first. A file that cannot be edited is an error before any of them is written.
+func (x kubelet) contents(ctx context.Context, s v1.Step) ([]fileChange, error) {
+	if s.Restore != "" {
+		return x.kept(ctx, s, x.journal.Record(s.Restore))
+	}
+	var out []fileChange
+	paths, edits := plan.EditsByFile(s)
+	for _, at := range paths {
+		f, sum, err := x.read(ctx, s.Host, at)
+		if err != nil {
+			return nil, err
+		}
+		if sum == absent {
+			return nil, fmt.Errorf("%s on host %s is gone", at, s.Host)
+		}
+		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at])
+		if err != nil {
+			return nil, fmt.Errorf("%s on host %s: %w", at, s.Host, err)
+		}
+		out = append(out, fileChange{path: at, now: f.Data, want: want, mode: f.Mode.Perm()})
+	}
+	return out, nil
+}
+
+// kept are the files as a record says that they were before its step. One that the step did not come to is left as it is.
+func (x kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]fileChange, error) {
+	all := append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, BackupMode: rec.BackupMode}}, rec.Files...)
+	var out []fileChange
+	for _, r := range all {
+		f, sum, err := x.read(ctx, s.Host, r.Path)
+		if err != nil {
+			return nil, err
+		}
+		c := fileChange{path: r.Path, now: f.Data, want: f.Data, mode: f.Mode.Perm()}
+		if r.BackupSHA256 != "" && r.BackupSHA256 != sum {
+			id := cmp.Or(s.Restore, s.ID)
+			c.want, c.mode, _, err = x.Engine.kept(ctx, v1.Step{ID: id, Host: s.Host}, v1.StepRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode})
+			if err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// backUpAll keeps every file of a step, each under a name of its own. The record names them before one is changed.
+func (x kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.backup(ctx, s, rec); err != nil {
+		return err
+	}
+	for _, at := range s.Files {
+		if slices.ContainsFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at && r.BackupSHA256 != "" }) {
+			continue
+		}
+		one, part := s, v1.StepRecord{}
+		one.ID, one.Path = s.ID+":"+at, at
+		if err := x.backup(ctx, one, &part); err != nil {
+			return err
+		}
+		rec.Files = slices.DeleteFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at })
+		rec.Files = append(rec.Files, v1.FileRecord{Path: at, Backup: part.Backup, BackupSHA256: part.BackupSHA256, BackupMode: part.BackupMode})
+	}
+	return nil
+}
+
+// writeAll puts the files on the host, after the record that says so was saved. When one cannot be written the kubelet still runs with what it had, and
+// those that were written are put back.
+func (x kubelet) writeAll(ctx context.Context, s v1.Step, rec *v1.StepRecord, files []fileChange) error {
+	for _, f := range files {
+		sum := hostaccess.SHA256(f.want)
+		if f.path == s.Path {
+			rec.AfterSHA256 = sum
+		}
+		for i := range rec.Files {
+			if rec.Files[i].Path == f.path {
+				rec.Files[i].AfterSHA256 = sum
+			}
+		}
+	}
+	if rec.AfterSHA256 == "" { // the step's own file needs no edit
+		rec.AfterSHA256 = rec.BackupSHA256
+	}
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	h, err := x.host(s.Host)
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		if f.same() {
+			continue
+		}
+		if err := h.WriteFile(ctx, f.path, f.want, f.mode); err != nil {
+			for _, g := range files[:i] {
+				if !g.same() {
+					err = errors.Join(err, h.WriteFile(context.WithoutCancel(ctx), g.path, g.now, g.mode))
+				}
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// undo puts the files of a host back as its step found them, restarts the kubelet and waits until it is proven to run with what it had before. The record
+// says that it was begun, so that whoever goes on after a crash goes on with this and not with the step. It returns an error in any case: why the step was
+// taken back.
+func (x kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("undo", s.ID)
+	back := &RegressionError{Host: s.Host, Node: x.NodeNames[s.Host], Reason: rec.Undo.Reason}
+	x.tell(s, "progress", fmt.Sprintf("putting the kubelet on host %s back: %s", s.Host, rec.Undo.Reason))
+	if err := x.putBack(ctx, s, *rec); ctx.Err() != nil {
+		return err
+	} else if err != nil {
+		var bad *VerifyError
+		if back.Still = err.Error(); errors.As(err, &bad) {
+			back.Still = bad.Reason
+		}
+		back.Still += x.lastWords(ctx, s.Host)
+		return back
+	}
+	now := x.Clock.Now().UTC()
+	rec.Undo.Ended, rec.Ended, rec.Result = &now, &now, "undone"
+	rec.AfterSHA256, rec.Node = "", nil // the plan's facts hold again
+	for i := range rec.Files {
+		rec.Files[i].AfterSHA256 = ""
+	}
+	return back
+}
+
+func (x kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	files, err := x.kept(ctx, s, rec)
+	if err != nil {
+		return err
+	}
+	h, err := x.host(s.Host)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.same() {
+			continue
+		}
+		if err := h.WriteFile(ctx, f.path, f.want, f.mode); err != nil {
+			return err
+		}
+	}
+	if err := x.restart(ctx, s, asBefore(s.Edits, rec.Flags)); err != nil {
+		return err
+	}
+	if rec.Node == nil {
+		return nil
+	}
+	return x.awaitReadyAgain(ctx, s, *rec.Node)
+}
+
+// awaitReadyAgain waits until a node that was taken back is what it was. What the node object has lost a kubelet may not bring back: that is told, and is no
+// reason to doubt that the host is as it was.
+func (x kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeRecord) error {
+	why, _, err := x.worse(ctx, s, was)
+	if err == nil && why != "" {
+		x.tell(s, "progress", fmt.Sprintf("node %s runs with its old flags again; what is not yet as before: %s", x.NodeNames[s.Host], why))
+	}
+	return err
+}
+
+// stuck is the error of a kubelet that does not come back although everything on its host is as it was before the migration.
+func (x kubelet) stuck(ctx context.Context, s v1.Step, bad *VerifyError) error {
+	return &VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s%s. The files of the kubelet on host %s are as they were before the migration; look there at systemctl status kubelet and journalctl -u kubelet, "+
+		"and run the same command again when it runs", bad.Reason, x.lastWords(ctx, s.Host), s.Host)}
+}
+
+const (
+	// lastLines of a kubelet's log are shown, and lastChars of each.
+	lastLines, lastChars = 3, 240
+	lastWordsTimeout     = 10 * time.Second
+)
+
+// lastWords are what a kubelet logged last, where the access to its host can ask for it: lines of errors, else the last ones. A log of a kubelet holds no
+// secrets; what is very long is cut.
+func (x kubelet) lastWords(ctx context.Context, host string) string {
+	h, err := x.host(host)
+	if err != nil {
+		return ""
+	}
+	runner, ok := h.(hostaccess.Executor)
+	if !ok {
+		return ""
+	}
+	for _, c := range []hostaccess.Command{
+		{Path: "/usr/bin/journalctl", Args: []string{"--unit=kubelet", "--lines=40", "--no-pager", "--output=cat"}, Timeout: lastWordsTimeout},
+		{Path: "/usr/bin/systemctl", Args: []string{"status", "kubelet", "--no-pager", "--lines=40"}, Timeout: lastWordsTimeout},
+	} {
+		out, err := runner.Run(ctx, c)
+		if words := tail(string(out)); err == nil && words != "" {
+			return "; its last words: " + words
+		}
+	}
+	return ""
+}
+
+// tail are the last lines of a log that speak of an error, else the last ones.
+func tail(text string) string {
+	var all, errs []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if len(line) > lastChars {
+			line = line[:lastChars] + "..."
+		}
+		all = append(all, line)
+		if isError(line) {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) > 0 {
+		all = errs
+	}
+	return strings.Join(all[max(0, len(all)-lastLines):], " | ")
+}
+
+// isError tells a line of klog that is an error or fatal, and what cobra prints of a wrong flag.
+func isError(line string) bool {
+	if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Active: ") {
+		return true
+	}
+	return len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && strings.Trim(line[1:5], "0123456789") == ""
+}
