@@ -260,22 +260,28 @@ func (c *Campaign) take(point, step string) (Fault, bool) {
 	return Fault{}, false
 }
 
-// got closes the fault that the command has got over: its step is done, or the next one was come to.
+// got closes the fault that the command has got over: its step is done, or, where that was seen before or by an earlier run, another step was come to.
 func (c *Campaign) got(point, at string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.open
-	if o == nil || belongs(at, o.Step) && (point != After || o.Point == After) {
+	if o == nil {
 		return
+	}
+	here, again := belongs(at, o.Step), len(o.Codes) > 0
+	switch {
+	case here && (point != After || o.Point == After):
+		return // not done yet
+	case !here && !again && o.finishes():
+		o.Problem = "the command went on with the next step"
+	case !here && !again && o.Point != After:
+		return // a step that is done beside this one
 	}
 	if o.Converged.IsZero() {
 		o.Converged = time.Now()
 	}
-	if o.finishes() && len(o.Codes) == 0 && belongs(at, o.Step) {
+	if here && !again && o.finishes() {
 		return // it is still to end as it should
-	}
-	if o.stops() && len(o.Codes) == 0 && !belongs(at, o.Step) {
-		o.Problem = "the command went on with the next step"
 	}
 	c.outcomes, c.open = append(c.outcomes, *o), nil
 }
