@@ -19,6 +19,7 @@ type run struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	idle   func() // closes connections to the API
+	shown  *visible
 }
 
 // boot does what a kubelet does before it is up: it reads its flags and credentials. An error ends it.
@@ -38,8 +39,12 @@ func (k *Kubelet) boot() (*run, error) {
 	if flags.HostnameOverride != "" && flags.CloudProvider != CloudAWS { // an in-tree cloud names the node itself
 		nodeName = flags.HostnameOverride
 	}
+	shown, err := k.show(flags.Args)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // outlives the call that started it: it ends with the service's stop
-	r := &run{flags: flags, cancel: cancel, idle: idle}
+	r := &run{flags: flags, cancel: cancel, idle: idle, shown: shown}
 	k.log.Info("Kubelet starts", "version", k.opts.Version, "flags", flags.Args, "node", nodeName)
 	r.runPods(ctx, k, client, nodeName)
 	if client != nil {
@@ -98,6 +103,7 @@ func (r *run) runPods(ctx context.Context, k *Kubelet, client kubernetes.Interfa
 func (r *run) stop() {
 	r.cancel()
 	r.wg.Wait()
+	r.shown.end()
 	r.idle()
 }
 
