@@ -170,6 +170,8 @@ type disruptionView struct {
 	Height   int
 	AxisY    int
 	Summary  string
+	Phases   []band
+	BandY    int
 	LeftOut  int
 	Headline string
 	Tone     string
@@ -195,7 +197,9 @@ func viewDisruption(r v1.Report) *disruptionView {
 		v.Lanes = append(v.Lanes, drawPath(d, p, s, i))
 	}
 	v.AxisY = laneHeight * len(v.Lanes)
-	v.Height = v.AxisY + 22
+	v.Phases, _ = drawSteps(r, s)
+	v.BandY = v.AxisY + 6
+	v.Height = v.BandY + 20 + 22
 	v.Summary = fmt.Sprintf("Outages of %s over %s, starting at %s UTC. The same facts are in the tables below.", plural(len(drawn), "path"), duration(s.length().Seconds()), clock(d.From))
 	return v
 }

@@ -127,7 +127,7 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 	// Which version of an API to ask for stands in the groups; which leases, managers and rights, in the manifests; which instances, in the nodes;
 	// which endpoints, in the webhooks.
 	together(ctx, g.cluster, g.groups)
-	together(ctx, g.nodes, g.services, g.pods, g.objects, g.hosts, g.workloads, g.webhooks, g.volumes, g.budgets,
+	together(ctx, g.nodes, g.services, g.pods, g.objects, g.hosts, g.workloads, g.webhooks, g.volumes, g.serviceEndpoints, g.budgets,
 		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces)
 	g.matchPods()
 	g.hosted()

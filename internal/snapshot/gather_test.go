@@ -280,7 +280,7 @@ func TestGatherWithNothingAtAll(t *testing.T) {
 		facts = append(facts, e.Fact)
 	}
 	if diff := cmp.Diff([]string{
-		"access", "apigroups", "budgets", "cluster", "csrs", "hosts", "kubeadm", "kubelet-defaults", "leases", "machines", "namespaces", "nodes",
+		"access", "apigroups", "budgets", "cluster", "csrs", "endpoints", "hosts", "kubeadm", "kubelet-defaults", "leases", "machines", "namespaces", "nodes",
 		"objects/Role/kube-system/x", "pods", "services", "volumes", "webhooks", "workloads",
 	}, facts); diff != "" {
 		t.Errorf("unknown facts (-want +got):\n%s", diff)

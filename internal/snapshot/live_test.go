@@ -100,7 +100,10 @@ func everything(t *testing.T) *apitest.Server {
 		volume("pv-1", func(pv *corev1.PersistentVolume) {
 			pv.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-1"}
 			pv.Labels = map[string]string{corev1.LabelTopologyZone: "us-east-1a"}
+			pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
 		}),
+		&corev1.PersistentVolumeClaim{ObjectMeta: meta("shop", "data"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: meta("shop", "pending")},
 		volume("pv-nfs", func(pv *corev1.PersistentVolume) { pv.Spec.NFS = &corev1.NFSVolumeSource{Server: "nfs", Path: "/"} }),
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}}, Provisioner: "kubernetes.io/aws-ebs", Parameters: map[string]string{"type": "gp2", "userPassword": planted, "csi.storage.k8s.io/provisioner-secret-name": "disks"}},
 		&storagev1.CSIDriver{ObjectMeta: meta("", "ebs.csi.aws.com")},
@@ -169,7 +172,8 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 		t.Errorf("workloads (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&v1.Volumes{
-		PersistentVolumes: []v1.PersistentVolume{{Name: "pv-1", Plugin: "kubernetes.io/aws-ebs", Handle: "aws://us-east-1a/vol-1", Zones: []string{"topology.kubernetes.io/zone=us-east-1a"}}},
+		PersistentVolumes: []v1.PersistentVolume{{Name: "pv-1", Plugin: "kubernetes.io/aws-ebs", Handle: "aws://us-east-1a/vol-1", Zones: []string{"topology.kubernetes.io/zone=us-east-1a"}, Claim: "shop/data"}},
+		Claims:            []v1.VolumeClaim{{Ref: "shop/data", Volume: "pv-1", Phase: "Bound"}},
 		StorageClasses: []v1.StorageClass{{Name: "gp2", Provisioner: "kubernetes.io/aws-ebs", Default: true, Parameters: map[string]string{
 			"type": "gp2", "csi.storage.k8s.io/provisioner-secret-name": "disks",
 		}}},
@@ -178,6 +182,9 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 		Attachments: []v1.VolumeAttachment{{Name: "csi-1", Attacher: "ebs.csi.aws.com", Node: "a", Volume: "pv-1", Error: "detaching: timed out", Created: now}},
 	}, got.Volumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]v1.ServiceEndpoints{{Service: "policy/keeper", Ready: 1, Total: 2}}, got.Endpoints); diff != "" {
+		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]v1.DisruptionBudget{{Namespace: "shop", Name: "db", Expected: 1, Healthy: 1, Desired: 1}}, got.Budgets); diff != "" {
 		t.Errorf("budgets (-want +got):\n%s", diff)
@@ -203,7 +210,7 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{
 		"nodes": 1, "services": 2, "pods in kube-system": 2, "deployments": 2, "daemonsets": 1, "statefulsets": 1, "persistentvolumes": 2, "volumeattachments": 1,
-		"poddisruptionbudgets": 2, "certificatesigningrequests": 4, "namespaces": 1,
+		"poddisruptionbudgets": 2, "certificatesigningrequests": 4, "namespaces": 1, "endpointslices": 2, "persistentvolumeclaims": 2,
 	}, got.Counts); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
@@ -239,8 +246,8 @@ func TestAHostThatWasNotNamedIsKnownFromItsMirrorPods(t *testing.T) {
 var factsOfLists = map[string]string{
 	"nodes": "nodes", "services": "services", "pods": "pods", "leases": "leases", "namespaces": "namespaces",
 	"deployments": "workloads/deployments", "daemonsets": "workloads/daemonsets", "statefulsets": "workloads/statefulsets",
-	"validatingwebhookconfigurations": "webhooks/validating", "mutatingwebhookconfigurations": "webhooks/mutating", "endpointslices": "webhooks/endpoints",
-	"persistentvolumes": "volumes/persistentvolumes", "storageclasses": "volumes/storageclasses", "csidrivers": "volumes/csidrivers",
+	"validatingwebhookconfigurations": "webhooks/validating", "mutatingwebhookconfigurations": "webhooks/mutating", "endpointslices": "endpoints webhooks/endpoints",
+	"persistentvolumes": "volumes/persistentvolumes", "persistentvolumeclaims": "volumes/claims", "storageclasses": "volumes/storageclasses", "csidrivers": "volumes/csidrivers",
 	"csinodes": "volumes/csinodes", "volumeattachments": "volumes/attachments", "poddisruptionbudgets": "budgets",
 	"certificatesigningrequests": "csrs", "machines": "machines/cluster.k8s.io machines/cluster.x-k8s.io", "machinedeployments": "machines/cluster.k8s.io machines/cluster.x-k8s.io",
 	"machinesets": "machines/cluster.k8s.io machines/cluster.x-k8s.io", "machinehealthchecks": "machines/cluster.x-k8s.io",

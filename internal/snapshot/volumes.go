@@ -22,6 +22,7 @@ func (g *gatherer) volumes(ctx context.Context) {
 	out := &v1.Volumes{}
 	together(ctx,
 		func(ctx context.Context) { out.PersistentVolumes = g.persistentVolumes(ctx) },
+		func(ctx context.Context) { out.Claims = g.claims(ctx) },
 		func(ctx context.Context) { out.StorageClasses = g.storageClasses(ctx) },
 		func(ctx context.Context) { out.CSIDrivers = g.csiDrivers(ctx) },
 		func(ctx context.Context) { out.CSINodes = g.csiNodes(ctx) },
@@ -54,6 +55,9 @@ func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 		ProvisionedBy: pv.Annotations["pv.kubernetes.io/provisioned-by"], MigratedTo: pv.Annotations["pv.kubernetes.io/migrated-to"],
 		Deleting: pv.DeletionTimestamp != nil, Zones: zonesOf(pv),
 	}
+	if c := pv.Spec.ClaimRef; c != nil {
+		out.Claim = c.Namespace + "/" + c.Name
+	}
 	switch s := pv.Spec.PersistentVolumeSource; {
 	case s.CSI != nil:
 		out.Driver, out.Handle = s.CSI.Driver, s.CSI.VolumeHandle
@@ -77,6 +81,24 @@ func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 	}
 	out.Handle = maskText(out.Handle)
 	return out, true
+}
+
+// claims keeps the claims that have, or had, a volume: that of a volume which is gone says whether somebody gave it up.
+func (g *gatherer) claims(ctx context.Context) []v1.VolumeClaim {
+	items, ok := listed(ctx, g, "volumes/claims", "persistentvolumeclaims", g.Kube.CoreV1().PersistentVolumeClaims(corev1.NamespaceAll).List,
+		func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
+	if !ok {
+		return nil
+	}
+	g.count("persistentvolumeclaims", len(items))
+	var out []v1.VolumeClaim
+	for i := range items {
+		if c := &items[i]; c.Spec.VolumeName != "" {
+			out = append(out, v1.VolumeClaim{Ref: c.Namespace + "/" + c.Name, Volume: c.Spec.VolumeName, Phase: string(c.Status.Phase)})
+		}
+	}
+	slices.SortFunc(out, func(a, b v1.VolumeClaim) int { return strings.Compare(a.Ref, b.Ref) })
+	return out
 }
 
 // zonesOf are the zones and regions of a volume's labels and node affinity.

@@ -24,10 +24,12 @@ type Snapshot struct {
 	// Access is what the API server's authorizer answered, for the caller and for the managers' identities.
 	Access []AccessAnswer `json:"access,omitempty"`
 	// Objects tells whether the API objects that a migration writes exist already; sorted.
-	Objects  []ObjectState   `json:"objects,omitempty"`
-	Nodes    []Node          `json:"nodes,omitempty"`
-	Services []Service       `json:"services,omitempty"`
-	Cloud    *CloudInventory `json:"cloud,omitempty"`
+	Objects  []ObjectState `json:"objects,omitempty"`
+	Nodes    []Node        `json:"nodes,omitempty"`
+	Services []Service     `json:"services,omitempty"`
+	// Endpoints of every Service that has any, ready or not; sorted by Service. They were gathered where Counts has endpointslices.
+	Endpoints []ServiceEndpoints `json:"endpoints,omitempty"`
+	Cloud     *CloudInventory    `json:"cloud,omitempty"`
 	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is Deployment/namespace/name.
 	Hosted []Component `json:"hosted,omitempty"`
 	// Workloads, Webhooks, Budgets, CertificateRequests and Machines are sorted by Ref or name.
@@ -342,6 +344,9 @@ type Node struct {
 	Attachable map[string]string `json:"attachable,omitempty"`
 	// Registries are the hosts from which the node's images come that need the cloud's credentials, as far as status.images shows.
 	Registries []string `json:"registries,omitempty"`
+	// ControlPlaneImages are those of kube-apiserver, kube-controller-manager and kube-scheduler that the node has, by their tags, as far as status.images
+	// shows; sorted.
+	ControlPlaneImages []string `json:"controlPlaneImages,omitempty"`
 }
 
 // Service is a Service of type LoadBalancer.
@@ -364,6 +369,14 @@ type Service struct {
 	IPFamilies     []string `json:"ipFamilies,omitempty"`
 	// Conditions as Type=Status(Reason), sorted.
 	Conditions []string `json:"conditions,omitempty"`
+}
+
+// ServiceEndpoints counts what is behind a Service, as its EndpointSlices say at one moment.
+type ServiceEndpoints struct {
+	// Service is namespace/name.
+	Service string `json:"service"`
+	Ready   int    `json:"ready"`
+	Total   int    `json:"total"`
 }
 
 // CloudInventory is what the cloud holds for the cluster.

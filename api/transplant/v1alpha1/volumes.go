@@ -5,10 +5,12 @@ import "time"
 // Volumes are the cluster's storage objects, as far as a migration of the cloud provider touches them.
 type Volumes struct {
 	PersistentVolumes []PersistentVolume `json:"persistentVolumes,omitempty"`
-	StorageClasses    []StorageClass     `json:"storageClasses,omitempty"`
-	CSIDrivers        []string           `json:"csiDrivers,omitempty"`
-	CSINodes          []CSINode          `json:"csiNodes,omitempty"`
-	Attachments       []VolumeAttachment `json:"attachments,omitempty"`
+	// Claims are the PersistentVolumeClaims that are bound or lost; sorted by Ref. They were gathered where Snapshot.Counts has persistentvolumeclaims.
+	Claims         []VolumeClaim      `json:"claims,omitempty"`
+	StorageClasses []StorageClass     `json:"storageClasses,omitempty"`
+	CSIDrivers     []string           `json:"csiDrivers,omitempty"`
+	CSINodes       []CSINode          `json:"csiNodes,omitempty"`
+	Attachments    []VolumeAttachment `json:"attachments,omitempty"`
 }
 
 // PersistentVolume is a PersistentVolume of an in-tree cloud plugin or of a CSI driver; others are counted only.
@@ -26,9 +28,20 @@ type PersistentVolume struct {
 	MigratedTo    string `json:"migratedTo,omitempty"`
 	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
 	Phase         string `json:"phase,omitempty"`
+	// Claim is namespace/name of the PersistentVolumeClaim that it is bound to.
+	Claim string `json:"claim,omitempty"`
 	// Zones are the zones and regions of its labels and node affinity, key=value; sorted. A volume without any can be mounted from anywhere, or nowhere.
 	Zones    []string `json:"zones,omitempty"`
 	Deleting bool     `json:"deleting,omitempty"`
+}
+
+// VolumeClaim is a PersistentVolumeClaim that has, or had, a volume.
+type VolumeClaim struct {
+	// Ref is namespace/name.
+	Ref string `json:"ref"`
+	// Volume is the PersistentVolume's name; Phase is Bound, or Lost when the volume is gone.
+	Volume string `json:"volume"`
+	Phase  string `json:"phase"`
 }
 
 // StorageClass is a StorageClass.
