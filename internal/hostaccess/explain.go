@@ -15,8 +15,8 @@ var (
 	// ErrOutside says that a path is not in what an access was opened for, so that nothing is known of it.
 	ErrOutside = errors.New("it is outside of what is mounted for this access")
 
-	errAbsolute   = errors.New("it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to")
-	errLeaves     = errors.New("a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to")
+	errAbsolute = errors.New("it is a symbolic link to an absolute path, which could leave the host: name the file that it leads to")
+	errLeaves   = errors.New("a symbolic link on the way leads out of the host's directory, or to an absolute path, which could: name the file that it leads to")
 )
 
 // explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed yet, and keeps the

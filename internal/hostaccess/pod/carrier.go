@@ -1,0 +1,329 @@
+package pod
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
+)
+
+const (
+	// failedFor is how long a pod that could not be started is not tried again: everything that asks about the host meanwhile gets the same answer.
+	failedFor = 30 * time.Second
+	// impatience is after how long a waiting operator is told.
+	impatience = 3 * time.Second
+	// maxLost bounds how many pods are made in vain before a host is given up.
+	maxLost = 4
+)
+
+// carrier is one pod with its agent, made anew when it is lost, and the session with it, opened anew when it breaks.
+type carrier struct {
+	a    *access
+	node string
+	kind string
+	spec spec // what every pod of this carrier is; its name differs
+
+	mu         sync.Mutex
+	pod        string // the pod that is there; empty when one has to be made
+	running    bool
+	generation int // counts the pods
+	session    *session
+	opening    *opening
+	failed     error
+	failedAt   time.Time
+	closed     bool
+}
+
+// opening is a session that is being opened; several callers may wait for it.
+type opening struct {
+	done chan struct{}
+	err  error
+}
+
+func newCarrier(a *access, node string, s spec) *carrier {
+	c := &carrier{a: a, node: node, kind: AccessLook, spec: s}
+	if s.Change {
+		c.kind = AccessChange
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.carriers[c] = true
+	return c
+}
+
+var errClosed = errors.New("the access to the hosts was closed")
+
+// get returns a session with a running agent, and the number of its pod. It waits as long as ctx does.
+func (c *carrier) get(ctx context.Context) (*session, int, error) {
+	told := time.After(impatience)
+	for {
+		c.mu.Lock()
+		switch {
+		case c.closed:
+			c.mu.Unlock()
+			return nil, 0, errClosed
+		case c.session != nil && !c.session.over():
+			s, n := c.session, c.generation
+			c.mu.Unlock()
+			return s, n, nil
+		case c.failed != nil && time.Since(c.failedAt) < failedFor:
+			err := c.failed
+			c.mu.Unlock()
+			return nil, 0, err
+		}
+		c.failed = nil
+		if c.opening == nil {
+			c.opening = &opening{done: make(chan struct{})}
+			c.a.loops.Go(func() { c.reopen(c.opening) })
+		}
+		o := c.opening
+		c.mu.Unlock()
+	wait:
+		select {
+		case <-o.done:
+			if o.err != nil {
+				return nil, 0, o.err
+			}
+		case <-told:
+			hostaccess.Progress(ctx, "waiting for the pod on host %s", c.node)
+			told = nil
+			goto wait
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+// reopen makes a session, and whatever it needs, once for all who wait.
+func (c *carrier) reopen(o *opening) {
+	ctx, cancel := context.WithTimeout(c.a.living, c.a.Start+c.a.Change)
+	defer cancel()
+	s, err := c.establish(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opening = nil
+	if err == nil && c.closed {
+		s.close()
+		err = errClosed
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*startError](err); ok {
+			c.failed, c.failedAt = err, time.Now()
+		}
+	} else {
+		c.session = s
+	}
+	o.err = err
+	close(o.done)
+}
+
+// establish tries until there is a session or a reason why there will be none.
+func (c *carrier) establish(ctx context.Context) (*session, error) {
+	lost := 0
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		s, err := c.try(ctx)
+		if err == nil {
+			return s, nil
+		}
+		if _, ok := errors.AsType[*startError](err); ok || errors.Is(err, errOtherVersion) {
+			return nil, err
+		}
+		if gone, ok := errors.AsType[*lostError](err); ok {
+			if lost++; lost > maxLost {
+				return nil, &startError{c.node, fmt.Errorf("%d pods were lost one after the other: %w", lost, err)}
+			}
+			c.a.Tell(fmt.Sprintf("the pod on host %s is gone (%s): making another one", c.node, gone.reason))
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w (the last attempt: %w)", ctx.Err(), err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// try makes a pod unless there is one, waits until it runs, and opens a session with it.
+func (c *carrier) try(ctx context.Context) (*session, error) {
+	c.mu.Lock()
+	name, running := c.pod, c.running
+	c.mu.Unlock()
+	if name == "" {
+		var err error
+		if name, err = c.create(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !running {
+		if err := c.await(ctx, name); err != nil {
+			return nil, c.forget(err)
+		}
+		c.mu.Lock()
+		c.running = true
+		c.mu.Unlock()
+	}
+	s, err := open(ctx, c.a.exec, c.a.Namespace, name)
+	if err == nil {
+		return s, nil
+	}
+	if lost := c.lost(ctx, name); lost != nil {
+		return nil, c.forget(lost)
+	}
+	return nil, fmt.Errorf("opening a session with pod %s/%s: %w", c.a.Namespace, name, err)
+}
+
+// forget makes the next attempt make a pod, where this one is of no use any longer.
+func (c *carrier) forget(err error) error {
+	_, failed := errors.AsType[*startError](err)
+	_, lost := errors.AsType[*lostError](err)
+	if !failed && !lost {
+		return err
+	}
+	c.mu.Lock()
+	name := c.pod
+	c.pod, c.running = "", false
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(c.a.living, 5*time.Second)
+	defer cancel()
+	_ = c.a.deletePod(ctx, name) // it goes with its Job at the latest
+	return err
+}
+
+// call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost while it was under way, is an error.
+func (c *carrier) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return agent.Answer{}, fmt.Errorf("asking host %s: %w", c.node, err)
+	}
+	random := make([]byte, 16)
+	if _, err := rand.Read(random); err != nil {
+		return agent.Answer{}, fmt.Errorf("asking host %s: %w", c.node, err)
+	}
+	limit := c.limit(method, req)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer in %s", limit))
+	defer cancel()
+	asked := 0
+	for {
+		s, generation, err := c.get(limited)
+		if err != nil {
+			return agent.Answer{}, c.unreachable(ctx, limited, err)
+		}
+		if asked != 0 && asked != generation && !repeatable(method) {
+			return agent.Answer{}, fmt.Errorf("the pod on host %s was lost while it did what was asked (%s): whether that was done is not known; run the same command again, which looks first", c.node, method)
+		}
+		asked = generation
+		answer, err := s.call(limited, method, hex.EncodeToString(random), body)
+		switch {
+		case err == nil:
+			return answer, answer.Error.Err()
+		case !errors.Is(err, errBroken):
+			return agent.Answer{}, c.unreachable(ctx, limited, err)
+		}
+		c.drop(s)
+	}
+}
+
+// repeatable tells whether a call may be done twice: looking may, and so may writing the same bytes or removing a file that is gone.
+func repeatable(method string) bool { return method != agent.MethodUnit && method != agent.MethodRun }
+
+// limit is how long a call may take with all its attempts.
+func (c *carrier) limit(method string, req agent.Request) time.Duration {
+	switch method {
+	case agent.MethodWrite, agent.MethodRemove:
+		return c.a.Change
+	case agent.MethodUnit:
+		return c.a.Change + 2*time.Minute
+	case agent.MethodRun:
+		if req.Command != nil && req.Command.Timeout > 0 {
+			return c.a.Look + req.Command.Timeout
+		}
+		return c.a.Look + time.Minute
+	}
+	return c.a.Look
+}
+
+// unreachable is the error of a host that is out of reach, unless the caller itself gave up.
+func (c *carrier) unreachable(ctx, limited context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if limited.Err() != nil {
+		err = context.Cause(limited)
+		c.mu.Lock()
+		if c.pod != "" {
+			err = fmt.Errorf("pod %s/%s: %w: the API server or the kubelet does not answer", c.a.Namespace, c.pod, err)
+		}
+		c.mu.Unlock()
+	}
+	return &hostaccess.UnreachableError{Host: c.node, Err: err}
+}
+
+// dial opens a connection from the host.
+func (c *carrier) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, c.a.Look)
+	defer cancel()
+	for {
+		s, _, err := c.get(limited)
+		if err != nil {
+			return nil, c.unreachable(ctx, limited, err)
+		}
+		conn, err := s.dial(limited, network, address)
+		if !errors.Is(err, errBroken) {
+			return conn, err
+		}
+		c.drop(s)
+	}
+}
+
+// drop closes a session that broke, so that the next call opens another one.
+func (c *carrier) drop(s *session) {
+	s.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == s {
+		c.session = nil
+	}
+}
+
+// ping tells the agent that somebody is still there.
+func (c *carrier) ping(ctx context.Context) {
+	c.mu.Lock()
+	useless := c.closed || c.failed != nil
+	c.mu.Unlock()
+	if !useless {
+		_, _ = c.call(ctx, agent.MethodHello, agent.Request{}) // whoever needs the host learns what is wrong
+	}
+}
+
+// shut ends the session; the pod stays.
+func (c *carrier) shut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.session != nil {
+		c.session.close()
+	}
+}
+
+// remove ends the session and deletes the pod.
+func (c *carrier) remove(ctx context.Context) error {
+	c.shut()
+	c.a.mu.Lock()
+	delete(c.a.carriers, c)
+	c.a.mu.Unlock()
+	c.mu.Lock()
+	name := c.pod
+	c.mu.Unlock()
+	if name == "" {
+		return nil
+	}
+	return c.a.deletePod(ctx, name)
+}

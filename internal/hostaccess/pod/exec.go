@@ -1,0 +1,59 @@
+package pod
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+)
+
+// executor runs the relay in a pod until its input ends, the session breaks, or ctx does.
+type executor func(ctx context.Context, namespace, pod string, in io.Reader, out, errOut io.Writer) error
+
+// execIn runs it through the API server: over a websocket, and over SPDY where a server or what stands before it knows none, as kubectl does.
+func execIn(config *rest.Config) (executor, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = 0 // a session lasts
+	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	var old atomic.Bool // this server knows no websockets: the next session does not try
+	return func(ctx context.Context, namespace, pod string, in io.Reader, out, errOut io.Writer) error {
+		at := client.Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").VersionedParams(&corev1.PodExecOptions{
+			Container: container, Command: relay, Stdin: true, Stdout: true, Stderr: true,
+		}, scheme.ParameterCodec).URL()
+		session, err := newSession(config, at, &old)
+		if err != nil {
+			return err
+		}
+		return session.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: out, Stderr: errOut})
+	}, nil
+}
+
+func newSession(config *rest.Config, at *url.URL, old *atomic.Bool) (remotecommand.Executor, error) {
+	spdy, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, at)
+	if err != nil || old.Load() {
+		return spdy, err
+	}
+	socket, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, at.String())
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
+		fall := httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		if httpstream.IsUpgradeFailure(err) {
+			old.Store(true)
+		}
+		return fall
+	})
+}

@@ -1,0 +1,230 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
+)
+
+// host is one node's machine.
+type host struct {
+	a    *access
+	name string
+	look *carrier
+
+	mu     sync.Mutex
+	grants []*grant
+}
+
+var (
+	_ hostaccess.Host     = (*host)(nil)
+	_ hostaccess.Units    = (*host)(nil)
+	_ hostaccess.Executor = (*host)(nil)
+	_ hostaccess.Digester = (*host)(nil)
+	_ hostaccess.Clock    = (*host)(nil)
+	_ hostaccess.Granter  = (*host)(nil)
+	_ hostaccess.Dialer   = (*host)(nil)
+)
+
+func newHost(a *access, name string) *host {
+	s := spec{Namespace: a.Namespace, Node: name, Image: a.Image, Run: a.run, Idle: a.Idle}
+	return &host{a: a, name: name, look: newCarrier(a, name, s)}
+}
+
+func (h *host) Name() string { return h.name }
+
+func (h *host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) {
+	out, err := h.look.call(ctx, agent.MethodRead, agent.Request{Path: p})
+	if err != nil {
+		return hostaccess.File{}, err
+	}
+	return hostaccess.File{Data: out.Data, Mode: out.Mode}, nil
+}
+
+func (h *host) List(ctx context.Context, dir string) ([]string, error) {
+	out, err := h.look.call(ctx, agent.MethodList, agent.Request{Path: dir})
+	return out.Names, err
+}
+
+func (h *host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
+	out, err := h.look.call(ctx, agent.MethodProcesses, agent.Request{Component: component})
+	return out.Processes, err
+}
+
+func (h *host) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
+	out, err := h.look.call(ctx, agent.MethodDigest, agent.Request{Path: p})
+	return out.SHA256, out.Mode, err
+}
+
+// Run starts one of the host's own programs with the rights to look and no others.
+func (h *host) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
+	out, err := h.look.call(ctx, agent.MethodRun, agent.Request{Command: &c})
+	return out.Data, err
+}
+
+func (h *host) Active(ctx context.Context, unit string) (bool, error) {
+	out, err := h.look.call(ctx, agent.MethodActive, agent.Request{Unit: unit})
+	return out.Active, err
+}
+
+func (h *host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return h.look.dial(ctx, network, address)
+}
+
+func (h *host) WriteFile(ctx context.Context, p string, data []byte, mode fs.FileMode) error {
+	g, inside, err := h.granted(p)
+	if err != nil {
+		return err
+	}
+	_, err = g.carrier.call(ctx, agent.MethodWrite, agent.Request{Path: inside, Data: data, Mode: mode})
+	return err
+}
+
+func (h *host) Remove(ctx context.Context, p string) error {
+	g, inside, err := h.granted(p)
+	if err != nil {
+		return err
+	}
+	_, err = g.carrier.call(ctx, agent.MethodRemove, agent.Request{Path: inside})
+	return err
+}
+
+func (h *host) RestartKubelet(ctx context.Context) error {
+	return h.unit(ctx, agent.VerbRestartKubelet, "kubelet")
+}
+func (h *host) DaemonReload(ctx context.Context) error {
+	return h.unit(ctx, agent.VerbReload, "the units")
+}
+func (h *host) Restart(ctx context.Context, unit string) error {
+	return h.unit(ctx, agent.VerbRestart, unit)
+}
+func (h *host) Stop(ctx context.Context, unit string) error { return h.unit(ctx, agent.VerbStop, unit) }
+func (h *host) Start(ctx context.Context, unit string) error {
+	return h.unit(ctx, agent.VerbStart, unit)
+}
+
+func (h *host) unit(ctx context.Context, verb, unit string) error {
+	h.mu.Lock()
+	i := slices.IndexFunc(h.grants, func(g *grant) bool { return g.need.Service })
+	var g *grant
+	if i >= 0 {
+		g = h.grants[i]
+	}
+	h.mu.Unlock()
+	if g == nil {
+		return fmt.Errorf("%s of %s on host %s: %w", verb, unit, h.name, agent.ErrNotGranted)
+	}
+	_, err := g.carrier.call(ctx, agent.MethodUnit, agent.Request{Verb: verb, Unit: unit})
+	return err
+}
+
+// looks is how often the clock is asked for; the quickest answer knows it best.
+const looks = 5
+
+// Offset is measured by round trips: the host's time was read between the question and the answer.
+func (h *host) Offset(ctx context.Context) (offset, uncertainty time.Duration, err error) {
+	for range looks {
+		asked := time.Now()
+		out, err := h.look.call(ctx, agent.MethodHello, agent.Request{})
+		if err != nil {
+			return 0, 0, err
+		}
+		trip := time.Since(asked)
+		if out.Hello == nil {
+			return 0, 0, errors.New("the agent's answer holds no time")
+		}
+		if u := (trip + 1) / 2; uncertainty == 0 || u < uncertainty {
+			uncertainty, offset = u, out.Hello.Now.Sub(asked.Round(0).Add(trip/2))
+		}
+	}
+	return offset, uncertainty, nil
+}
+
+// grant is a change pod and what it may do.
+type grant struct {
+	need    hostaccess.Need
+	places  map[string]string // where each granted path really is
+	carrier *carrier
+}
+
+// Grant makes a change pod for what is needed, and waits until it can be asked.
+func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Context), error) {
+	g := &grant{need: n, places: map[string]string{}}
+	var dirs []string
+	for _, p := range n.Write {
+		out, err := h.look.call(ctx, agent.MethodPlace, agent.Request{Path: p})
+		if err != nil {
+			return nil, err
+		}
+		if out.Place == nil || out.Place.Dir == "/" {
+			return nil, fmt.Errorf("changing %s on host %s: no directory on the way to it exists but the root, and the whole root is never opened for changes: make its directory there first", p, h.name)
+		}
+		g.places[p] = out.Place.Path
+		dirs = append(dirs, out.Place.Dir)
+	}
+	h.look.mu.Lock()
+	s := h.look.spec
+	h.look.mu.Unlock()
+	s.Change, s.Service, s.Purpose, s.Parts = true, n.Service, n.Purpose, outermost(dirs)
+	g.carrier = newCarrier(h.a, h.name, s)
+	limited, cancel := context.WithTimeout(ctx, h.a.Start+h.a.Look)
+	defer cancel()
+	if _, _, err := g.carrier.get(limited); err != nil {
+		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer stop()
+		return nil, errors.Join(g.carrier.unreachable(ctx, limited, err), g.carrier.remove(clean))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.grants = append(h.grants, g)
+	return func(ctx context.Context) { h.release(ctx, g) }, nil
+}
+
+// release takes the change pod away. What cannot be taken away now goes with its Job.
+func (h *host) release(ctx context.Context, g *grant) {
+	h.mu.Lock()
+	h.grants = slices.DeleteFunc(h.grants, func(other *grant) bool { return other == g })
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := g.carrier.remove(ctx); err != nil {
+		h.a.Tell(fmt.Sprintf("%v: it is taken away at the end", err))
+	}
+}
+
+// granted finds the grant that covers a path, and where the path really is.
+func (h *host) granted(p string) (*grant, string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := len(h.grants) - 1; i >= 0; i-- {
+		g := h.grants[i]
+		for _, w := range g.need.Write {
+			if hostaccess.Within(path.Clean(w), path.Clean(p)) {
+				return g, path.Join(g.places[w], path.Clean(p)[len(path.Clean(w)):]), nil
+			}
+		}
+	}
+	return nil, "", fmt.Errorf("changing %s on host %s: %w", p, h.name, agent.ErrNotGranted)
+}
+
+// outermost drops the directories that lie in others, and sorts the rest.
+func outermost(dirs []string) []string {
+	slices.Sort(dirs)
+	var out []string
+	for _, d := range dirs {
+		if !slices.ContainsFunc(out, func(o string) bool { return hostaccess.Within(o, d) }) {
+			out = append(out, d)
+		}
+	}
+	return out
+}

@@ -1,0 +1,120 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// ownerLabel selects the Jobs.
+const ownerLabel = labelManaged + "=" + managed + "," + LabelAccess + "=owner"
+
+func jobName(run string) string { return "transplant-hosts-" + run }
+
+// job is what all pods of one command belong to. It asks for no pod, and so is complete at once; from then on its time to live runs, and with it everything
+// that belongs to it goes. The command that made it makes that time longer for as long as it lives.
+func job(namespace, run, image, holder string, ttl time.Duration) *batchv1.Job {
+	labels := map[string]string{labelManaged: managed, LabelAccess: "owner", LabelRun: run}
+	return &batchv1.Job{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: metav1.ObjectMeta{Name: jobName(run), Namespace: namespace, Labels: labels, Annotations: map[string]string{AnnotationHolder: holder}},
+		Spec: batchv1.JobSpec{
+			Completions: ptr.To[int32](0), Parallelism: ptr.To[int32](0), TTLSecondsAfterFinished: ptr.To(seconds(ttl)),
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false),
+				Containers: []corev1.Container{{Name: "none", Image: image, Command: []string{program, "version"}}}, // never run
+			}},
+		},
+	}
+}
+
+func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+
+// own makes the Job.
+func (a *access) own(ctx context.Context) error {
+	j, err := a.Kube.BatchV1().Jobs(a.Namespace).Create(ctx, job(a.Namespace, a.run, a.Image, a.self.String(), a.TTL), metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating job %s/%s, which the pods on the hosts belong to: %w", a.Namespace, jobName(a.run), err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.job, a.born, a.bornHere = j.UID, j.CreationTimestamp.Time, time.Now()
+	return nil
+}
+
+// renew makes the Job live for another TTL from now. It has been complete since it was made, or later.
+func (a *access) renew(ctx context.Context) error {
+	a.mu.Lock()
+	ttl := seconds(time.Since(a.bornHere) + a.TTL)
+	a.mu.Unlock()
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": ttl}})
+	if err != nil {
+		return err
+	}
+	_, err = a.Kube.BatchV1().Jobs(a.Namespace).Patch(ctx, jobName(a.run), mergePatch, patch, metav1.PatchOptions{})
+	return err
+}
+
+// sweep takes away what dead commands have left. The pods of one that lives are never touched: it is dead when it was a process of this machine that has
+// ended, or when its Job should have been gone for a minute by the API server's own times, which it then has not renewed.
+func (a *access) sweep(ctx context.Context) error {
+	jobs, err := a.Kube.BatchV1().Jobs(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: ownerLabel})
+	if err != nil {
+		return fmt.Errorf("looking for what earlier commands left: %w", err)
+	}
+	for i := range jobs.Items {
+		j := &jobs.Items[i]
+		if j.UID == a.job || !a.self.dead(j.Annotations[AnnotationHolder]) && !expired(j, a.born) {
+			continue
+		}
+		a.Tell(fmt.Sprintf("taking away the pods that an earlier command (%s) left", j.Annotations[AnnotationHolder]))
+		if err := a.remove(ctx, j.Labels[LabelRun]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expired tells that a Job's time had passed a minute before now.
+func expired(j *batchv1.Job, now time.Time) bool {
+	if j.Spec.TTLSecondsAfterFinished == nil || now.IsZero() {
+		return false
+	}
+	ended := j.CreationTimestamp.Time
+	if j.Status.CompletionTime != nil {
+		ended = j.Status.CompletionTime.Time
+	}
+	return ended.Add(time.Duration(*j.Spec.TTLSecondsAfterFinished)*time.Second + time.Minute).Before(now)
+}
+
+// remove takes a run's pods and Job away. The pods are named one by one, so that none stays where no controller runs that would follow the Job.
+func (a *access) remove(ctx context.Context, run string) error {
+	pods, err := a.Kube.CoreV1().Pods(a.Namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelRun + "=" + run + "," + labelManaged + "=" + managed})
+	if err != nil {
+		return fmt.Errorf("looking for the pods on the hosts: %w", err)
+	}
+	err = a.each(ctx, len(pods.Items), func(ctx context.Context, i int) error { return a.deletePod(ctx, pods.Items[i].Name) })
+	if err != nil {
+		return err
+	}
+	err = a.Kube.BatchV1().Jobs(a.Namespace).Delete(ctx, jobName(run), metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting job %s/%s: %w", a.Namespace, jobName(run), err)
+	}
+	return nil
+}
+
+func (a *access) deletePod(ctx context.Context, name string) error {
+	err := a.Kube.CoreV1().Pods(a.Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](5)})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting pod %s/%s: %w", a.Namespace, name, err)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package pod
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+const mergePatch = types.MergePatchType
+
+// Options say which hosts are reached and how. Kube, Config and Image are needed.
+type Options struct {
+	Kube   kubernetes.Interface
+	Config *rest.Config
+	// Image holds this program at /transplant.
+	Image string
+	// Selector of nodes by their labels; empty for all of them.
+	Selector string
+	// Nodes are the names of those that are wanted; nil for all that the selector finds.
+	Nodes []string
+	// Namespace of the pods; kube-system when empty.
+	Namespace string
+	// User is who runs this command, in words, for whoever finds its pods.
+	User string
+	// Tell is called with what a watching operator wants to know; nil for silence.
+	Tell func(string)
+	// TTL is how long pods stay when this process is killed; zero means 10 minutes.
+	TTL time.Duration
+	// Idle is how long an agent lives when nobody asks it; zero means 4 minutes, which is longer than any call waits for the API server.
+	Idle time.Duration
+	// Start bounds the start of a pod; zero means 2 minutes.
+	Start time.Duration
+	// Look and Change bound how long a call waits for a host that cannot be reached, such as one whose API server restarts; zero means 1 and 3 minutes.
+	Look, Change time.Duration
+	// Parallel bounds how many pods are made or taken away at a time; zero means 16.
+	Parallel int
+
+	exec executor // a seam for tests
+}
+
+// access is what all hosts of one command share.
+type access struct {
+	Options
+	run  string
+	self holder
+
+	// living ends with the access; what it does by itself ends with it.
+	living context.Context //nolint:containedctx // see above
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+
+	mu             sync.Mutex
+	job            types.UID
+	born, bornHere time.Time // when the Job was made, by the API server's clock and by this one's
+	carriers       map[*carrier]bool
+	made           int
+}
+
+// Open makes a look pod on every host, and waits until each can be asked or cannot be for a reason, which is then what its methods return. Whoever called it
+// calls closing once, with a context that bounds the cleaning up.
+func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func(context.Context) error, err error) {
+	a, err := newAccess(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	names, err := a.nodes(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(err, a.close(ctx))
+	}
+	if err := a.own(ctx); err != nil {
+		return nil, nil, errors.Join(explainRefusal(err), a.close(ctx))
+	}
+	if err := a.sweep(ctx); err != nil {
+		a.Tell(err.Error())
+	}
+	all := make([]*host, len(names))
+	for i, name := range names {
+		all[i] = newHost(a, name)
+		hosts = append(hosts, all[i])
+	}
+	a.Tell(fmt.Sprintf("looking at %s through pods in %s; --host-access=none asks the API alone", count(len(names)), a.Namespace))
+	_ = a.each(ctx, len(all), func(ctx context.Context, i int) error {
+		_, _, _ = all[i].look.get(ctx) // a host that cannot be reached says so whenever it is asked
+		return nil
+	})
+	a.loops.Go(a.keep)
+	return hosts, a.close, ctx.Err()
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 host"
+	}
+	return fmt.Sprintf("%d hosts", n)
+}
+
+func newAccess(ctx context.Context, o Options) (*access, error) {
+	if o.Namespace == "" {
+		o.Namespace = "kube-system"
+	}
+	if o.Tell == nil {
+		o.Tell = func(string) {}
+	}
+	for d, value := range map[*time.Duration]time.Duration{
+		&o.TTL: 10 * time.Minute, &o.Idle: 4 * time.Minute, &o.Start: 2 * time.Minute, &o.Look: time.Minute, &o.Change: 3 * time.Minute,
+	} {
+		if *d <= 0 {
+			*d = value
+		}
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 16
+	}
+	if o.exec == nil {
+		var err error
+		if o.exec, err = execIn(o.Config); err != nil {
+			return nil, fmt.Errorf("using the kubeconfig: %w", err)
+		}
+	}
+	random := make([]byte, 4)
+	if _, err := rand.Read(random); err != nil {
+		return nil, fmt.Errorf("choosing a name for the pods: %w", err)
+	}
+	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	return &access{Options: o, run: hex.EncodeToString(random), self: thisProcess(o.User), living: living, cancel: cancel, carriers: map[*carrier]bool{}}, nil
+}
+
+// nodes are the names of the hosts, sorted.
+func (a *access) nodes(ctx context.Context) ([]string, error) {
+	var names []string
+	list := metav1.ListOptions{LabelSelector: a.Selector, Limit: 500}
+	for {
+		page, err := a.Kube.CoreV1().Nodes().List(ctx, list)
+		if err != nil {
+			return nil, fmt.Errorf("looking for hosts: listing nodes: %w", err)
+		}
+		for i := range page.Items {
+			if n := &page.Items[i]; hasHost(n) && (a.Nodes == nil || slices.Contains(a.Nodes, n.Name)) {
+				names = append(names, n.Name)
+			}
+		}
+		if list.Continue = page.Continue; list.Continue == "" {
+			break
+		}
+	}
+	slices.Sort(names)
+	switch {
+	case len(names) > 0:
+		return names, nil
+	case a.Selector != "":
+		return nil, fmt.Errorf("no Linux node has the labels %q: see them with \"kubectl get nodes --show-labels\"", a.Selector)
+	}
+	return nil, errors.New("there is no Linux node to look at")
+}
+
+// hasHost tells whether there is a Linux machine behind a node on which pods of the host's can run.
+func hasHost(n *corev1.Node) bool {
+	os := n.Labels[corev1.LabelOSStable]
+	if os == "" {
+		os = n.Status.NodeInfo.OperatingSystem
+	}
+	return (os == "" || os == "linux") && n.Labels["type"] != "virtual-kubelet" && n.Labels["eks.amazonaws.com/compute-type"] != "fargate"
+}
+
+// each does something for 0 to n-1, a few at a time, and joins what went wrong.
+func (a *access) each(ctx context.Context, n int, do func(context.Context, int) error) error {
+	errs := make([]error, n)
+	work := make(chan int)
+	var wg sync.WaitGroup
+	for range min(a.Parallel, n) {
+		wg.Go(func() {
+			for i := range work {
+				errs[i] = do(ctx, i)
+			}
+		})
+	}
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// keep renews the Job and tells the agents that somebody is still there, until the access is closed.
+func (a *access) keep() {
+	renew, ask := time.NewTicker(a.TTL/4), time.NewTicker(a.Idle/4)
+	defer renew.Stop()
+	defer ask.Stop()
+	for {
+		select {
+		case <-a.living.Done():
+			return
+		case <-renew.C:
+			ctx, cancel := context.WithTimeout(a.living, a.TTL/4)
+			if err := a.renew(ctx); apierrors.IsNotFound(err) {
+				_ = a.own(ctx) // somebody took it away, and the pods with it: they are made anew when they are needed
+			}
+			cancel()
+		case <-ask.C:
+			a.mu.Lock()
+			var all []*carrier
+			for c := range a.carriers {
+				all = append(all, c)
+			}
+			a.mu.Unlock()
+			ctx, cancel := context.WithTimeout(a.living, a.Idle/4)
+			_ = a.each(ctx, len(all), func(ctx context.Context, i int) error {
+				all[i].ping(ctx)
+				return nil
+			})
+			cancel()
+		}
+	}
+}
+
+// close takes everything away that this command made.
+func (a *access) close(ctx context.Context) error {
+	a.cancel()
+	a.loops.Wait()
+	a.mu.Lock()
+	var all []*carrier
+	for c := range a.carriers {
+		all = append(all, c)
+	}
+	job := a.job
+	a.mu.Unlock()
+	for _, c := range all {
+		c.shut()
+	}
+	if job == "" {
+		return nil
+	}
+	if err := a.remove(ctx, a.run); err != nil {
+		return fmt.Errorf("taking the pods on the hosts away: %w: they end by themselves in %s and are gone in %s, or take them away with \"kubectl -n %s delete job,pod -l %s=%s\"",
+			err, a.Idle, a.TTL, a.Namespace, LabelRun, a.run)
+	}
+	return nil
+}
+
+// name is that of the next pod.
+func (a *access) name(kind string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.made++
+	return strings.Join([]string{"transplant", kind, a.run, fmt.Sprint(a.made)}, "-")
+}

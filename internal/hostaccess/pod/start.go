@@ -1,0 +1,280 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+const (
+	// unnoticed is for how long a kubelet may not have noticed a pod before its node is looked at.
+	unnoticed = 20 * time.Second
+	// persistent is for how long what may pass by itself is waited for, such as a registry that does not answer once.
+	persistent = 8 * time.Second
+)
+
+// startError says why no pod runs on a host, and that waiting does not help.
+type startError struct {
+	node string
+	err  error
+}
+
+func (e *startError) Error() string {
+	return fmt.Sprintf("starting a pod on node %s: %v", e.node, e.err)
+}
+func (e *startError) Unwrap() error { return e.err }
+
+// lostError says that a pod is no longer there, or of no use.
+type lostError struct{ reason string }
+
+func (e *lostError) Error() string { return "the pod is lost: " + e.reason }
+
+// create makes the next pod.
+func (c *carrier) create(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	s := c.spec
+	c.mu.Unlock()
+	s.Name = c.a.name(c.kind)
+	c.a.mu.Lock()
+	s.Job = c.a.job
+	c.a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	_, err := c.a.Kube.CoreV1().Pods(s.Namespace).Create(ctx, build(s), metav1.CreateOptions{})
+	switch {
+	case err == nil:
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):
+		return "", &startError{c.node, explainRefusal(err)}
+	case apierrors.IsAlreadyExists(err): // names are not used twice; an attempt whose answer was lost made it
+	default:
+		return "", fmt.Errorf("creating pod %s/%s: %w", s.Namespace, s.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pod, c.running = s.Name, false
+	c.generation++
+	return s.Name, nil
+}
+
+// explainRefusal says who refused a pod, and the way out.
+func explainRefusal(err error) error {
+	const otherwise = ", or reach the hosts otherwise (--host-access=manual or local:...), or not at all (--host-access=none)"
+	text := err.Error()
+	switch {
+	case !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+		return err
+	case strings.Contains(text, "violates PodSecurity"):
+		return fmt.Errorf("%w: Pod Security admission refuses it: label the namespace pod-security.kubernetes.io/enforce=privileged while you migrate%s", err, otherwise)
+	case strings.Contains(text, "exceeded quota"):
+		return fmt.Errorf("%w: a ResourceQuota refuses it: make room in it%s", err, otherwise)
+	case strings.Contains(text, "admission webhook"), strings.Contains(text, "ValidatingAdmissionPolicy"):
+		return fmt.Errorf("%w: an admission policy of the cluster refuses it: exempt pods with the label %s in this namespace%s", err, LabelAccess, otherwise)
+	case strings.Contains(text, "cannot create resource"):
+		return fmt.Errorf("%w: you may not: ask for the rights in deploy/rbac/host-access.yaml%s", err, otherwise)
+	}
+	return fmt.Errorf("%w: the API server refuses the pod%s", err, otherwise)
+}
+
+// await waits until the agent's container runs.
+func (c *carrier) await(ctx context.Context, name string) error {
+	begun := time.Now()
+	var since time.Time // since when it has been waiting for the same reason
+	reason := ""
+	for pause := 100 * time.Millisecond; ; pause = min(pause*5/4, time.Second) {
+		p, err := c.get1(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return &lostError{"it was deleted"}
+		}
+		if err == nil {
+			if why := ended(p); why != "" {
+				if time.Since(p.CreationTimestamp.Time) < c.a.Start && p.DeletionTimestamp == nil {
+					return c.refusedByNode(p, why)
+				}
+				return &lostError{why}
+			}
+			if isRunning(p) {
+				return nil
+			}
+			waiting := waitingFor(p)
+			if waiting.Reason != reason {
+				reason, since = waiting.Reason, time.Now()
+			}
+			if err := c.hopeless(ctx, p, waiting, time.Since(since), time.Since(begun)); err != nil {
+				return err
+			}
+		}
+		if time.Since(begun) > c.a.Start {
+			if err != nil {
+				return fmt.Errorf("reading pod %s/%s: %w", c.a.Namespace, name, err)
+			}
+			return &startError{c.node, fmt.Errorf("pod %s/%s does not run after %s: %s", c.a.Namespace, name, c.a.Start, c.state(ctx, p))}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *carrier) get1(ctx context.Context, name string) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return c.a.Kube.CoreV1().Pods(c.a.Namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// lost tells why a pod with which no session can be opened is of no use; nil when it may be, or nobody knows.
+func (c *carrier) lost(ctx context.Context, name string) error {
+	p, err := c.get1(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return &lostError{"it was deleted"}
+	}
+	if err != nil {
+		return nil
+	}
+	if why := ended(p); why != "" {
+		return &lostError{why}
+	}
+	return nil
+}
+
+// ended says why a pod does not run any longer; empty when it does, or is about to.
+func ended(p *corev1.Pod) string {
+	var words []string
+	for _, w := range []string{p.Status.Reason, p.Status.Message} {
+		if w != "" {
+			words = append(words, w)
+		}
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil {
+			words = append(words, strings.TrimSpace(fmt.Sprintf("%s with exit code %d %s", t.Reason, t.ExitCode, strings.TrimSpace(t.Message))))
+		}
+	}
+	text := strings.Join(words, ": ")
+	switch {
+	case p.Status.Phase == corev1.PodFailed, p.Status.Phase == corev1.PodSucceeded:
+		if text == "" {
+			text = "it ended"
+		}
+		return text
+	case p.DeletionTimestamp != nil:
+		return "it is being deleted"
+	}
+	return ""
+}
+
+func isRunning(p *corev1.Pod) bool {
+	for _, s := range p.Status.ContainerStatuses {
+		if s.Name == container && s.State.Running != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func waitingFor(p *corev1.Pod) corev1.ContainerStateWaiting {
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Waiting != nil {
+			return *s.State.Waiting
+		}
+	}
+	return corev1.ContainerStateWaiting{}
+}
+
+// refusedByNode is about a pod that ended before it could be asked: evicted, or refused by the kubelet, or its program could not go on.
+func (c *carrier) refusedByNode(p *corev1.Pod, why string) error {
+	if p.Status.Reason == "Evicted" || p.Status.Reason == "Preempting" {
+		return &lostError{why}
+	}
+	return &startError{c.node, fmt.Errorf("pod %s/%s ended at once: %s", p.Namespace, p.Name, why)}
+}
+
+// hopeless tells that a pod will not start, and why. same is for how long it has been waiting for this reason, all since it was made.
+func (c *carrier) hopeless(ctx context.Context, p *corev1.Pod, w corev1.ContainerStateWaiting, same, all time.Duration) error {
+	fail := func(format string, args ...any) error { return &startError{c.node, fmt.Errorf(format, args...)} }
+	image := p.Spec.Containers[0].Image
+	switch w.Reason {
+	case "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
+		return fail("image %s cannot be used (%s: %s): name another one with --host-image", image, w.Reason, w.Message)
+	case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable":
+		if same > persistent || w.Reason == "ImagePullBackOff" {
+			return fail("image %s cannot be pulled (%s: %s): name one that this node can pull, or has, with --host-image", image, w.Reason, w.Message)
+		}
+	case "CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError":
+		if strings.Contains(w.Message, "shared or slave mount") {
+			c.mu.Lock()
+			c.spec.Frozen = true
+			c.mu.Unlock()
+			return &lostError{"the host's own mounts are private, so later ones are not followed"}
+		}
+		if same > persistent {
+			return fail("the container runtime refuses it (%s: %s)%s", w.Reason, w.Message, securityHint(w.Message))
+		}
+	}
+	if p.Status.StartTime == nil && all > unnoticed {
+		if why := c.deadNode(ctx); why != "" {
+			return fail("%s", why)
+		}
+	}
+	return nil
+}
+
+// securityHint names who may refuse a container on the host.
+func securityHint(message string) string {
+	for _, w := range []string{"permission denied", "operation not permitted", "apparmor", "selinux", "avc:"} {
+		if strings.Contains(strings.ToLower(message), w) {
+			return ": SELinux or AppArmor of the host may be what refuses it: look for a denial in its audit log or journal, or use --host-access=manual"
+		}
+	}
+	return ""
+}
+
+// deadNode says that a node's kubelet does not report; a node that is NotReady for another reason, such as its network, starts pods of the host's network.
+func (c *carrier) deadNode(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	n, err := c.a.Kube.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "the node is gone"
+	}
+	if err != nil {
+		return ""
+	}
+	for _, condition := range n.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionUnknown {
+			return fmt.Sprintf("its kubelet has not reported since %s (%s): look at it on that host", condition.LastHeartbeatTime.UTC().Format(time.RFC3339), condition.Reason)
+		}
+	}
+	return ""
+}
+
+// state says in words what a pod that does not start is doing.
+func (c *carrier) state(ctx context.Context, p *corev1.Pod) string {
+	var out []string
+	if p == nil {
+		return "nothing is known of it"
+	}
+	if p.Status.StartTime == nil {
+		out = append(out, "the node's kubelet has not noticed it: it is down, or cannot reach the API server")
+	}
+	if w := waitingFor(p); w.Reason != "" {
+		out = append(out, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	events, err := c.a.Kube.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.name": p.Name, "type": corev1.EventTypeWarning}.String(), Limit: 20,
+	})
+	if err == nil && len(events.Items) > 0 {
+		last := events.Items[len(events.Items)-1]
+		out = append(out, last.Reason+": "+last.Message+securityHint(last.Message))
+	}
+	return strings.Join(out, "; ")
+}
