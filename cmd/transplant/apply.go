@@ -23,12 +23,17 @@ type changing struct {
 	yes, dryRun, steal bool
 	// until is the step or phase behind which apply stops.
 	until string
+	// without are the hosts that are gone for good.
+	without []string
+	// kubelets are options of a plan that was begun which this run may change.
+	kubelets v1.Options
 }
 
 func (f *changing) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
 	cmd.Flags().BoolVar(&f.steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
+	f.withoutFlag(cmd)
 }
 
 func newApply(c *connection) *cobra.Command {
@@ -44,6 +49,7 @@ func newApply(c *connection) *cobra.Command {
 			if err := c.open(cmd.Context()); err != nil {
 				return err
 			}
+			f.kubelets = o.options
 			return c.apply(cmd.Context(), args, f, o)
 		},
 	}
@@ -55,6 +61,9 @@ func newApply(c *connection) *cobra.Command {
 }
 
 func (c *connection) apply(ctx context.Context, args []string, f changing, o planFlags) error {
+	if err := f.checkWithout(); err != nil {
+		return err
+	}
 	j, err := migrate.Open(ctx, c.kube)
 	switch {
 	case errors.Is(err, migrate.ErrNoJournal):
@@ -70,6 +79,9 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 		case v1.RunApplying:
 			return c.resumeApply(ctx, j, args, f)
 		}
+	}
+	if len(f.without) > 0 {
+		return withCode(exitError, "--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it")
 	}
 	return c.startApply(ctx, args, f, o)
 }
@@ -94,6 +106,9 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	}
 	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
+	}
+	if err := migrate.Drainable(ctx, migrate.Options{Kube: c.kube, NodeNames: nodeNames(snap)}, p); err != nil {
+		return withCode(exitBlocked, "%w", err)
 	}
 	if f.dryRun {
 		return nil
@@ -186,14 +201,24 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	}
 	c.header(doc.Plan.Cluster)
 	c.narrate("migration %s was begun %s by %s: %d of %d steps are done", doc.Run, doc.Started.Format(time.RFC3339), doc.User, stepsDone(doc), len(doc.Plan.Steps))
+	if f.until == "" {
+		f.until = behindCanary(doc)
+	}
 	n, err := c.stepsUntil(&doc.Plan, f.until)
 	if err != nil {
+		return err
+	}
+	if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 		return err
 	}
 	if f.dryRun {
 		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
 	}
-	if err := c.approve(f.yes, "go on with it"); err != nil {
+	question := "go on with it"
+	if len(f.without) > 0 {
+		question += ", without " + strings.Join(f.without, ", ") + " for good"
+	}
+	if err := c.approve(f.yes, question); err != nil {
 		return err
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
@@ -204,6 +229,12 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		doc := j.Doc()
 		if doc.Phase != v1.RunApplying {
 			return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
+		}
+		if err := c.takeOut(ctx, j, f, before); err != nil {
+			return err
+		}
+		if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
+			return err
 		}
 		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options.LeaseName))
 	})
@@ -248,6 +279,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
+		c.choices(err, p.Direction)
 		c.narrate("stopped. What was done stays; to go on: transplant %s; to go back: transplant rollback", map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[p.Direction])
 		return err
 	}
@@ -306,7 +338,7 @@ func undone(p *v1.Plan, doc v1.Journal) v1.Plan {
 	rest := *p
 	rest.Steps = nil
 	for _, s := range p.Steps {
-		if result := results[s.ID]; result != "done" && result != "already-done" {
+		if result := results[s.ID]; result != "done" && result != "already-done" && result != "skipped" {
 			rest.Steps = append(rest.Steps, s)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
@@ -57,6 +58,7 @@ func codeOf(err error) int {
 	var stale *migrate.StaleError
 	var locked *migrate.LockedError
 	var verify *migrate.VerifyError
+	var lost *migrate.LostError
 	switch {
 	case err == nil:
 		return exitOK
@@ -64,13 +66,13 @@ func codeOf(err error) int {
 		return code.code
 	case errors.As(err, &locked), errors.Is(err, migrate.ErrLockLost): // before what the lost lock has cancelled
 		return exitLocked
-	case errors.Is(err, migrate.ErrInterrupted), errors.Is(err, context.Canceled):
+	case errors.Is(err, migrate.ErrInterrupted), errors.Is(err, hostaccess.ErrStopped), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &stale):
 		return exitStale
 	case errors.As(err, &verify):
 		return exitUnverified
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &lost), errors.Is(err, context.DeadlineExceeded):
 		return exitTimeout
 	}
 	return exitError

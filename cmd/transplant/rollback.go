@@ -26,6 +26,8 @@ func newRollback(c *connection) *cobra.Command {
 		},
 	}
 	f.flags(cmd)
+	kubeletFlags(cmd.Flags(), &f.kubelets)
+	c.probes.beside(cmd)
 	return cmd
 }
 
@@ -41,6 +43,11 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		c.narrate("migration %s is rolled back: nothing to do", doc.Run)
 		return nil
 	}
+	if err := f.checkWithout(); err != nil {
+		return err
+	}
+	all := c.hosts
+	c.hosts = remaining(doc, all, f.without)
 	snap := c.gather(ctx, doc.Plan.Options.LeaseName)
 	c.header(snap.Cluster)
 	p, err := rollbackPlan(doc, snap)
@@ -65,7 +72,14 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		if err != nil {
 			return err
 		}
+		c.hosts = all
+		if err := c.takeOut(ctx, j, f, before); err != nil {
+			return err
+		}
 		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
+			return err
+		}
+		if err := overKubelets(p, f.kubelets); err != nil {
 			return err
 		}
 		if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {

@@ -57,6 +57,8 @@ func (c *connection) tell(e migrate.Event) {
 		c.narrate("%s       %s %s", at, l.mark(v1.Pass), e.Step.ID)
 	case "already-done":
 		c.narrate("%s [%2d/%d] %s %s (was so already)", at, e.Number, e.Total, l.mark(v1.Pass), e.Step.ID)
+	case "skipped":
+		c.narrate("%s [%2d/%d] %s %s is skipped: %s", at, e.Number, e.Total, l.mark(v1.Skip), e.Step.ID, e.Message)
 	case "deferred":
 		c.narrate("%s       %s %s waits: %s", at, l.mark(v1.Skip), e.Step.Group, e.Message)
 	case "failed":

@@ -165,7 +165,9 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord
 	}
 	processes := func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, r.Component) }
 	var last error
-	err = e.waitFor(ctx, s, endBudget, endInterval, func() string { return fmt.Sprintf("%s on host %s (process %d) has not ended", r.Component, r.Host, r.PID) }, func(ctx context.Context) (bool, error) {
+	err = e.waitFor(ctx, s, endBudget, endInterval, func() string {
+		return fmt.Sprintf("%s on host %s (process %d) has not ended", r.Component, r.Host, r.PID)
+	}, func(ctx context.Context) (bool, error) {
 		var gone bool
 		gone, last = handover.Gone(ctx, b, processes)
 		return gone, nil

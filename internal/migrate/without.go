@@ -97,7 +97,7 @@ func (e *Engine) elsewhere(ctx context.Context, lease string, out []string) (str
 	rest := &Engine{Options: e.Options, hosts: e.hosts, journal: e.journal, plan: e.plan, away: e.away}
 	rest.Hosts = slices.DeleteFunc(slices.Clone(e.Hosts), func(h hostaccess.Host) bool { return slices.Contains(out, h.Name()) })
 	var last error
-	sub := v1.Step{ID: "without"}
+	sub := v1.Step{}
 	err := e.waitFor(ctx, sub, bindBudget, settleInterval, func() string { return last.Error() }, func(ctx context.Context) (bool, error) {
 		candidates, err := rest.candidates(ctx)
 		if err != nil {
