@@ -34,13 +34,15 @@ func (f *planFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.options.Volumes, "volumes", "", "csi or in-tree: who attaches volumes afterwards (default: csi where its driver is on every node)")
 	fl.StringVar(&f.options.CredentialProvider, "credential-provider", "", "binary of the image credential provider, on this machine; it is copied to every host whose kubelet needs it")
 	fl.BoolVar(&f.options.ReplaceHosts, "replace-hosts", false, "control-plane hosts are replaced and never edited: the plan tells what to create, and waits")
-	fl.StringVar(&f.options.TargetVersion, "target-version", "", "Kubernetes version of the hosts that replace the old ones, e.g. v1.27.0")
+	fl.StringVar(&f.options.TargetVersion, "target-version", "", "Kubernetes version of the control plane in the end, e.g. v1.27.4: its images go there in the restarts of the migration, one minor up at most (default: no version changes)")
 	fl.StringArrayVar(&f.options.Env, "ccm-env", nil, "environment of the cloud-controller-manager, NAME=VALUE; {host} stands for the host's name; never a secret, name a file instead")
 	fl.StringVar(&f.options.LeaseName, "lease-name", plan.DefaultLease, "name of the migration lease")
 	fl.StringVar(&f.options.RetryPeriod, "retry-period", plan.DefaultRetryPeriod, "--leader-elect-retry-period of the managers during the migration")
 	fl.StringVar(&f.options.RenewDeadline, "renew-deadline", plan.DefaultRenewDeadline, "--leader-elect-renew-deadline of the managers during the migration")
 	fl.StringVar(&f.options.ClusterName, "cluster-name", "", "--cluster-name of the cloud-controller-manager (default: what the live kube-controller-manager has)")
 	fl.BoolVar(&f.options.KeepLeaderMigration, "keep-leader-migration", false, "leave leader migration on at the end, for a quicker way back")
+	kubeletFlags(fl, &f.options)
+	canaryFlags(fl, &f.options)
 	fl.StringArrayVar(&f.accept, "accept", nil, `accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted`)
 	for flag, words := range map[string][]string{"strategy": plan.Strategies, "shape": plan.Shapes, "node-ipam": plan.NodeIPAMChoices, "volumes": plan.VolumesChoices} {
 		complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
@@ -83,7 +85,7 @@ func (f *planFlags) checkOptions() check.Options {
 		accept[code] = reason
 	}
 	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, RenewDeadline: f.options.RenewDeadline,
-		ReplaceHosts: f.options.ReplaceHosts, Accept: accept, AcceptedBy: userName(), AcceptedAt: now().UTC()}
+		ReplaceHosts: f.options.ReplaceHosts, TargetVersion: f.options.TargetVersion, Accept: accept, AcceptedBy: userName(), AcceptedAt: now().UTC()}
 }
 
 func newPlan(c *connection) *cobra.Command {
