@@ -83,6 +83,8 @@ type Options struct {
 	Shape, NodeIPAM, Volumes string
 	// ReplaceHosts tells that new hosts take the place of the old ones instead of edits.
 	ReplaceHosts bool
+	// TargetVersion is the version that the plan takes the control plane to, e.g. v1.27.4; empty means that no version changes.
+	TargetVersion string
 	// Image of the cloud-controller-manager that the migration brings in; empty means this project's own.
 	Image string
 	// CCMMinor is the minor version (37 for v1.37) of the library in that image; 0 means: what the tag of a foreign image says, DefaultCCMMinor

@@ -64,6 +64,9 @@ var nextVersion = Check{
 			"Nothing has to be done for the migration itself, so this check warns.",
 	},
 	judge: func(f facts) v1.Finding {
+		if handled, ok := f.handledByThePlan(); ok {
+			return handled
+		}
 		return f.judgeRefusals(1, v1.Warn, "would not start in the next minor version", "flags and gates that the next version knows")
 	},
 }

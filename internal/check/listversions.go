@@ -13,4 +13,5 @@ var versionChecks = []Check{
 	providerIDRequired, // VER-011: a node without one keeps its taint for ever
 	flagRefused,        // VER-009: the next restart would be the last
 	nextVersion,        // VER-008: and the next upgrade too
+	imagesThere,        // VER-012: an upgrade on the way needs images
 }

@@ -150,7 +150,12 @@ func judgeKubeletSkew(f facts) v1.Finding {
 	if !ok {
 		return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
 	}
-	behind := catalogue.KubeletSkew(server)
+	version, _ := f.target()
+	later, ok := versionMinor(version)
+	if !ok {
+		return unknown("target version %q is not one that can be compared", version)
+	}
+	behind := catalogue.KubeletSkew(later)
 	versions := map[string]int{}
 	var unclear []string
 	bad, finding, ok := f.eachNode(func(n v1.Node) string {
@@ -160,12 +165,12 @@ func judgeKubeletSkew(f facts) v1.Finding {
 			unclear = append(unclear, n.Name)
 		case minor > server:
 			return fmt.Sprintf("kubelet %s is newer than the API server (%s)", n.KubeletVersion, f.Cluster.Version)
-		case minor < server-behind:
-			return fmt.Sprintf("kubelet %s is %d minor versions older than the API server (%s)", n.KubeletVersion, server-minor, f.Cluster.Version)
+		case minor < later-behind:
+			return fmt.Sprintf("kubelet %s is %d minor versions older than the API server (%s)", n.KubeletVersion, later-minor, f.serverName())
 		}
 		return ""
 	})
-	expected := fmt.Sprintf("1.%d to 1.%d", server-behind, server)
+	expected := fmt.Sprintf("1.%d to 1.%d", later-behind, server)
 	switch {
 	case !ok:
 		return finding
@@ -175,5 +180,5 @@ func judgeKubeletSkew(f facts) v1.Finding {
 	case len(unclear) > 0:
 		return with(unknown("the kubelet version of %s is not known: %s", plural(len(unclear), "node"), few(unclear)), expected, "/api/v1/nodes", "kubectl get nodes")
 	}
-	return pass("the kubelets of all %s fit API server %s (%s)", plural(len(f.Nodes), "node"), f.Cluster.Version, strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
+	return pass("the kubelets of all %s fit API server %s (%s)", plural(len(f.Nodes), "node"), f.serverName(), strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
 }

@@ -55,7 +55,31 @@ func previewOf(id, err string) func(*v1.Snapshot) {
 	}
 }
 
+// pulled gives every control-plane node the images of a version.
+func pulled(version string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		for i := range s.Nodes {
+			for _, name := range []string{kas, kcm, scheduler} {
+				s.Nodes[i].ControlPlaneImages = append(s.Nodes[i].ControlPlaneImages, "registry.k8s.io/"+name+":"+version)
+			}
+		}
+	}
+}
+
 var skewRules = []rule{
+	{name: "no version changes", code: "VER-012", want: skipped, says: []string{"--target-version is not given"}},
+	{name: "hosts are replaced", code: "VER-012", want: skipped, opts: Options{ReplaceHosts: true, TargetVersion: "v1.27.4"}},
+	{name: "every image is there", code: "VER-012", want: pass_, opts: Options{TargetVersion: "v1.27.4"}, change: changes(ofVersion("v1.26.0"), pulled("v1.27.4"))},
+	{name: "images have to be pulled", code: "VER-012", want: warn, opts: Options{TargetVersion: "v1.27.4"}, change: ofVersion("v1.26.0"),
+		says: []string{"on 3 control-plane hosts", "cp-1 has no registry.k8s.io/kube-apiserver:v1.27.4", "crictl pull registry.k8s.io/kube-controller-manager:v1.27.4"}},
+	{name: "images that say no version", code: "VER-012", want: unknwn, opts: Options{TargetVersion: "v1.27.4"}, change: noVersion},
+	{name: "our manager fits the version to come", code: "VER-001", want: pass_, opts: Options{TargetVersion: "v1.27.4"}, says: []string{"v1.27.4, to which the plan upgrades it"}},
+	{name: "a manager of the version before fits the version to come", code: "VER-001", want: pass_, opts: Options{TargetVersion: "v1.27.4", Image: "r/cloud-controller-manager:v1.26.1"}},
+	{name: "a manager that is too old for the version to come", code: "VER-001", want: fails, opts: Options{TargetVersion: "v1.27.4", Image: "r/cloud-controller-manager:v1.25.1"}},
+	{name: "a kubelet that fits now and not the version to come", code: "VER-006", want: fails, opts: Options{TargetVersion: "v1.27.4"}, says: []string{"3 minor versions older"},
+		change: changes(ofVersion("v1.26.0"), func(s *v1.Snapshot) { s.Nodes[1].KubeletVersion = "v1.24.2" })},
+	{name: "kubelets of the version before fit the version to come", code: "VER-006", want: pass_, opts: Options{TargetVersion: "v1.27.4"}, change: ofVersion("v1.26.0")},
+	{name: "the plan goes to the next version itself", code: "VER-008", want: skipped, opts: Options{TargetVersion: "v1.27.4"}, says: []string{"the plan goes to v1.27.4"}},
 	{name: "known", code: "VER-004", want: pass_, says: []string{"v1.26.0", "1.20"}},
 	{name: "1.19 is too old", code: "VER-004", want: fails, says: []string{"v1.19.16", "1.20 or later"}, change: ofVersion("v1.19.16")},
 	{name: "1.20 has no leader migration", code: "VER-004", want: fails, says: []string{"v1.20.15", "--strategy=downtime"}, change: ofVersion("v1.20.15")},

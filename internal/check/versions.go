@@ -26,29 +26,30 @@ var ccmRange = Check{
 		"For another image the version skew policy of Kubernetes holds: it is not newer than the API server and at most one minor version older.",
 	},
 	judge: func(f facts) v1.Finding {
-		cluster, ok := versionMinor(f.Cluster.Version)
+		version, _ := f.target()
+		cluster, ok := versionMinor(version)
 		if !ok {
-			return unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
+			return unknown("version %q of the API server is not one that can be compared", version)
 		}
 		image, minor, ok := f.newImage(cluster)
 		switch {
 		case !ok && image == "":
-			finding := outOfRange(f.Cluster.Version)
-			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", ccm, orElse(f.provider(), "this provider"), f.Cluster.Version)
+			finding := outOfRange(f.serverName())
+			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", ccm, orElse(f.provider(), "this provider"), f.serverName())
 			return with(finding, "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
 		case own(image) && !proven.Covers(cluster):
-			return with(outOfRange(f.Cluster.Version), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
+			return with(outOfRange(f.serverName()), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
 				"transplant plan --image=<cloud-controller-manager of your version>")
 		case own(image):
-			return pass("the API server (%s) is within 1.%d to 1.%d, the range that the tests prove for our cloud-controller-manager", f.Cluster.Version, firstClusterMinor, lastClusterMinor)
+			return pass("the API server (%s) is within 1.%d to 1.%d, the range that the tests prove for our cloud-controller-manager", f.serverName(), firstClusterMinor, lastClusterMinor)
 		case !ok:
 			return with(unknown("the version of image %s cannot be told from its tag", image), "a tag such as v1.27.1", "--image", "transplant plan --image=<repository>:v1.x.y")
 		case minor > cluster || minor < cluster-strictSkew:
-			finding := outOfRange(f.Cluster.Version)
-			finding.Summary = fmt.Sprintf("cloud-controller-manager 1.%d and API server %s are outside the version skew policy", minor, f.Cluster.Version)
+			finding := outOfRange(f.serverName())
+			finding.Summary = fmt.Sprintf("cloud-controller-manager 1.%d and API server %s are outside the version skew policy", minor, f.serverName())
 			return with(finding, fmt.Sprintf("1.%d or 1.%d", cluster-strictSkew, cluster), "/version, --image", fmt.Sprintf("transplant plan --image=<repository>:v1.%d.x", cluster))
 		}
-		return pass("cloud-controller-manager 1.%d (%s) and API server %s are within the version skew policy", minor, image, f.Cluster.Version)
+		return pass("cloud-controller-manager 1.%d (%s) and API server %s are within the version skew policy", minor, image, f.serverName())
 	},
 }
 

@@ -53,6 +53,7 @@ func Node(n *corev1.Node) v1.Node {
 		KubeletVersion: n.Status.NodeInfo.KubeletVersion, Created: n.CreationTimestamp.UTC(), Unschedulable: n.Spec.Unschedulable,
 		SystemUUID: n.Status.NodeInfo.SystemUUID, OS: n.Status.NodeInfo.OperatingSystem, Annotations: steeringOf(n.Annotations),
 		Registries: registries(n.Status.Images), Attachable: attachable(n.Status.Allocatable),
+		ControlPlaneImages: controlPlaneImages(n.Status.Images),
 	}
 	for _, a := range n.Status.Addresses {
 		out.Addresses = append(out.Addresses, string(a.Type)+"="+a.Address)
@@ -101,6 +102,21 @@ func attachable(resources corev1.ResourceList) map[string]string {
 	if len(out) == 0 {
 		return nil
 	}
+	return out
+}
+
+// controlPlaneImages are the images of a control plane's components, by their tags.
+func controlPlaneImages(images []corev1.ContainerImage) []string {
+	var out []string
+	for _, image := range images {
+		for _, name := range image.Names {
+			repository, _, tagged := strings.Cut(name[strings.LastIndexByte(name, '/')+1:], ":")
+			if tagged && slices.Contains([]string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"}, repository) {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

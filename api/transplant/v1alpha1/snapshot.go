@@ -27,7 +27,7 @@ type Snapshot struct {
 	Objects  []ObjectState `json:"objects,omitempty"`
 	Nodes    []Node        `json:"nodes,omitempty"`
 	Services []Service     `json:"services,omitempty"`
-	// Endpoints of every Service that has any, ready or not; sorted by Service. They were gathered where Counts has endpointslices.
+	// Endpoints of every Service, also of one that has none; sorted by Service. They were gathered where Counts has endpointslices.
 	Endpoints []ServiceEndpoints `json:"endpoints,omitempty"`
 	Cloud     *CloudInventory    `json:"cloud,omitempty"`
 	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is Deployment/namespace/name.
