@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,9 +25,16 @@ type streams struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, s streams) int {
-	root := newRoot(s, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
+	c := &connection{streams: s}
+	ctx, c.session.abort = context.WithCancelCause(ctx)
+	defer c.session.abort(nil)
+	defer c.close(ctx)
+	root := rootOf(c, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errAborted) {
+		err = errAborted
+	}
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(s.err, "error: %s\n", visible(err.Error()))
 	}
@@ -41,8 +49,10 @@ func calledAs(argv0 string) string {
 	return "transplant"
 }
 
-func newRoot(s streams, name string) *cobra.Command {
-	c := &connection{streams: s}
+func newRoot(s streams, name string) *cobra.Command { return rootOf(&connection{streams: s}, name) }
+
+func rootOf(c *connection, name string) *cobra.Command {
+	s := c.streams
 	// Libraries put flags of their own (--version=raw) into the flag set that cobra adds to every command.
 	pflag.CommandLine = pflag.NewFlagSet(name, pflag.ContinueOnError)
 	root := &cobra.Command{
@@ -66,6 +76,7 @@ func newRoot(s streams, name string) *cobra.Command {
 		return withCode(exitError, "%w\nsee: %s --help", err, cmd.CommandPath())
 	})
 	c.flags(root.PersistentFlags())
+	complete(root, "host-access", completeHostAccess)
 	root.AddGroup(&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "plan", Title: "Plan:"},
 		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"},
 		&cobra.Group{ID: "other", Title: "Other:"})
@@ -75,11 +86,11 @@ func newRoot(s streams, name string) *cobra.Command {
 		group string
 		cmd   *cobra.Command
 	}{
-		{"inspect", newCheck(c)}, {"inspect", newStatus(c)}, {"inspect", newVerify(c)}, {"inspect", newExplain(c)},
+		{"inspect", newCheck(c)}, {"inspect", newStatus(c)}, {"inspect", newTimeline(c)}, {"inspect", newVerify(c)}, {"inspect", newProbe(c)}, {"inspect", newExplain(c)},
 		{"plan", newSnapshot(c)}, {"plan", newPlan(c)}, {"plan", newDiff(c)},
-		{"change", newApply(c)},
-		{"recover", newRollback(c)},
-		{"other", newReport(c)}, {"other", newVersion(c)},
+		{"change", newApply(c)}, {"change", newPause(c)}, {"change", newResume(c)},
+		{"recover", newRollback(c)}, {"recover", newUnlock(c)},
+		{"other", newReport(c)}, {"other", newVersion(c)}, {"other", newHostAgent(c)},
 	} {
 		cmd.cmd.GroupID = cmd.group
 		cmd.cmd.Example = strings.ReplaceAll(cmd.cmd.Example, "  transplant ", "  "+name+" ")

@@ -84,7 +84,11 @@ func (s *Server) page(w http.ResponseWriter, req *http.Request, r request) {
 		status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		return
 	}
+	name, byName := strings.CutPrefix(query.Get("fieldSelector"), "metadata.name=")
 	items := slices.DeleteFunc(s.list(r), func(o map[string]any) bool {
+		if byName && fmt.Sprint(metadata(o)["name"]) != name {
+			return true
+		}
 		set := labels.Set{}
 		found, _ := metadata(o)["labels"].(map[string]any)
 		for key, value := range found {

@@ -44,6 +44,8 @@ type Server struct {
 	objects  map[string]map[string]any // by path
 	denied   map[string]bool           // "verb resource"
 	watchers map[chan event]string     // path of an object, or of a collection with a slash at its end
+	// closeAll ends every connection of a client.
+	closeAll func()
 	log      []string
 	groups   []string       // group/version; nil for those of a current API server
 	requests map[string]int // "verb resource"
@@ -63,12 +65,15 @@ func New(t testing.TB) *Server {
 		server.CloseClientConnections() // watches end
 		server.Close()
 	})
-	s.URL = server.URL
+	s.URL, s.closeAll = server.URL, server.CloseClientConnections
 	s.objects["/api/v1/namespaces/kube-system"] = map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "kube-system", "uid": UID, "resourceVersion": "1"},
 	}
 	return s
 }
+
+// CloseConnections ends the connections of all clients, as a restart of an API server does: their watches break off.
+func (s *Server) CloseConnections() { s.closeAll() }
 
 // Config reaches the server.
 func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.URL, QPS: -1} }

@@ -52,15 +52,24 @@ func Open(ctx context.Context, kube kubernetes.Interface) (*Journal, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
 	}
-	j := &Journal{kube: kube, rv: cm.ResourceVersion}
-	if err := unpack([]map[string][]byte{cm.BinaryData}, &j.doc); err != nil {
+	doc, err := ReadJournal(cm)
+	if err != nil {
+		return nil, err
+	}
+	return &Journal{kube: kube, rv: cm.ResourceVersion, doc: *doc}, nil
+}
+
+// ReadJournal reads what the journal's ConfigMap holds.
+func ReadJournal(cm *corev1.ConfigMap) (*v1.Journal, error) {
+	var doc v1.Journal
+	if err := unpack([]map[string][]byte{cm.BinaryData}, &doc); err != nil {
 		return nil, fmt.Errorf("journal ConfigMap %s/%s: %w", namespace, JournalName, err)
 	}
-	if j.doc.APIVersion != v1.GroupVersion || j.doc.Kind != v1.KindJournal {
+	if doc.APIVersion != v1.GroupVersion || doc.Kind != v1.KindJournal {
 		return nil, fmt.Errorf("journal ConfigMap %s/%s holds %s %s, which this version of transplant does not know: use the version that wrote it",
-			namespace, JournalName, j.doc.APIVersion, j.doc.Kind)
+			namespace, JournalName, doc.APIVersion, doc.Kind)
 	}
-	return j, nil
+	return &doc, nil
 }
 
 // Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced.

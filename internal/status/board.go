@@ -1,0 +1,232 @@
+package status
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// Waiting times between two attempts to see a source again: an API server that restarts is back within seconds; what may not be read is asked for
+// seldom, since somebody may grant it meanwhile.
+const (
+	firstRetry     = 200 * time.Millisecond
+	lastRetry      = 2 * time.Second
+	forbiddenRetry = time.Minute
+	// readTimeout bounds a list, watchFor is how long a watch is asked to last.
+	readTimeout = 15 * time.Second
+	watchFor    = 5 * time.Minute
+)
+
+// Options of a Board.
+type Options struct {
+	Kube    kubernetes.Interface
+	Cluster v1.Cluster
+	// Now is the time of the API server.
+	Now func() time.Time
+	// Clock waits between two attempts; the real one when nil.
+	Clock clock.Clock
+}
+
+// Board holds what was read, and follows how it changes.
+type Board struct {
+	Options
+	sources []source
+	// changed has an element when something changed since it was read.
+	changed chan struct{}
+
+	mu      sync.Mutex
+	objects map[string]map[string]metav1.Object // by source
+	errors  map[string]error
+}
+
+// NewBoard returns an empty board. The leases are those of LeaseNames.
+func NewBoard(o Options, leases []string) *Board {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Board{
+		Options: o, sources: sourcesOf(o.Kube, leases), changed: make(chan struct{}, 1), objects: map[string]map[string]metav1.Object{}, errors: map[string]error{},
+	}
+}
+
+// Look reads every source once.
+func (b *Board) Look(ctx context.Context) {
+	for _, s := range b.sources {
+		b.look(ctx, s)
+	}
+}
+
+func (b *Board) look(ctx context.Context, s source) (string, error) {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	objects, version, err := s.read(reading)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.errors[s.name] = err; err == nil {
+		b.objects[s.name] = objects // what was read before stays known while an API server restarts
+	} else if apierrors.IsForbidden(err) {
+		delete(b.objects, s.name)
+	}
+	return version, err
+}
+
+// Follow watches every source until ctx ends, through restarts of API servers. Changed tells when there is something new.
+func (b *Board) Follow(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, s := range b.sources {
+		wg.Go(func() { b.follow(ctx, s) })
+	}
+	wg.Wait()
+}
+
+// Changed has an element when something changed since it was last received from.
+func (b *Board) Changed() <-chan struct{} { return b.changed }
+
+func (b *Board) tell() {
+	select {
+	case b.changed <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+func (b *Board) follow(ctx context.Context, s source) {
+	retry := firstRetry
+	for ctx.Err() == nil {
+		version, err := b.look(ctx, s)
+		if ctx.Err() != nil {
+			return
+		}
+		b.tell()
+		if err == nil {
+			retry = firstRetry
+			err = b.watch(ctx, s, version)
+		}
+		wait := retry
+		if retry = min(2*retry, lastRetry); apierrors.IsForbidden(err) {
+			wait = forbiddenRetry
+		}
+		select {
+		case <-ctx.Done():
+		case <-b.Clock.After(wait):
+		}
+	}
+}
+
+// watch takes changes in until the watch ends.
+func (b *Board) watch(ctx context.Context, s source, version string) error {
+	w, err := s.watch(ctx, metav1.ListOptions{
+		FieldSelector: s.fields, LabelSelector: s.labels, ResourceVersion: version, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(int64(watchFor / time.Second)),
+	})
+	if err != nil {
+		b.mu.Lock()
+		b.errors[s.name] = err
+		b.mu.Unlock()
+		b.tell()
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, open := <-w.ResultChan():
+			if !open || e.Type == watch.Error {
+				return nil // it is read again, and watched from there
+			}
+			if b.take(s, e) {
+				b.tell()
+			}
+		}
+	}
+}
+
+// take takes an event of a watch in; false when it changes nothing.
+func (b *Board) take(s source, e watch.Event) bool {
+	o, ok := e.Object.(metav1.Object)
+	if !ok || e.Type == watch.Bookmark || !s.has(o) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.Type == watch.Deleted {
+		delete(b.objects[s.name], key(o))
+	} else {
+		b.objects[s.name][key(o)] = o
+	}
+	return true
+}
+
+// Facts are what the board holds now.
+func (b *Board) Facts() Facts {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := Facts{Cluster: b.Cluster, Now: b.Now(), Leases: map[string]*coordinationv1.Lease{}, Nodes: map[string]*corev1.Node{}}
+	for _, s := range b.sources {
+		if err := b.errors[s.name]; err != nil {
+			f.NotRead = append(f.NotRead, s.sentence(err))
+		}
+		switch s.name {
+		case fromJournal:
+			doc, err := journal(b.objects[s.name])
+			if err != nil {
+				f.NotRead = append(f.NotRead, err.Error())
+			}
+			f.Journal, f.JournalUnknown = doc, doc == nil && (err != nil || b.objects[s.name] == nil)
+			continue
+		case fromLock:
+			f.LockUnknown = b.objects[s.name] == nil
+		case fromNodes:
+			f.NodesKnown = b.objects[s.name] != nil
+		}
+		for _, key := range slices.Sorted(maps.Keys(b.objects[s.name])) {
+			f.add(b.objects[s.name][key])
+		}
+	}
+	return f
+}
+
+// add puts an object where it belongs.
+func (f *Facts) add(o metav1.Object) {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		f.Control = o
+	case *coordinationv1.Lease:
+		if o.Name == migrate.LockName {
+			f.Lock = migrate.LockOf(o)
+		} else {
+			f.Leases[o.Name] = o
+		}
+	case *corev1.Node:
+		f.Nodes[o.Name] = o
+	case *corev1.Pod:
+		f.Pods = append(f.Pods, o)
+	case *corev1.Event:
+		f.Events = append(f.Events, o)
+	}
+}
+
+// Ready tells that every source was asked at least once.
+func (b *Board) Ready() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.sources {
+		if _, asked := b.errors[s.name]; !asked {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,73 @@
+package status
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// Facts are what was read of a cluster.
+type Facts struct {
+	Cluster v1.Cluster
+	// Now is the time of the API server.
+	Now time.Time
+	// Journal is nil when no migration was started, or when it may not be read, which JournalUnknown tells.
+	Journal        *v1.Journal
+	JournalUnknown bool
+	// Lock is nil when nobody holds it.
+	Lock *migrate.LockState
+	// LockUnknown tells that the lock may not be read, so that a nil Lock says nothing.
+	LockUnknown bool
+	Control     *corev1.ConfigMap
+	// Leases are the managers' and the migration's, by name; one that is not there is absent.
+	Leases map[string]*coordinationv1.Lease
+	// Nodes by name; NodesKnown is false when they may not be read.
+	Nodes      map[string]*corev1.Node
+	NodesKnown bool
+	// Pods of the control plane.
+	Pods []*corev1.Pod
+	// Events that were reported about nodes, the control plane's pods and Services.
+	Events []*corev1.Event
+	// NotRead are the sentences that name what could not be read.
+	NotRead []string
+}
+
+// steps are those of the plan that is carried out now, or was last.
+func (f Facts) steps() []v1.Step {
+	if f.Journal.Rollback != nil {
+		return f.Journal.Rollback.Steps
+	}
+	return f.Journal.Plan.Steps
+}
+
+// running tells that the run is begun and not ended.
+func (f Facts) running() bool {
+	return f.Journal != nil && (f.Journal.Phase == v1.RunApplying || f.Journal.Phase == v1.RunRollingBack)
+}
+
+// clockTolerance is by how much the clock of who carries a run out may seem to be off before times of it are corrected: the API server stamps its
+// writes to the second.
+const clockTolerance = 2 * time.Second
+
+// skew is what has to be added to a time of who carries the run out to have one of the API server's. The lock shows both times of the same renewal.
+func (f Facts) skew() time.Duration {
+	if f.Lock == nil || f.Lock.Touched.IsZero() || f.Lock.Renewed.IsZero() {
+		return 0
+	}
+	if d := f.Lock.Touched.Sub(f.Lock.Renewed); d.Abs() > clockTolerance {
+		return d.Round(time.Second)
+	}
+	return 0
+}
+
+// since is how long ago something happened by the clock of who carries the run out; never negative.
+func (f Facts) since(t time.Time) time.Duration {
+	return max(0, f.Now.Sub(t.Add(f.skew())))
+}
+
+// seconds rounds a time to whole seconds: no clock here is better than that.
+func seconds(d time.Duration) float64 { return d.Round(time.Second).Seconds() }

@@ -1,0 +1,232 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// Levels of a Blocker, the worst first.
+const (
+	levelError   = "error"
+	levelWarning = "warning"
+	levelInfo    = "info"
+)
+
+// Impacts of a Blocker.
+const (
+	onMigration     = "migration"
+	onNodes         = "nodes"
+	onControlPlane  = "control plane"
+	onLoops         = "cloud loops"
+	onLoadBalancers = "load balancers"
+)
+
+const (
+	// lockIsLate is after how many renewals that did not come a word is said of it.
+	lockIsLate = 3
+	// podIsLate is how long a pod of the control plane may be unready before it is worth a word: a restart takes that long.
+	podIsLate = 90 * time.Second
+	// recent is how long an event counts as something that is so now.
+	recent = 10 * time.Minute
+	// namesAtMost is how many names are in a sentence.
+	namesAtMost = 3
+)
+
+// health is what stands in the way of a run, the worst first.
+func health(f Facts, s v1.Status) []v1.Blocker {
+	out := slices.Concat(lockHealth(s), runHealth(f, s), nodeHealth(f), podHealth(f), leaseHealth(f, s), eventHealth(f))
+	if d := f.skew(); d != 0 && s.Lock != nil {
+		out = append(out, v1.Blocker{Level: levelInfo, Impact: onMigration, Message: fmt.Sprintf(
+			"the clock of %s differs from the API server's by %s; times of the run are corrected by that", cmp.Or(s.Lock.Host, s.Lock.Holder), d.Abs())})
+	}
+	levels := []string{levelError, levelWarning, levelInfo}
+	slices.SortStableFunc(out, func(a, b v1.Blocker) int {
+		return cmp.Or(cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level)), cmp.Compare(age(b), age(a)), strings.Compare(a.Message, b.Message))
+	})
+	return out
+}
+
+func age(b v1.Blocker) float64 {
+	if b.SinceSeconds == nil {
+		return 0
+	}
+	return *b.SinceSeconds
+}
+
+func since(d time.Duration) *float64 {
+	s := seconds(max(0, d))
+	return &s
+}
+
+func lockHealth(s v1.Status) []v1.Blocker {
+	if s.Lock == nil || s.Lock.AgeSeconds < lockIsLate*migrate.LockRenewal.Seconds() {
+		return nil
+	}
+	b := v1.Blocker{
+		Level: levelWarning, Impact: onMigration, SinceSeconds: &s.Lock.AgeSeconds,
+		Message: fmt.Sprintf("%s has not renewed its lock for %.0fs; it does so every %.0fs", s.Lock.Holder, s.Lock.AgeSeconds, migrate.LockRenewal.Seconds()),
+	}
+	if s.Lock.Expired {
+		b.Level = levelError
+		b.Message = fmt.Sprintf("%s has not renewed its lock for %.0fs: it has ended, is frozen or cannot reach the API server", s.Lock.Holder, s.Lock.AgeSeconds)
+	}
+	return []v1.Blocker{b}
+}
+
+func runHealth(f Facts, s v1.Status) []v1.Blocker {
+	var out []v1.Blocker
+	if s.State == v1.StateFailed {
+		out = append(out, v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it: " + s.LastError})
+	}
+	if s.Paused != nil && f.running() {
+		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: migrate.PausedWords(*s.Paused)}
+		if !s.Paused.At.IsZero() {
+			b.SinceSeconds = since(f.Now.Sub(s.Paused.At))
+		}
+		out = append(out, b)
+	}
+	if s.State != v1.StateApplying && s.State != v1.StateRollingBack {
+		return out
+	}
+	for _, step := range f.steps() {
+		at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID })
+		if at < 0 || !slow(step, s.Current[at].SinceSeconds) {
+			continue
+		}
+		took := s.Current[at].SinceSeconds
+		out = append(out, v1.Blocker{
+			Level: levelWarning, Impact: onMigration, SinceSeconds: &took, Message: fmt.Sprintf("step %s takes far longer than the %.0fs of the plan", step.ID, step.EstimateSeconds),
+		})
+	}
+	return out
+}
+
+func nodeHealth(f Facts) []v1.Blocker {
+	var names []string
+	longest := time.Duration(0)
+	for name, node := range f.Nodes {
+		if why, at := unready(node); why != "" {
+			names = append(names, name)
+			if !at.IsZero() {
+				longest = max(longest, f.Now.Sub(at))
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []v1.Blocker{{
+		Level: levelWarning, Impact: onNodes, SinceSeconds: since(longest),
+		Message: fmt.Sprintf("%d of %d nodes not Ready: %s", len(names), len(f.Nodes), several(names)),
+	}}
+}
+
+// several names a few, and says how many there are beside them.
+func several(names []string) string {
+	if len(names) <= namesAtMost {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesAtMost], ", "), len(names)-namesAtMost)
+}
+
+func podHealth(f Facts) []v1.Blocker {
+	var out []v1.Blocker
+	for _, p := range f.Pods {
+		at := slices.IndexFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+		if at < 0 || p.Status.Conditions[at].Status == corev1.ConditionTrue || p.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		took := f.Now.Sub(p.Status.Conditions[at].LastTransitionTime.Time)
+		why := ""
+		for _, c := range p.Status.ContainerStatuses {
+			if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
+				why = " (" + c.State.Waiting.Reason + ")"
+			}
+		}
+		if took < podIsLate && why == "" {
+			continue
+		}
+		out = append(out, v1.Blocker{Level: levelWarning, Impact: onControlPlane, SinceSeconds: since(took), Message: "pod " + p.Namespace + "/" + p.Name + " is not Ready" + why})
+	}
+	return out
+}
+
+// leaseHealth names a lease that nobody renews: the loops under it stand still.
+func leaseHealth(f Facts, s v1.Status) []v1.Blocker {
+	var out []v1.Blocker
+	for _, l := range leases(f) {
+		if !l.Expired {
+			continue
+		}
+		took := l.AgeSeconds
+		b := v1.Blocker{Level: levelWarning, Impact: onLoops, SinceSeconds: &took, Message: fmt.Sprintf("lease %s of %s is not renewed: nobody acts under it", l.Name, l.Holder)}
+		if f.Journal == nil || s.State == v1.StateRolledBack || s.State == v1.StateApplied {
+			b.Level = levelInfo // it may be left over
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// eventHealth are the warnings about nodes and load balancers of the last minutes, the newest of each object and reason.
+func eventHealth(f Facts) []v1.Blocker {
+	type key struct{ kind, namespace, name, reason string }
+	newest := map[key]*corev1.Event{}
+	for _, e := range f.Events {
+		o := e.InvolvedObject
+		if e.Type != corev1.EventTypeWarning || o.Kind != "Service" && o.Kind != "Node" || f.Now.Sub(EventTime(e)) > recent {
+			continue
+		}
+		if f.Journal != nil && EventTime(e).Before(f.Journal.Started) {
+			continue
+		}
+		k := key{o.Kind, o.Namespace, o.Name, e.Reason}
+		if old := newest[k]; old == nil || EventTime(old).Before(EventTime(e)) {
+			newest[k] = e
+		}
+	}
+	var out []v1.Blocker
+	for k, e := range newest {
+		impact := onNodes
+		if k.kind == "Service" {
+			impact = onLoadBalancers
+		}
+		out = append(out, v1.Blocker{
+			Level: levelWarning, Impact: impact, SinceSeconds: since(f.Now.Sub(EventTime(e))), Message: fmt.Sprintf("%s: %s: %s", ObjectName(e), e.Reason, strings.TrimSpace(e.Message)),
+		})
+	}
+	return out
+}
+
+// EventTime is when an event was seen last.
+func EventTime(e *corev1.Event) time.Time {
+	switch {
+	case e.Series != nil && !e.Series.LastObservedTime.IsZero():
+		return e.Series.LastObservedTime.Time
+	case !e.LastTimestamp.IsZero():
+		return e.LastTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	case !e.FirstTimestamp.IsZero():
+		return e.FirstTimestamp.Time
+	}
+	return e.CreationTimestamp.Time
+}
+
+// ObjectName is what an event is about, Kind/namespace/name or Kind/name.
+func ObjectName(e *corev1.Event) string {
+	o := e.InvolvedObject
+	if o.Namespace == "" || o.Kind == "Node" {
+		return o.Kind + "/" + o.Name
+	}
+	return o.Kind + "/" + o.Namespace + "/" + o.Name
+}

@@ -1,0 +1,189 @@
+package status
+
+import (
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// unknownState is the state of a run whose journal may not be read.
+const unknownState = "unknown"
+
+// Judge sums the facts up. The same facts give the same status.
+func Judge(f Facts) v1.Status {
+	s := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Cluster: f.Cluster, Time: f.Now.UTC(), Phase: v1.StateNotStarted, NotRead: f.NotRead}
+	s.Lock = lockOf(f)
+	if f.Journal != nil {
+		s.Run, s.Phase, s.Started = f.Journal.Run, f.Journal.Phase, f.Journal.Started.UTC()
+		s.Paused = migrate.PauseOf(f.Control, f.Journal.Run)
+		countSteps(f, &s)
+		s.ElapsedSeconds = elapsed(f)
+	}
+	s.State = stateOf(f, s)
+	if p := published(f); p != nil {
+		s.Disruption = p.Disruption
+	}
+	if f.Journal != nil {
+		s.Remaining = remaining(f, s)
+		s.Nodes = nodes(f, s)
+	}
+	s.Leases = leases(f)
+	s.Owners, s.OwnersFrom = owners(f)
+	s.Health = health(f, s)
+	s.Next = next(s)
+	return s
+}
+
+// published is what the holder of the lock says about this run; nil when it says nothing.
+func published(f Facts) *v1.Progress {
+	if f.Lock == nil || f.Lock.Progress == nil || f.Journal == nil || f.Lock.Progress.Run != f.Journal.Run {
+		return nil
+	}
+	return f.Lock.Progress
+}
+
+func lockOf(f Facts) *v1.LockStatus {
+	if f.Lock == nil {
+		return nil
+	}
+	l := &v1.LockStatus{Holder: f.Lock.Holder, User: f.Lock.User, Host: f.Lock.Host, PID: f.Lock.PID}
+	age := f.Now.Sub(f.Lock.Renewed)
+	l.AgeFrom = "the clocks of its holder and of the API server"
+	if !f.Lock.Touched.IsZero() {
+		age = f.Now.Sub(f.Lock.Touched)
+		l.AgeFrom = "the API server's clock"
+	}
+	l.AgeSeconds, l.Expired = seconds(max(0, age)), age > migrate.LockDuration
+	return l
+}
+
+// stateOf is the table of the package's comment.
+func stateOf(f Facts, s v1.Status) string {
+	switch {
+	case f.JournalUnknown:
+		return unknownState
+	case f.Journal == nil:
+		return v1.StateNotStarted
+	case !f.running():
+		return f.Journal.Phase
+	case s.Lock != nil && s.Lock.Expired:
+		return v1.StateStalled
+	case s.Lock == nil && !f.LockUnknown && s.LastError != "":
+		return v1.StateFailed
+	case s.Paused != nil:
+		return v1.StatePaused
+	case s.Lock == nil && !f.LockUnknown:
+		return v1.StateStopped
+	}
+	return f.Journal.Phase
+}
+
+// next is the command that an operator runs next, or several to choose from.
+func next(s v1.Status) string {
+	command := "transplant apply"
+	if s.Phase == v1.RunRollingBack {
+		command = "transplant rollback"
+	}
+	either := command
+	if s.Phase != v1.RunRollingBack {
+		either += ", or transplant rollback"
+	}
+	switch s.State {
+	case v1.StateNotStarted:
+		return "transplant check"
+	case v1.StateStalled:
+		return "transplant unlock, then " + command
+	case v1.StatePaused:
+		if s.Lock == nil {
+			return "transplant resume, then " + command
+		}
+		return "transplant resume"
+	case v1.StateFailed, v1.StateStopped:
+		return either
+	case v1.StateApplied:
+		return "transplant verify"
+	case v1.StateRolledBack:
+		return "transplant check"
+	case unknownState:
+		return "ask for the right to read the ConfigMap kube-system/" + migrate.JournalName
+	}
+	return "transplant status --watch, or transplant pause"
+}
+
+// results are the records by step; of two of one step the later one counts.
+func results(doc *v1.Journal) map[string]v1.StepRecord {
+	out := map[string]v1.StepRecord{}
+	for _, r := range doc.Records {
+		out[r.ID] = r
+	}
+	return out
+}
+
+// isDone tells that nothing of a step is left to do: it was done, or left out with its host.
+func isDone(r v1.StepRecord) bool {
+	return r.Result == "skipped" || r.Result == "done" || r.Result == "already-done"
+}
+
+func isBegun(r v1.StepRecord) bool { return r.Result != "" && !isDone(r) }
+
+// countSteps says how many steps are done, which are under way and which comes next.
+func countSteps(f Facts, s *v1.Status) {
+	steps, have := f.steps(), results(f.Journal)
+	s.StepsTotal = len(steps)
+	var sections []string
+	for _, step := range steps {
+		if !slices.Contains(sections, step.Phase) {
+			sections = append(sections, step.Phase)
+		}
+		r := have[step.ID]
+		switch {
+		case isDone(r):
+			s.StepsDone++
+			continue
+		case isBegun(r):
+			s.Current = append(s.Current, current(f, step, r))
+			if r.Error != "" {
+				s.LastError = r.Error
+			}
+		case s.Upcoming == "":
+			s.Upcoming = step.ID
+		}
+		if s.Section == "" {
+			s.Section = step.Phase
+		}
+	}
+	if len(s.Current) > 0 {
+		s.Upcoming = ""
+	}
+	s.Sections = len(sections)
+	s.SectionNumber = slices.Index(sections, s.Section) + 1
+}
+
+// current is a step that was begun, with what its executor says about it.
+func current(f Facts, step v1.Step, r v1.StepRecord) v1.StepStatus {
+	out := v1.StepStatus{ID: step.ID, Title: step.Title, Host: step.Host, SinceSeconds: seconds(f.since(r.Started))}
+	p := published(f)
+	if p == nil {
+		return out
+	}
+	for _, said := range p.Steps {
+		if said.ID != step.ID {
+			continue
+		}
+		out.SinceSeconds = seconds(f.since(said.Since)) // it may have been begun by a run before
+		if said.Waiting != "" {
+			out.Waiting, out.WaitingSeconds = strings.TrimPrefix(said.Waiting, "waiting: "), seconds(f.since(said.WaitingSince))
+		}
+	}
+	return out
+}
+
+// elapsed is from the beginning of the run to its end, or to now while it is not ended.
+func elapsed(f Facts) float64 {
+	if f.Journal.Ended != nil {
+		return seconds(f.Journal.Ended.Sub(f.Journal.Started))
+	}
+	return seconds(f.since(f.Journal.Started))
+}

@@ -1,0 +1,282 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+const holder = "ops@bastion pid 4412 start 1"
+
+// underWay are the facts of a run of four steps, of which one is done and one is under way, which somebody carries out.
+func underWay(change ...func(*Facts)) Facts {
+	ended := noon.Add(-50 * time.Second)
+	steps := []v1.Step{
+		{ID: "a", Phase: "prepare", EstimateSeconds: 10},
+		{ID: "b", Phase: "roll", Host: "cp-1", EstimateSeconds: 25, Expect: map[string]string{"service": plan.KCM}},
+		{ID: "c", Phase: "roll", Host: "cp-2", EstimateSeconds: 25, Expect: map[string]string{"service": plan.CCM, "nodeipam": plan.KCM}},
+		{ID: "d", Phase: "finish", Ref: "Node/worker-1", EstimateSeconds: 5},
+	}
+	f := Facts{
+		Now: noon, Cluster: v1.Cluster{UID: "cluster-uid"}, Nodes: map[string]*corev1.Node{}, NodesKnown: true, Leases: map[string]*coordinationv1.Lease{},
+		Journal: &v1.Journal{Run: "run-1", Phase: v1.RunApplying, Started: noon.Add(-time.Minute), Plan: v1.Plan{Steps: steps}, Records: []v1.StepRecord{
+			{ID: "a", Started: noon.Add(-time.Minute), Ended: &ended, Result: "done"},
+			{ID: "b", Started: noon.Add(-40 * time.Second), Result: "started"},
+		}},
+		Lock: lock(2*time.Second, 0),
+	}
+	for _, c := range change {
+		c(&f)
+	}
+	return f
+}
+
+// lock was renewed so long ago by the API server's clock; the holder's is off by so much.
+func lock(age, off time.Duration) *migrate.LockState {
+	touched, renewed := metav1.NewTime(noon.Add(-age)), metav1.NewMicroTime(noon.Add(-age+off))
+	return migrate.LockOf(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Time: &touched}}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &renewed},
+	})
+}
+
+func paused(f *Facts) {
+	f.Control = &corev1.ConfigMap{Data: map[string]string{"run": "run-1", "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z", "reason": "lunch"}}
+}
+
+func failed(f *Facts) { f.Journal.Records[1].Error = "the disk of cp-1 is full" }
+
+func TestStates(t *testing.T) {
+	noLock := func(f *Facts) { f.Lock = nil }
+	phase := func(p string) func(*Facts) { return func(f *Facts) { f.Journal.Phase = p } }
+	for _, c := range []struct {
+		name   string
+		change []func(*Facts)
+		state  string
+		next   string
+	}{
+		{"no journal", []func(*Facts){noLock, func(f *Facts) { f.Journal = nil }}, "not-started", "transplant check"},
+		{"a journal that may not be read", []func(*Facts){func(f *Facts) { f.Journal, f.JournalUnknown = nil, true }}, "unknown", "ask for the right to read the ConfigMap kube-system/transplant-journal"},
+		{"somebody works on it", nil, "applying", "transplant status --watch, or transplant pause"},
+		{"somebody works on it after an error", []func(*Facts){failed}, "applying", "transplant status --watch, or transplant pause"},
+		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lock(95*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
+		{"the lock is not renewed during a rollback", []func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lock(95*time.Second, 0) }}, "stalled", "transplant unlock, then transplant rollback"},
+		{"it is paused", []func(*Facts){paused}, "paused", "transplant resume"},
+		{"it is paused and nobody works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
+		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
+		{"nobody works on it", []func(*Facts){noLock}, "stopped", "transplant apply, or transplant rollback"},
+		{"whether somebody works on it may not be read", []func(*Facts){noLock, func(f *Facts) { f.LockUnknown = true }}, "applying", "transplant status --watch, or transplant pause"},
+		{"nobody works on it after an error", []func(*Facts){noLock, failed}, "failed", "transplant apply, or transplant rollback"},
+		{"nobody works on a rollback after an error", []func(*Facts){noLock, failed, phase(v1.RunRollingBack)}, "failed", "transplant rollback"},
+		{"it is applied", []func(*Facts){noLock, phase(v1.RunApplied)}, "applied", "transplant verify"},
+		{"it is rolled back", []func(*Facts){noLock, phase(v1.RunRolledBack)}, "rolled-back", "transplant check"},
+		{"it is being rolled back", []func(*Facts){phase(v1.RunRollingBack)}, "rolling-back", "transplant status --watch, or transplant pause"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Judge(underWay(c.change...))
+			if s.State != c.state || s.Next != c.next {
+				t.Errorf("state %q, next %q; want %q, %q", s.State, s.Next, c.state, c.next)
+			}
+		})
+	}
+}
+
+func TestWhatIsUnderWay(t *testing.T) {
+	s := Judge(underWay(func(f *Facts) {
+		f.Lock.Progress = &v1.Progress{Run: "run-1", Disruption: "no outage", Steps: []v1.StepProgress{
+			{ID: "b", Since: noon.Add(-12 * time.Second), Waiting: "node cp-1 is not Ready", WaitingSince: noon.Add(-8 * time.Second)},
+			{ID: "c", Since: noon, Waiting: "paused"}, // not begun, as the journal has it
+		}}
+	}))
+	want := []v1.StepStatus{{ID: "b", Host: "cp-1", SinceSeconds: 12, Waiting: "node cp-1 is not Ready", WaitingSeconds: 8}}
+	if diff := cmp.Diff(want, s.Current); diff != "" {
+		t.Error(diff)
+	}
+	if s.StepsDone != 1 || s.StepsTotal != 4 || s.Section != "roll" || s.SectionNumber != 2 || s.Sections != 3 || s.Upcoming != "" || s.Disruption != "no outage" || s.ElapsedSeconds != 60 {
+		t.Errorf("%+v", s)
+	}
+	if older := Judge(underWay(func(f *Facts) {
+		f.Lock.Progress = &v1.Progress{Run: "run-0", Disruption: "old", Steps: []v1.StepProgress{{ID: "b", Waiting: "old"}}}
+	})); older.Disruption != "" || older.Current[0].Waiting != "" {
+		t.Errorf("what was said of an older run counts: %+v", older)
+	}
+	if s := Judge(underWay(func(f *Facts) { f.Journal.Records = f.Journal.Records[:1] })); s.Upcoming != "b" || len(s.Current) != 0 {
+		t.Errorf("between two steps: %+v", s)
+	}
+}
+
+func TestAClockThatIsOffIsSaidAndCorrected(t *testing.T) {
+	const off = -90 * time.Second
+	s := Judge(underWay(func(f *Facts) {
+		f.Lock = lock(2*time.Second, off)
+		f.Journal.Records[1].Started = f.Journal.Records[1].Started.Add(off)
+	}))
+	if s.State != v1.StateApplying || s.Lock.AgeSeconds != 2 || s.Current[0].SinceSeconds != 40 {
+		t.Errorf("%+v, %+v", s.Lock, s.Current)
+	}
+	if len(s.Health) != 1 || s.Health[0].Level != "info" || !strings.Contains(s.Health[0].Message, "the clock of bastion differs from the API server's by 1m30s") {
+		t.Errorf("%+v", s.Health)
+	}
+	without := underWay(func(f *Facts) { f.Lock = lock(2*time.Second, 0); f.Lock.Touched = time.Time{} })
+	if s := Judge(without); s.Lock.AgeSeconds != 2 || s.Lock.AgeFrom != "the clocks of its holder and of the API server" {
+		t.Errorf("an API server that does not say when it wrote: %+v", s.Lock)
+	}
+}
+
+func TestHowMuchLongerItTakes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Facts)
+		want   *v1.Range
+	}{
+		{"nothing was measured", func(*Facts) {}, &v1.Range{LowSeconds: 15, HighSeconds: 60}}, // c, d; b is late
+		{"steps took twice their estimates", func(f *Facts) {
+			for i := range 8 {
+				from, to := noon.Add(-time.Hour), noon.Add(-time.Hour+20*time.Second)
+				f.Journal.Plan.Steps = append([]v1.Step{{ID: fmt.Sprint(i), EstimateSeconds: 10}}, f.Journal.Plan.Steps...)
+				f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: fmt.Sprint(i), Started: from, Ended: &to, Result: "done"})
+			}
+		}, &v1.Range{LowSeconds: 54, HighSeconds: 66}},
+		{"two steps are done side by side", func(f *Facts) {
+			f.Journal.Plan.Steps[2].Batch, f.Journal.Plan.Steps[3].Batch = "x", "x"
+		}, &v1.Range{LowSeconds: 13, HighSeconds: 50}},
+		{"nobody works on it", func(f *Facts) { f.Lock = nil }, nil},
+		{"it is paused", paused, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, Judge(underWay(c.change)).Remaining); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func node(name, ready string, since time.Time) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionStatus(ready), Reason: "KubeletNotReady", LastTransitionTime: metav1.NewTime(since)},
+	}}}
+}
+
+func TestNodesAreShownTheWorstFirst(t *testing.T) {
+	s := Judge(underWay(func(f *Facts) {
+		f.Nodes = map[string]*corev1.Node{
+			"cp-1": node("cp-1", "False", noon), "cp-2": node("cp-2", "True", noon), "worker-1": node("worker-1", "False", noon.Add(-5*time.Minute)),
+		}
+	}))
+	want := []v1.NodeStatus{
+		{Name: "worker-1", State: "Blocked", Total: 1, Step: "d", SinceSeconds: 300, Message: "the node is not Ready (KubeletNotReady)"},
+		{Name: "cp-1", State: "Working", Total: 1, Step: "b", SinceSeconds: 40}, // its step says what it waits for
+		{Name: "cp-2", State: "Pending", Total: 1, Step: "c"},
+	}
+	if diff := cmp.Diff(want, s.Nodes); diff != "" {
+		t.Error(diff)
+	}
+	if s := Judge(underWay(failed, func(f *Facts) { f.Lock = nil })); s.Nodes[0].Name != "cp-1" || s.Nodes[0].State != "Blocked" || s.Nodes[0].Message != "the disk of cp-1 is full" {
+		t.Errorf("after an error: %+v", s.Nodes)
+	}
+	if s := Judge(underWay(func(f *Facts) { f.Journal.Records[1].Started = noon.Add(-5 * time.Minute) })); s.Nodes[0].State != "Blocked" {
+		t.Errorf("a step that takes far too long: %+v", s.Nodes)
+	}
+}
+
+func managerLease(holder string, age time.Duration) *coordinationv1.Lease {
+	renewed := metav1.NewMicroTime(noon.Add(-age))
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: ptr.To[int32](15)}}
+}
+
+func TestWhoOwnsTheLoops(t *testing.T) {
+	migration := plan.DefaultLease
+	for _, c := range []struct {
+		name   string
+		leases map[string]*coordinationv1.Lease
+		who    map[string]string
+		from   map[string]string
+	}{
+		{"before the migration lease", map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second)},
+			map[string]string{"service": plan.KCM + "@cp-1", "nodeipam": plan.KCM + "@cp-1"}, map[string]string{"service": "lease kube-controller-manager", "nodeipam": "lease kube-controller-manager"}},
+		{"the new manager holds the migration lease", map[string]*coordinationv1.Lease{
+			plan.KCM: managerLease("cp-1_x", time.Second), plan.CCM: managerLease("cp-2_y", time.Second), migration: managerLease("cp-2_y", time.Second)},
+			map[string]string{"service": plan.CCM + "@cp-2", "nodeipam": plan.KCM + "@cp-1"}, map[string]string{"service": "lease " + migration, "nodeipam": "lease kube-controller-manager"}},
+		{"its holder leads neither manager", map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second), migration: managerLease("cp-3_z", time.Second)},
+			map[string]string{"service": "unknown@cp-3", "nodeipam": plan.KCM + "@cp-1"},
+			map[string]string{"service": "lease " + migration + ", whose holder leads neither manager", "nodeipam": "lease kube-controller-manager"}},
+		{"nobody renews the lease", map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Minute)}, map[string]string{}, map[string]string{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := Judge(underWay(func(f *Facts) { f.Leases = c.leases }))
+			if diff := cmp.Diff(c.who, s.Owners); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(c.from, s.OwnersFrom); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	after := Judge(underWay(func(f *Facts) {
+		f.Journal.Records[1].Result = "done"
+		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: "done"})
+		f.Leases = map[string]*coordinationv1.Lease{plan.CCM: managerLease("cp-2_y", time.Second), plan.KCM: managerLease("cp-1_x", time.Second)}
+	}))
+	if after.Owners["service"] != plan.CCM+"@cp-2" || after.OwnersFrom["service"] != "lease cloud-controller-manager, after step c" {
+		t.Errorf("after the migration lease: %v, %v", after.Owners, after.OwnersFrom)
+	}
+}
+
+func TestWhatStandsInTheWay(t *testing.T) {
+	s := Judge(underWay(paused, func(f *Facts) {
+		f.Lock = lock(20*time.Second, 0)
+		f.Nodes = map[string]*corev1.Node{}
+		for i := range 5 {
+			name := fmt.Sprintf("worker-%d", i)
+			f.Nodes[name] = node(name, "Unknown", noon.Add(-time.Minute))
+		}
+		f.Pods = []*corev1.Pod{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-cp-1"}, Status: corev1.PodStatus{
+				Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))}},
+				ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}},
+			}},
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "etcd-cp-1"}, Status: corev1.PodStatus{ // it is restarting
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))}},
+			}},
+		}
+		f.Leases = map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", 40*time.Second)}
+		for i, age := range []time.Duration{10 * time.Second, 5 * time.Second, time.Hour} {
+			f.Events = append(f.Events, &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Type: "Warning", Reason: "SyncLoadBalancerFailed", Message: fmt.Sprintf("try %d", i),
+				InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"}, LastTimestamp: metav1.NewTime(noon.Add(-age)),
+			})
+		}
+	}))
+	var have []string
+	for _, b := range s.Health {
+		have = append(have, fmt.Sprintf("%s/%s/%.0f/%s", b.Level, b.Impact, *b.SinceSeconds, b.Message))
+	}
+	want := []string{
+		"warning/migration/120/paused by boss@desk at 11:58:00 UTC: lunch",
+		"warning/nodes/60/5 of 5 nodes not Ready: worker-0, worker-1, worker-2 and 2 more",
+		"warning/cloud loops/40/lease kube-controller-manager of cp-1_x is not renewed: nobody acts under it",
+		"warning/control plane/30/pod kube-system/kube-apiserver-cp-1 is not Ready (CrashLoopBackOff)",
+		"warning/migration/20/ops@bastion pid 4412 start 1 has not renewed its lock for 20s; it does so every 5s",
+		"warning/load balancers/5/Service/shop/web: SyncLoadBalancerFailed: try 1",
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Error(diff)
+	}
+	dead := Judge(underWay(func(f *Facts) { f.Lock = lock(95*time.Second, 0) }))
+	if len(dead.Health) != 1 || dead.Health[0].Level != "error" || !strings.Contains(dead.Health[0].Message, "has not renewed its lock for 95s: it has ended, is frozen or cannot reach the API server") {
+		t.Errorf("a holder that died: %+v", dead.Health)
+	}
+}

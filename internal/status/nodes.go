@@ -1,0 +1,127 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// A step under way counts as blocked when it takes slowFactor times its estimate, and slowLeast at least.
+const (
+	slowFactor = 3
+	slowLeast  = 60 * time.Second
+)
+
+// slow tells that a step takes far longer than the plan thought.
+func slow(step v1.Step, since float64) bool {
+	return since > slowLeast.Seconds() && since > slowFactor*step.EstimateSeconds
+}
+
+// targetOf is the host or node that a step is about; empty for one that is about the cluster.
+func targetOf(s v1.Step) string {
+	if s.Host != "" {
+		return s.Host
+	}
+	if name, ok := strings.CutPrefix(s.Ref, "Node/"); ok {
+		return name
+	}
+	return ""
+}
+
+// nodes say for each host and node how far it is, the worst first.
+func nodes(f Facts, s v1.Status) []v1.NodeStatus {
+	have := results(f.Journal)
+	var out []v1.NodeStatus
+	at := map[string]int{}
+	for _, step := range f.steps() {
+		name := targetOf(step)
+		if name == "" {
+			continue
+		}
+		if _, ok := at[name]; !ok {
+			at[name] = len(out)
+			out = append(out, v1.NodeStatus{Name: name, State: v1.NodePending})
+		}
+		n := &out[at[name]]
+		n.Total++
+		r := have[step.ID]
+		switch {
+		case isDone(r):
+			n.Done++
+		case isBegun(r):
+			begun(n, step, r, s)
+		case n.Step == "":
+			n.Step = step.ID
+		}
+	}
+	for i := range out {
+		n := &out[i]
+		if n.Done == n.Total {
+			n.State = v1.NodeDone
+		}
+		notReady(f, n)
+	}
+	slices.SortStableFunc(out, func(a, b v1.NodeStatus) int {
+		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(b.SinceSeconds, a.SinceSeconds), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone}
+
+func rank(state string) int { return slices.Index(order, state) }
+
+// begun takes in a step that is under way, or that went wrong.
+func begun(n *v1.NodeStatus, step v1.Step, r v1.StepRecord, s v1.Status) {
+	n.State, n.Step, n.Message = v1.NodeWorking, step.ID, r.Error
+	if at := slices.IndexFunc(s.Current, func(c v1.StepStatus) bool { return c.ID == step.ID }); at >= 0 {
+		c := s.Current[at]
+		n.SinceSeconds = c.SinceSeconds
+		if c.Waiting != "" {
+			n.Message = c.Waiting
+		}
+	}
+	working := s.State == v1.StateApplying || s.State == v1.StateRollingBack
+	if !working && r.Error != "" || slow(step, n.SinceSeconds) {
+		n.State = v1.NodeBlocked
+	}
+}
+
+// notReady marks a node that is not Ready while nothing is done to it: of one that is worked on, its step says what it waits for.
+func notReady(f Facts, n *v1.NodeStatus) {
+	node := f.Nodes[n.Name]
+	if node == nil || n.State == v1.NodeWorking || n.State == v1.NodeBlocked {
+		return
+	}
+	why, since := unready(node)
+	if why == "" {
+		return
+	}
+	n.State, n.Message = v1.NodeBlocked, why
+	if !since.IsZero() {
+		n.SinceSeconds = seconds(max(0, f.Now.Sub(since)))
+	}
+}
+
+// unready says why a node is not Ready, and since when; empty when it is.
+func unready(node *corev1.Node) (string, time.Time) {
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			return "", time.Time{}
+		}
+		why := "the node is not Ready"
+		if c.Reason != "" {
+			why += " (" + c.Reason + ")"
+		}
+		return why, c.LastTransitionTime.Time
+	}
+	return "the node has no Ready condition", time.Time{}
+}

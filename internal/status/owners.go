@@ -1,0 +1,144 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// defaultLeaseDuration is that of a lease that does not say how long it lasts: the managers' default.
+const defaultLeaseDuration = 15 * time.Second
+
+// LeaseNames are the leases that say who runs the loops, of a run, or of a cluster without one.
+func LeaseNames(doc *v1.Journal) []string {
+	migration := plan.DefaultLease
+	if doc != nil && doc.Plan.Options.LeaseName != "" {
+		migration = doc.Plan.Options.LeaseName
+	}
+	return []string{plan.KCM, plan.CCM, migration}
+}
+
+// leases say who holds which lease.
+func leases(f Facts) []v1.LeaseStatus {
+	var out []v1.LeaseStatus
+	for _, name := range slices.Sorted(maps.Keys(f.Leases)) {
+		l := f.Leases[name]
+		s := v1.LeaseStatus{Name: name, Holder: ptr.Deref(l.Spec.HolderIdentity, "")}
+		if s.Holder != "" {
+			age := f.Now.Sub(touched(l))
+			lasts := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, int32(defaultLeaseDuration/time.Second))) * time.Second
+			s.AgeSeconds, s.Expired = seconds(max(0, age)), age > lasts+clockTolerance
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// touched is when a lease was written last, by the API server's clock where the server says so, else by its holder's.
+func touched(l *coordinationv1.Lease) time.Time {
+	at := time.Time{}
+	for _, m := range l.ManagedFields {
+		if m.Time != nil && m.Time.After(at) {
+			at = m.Time.Time
+		}
+	}
+	if at.IsZero() {
+		at = ptr.Deref(l.Spec.RenewTime, metav1.MicroTime{}).Time
+	}
+	return at
+}
+
+// owners say for each loop of the plan who runs it, as far as leases show that, and how it is known. A lease tells who may act; which loops a manager
+// runs under it follows from the plan's steps that are done.
+func owners(f Facts) (who, from map[string]string) {
+	if f.Journal == nil {
+		return nil, nil
+	}
+	held := map[string]string{}
+	for _, l := range leases(f) {
+		if !l.Expired {
+			held[l.Name] = l.Holder
+		}
+	}
+	migration := LeaseNames(f.Journal)[2]
+	who, from = map[string]string{}, map[string]string{}
+	for loop, promise := range promised(f.Journal) {
+		lease := promise.component
+		owner := promise.component
+		if promise.moves && held[migration] != "" {
+			lease, owner = migration, leader(held, migration)
+		}
+		switch {
+		case held[lease] == "":
+			continue
+		case owner == "":
+			who[loop], from[loop] = "unknown@"+hostOf(held[lease]), fmt.Sprintf("lease %s, whose holder leads neither manager", lease)
+			continue
+		}
+		who[loop] = owner + "@" + hostOf(held[lease])
+		from[loop] = "lease " + lease
+		if lease != migration && promise.step != "" {
+			from[loop] += ", after step " + promise.step
+		}
+	}
+	return who, from
+}
+
+// promise is who runs a loop after the steps that are done.
+type promise struct {
+	component string
+	// step promised it; empty for before the first.
+	step string
+	// moves tells that the loop changes its manager during the run.
+	moves bool
+}
+
+func promised(doc *v1.Journal) map[string]promise {
+	have := results(doc)
+	out := map[string]promise{}
+	steps := doc.Plan.Steps
+	if doc.Rollback != nil {
+		steps = slices.Concat(steps, doc.Rollback.Steps)
+	}
+	for _, s := range steps {
+		for loop, component := range s.Expect {
+			p, ok := out[loop]
+			if !ok {
+				p.component = plan.KCM
+			}
+			p.moves = p.moves || component == plan.CCM
+			if isDone(have[s.ID]) && component != "" {
+				p.component, p.step = component, s.ID
+			}
+			out[loop] = p
+		}
+	}
+	return out
+}
+
+// leader is the manager whose own lease the holder of the migration lease holds too: both elections of a process have one identity.
+func leader(held map[string]string, migration string) string {
+	for _, manager := range []string{plan.CCM, plan.KCM} {
+		if held[manager] != "" && held[manager] == held[migration] {
+			return manager
+		}
+	}
+	return ""
+}
+
+// hostOf is the host in an identity, HOST_ID.
+func hostOf(identity string) string {
+	if at := strings.LastIndex(identity, "_"); at > 0 {
+		return identity[:at]
+	}
+	return identity
+}

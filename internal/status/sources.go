@@ -1,0 +1,171 @@
+package status
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+const namespace = plan.Namespace
+
+// pageSize is how many objects are asked for at a time.
+const pageSize = 500
+
+// controlPlanePods selects the pods whose state says whether the control plane works: those of kubeadm's static pods and ours.
+const controlPlanePods = "component in (etcd,kube-apiserver,kube-controller-manager,kube-scheduler," + plan.CCM + ")"
+
+// source is a set of objects that is read, and watched.
+type source struct {
+	// name is what is said of it when it cannot be read.
+	name   string
+	fields string
+	labels string
+	list   func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// Names of the sources.
+const (
+	fromJournal = "the journal, ConfigMap " + namespace + "/" + migrate.JournalName
+	fromControl = "whether the run is paused, ConfigMap " + namespace + "/" + migrate.ControlName
+	fromLock    = "the lock, Lease " + namespace + "/" + migrate.LockName
+	fromLease   = "Lease " + namespace + "/"
+	fromNodes   = "nodes"
+	fromPods    = "pods of the control plane"
+	fromEvents  = "events of "
+)
+
+// sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock behind it, so that a run that ends in between
+// shows as one that goes on rather than as one that nobody works on.
+func sourcesOf(kube kubernetes.Interface, leases []string) []source {
+	out := []source{configMap(kube, fromJournal, migrate.JournalName), configMap(kube, fromControl, migrate.ControlName), lease(kube, fromLock, migrate.LockName)}
+	for _, name := range leases {
+		out = append(out, lease(kube, fromLease+name, name))
+	}
+	nodes, pods := kube.CoreV1().Nodes(), kube.CoreV1().Pods(namespace)
+	out = append(out,
+		source{
+			name:  fromNodes,
+			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return nodes.List(ctx, o) },
+			watch: nodes.Watch,
+		},
+		source{
+			name: fromPods, labels: controlPlanePods,
+			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) },
+			watch: pods.Watch,
+		})
+	for _, of := range []struct{ kind, namespace string }{{"Node", ""}, {"Service", ""}, {"Pod", namespace}} {
+		events := kube.CoreV1().Events(of.namespace)
+		out = append(out, source{
+			name: fromEvents + of.kind + "s", fields: fields.OneTermEqualSelector("involvedObject.kind", of.kind).String(),
+			list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return events.List(ctx, o) },
+			watch: events.Watch,
+		})
+	}
+	return out
+}
+
+func configMap(kube kubernetes.Interface, what, name string) source {
+	maps := kube.CoreV1().ConfigMaps(namespace)
+	return source{
+		name: what, fields: byName(name),
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return maps.List(ctx, o) },
+		watch: maps.Watch,
+	}
+}
+
+func lease(kube kubernetes.Interface, what, name string) source {
+	leases := kube.CoordinationV1().Leases(namespace)
+	return source{
+		name: what, fields: byName(name),
+		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) },
+		watch: leases.Watch,
+	}
+}
+
+func byName(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
+
+// read lists everything of a source, page by page, and returns the version from which a watch goes on.
+func (s source) read(ctx context.Context) (map[string]metav1.Object, string, error) {
+	out := map[string]metav1.Object{}
+	o := metav1.ListOptions{FieldSelector: s.fields, LabelSelector: s.labels, Limit: pageSize}
+	for {
+		page, err := s.list(ctx, o)
+		if err != nil {
+			return nil, "", err
+		}
+		err = meta.EachListItem(page, func(item runtime.Object) error {
+			object, err := meta.Accessor(item)
+			if err == nil && s.has(object) {
+				out[key(object)] = object
+			}
+			return err
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return nil, "", err
+		}
+		if o.Continue = list.GetContinue(); o.Continue == "" {
+			return out, list.GetResourceVersion(), nil
+		}
+	}
+}
+
+// has tells that an object is one of the source: an answer may hold more than was asked for.
+func (s source) has(o metav1.Object) bool {
+	set := fields.Set{"metadata.name": o.GetName()}
+	if e, ok := o.(*corev1.Event); ok {
+		set["involvedObject.kind"] = e.InvolvedObject.Kind
+	}
+	selector, err := fields.ParseSelector(s.fields)
+	return err != nil || selector.Matches(set)
+}
+
+func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }
+
+// sentence says what could not be read and why, in one line.
+func (s source) sentence(err error) string {
+	if apierrors.IsForbidden(err) {
+		return s.name + ": not allowed: " + err.Error()
+	}
+	return s.name + ": " + err.Error()
+}
+
+// journal reads the journal of what was listed; nil where there is none.
+func journal(objects map[string]metav1.Object) (*v1.Journal, error) {
+	cm, ok := objects[namespace+"/"+migrate.JournalName].(*corev1.ConfigMap)
+	if !ok {
+		return nil, nil
+	}
+	doc, err := migrate.ReadJournal(cm)
+	if err != nil {
+		return nil, fmt.Errorf("reading the journal: %w", err)
+	}
+	return doc, nil
+}
+
+// ReadJournal reads the journal of the cluster; nil when there is none.
+func ReadJournal(ctx context.Context, kube kubernetes.Interface) (*v1.Journal, error) {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	objects, _, err := configMap(kube, fromJournal, migrate.JournalName).read(reading)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", fromJournal, err)
+	}
+	return journal(objects)
+}

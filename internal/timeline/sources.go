@@ -1,0 +1,118 @@
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/status"
+)
+
+// leadIn is how long before a run events are still of interest: what was wrong when it began.
+const leadIn = 10 * time.Minute
+
+// controlPlane are the beginnings of the names of pods whose events are shown.
+var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"}
+
+// leases adds every change of a lease's holder that was seen, and the last one of each that the API shows, which says how often it changed hands.
+func (b *builder) leases(in Input) {
+	type state struct {
+		holder string
+		term   int32
+	}
+	last := map[string]state{}
+	for _, e := range in.Ownership {
+		if e.Source != v1.SourceLease || e.Error != "" {
+			continue
+		}
+		now := state{e.Holder, e.Transitions}
+		before, known := last[e.Lease]
+		if last[e.Lease] = now; !known || before == now {
+			continue
+		}
+		b.at(e.Time, v1.TimelineLease, info, e.Lease, fmt.Sprintf("lease %s: %s -> %s", e.Lease, cmp.Or(before.holder, "nobody"), cmp.Or(now.holder, "nobody")))
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Facts.Leases)) {
+		spec := in.Facts.Leases[name].Spec
+		holder := ptr.Deref(spec.HolderIdentity, "")
+		if _, seen := last[name]; seen || holder == "" || spec.AcquireTime == nil || in.Facts.Journal == nil || spec.AcquireTime.Time.Before(in.Facts.Journal.Started) {
+			continue
+		}
+		b.at(spec.AcquireTime.Time, v1.TimelineLease, info, name,
+			fmt.Sprintf("lease %s was taken by %s; holders before it were not recorded on this machine", name, holder))
+	}
+}
+
+// events adds what Kubernetes reported about nodes, the control plane's pods, and load balancers.
+func (b *builder) events(f status.Facts) {
+	for _, e := range f.Events {
+		at := status.EventTime(e)
+		if !matters(e) || f.Journal != nil && at.Before(f.Journal.Started.Add(-leadIn)) || f.Journal != nil && f.Journal.Ended != nil && at.After(f.Journal.Ended.Add(leadIn)) {
+			continue
+		}
+		level := info
+		if e.Type == corev1.EventTypeWarning {
+			level = warning
+		}
+		message := fmt.Sprintf("%s: %s: %s", status.ObjectName(e), e.Reason, strings.TrimSpace(e.Message))
+		count := int(e.Count)
+		if e.Series != nil {
+			count = max(count, int(e.Series.Count))
+		}
+		b.at(at, v1.TimelineEvent, level, status.ObjectName(e), message)
+		if count > 1 {
+			b.entries[len(b.entries)-1].Count = count
+		}
+	}
+}
+
+// matters tells whether an event says something about a migration.
+func matters(e *corev1.Event) bool {
+	switch e.InvolvedObject.Kind {
+	case "Node":
+		return true
+	case "Service":
+		return strings.Contains(e.Reason, "LoadBalancer")
+	case "Pod":
+		return slices.ContainsFunc(controlPlane, func(name string) bool { return strings.HasPrefix(e.InvolvedObject.Name, name) })
+	}
+	return false
+}
+
+// probes adds the times during which a path that is probed did not answer, and those during which nobody looked.
+func (b *builder) probes(events []v1.ProbeEvent) {
+	type path struct{ kind, name string }
+	down := map[path]v1.ProbeEvent{}
+	add := func(p path, to *time.Time) {
+		e := down[p]
+		delete(down, p)
+		b.during(ptr.Deref(e.Since, e.Time), to, v1.TimelineProbe, failure, p.name, fmt.Sprintf("%s %s did not answer: %s", p.kind, p.name, cmp.Or(e.Error, "no reason given")))
+	}
+	for _, e := range events {
+		p := path{e.Kind, e.Path}
+		_, is := down[p]
+		switch e.Event {
+		case v1.ProbeDown:
+			if !is {
+				down[p] = e
+			}
+		case v1.ProbeUp, v1.ProbeGone:
+			if is {
+				add(p, &e.Time)
+			}
+		case v1.ProbeLost:
+			to := e.Time
+			b.during(ptr.Deref(e.Since, e.Time), &to, v1.TimelineProbe, warning, e.Path, fmt.Sprintf("%s %s was not looked at: %s", e.Kind, e.Path, cmp.Or(e.Error, "no reason given")))
+		}
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(down), func(a, b path) int { return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name)) }) {
+		add(p, nil)
+	}
+}
