@@ -24,6 +24,13 @@ func (x verify) done(ctx context.Context, s v1.Step) (bool, error) {
 	if len(lost) > 0 {
 		return false, pendingError("not as before the migration: " + strings.Join(lost, "; "))
 	}
+	remains, err := Remains(ctx, x.Kube, x.journal.Doc())
+	if err != nil {
+		return false, err
+	}
+	if len(remains) > 0 {
+		return false, pendingError(strings.Join(remains, "; "))
+	}
 	why, err := x.owned(ctx, s.Expect)
 	if err != nil {
 		return false, err
@@ -59,6 +66,9 @@ func (x verify) staying() []v1.Node {
 		if s.Await != nil && s.Await.NodeGone != "" {
 			goes[s.Await.NodeGone] = true
 		}
+	}
+	for _, h := range doc.Without {
+		goes[h.Node] = true
 	}
 	return slices.DeleteFunc(slices.Clone(x.Before.Nodes), func(n v1.Node) bool { return goes[n.Name] })
 }

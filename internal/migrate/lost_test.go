@@ -1,0 +1,255 @@
+package migrate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// lose takes a host's power for good. What its node says follows when silent says so.
+func (w *world) lose(name string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := os.Rename(filepath.Join(w.dir, name), filepath.Join(w.t.TempDir(), name)); err != nil {
+		w.t.Fatal(err)
+	}
+	for key, p := range w.procs {
+		if p.host == name {
+			delete(w.procs, key)
+		}
+	}
+}
+
+// silent lets a node's controller notice that its kubelet says nothing.
+func (w *world) silent(name string) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var n corev1.Node
+	w.api.Get(w.t, "/api/v1/nodes/node-"+name, &n)
+	for i, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			n.Status.Conditions[i].Status, n.Status.Conditions[i].LastTransitionTime = corev1.ConditionUnknown, metav1.NewTime(w.clock.Now().Add(-time.Minute))
+		}
+	}
+	w.api.Put(w.t, &n)
+	renewed := metav1.NewMicroTime(w.clock.Now().Add(-2 * time.Minute))
+	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, Namespace: leaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+}
+
+// takeOut is apply --without-host.
+func (w *world) takeOut(names ...string) error {
+	w.t.Helper()
+	j, err := Open(w.t.Context(), w.kube)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	before, err := Before(w.t.Context(), w.kube)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return TakeOut(w.t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Clock: w.clock}, j, names, "ops")
+}
+
+// begun is a migration of hosts of which the first edit is done.
+func begun(t *testing.T, hosts int) (*world, *v1.Plan) {
+	t.Helper()
+	w := newWorld(t, hosts)
+	p, _ := w.begin()
+	at := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEditManifest })
+	w.past(p, p.Steps[at].ID)
+	return w, p
+}
+
+func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
+	t.Parallel()
+	w, p := begun(t, 3)
+	w.lose("cp-3")
+
+	err := w.engine().Run(t.Context(), p, nil)
+	lost, ok := errors.AsType[*LostError](err)
+	if !ok || len(lost.Hosts) != 1 || lost.Hosts[0].Name != "cp-3" || lost.Hosts[0].Node != "node-cp-3" {
+		t.Fatalf("error: %v", err)
+	}
+	says(t, err, "host cp-3 is out of reach (", "its node node-cp-3 is Ready", "its kubelet renewed its lease last at")
+	says(t, w.takeOut("cp-3"), "host cp-3 stays in the migration: its node node-cp-3 is Ready, so that its managers may run and own the loops: repair the way to it; nothing was changed")
+
+	w.silent("cp-3")
+	says(t, w.engine().Run(t.Context(), p, nil), "its node node-cp-3 is not Ready (Unknown) since")
+	says(t, w.takeOut("cp-2"), "it can be reached: run the same command without --without-host")
+	says(t, w.takeOut("cp-9"), "the plan has no host of that name (it has cp-1, cp-2, cp-3)")
+	if err := w.takeOut("cp-3"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.takeOut("cp-3"); err != nil {
+		t.Errorf("taking it out again: %v", err)
+	}
+
+	err = w.engine().Run(t.Context(), p, nil)
+	says(t, err, "host cp-3 was taken out of the migration, and its node node-cp-3 is still there with the flags from before", "kubectl delete node node-cp-3")
+	if _, ok := errors.AsType[*VerifyError](err); !ok {
+		t.Errorf("error: %v", err)
+	}
+	w.api.Delete("/api/v1/nodes/node-cp-3")
+	if err := w.engine().Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	doc := w.engine().journal.Doc()
+	if len(doc.Without) != 1 || doc.Without[0].By != "ops" || len(doc.Without[0].Evidence) != 3 {
+		t.Errorf("the journal: %+v", doc.Without)
+	}
+	for _, s := range p.Steps {
+		rec := w.engine().journal.Record(s.ID)
+		if s.Host == "cp-3" && rec.Ended == nil || s.Host != "cp-3" && rec.Result == "skipped" {
+			t.Errorf("step %s: %+v", s.ID, rec)
+		}
+	}
+	if why := Owned(w.snapshot().Managers, p.Steps[len(p.Steps)-1].Expect); why != "" {
+		t.Error(why)
+	}
+}
+
+func TestAMigrationGoesBackWithoutALostHost(t *testing.T) {
+	t.Parallel()
+	w, _ := begun(t, 3)
+	w.lose("cp-2")
+	w.silent("cp-2")
+	if err := w.takeOut("cp-2"); err != nil {
+		t.Fatal(err)
+	}
+	w.hosts = slices.DeleteFunc(w.hosts, func(h hostaccess.Host) bool { return h.Name() == "cp-2" })
+	w.rollBack()
+	if why := Owned(w.snapshot().Managers, map[string]string{"service": kcm, "route": kcm}); why != "" {
+		t.Error(why)
+	}
+	if text := w.read("cp-1", manifests+"kube-controller-manager.yaml") + w.read("cp-3", manifests+"kube-controller-manager.yaml"); strings.Contains(text, "leader-migration") {
+		t.Error(text)
+	}
+}
+
+func TestTooManyHostsCannotBeTakenOut(t *testing.T) {
+	t.Parallel()
+	w, _ := begun(t, 3)
+	for _, name := range []string{"cp-2", "cp-3"} {
+		w.lose(name)
+		w.silent(name)
+	}
+	says(t, w.takeOut("cp-2", "cp-3"), "1 of 3 control-plane hosts would be left, which is no majority")
+	if doc := w.engine().journal.Doc(); len(doc.Without) > 0 {
+		t.Errorf("the journal: %+v", doc.Without)
+	}
+}
+
+func TestAHostThatMayHoldALeaseStays(t *testing.T) {
+	t.Parallel()
+	w, _ := begun(t, 3)
+	owner := ""
+	for _, h := range w.hosts {
+		if strings.HasPrefix(w.holder(kcm), h.Name()+"_") {
+			owner = h.Name()
+		}
+	}
+	w.lose(owner)
+	w.silent(owner)
+	others := []string{}
+	for _, h := range w.hosts {
+		if h.Name() != owner {
+			others = append(others, h.Name())
+			w.deaf[kcm+"@"+h.Name()] = true // nobody can say that it leads
+		}
+	}
+	says(t, w.takeOut(owner), "it may hold lease kube-controller-manager, and so own the loops")
+	for _, name := range others {
+		w.deaf[kcm+"@"+name] = false
+	}
+	if err := w.takeOut(owner); err != nil {
+		t.Errorf("once another one leads: %v", err)
+	}
+}
+
+func TestAHostThatWasTakenOutAndComesBack(t *testing.T) {
+	t.Parallel()
+	w, p := begun(t, 3)
+	w.lose("cp-3")
+	w.silent("cp-3")
+	if err := w.takeOut("cp-3"); err != nil {
+		t.Fatal(err)
+	}
+	var n corev1.Node
+	w.api.Get(t, "/api/v1/nodes/node-cp-3", &n)
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	w.api.Put(t, &n)
+	says(t, w.engine().Run(t.Context(), p, nil), "host cp-3 was taken out of this migration and is back: its node node-cp-3 is Ready", "kubeadm reset")
+}
+
+func TestAStepWaitsForAHostThatComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p := w.given(v1.Step{ID: "write/x", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/x", Content: "x", Mode: "0644"})
+	aside := filepath.Join(t.TempDir(), "cp-1")
+	if err := os.Rename(filepath.Join(w.dir, "cp-1"), aside); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	err := w.engine(func(o *Options) {
+		o.Tell = func(e Event) {
+			if e.Kind == "waiting" {
+				said = append(said, e.Message)
+			}
+			if len(said) == 5 && e.Kind == "waiting" {
+				if err := os.Rename(aside, filepath.Join(w.dir, "cp-1")); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}).Run(t.Context(), p, nil)
+	if err != nil || len(said) < 5 || !strings.HasPrefix(said[0], "the host is out of reach: reaching host cp-1: ") {
+		t.Errorf("error %v; said %q", err, said)
+	}
+}
+
+func TestWhyAPodDoesNotComeUpIsSaid(t *testing.T) {
+	t.Parallel()
+	w, p := begun(t, 2)
+	w.more = func() {
+		if p := w.procs[ccm+"@cp-1"]; p == nil {
+			return
+		}
+		delete(w.procs, ccm+"@cp-1")
+		var pod corev1.Pod
+		if !w.api.Get(t, "/api/v1/namespaces/kube-system/pods/"+ccm+"-node-cp-1", &pod) {
+			return
+		}
+		pod.Status = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: ccm, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "ImagePullBackOff", Message: `Back-off pulling image "registry.example/ccm:v1"`}}}}}
+		w.api.Put(t, &pod)
+	}
+	err := w.engine().Run(t.Context(), p, nil)
+	step, ok := errors.AsType[*StepError](err)
+	if !ok || step.Step.Kind != v1.StepAddManifest {
+		t.Fatalf("error: %v", err)
+	}
+	says(t, err, "pod kube-system/cloud-controller-manager-node-cp-1 on node node-cp-1: ImagePullBackOff of image "+p.Options.Image, `Back-off pulling image "registry.example/ccm:v1"`,
+		"kube-controller-manager on cp-", "runs cloud-node-lifecycle, ", "service", "transplant rollback")
+	if _, ok := errors.AsType[*VerifyError](err); !ok {
+		t.Errorf("error: %v", err)
+	}
+	w.more = nil
+	w.rollBack()
+	if have := w.read("cp-1", plan.CCMManifest); have != "(absent)" {
+		t.Errorf("left: %s", have)
+	}
+}
