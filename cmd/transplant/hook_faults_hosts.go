@@ -72,7 +72,7 @@ func (h faultyHost) has(fault string) bool {
 // reached is an error when the host is lost.
 func (h faultyHost) reached() error {
 	if h.has("lost") {
-		return fmt.Errorf("reaching host %s: the access was lost, as a test asked for", h.Name())
+		return &hostaccess.UnreachableError{Host: h.Name(), Err: errors.New("the access was lost, as a test asked for")}
 	}
 	return nil
 }

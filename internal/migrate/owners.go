@@ -234,7 +234,7 @@ func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
 		sub := v1.Step{ID: s.ID + "/moving-" + component, Phase: s.Phase, Host: s.Host, Component: component,
 			Leases: []string{component, e.plan.Options.LeaseName}, Successors: []string{kcm, ccm}}
 		rec := e.journal.Record(sub.ID)
-		path, owns, err := e.ownsOn(ctx, s.Host, component)
+		path, owns, err := e.depends(ctx, s, component)
 		if err != nil {
 			return fmt.Errorf("looking who depends on the API server of host %s: %w", s.Host, err)
 		}
@@ -263,7 +263,7 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 		}
 		done, err := e.running(ctx, sub, f.Data)
 		var pending pendingError
-		if errors.As(err, &pending) {
+		if errors.As(err, &pending) || err != nil && Transient(err) {
 			err = nil // worth waiting for
 		}
 		return done, err
@@ -293,6 +293,27 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 	return e.journal.Save(ctx, rec)
 }
 
+// depends waits until it is known whether a component leads anything on a host: a manager that has just been started, as after a reboot of its host, knows
+// nobody yet whom it could answer. One that does not run leads nothing.
+func (e *Engine) depends(ctx context.Context, s v1.Step, component string) (path string, owns bool, err error) {
+	h, err := e.host(s.Host)
+	if err != nil {
+		return "", false, err
+	}
+	var last error
+	err = e.waitFor(ctx, s, bindBudget, settleInterval, func() string { return last.Error() }, func(ctx context.Context) (bool, error) {
+		if path, owns, last = e.ownsOn(ctx, s.Host, component); last == nil {
+			return true, nil
+		}
+		procs, err := h.Processes(ctx, component)
+		return err == nil && len(procs) == 0, nil
+	})
+	if errors.Is(err, errWaited) {
+		return "", false, last
+	}
+	return path, owns, err
+}
+
 // ownsOn tells whether a component leads anything on a host, and where its manifest is.
 func (e *Engine) ownsOn(ctx context.Context, host, component string) (path string, owns bool, err error) {
 	h, err := e.host(host)
@@ -306,7 +327,7 @@ func (e *Engine) ownsOn(ctx context.Context, host, component string) (path strin
 	for _, t := range targets {
 		m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)
 		if err != nil {
-			return "", false, err
+			return t.Path, false, err
 		}
 		return t.Path, len(m.Leads) > 0 && t.Path != "", nil // a DaemonSet's pod is not the host's to stop
 	}
