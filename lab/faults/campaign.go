@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -144,6 +145,9 @@ func (c *Campaign) once(ctx context.Context, h *hook) (ended, error) {
 
 // after judges how a run has ended, and waits until what made it end is over.
 func (c *Campaign) after(ctx context.Context, e ended) error {
+	if err := c.keep(e); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	o := c.open
 	if o != nil && e.code == 0 && o.Converged.IsZero() {
@@ -169,6 +173,19 @@ func (c *Campaign) after(ctx context.Context, e ended) error {
 	}
 	c.mu.Unlock()
 	return c.heal(ctx)
+}
+
+// keep appends what a run said to a file beside the ownership logs, for whoever has to find out why a fault was not got over.
+func (c *Campaign) keep(e ended) error {
+	if err := os.MkdirAll(c.StateDir, 0o700); err != nil {
+		return fmt.Errorf("making the state directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(c.StateDir, "narration.log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keeping what the command said: %w", err)
+	}
+	_, err = fmt.Fprintf(f, "%s\n=== %s ended with exit code %d ===\n", e.stderr, c.Args[0], e.code)
+	return errors.Join(err, f.Close())
 }
 
 // reopen takes the last fault of the cluster up again: a command may feel it after its step is done, as when it has lost its lock meanwhile.
