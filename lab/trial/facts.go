@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // kept is what a rollback leaves behind on purpose, and Facts leaves out: the backups on the hosts. The journal's ConfigMaps, Events and counts of
@@ -22,7 +23,7 @@ const kept = "etc/kubernetes/transplant"
 // accounts, leases, nodes, services and the cloud.
 func (t *Trial) Facts(ctx context.Context) ([]string, error) {
 	var out []string
-	for _, gather := range []func(context.Context) ([]string, error){t.files, t.access, t.leases, t.nodes, t.services} {
+	for _, gather := range []func(context.Context) ([]string, error){t.files, func(ctx context.Context) ([]string, error) { return Objects(ctx, t.Client()) }} {
 		lines, err := gather(ctx)
 		if err != nil {
 			return nil, err
@@ -70,7 +71,20 @@ func (t *Trial) files(context.Context) ([]string, error) {
 	return out, nil
 }
 
-func (t *Trial) access(ctx context.Context) ([]string, error) {
+// Objects describes the API's part of the facts.
+func Objects(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	var out []string
+	for _, gather := range []func(context.Context, kubernetes.Interface) ([]string, error){access, leases, nodes, services} {
+		lines, err := gather(ctx, client)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, lines...)
+	}
+	return out, nil
+}
+
+func access(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	var out []string
 	add := func(kind, namespace, name string, content any) {
 		data, err := json.Marshal(content)
@@ -79,7 +93,7 @@ func (t *Trial) access(ctx context.Context) ([]string, error) {
 		}
 		out = append(out, fmt.Sprintf("%s %s/%s %s", kind, namespace, name, data))
 	}
-	rbac := t.Client().RbacV1()
+	rbac := client.RbacV1()
 	roles, err := rbac.Roles(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -108,14 +122,14 @@ func (t *Trial) access(ctx context.Context) ([]string, error) {
 	for _, r := range clusterBindings.Items {
 		add("clusterrolebinding", "", r.Name, []any{r.RoleRef, r.Subjects})
 	}
-	accounts, err := t.Client().CoreV1().ServiceAccounts("kube-system").List(ctx, metav1.ListOptions{})
+	accounts, err := client.CoreV1().ServiceAccounts("kube-system").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range accounts.Items {
 		add("serviceaccount", a.Namespace, a.Name, nil)
 	}
-	secrets, err := t.Client().CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{})
+	secrets, err := client.CoreV1().Secrets("kube-system").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -126,25 +140,25 @@ func (t *Trial) access(ctx context.Context) ([]string, error) {
 }
 
 // leases are the elections that there are; who leads them may differ.
-func (t *Trial) leases(ctx context.Context) ([]string, error) {
-	leases, err := t.Client().CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+func leases(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	list, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, l := range leases.Items {
+	for _, l := range list.Items {
 		out = append(out, "lease "+l.Namespace+"/"+l.Name)
 	}
 	return out, nil
 }
 
-func (t *Trial) nodes(ctx context.Context) ([]string, error) {
-	nodes, err := t.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+func nodes(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, n := range nodes.Items {
+	for _, n := range list.Items {
 		ready := corev1.ConditionUnknown
 		for _, c := range n.Status.Conditions {
 			if c.Type == corev1.NodeReady {
@@ -160,13 +174,13 @@ func (t *Trial) nodes(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-func (t *Trial) services(ctx context.Context) ([]string, error) {
-	services, err := t.Client().CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+func services(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	list, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	var out []string
-	for _, s := range services.Items {
+	for _, s := range list.Items {
 		data, err := json.Marshal([]any{s.UID, s.Spec, s.Annotations, s.Finalizers, s.Status.LoadBalancer})
 		if err != nil {
 			return nil, err

@@ -52,7 +52,7 @@ func (t *Trial) Check(before string) error {
 	}
 	var errs []error
 	if after != before {
-		errs = append(errs, fmt.Errorf("the cloud is not as it was:\n%s", firstDifference(before, after)))
+		errs = append(errs, fmt.Errorf("the cloud is not as it was:\n%s", FirstDifference(before, after)))
 	}
 	for _, call := range t.AWS().Unknown() {
 		errs = append(errs, fmt.Errorf("the simulated cloud was asked for %s %s by %s, which it does not know", call.Service, call.Action, call.Key))
@@ -60,7 +60,8 @@ func (t *Trial) Check(before string) error {
 	return errors.Join(errs...)
 }
 
-func firstDifference(a, b string) string {
+// FirstDifference shows two texts around the first line in which they differ.
+func FirstDifference(a, b string) string {
 	as, bs := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range as {
 		if i >= len(bs) || as[i] != bs[i] {
