@@ -1,7 +1,10 @@
 package migrate
 
 import (
+	"maps"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // A host that was booted anew: its managers run, and ask in vain at the API server beside them whether they know who asks.
@@ -32,6 +35,59 @@ func TestAManagerThatDoesNotAnswerYetIsWaitedForBeforeItsAPIServerIsRestarted(t 
 	}
 	if waited == "" {
 		t.Error("nobody was told what was waited for")
+	}
+	w.migrated(p)
+}
+
+// A host that was booted anew, once more: what an earlier run has done is there, and does not run yet. Nothing is handed over or restarted for it.
+func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	p, _ := w.begin()
+	const step = "external/" + kas + "@cp-1"
+	part := *p
+	for i, s := range p.Steps {
+		if s.ID == "external/kubelet@cp-1" {
+			part.Until = p.Steps[i-1].ID
+		}
+	}
+	if at, err := w.run(&part); err != nil {
+		t.Fatalf("step %s: %v", at, err)
+	}
+	ready := func(is corev1.ConditionStatus) {
+		path := "/api/v1/namespaces/kube-system/pods/" + kas + "-node-cp-1"
+		var pod corev1.Pod
+		if !w.api.Get(t, path, &pod) {
+			t.Fatalf("there is no %s", path)
+		}
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
+		w.api.Put(t, &pod)
+	}
+	ready(corev1.ConditionFalse)
+	restarts := maps.Clone(w.restarts)
+	waited := false
+	if at, err := w.run(p, func(o *Options) {
+		o.Hook = func(_, id string) {
+			if id == step {
+				t.Errorf("%s is done again", id)
+			}
+		}
+		o.Tell = func(e Event) {
+			if e.Kind == "waiting" && e.Step.ID == step {
+				waited = true
+				ready(corev1.ConditionTrue)
+			}
+		}
+	}); err != nil {
+		t.Fatalf("step %s: %v", at, err)
+	}
+	if !waited {
+		t.Error("nobody was told what was waited for")
+	}
+	for _, component := range []string{kas, kcm} {
+		if key := component + "@cp-1"; w.restarts[key] != restarts[key] {
+			t.Errorf("%s was restarted", key)
+		}
 	}
 	w.migrated(p)
 }

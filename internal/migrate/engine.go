@@ -193,7 +193,12 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 		if rec.Result != "" && e.superseded(s) {
 			return e.alreadyDone(ctx, s, rec)
 		}
-		done, err := x.done(ctx, s)
+		var done bool
+		err := e.steady(ctx, s, func(ctx context.Context) error {
+			var err error
+			done, err = x.done(ctx, s)
+			return err
+		})
 		var pending pendingError
 		if err != nil && !errors.As(err, &pending) {
 			return fmt.Errorf("looking whether it is done: %w", err)
@@ -201,10 +206,15 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 		if done {
 			return e.alreadyDone(ctx, s, rec)
 		}
+		if stands, err := e.standing(ctx, s, x, rec); err != nil {
+			return err
+		} else if stands {
+			return e.alreadyDone(ctx, s, rec)
+		}
 	}
 	e.Hook("before", s.ID)
 	if rec.Result != "started" {
-		if err := e.requires(ctx, s); err != nil {
+		if err := e.steady(ctx, s, func(ctx context.Context) error { return e.requires(ctx, s) }); err != nil {
 			return err
 		}
 		rec = begin(s, rec, e.Clock.Now().UTC())
