@@ -160,7 +160,7 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 		} else if err != nil {
 			return false, fmt.Errorf("looking which nodes are Ready: %w", err)
 		}
-		notReady := notReadyNodes(nodes.Items)
+		notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.nodeIsOut) // one that was taken out of the migration serves nobody
 		why, left := e.budget.take(node, plan.Budget(e.plan.Options, len(nodes.Items)), before, notReady)
 		if left {
 			return false, errLeft

@@ -155,7 +155,7 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 					return ErrInterrupted
 				default:
 				}
-				if err := e.pause(ctx, s, stop); err != nil {
+				if err := e.steady(ctx, s, func(ctx context.Context) error { return e.pause(ctx, s, stop) }); err != nil {
 					return err
 				}
 				if err := e.one(ctx, s); interrupted(err) {

@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -251,5 +252,29 @@ func TestWhyAPodDoesNotComeUpIsSaid(t *testing.T) {
 	w.rollBack()
 	if have := w.read("cp-1", plan.CCMManifest); have != "(absent)" {
 		t.Errorf("left: %s", have)
+	}
+}
+
+func TestAMinuteWithoutAnAPIServerBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p := w.given(v1.Step{ID: "write/x", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/x", Content: "x", Mode: "0644"})
+	engine := w.engine(func(o *Options) {
+		began := w.clock.Now()
+		o.Tell = func(e Event) {
+			if e.Kind == "waiting" && !strings.HasPrefix(e.Message, "the API server does not answer: ") {
+				t.Errorf("said %q", e.Message)
+			}
+		}
+		w.api.Intercept = func(rw http.ResponseWriter, r *http.Request) bool {
+			if out := w.clock.Now().Sub(began) < time.Minute && r.URL.Path == "/api/v1/namespaces/kube-system"; out {
+				rw.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
+			return false
+		}
+	})
+	if err := engine.Run(t.Context(), p, nil); err != nil {
+		t.Errorf("error: %v", err)
 	}
 }

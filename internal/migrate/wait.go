@@ -63,3 +63,21 @@ func (e *Engine) reach(ctx context.Context, s v1.Step) error {
 	}
 	return err
 }
+
+// answerBudget is for how long an API server that does not answer is asked again before a step is given up: a minute without any is survived.
+const answerBudget = 90 * time.Second
+
+// steady asks again while the API server does not answer, and tells so. Nothing of a step was begun yet: it is no harm to wait.
+func (e *Engine) steady(ctx context.Context, s v1.Step, ask func(context.Context) error) error {
+	var last error
+	err := e.waitFor(ctx, s, answerBudget, settleInterval, func() string { return "the API server does not answer: " + last.Error() }, func(ctx context.Context) (bool, error) {
+		if last = ask(ctx); last != nil && !Transient(last) {
+			return false, last
+		}
+		return last == nil, nil
+	})
+	if errors.Is(err, errWaited) {
+		return fmt.Errorf("asking for %s: %w", answerBudget, last)
+	}
+	return err
+}

@@ -239,3 +239,8 @@ func (j *Journal) takeOut(ctx context.Context, out []v1.HostOut) error {
 	j.doc.Without = append(slices.Clone(j.doc.Without), out...)
 	return j.write(ctx)
 }
+
+// nodeIsOut tells that a node's host was taken out of the migration.
+func (e *Engine) nodeIsOut(node string) bool {
+	return slices.ContainsFunc(e.journal.Doc().Without, func(h v1.HostOut) bool { return h.Node == node })
+}
