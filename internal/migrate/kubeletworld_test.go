@@ -81,7 +81,7 @@ func (w *world) kubeletOf(host string) *kubeletLife {
 // startKubelet ends a host's kubelet and starts another one. The world is locked.
 func (w *world) startKubelet(host string) error {
 	w.lastPID++
-	k := &kubeletLife{pid: w.lastPID, args: w.kubeletArgs(host), renewals: 3}
+	k := &kubeletLife{pid: w.lastPID, args: w.kubeletArgs(host), renewals: 60}
 	w.lives[host] = k
 	var s *start
 	if w.fate != nil {
