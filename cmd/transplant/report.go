@@ -65,6 +65,7 @@ func newReport(c *connection) *cobra.Command {
 type built struct {
 	report  v1.Report
 	journal v1.Journal
+	before  *v1.Snapshot
 	after   *v1.Snapshot
 }
 
@@ -94,7 +95,7 @@ func (c *connection) buildReport(ctx context.Context, f reportFlags) (*built, er
 			return nil, err
 		}
 	}
-	return &built{report: report.Build(in), journal: doc, after: in.After}, nil
+	return &built{report: report.Build(in), journal: doc, before: before, after: in.After}, nil
 }
 
 func (c *connection) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, error) {

@@ -76,7 +76,9 @@ func badProbes() []v1.ProbeEvent {
 	p.add(42, v1.ProbeAlive, "", "", nil)
 	p.begin(49, 5, "")
 	p.add(49.1, v1.ProbePath, v1.PathAPIRead, newReads, nil)
-	p.add(51, v1.ProbeDown, v1.PathEndpoints, "shop/api", func(e *v1.ProbeEvent) { e.Since, e.Began, e.Error = atp(51), atp(51), "none of its 2 endpoints is ready" })
+	p.add(51, v1.ProbeDown, v1.PathEndpoints, "shop/api", func(e *v1.ProbeEvent) {
+		e.Since, e.Began, e.Error = atp(51), atp(51), "none of its 2 endpoints is ready"
+	})
 	p.end(54.6, map[string]int{"api-read " + newReads: 12})
 	return p
 }

@@ -244,6 +244,17 @@ func release(h v1.HandoverRecord) string {
 	return s
 }
 
+// countRowOf is the line of a part whose absence is among the unknown ones.
+func countRowOf(inv v1.InventoryReport, what string, d v1.CountDiff, part, objects string) countRow {
+	for _, u := range inv.Unknown {
+		if strings.HasPrefix(u, part) {
+			return countRow{what, "?", "?", "unknown: " + u, toneWarn}
+		}
+	}
+	n := surprising(inv, objects)
+	return countRow{what, fmt.Sprint(d.Before), fmt.Sprint(d.After), fmt.Sprintf("%d lost or changed", n), good(inv.Known || n > 0, n)}
+}
+
 func countRows(inv v1.InventoryReport) []countRow {
 	n := func(i int) string { return fmt.Sprint(i) }
 	lb := inv.LoadBalancers
@@ -253,5 +264,9 @@ func countRows(inv v1.InventoryReport) []countRow {
 		{"routes", n(inv.Routes.Before), n(inv.Routes.After), fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")), good(inv.Known, surprising(inv, "Route/"))},
 		{"nodes", n(inv.Nodes.Before), n(inv.Nodes.After), fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")),
 			good(inv.Known, surprising(inv, "Node/"))},
+		countRowOf(inv, "Services with ready endpoints", inv.Serving, "endpointslices", "Service/"),
+		countRowOf(inv, "persistent volumes", inv.Volumes, "persistentvolume", "PersistentVolume"),
+		countRowOf(inv, "attached volumes", inv.Attachments, "volumeattachments", "VolumeAttachment/"),
+		countRowOf(inv, "CSI drivers on nodes", inv.Drivers, "csinodes", "CSINode/"),
 	}
 }

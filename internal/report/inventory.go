@@ -37,6 +37,8 @@ func inventory(before, after *v1.Snapshot, direction string) v1.InventoryReport 
 	}
 	c.nodes()
 	c.services()
+	c.endpoints()
+	c.volumes()
 	if before.Cloud != nil && after.Cloud != nil {
 		c.loadBalancers()
 		c.routes()
@@ -81,13 +83,13 @@ func gatherErrors(s *v1.Snapshot) []string {
 
 func (c *inventories) count() {
 	if c.before != nil {
-		c.out.Nodes.Before = len(c.before.Nodes)
+		c.out.Nodes.Before, c.out.Services.Before = len(c.before.Nodes), len(c.before.Services)
 		if c.before.Cloud != nil {
 			c.out.LoadBalancers.Before, c.out.Routes.Before = len(c.before.Cloud.LoadBalancers), len(c.before.Cloud.Routes)
 		}
 	}
 	if c.after != nil {
-		c.out.Nodes.After = len(c.after.Nodes)
+		c.out.Nodes.After, c.out.Services.After = len(c.after.Nodes), len(c.after.Services)
 		if c.after.Cloud != nil {
 			c.out.LoadBalancers.After, c.out.Routes.After = len(c.after.Cloud.LoadBalancers), len(c.after.Cloud.Routes)
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -113,6 +114,90 @@ func TestInventory(t *testing.T) {
 				{Object: "Service/shop/api", Field: "annotation note", After: "x", Expected: true, Why: "no controller manager writes annotations of a Service: somebody else did"},
 			},
 		},
+		{
+			name: "a Service that had ready endpoints and has none is lost; other numbers, new Services and deleted ones are not",
+			change: func(b, a *v1.Snapshot) {
+				a.Endpoints[0].Ready = 1
+				a.Endpoints[1].Ready = 0
+				a.Endpoints[2] = v1.ServiceEndpoints{Service: "shop/internal"}
+				a.Endpoints = append(a.Endpoints[:3], v1.ServiceEndpoints{Service: "shop/new"})
+				b.Endpoints = append(b.Endpoints, v1.ServiceEndpoints{Service: "shop/never", Total: 3})
+			},
+			want: []v1.Difference{
+				{Object: "Service/shop/api", Field: "endpoints", Before: "2 of 2 ready", After: "0 of 2 ready"},
+				{Object: "Service/shop/internal", Field: "endpoints", Before: "2 of 2 ready", After: "none: no pod that it selects runs"},
+				{Object: "Service/shop/annotated", Field: "endpoints", Before: "2 of 2 ready", Expected: true, Why: "the Service was deleted: no step of a migration deletes one"},
+			},
+		},
+		{
+			name: "a volume that is gone with its claim was given up; one whose claim is still there is lost",
+			change: func(_, a *v1.Snapshot) {
+				a.Volumes.PersistentVolumes = nil
+				a.Volumes.Claims = []v1.VolumeClaim{{Ref: "shop/data-1", Volume: "pv-1", Phase: "Lost"}}
+				a.Volumes.Attachments = nil
+			},
+			want: []v1.Difference{
+				{Object: "PersistentVolume/pv-1", Field: "object", Before: "Bound shop/data-1"},
+				{Object: "PersistentVolumeClaim/shop/data-1", Field: "phase", Before: "Bound", After: "Lost"},
+				{Object: "PersistentVolume/pv-0", Field: "object", Before: "Bound shop/data-0", Expected: true, Why: "its claim shop/data-0 is gone too: no step of a migration deletes a claim"},
+				{Object: "PersistentVolume/pv-2", Field: "object", Before: "Released shop/old", Expected: true, Why: "it was released: nobody used it"},
+				{Object: "VolumeAttachment/pv-0@ip-10-0-0-16.ec2.internal", Field: "object", Before: "attached", Expected: true, Why: "detached in order: no pod on the node needs it"},
+				{Object: "VolumeAttachment/pv-1@ip-10-0-0-17.ec2.internal", Field: "object", Before: "attached", Expected: true, Why: "detached in order: no pod on the node needs it"},
+			},
+		},
+		{
+			name: "what CSI migration changes is expected, another disk or a failed volume is not",
+			change: func(_, a *v1.Snapshot) {
+				a.Volumes.PersistentVolumes[0].MigratedTo = "ebs.csi.aws.com"
+				a.Volumes.PersistentVolumes[1].Handle = "vol-other"
+				a.Volumes.PersistentVolumes[2].Phase = "Failed"
+				a.Volumes.CSINodes[0].MigratedPlugins = []string{"kubernetes.io/aws-ebs"}
+				a.Nodes[5].Attachable = nil
+			},
+			want: []v1.Difference{
+				{Object: "PersistentVolume/pv-1", Field: "volumeHandle", Before: "vol-1", After: "vol-other"},
+				{Object: "PersistentVolume/pv-2", Field: "phase", Before: "Released", After: "Failed"},
+				{Object: "CSINode/ip-10-0-0-16.ec2.internal", Field: "migrated plugin kubernetes.io/aws-ebs", After: "left to CSI", Expected: true, Why: "CSI migration: this kubelet leaves the plugin's volumes to CSI now"},
+				{Object: "Node/ip-10-0-0-16.ec2.internal", Field: "allocatable attachable-volumes-aws-ebs", Before: "39", Expected: true, Why: "the limit of the in-tree plugin went with the plugin: that of the CSI driver stands in the CSINode"},
+				{Object: "PersistentVolume/pv-0", Field: "migratedTo", After: "ebs.csi.aws.com", Expected: true, Why: "CSI migration: ebs.csi.aws.com takes over what the in-tree plugin made"},
+			},
+		},
+		{
+			name: "a driver that did not come back is lost, a volume that moved with its pod is not, one that hangs is",
+			change: func(_, a *v1.Snapshot) {
+				a.Volumes.CSINodes[0].Drivers = nil
+				limit := int32(20)
+				a.Volumes.CSINodes[1].Drivers = []v1.CSINodeDriver{{Name: "ebs.csi.aws.com", Limit: &limit}, {Name: "efs.csi.aws.com"}}
+				a.Volumes.Attachments[0].Node = "elsewhere"
+				a.Volumes.Attachments[1].Attached, a.Volumes.Attachments[1].Error = false, "attaching: timed out"
+				a.Volumes.Attachments = append(a.Volumes.Attachments, v1.VolumeAttachment{Name: "csi-9", Volume: "pv-9", Node: "n", Created: t0.Add(-time.Minute)})
+			},
+			want: []v1.Difference{
+				{Object: "CSINode/ip-10-0-0-16.ec2.internal", Field: "driver ebs.csi.aws.com", Before: "registered"},
+				{Object: "CSINode/ip-10-0-0-17.ec2.internal", Field: "allocatable of ebs.csi.aws.com", Before: "25", After: "20"},
+				{Object: "VolumeAttachment/pv-1@ip-10-0-0-17.ec2.internal", Field: "attached", Before: "true", After: "false"},
+				{Object: "VolumeAttachment/pv-1@ip-10-0-0-17.ec2.internal", Field: "error", After: "attaching: timed out"},
+				{Object: "CSINode/ip-10-0-0-17.ec2.internal", Field: "driver efs.csi.aws.com", After: "registered", Expected: true, Why: "somebody installed it: no step of a migration does"},
+				{Object: "VolumeAttachment/pv-0@ip-10-0-0-16.ec2.internal", Field: "object", Before: "attached", Expected: true, Why: "its pod moved: it is attached to node elsewhere"},
+				{Object: "VolumeAttachment/pv-9@n", Field: "attached", After: "false", Expected: true, Why: "it is being attached: asked for less than 2m0s before"},
+			},
+		},
+		{
+			name: "annotations of a Node that kubelets and drivers write are expected, a mark of a cloud controller is not",
+			change: func(b, a *v1.Snapshot) {
+				b.Nodes[1].Annotations = map[string]string{"csi.volume.kubernetes.io/nodeid": "{}"}
+				a.Nodes[0].Annotations = map[string]string{"alpha.kubernetes.io/provided-node-ip": "10.0.0.11", "node.cloudprovider.kubernetes.io/x": "y"}
+				a.Nodes[2].KubeletVersion = "v1.26.1"
+				a.Nodes[3].NetworkUnavailable = "True"
+			},
+			want: []v1.Difference{
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "annotation node.cloudprovider.kubernetes.io/x", After: "y"},
+				{Object: "Node/ip-10-0-0-12.ec2.internal", Field: "annotation csi.volume.kubernetes.io/nodeid", Before: "{}"},
+				{Object: "Node/ip-10-0-0-14.ec2.internal", Field: "networkUnavailable", After: "True"},
+				{Object: "Node/ip-10-0-0-11.ec2.internal", Field: "annotation alpha.kubernetes.io/provided-node-ip", After: "10.0.0.11", Expected: true, Why: "the kubelet writes the address that its flags give it, where its provider is external"},
+				{Object: "Node/ip-10-0-0-13.ec2.internal", Field: "kubelet", After: "v1.26.1", Expected: true, Why: "no step of a migration installs a kubelet: somebody else did"},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, after := snapshot(), snapshot()
@@ -148,5 +233,41 @@ func TestARecreatedNodeIsCounted(t *testing.T) {
 	got := inventory(snapshot(), after, directionForward).Nodes
 	if want := (v1.NodeDiff{Before: 8, After: 8, Recreated: 1, ChangedProviderID: 1}); got != want {
 		t.Errorf("nodes are %+v, want %+v", got, want)
+	}
+}
+
+func TestPartsThatCannotBeComparedAreUnknown(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(before, after *v1.Snapshot)
+		want   []string
+	}{
+		{"a snapshot of an older version", func(b, _ *v1.Snapshot) { b.Counts, b.Endpoints, b.Volumes = nil, nil, nil }, []string{
+			"endpointslices before: it was not gathered by the version of transplant that took the snapshot",
+			"persistentvolumeclaims before: it was not gathered by the version of transplant that took the snapshot",
+			"persistentvolumes before: it was not gathered by the version of transplant that took the snapshot",
+			"volumeattachments before: it was not gathered by the version of transplant that took the snapshot",
+		}},
+		{"lists that are forbidden now", func(_, a *v1.Snapshot) {
+			a.Errors = []v1.GatherError{{Fact: "endpoints", Error: "forbidden"}, {Fact: "volumes/csinodes", Error: "forbidden"}}
+			a.Endpoints, a.Volumes.CSINodes = nil, nil
+		}, []string{"endpointslices after: forbidden", "csinodes after: forbidden"}},
+		{"no storage at all", func(_, a *v1.Snapshot) {
+			a.Errors, a.Volumes = []v1.GatherError{{Fact: "volumes", Error: "no API"}}, nil
+		}, []string{
+			"persistentvolumeclaims after: no API", "persistentvolumes after: no API", "volumeattachments after: no API", "csinodes after: no API",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := migration()
+			c.change(in.Before, in.After)
+			r := Build(in)
+			if diff := cmp.Diff(c.want, r.Inventory.Unknown); diff != "" {
+				t.Errorf("unknown (-want +got):\n%s", diff)
+			}
+			if len(r.Inventory.Differences) > 0 || r.Result != v1.ResultUnknown {
+				t.Errorf("what is unknown counts as different: %+v; result %s", r.Inventory.Differences, r.Result)
+			}
+		})
 	}
 }

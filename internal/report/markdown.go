@@ -146,6 +146,9 @@ func (m *md) inventory(r v1.Report) {
 	m.row("routes", fmt.Sprint(inv.Routes.Before), fmt.Sprint(inv.Routes.After), fmt.Sprintf("%d lost or changed", surprising(inv, "Route/")))
 	m.row("nodes", fmt.Sprint(inv.Nodes.Before), fmt.Sprint(inv.Nodes.After),
 		fmt.Sprintf("%d recreated, %s changed", inv.Nodes.Recreated, plural(inv.Nodes.ChangedProviderID, "providerID")))
+	for _, row := range countRows(inv)[3:] {
+		m.row(row.What, row.Before, row.After, row.Detail)
+	}
 	if len(inv.Differences) == 0 {
 		return
 	}

@@ -57,6 +57,10 @@ func (c *inventories) node(b, a v1.Node) {
 	c.differ(object, "podCIDRs", strings.Join(b.PodCIDRs, ", "), strings.Join(a.PodCIDRs, ", "))
 	c.differ(object, "taints", strings.Join(sorted(b.Taints), ", "), strings.Join(sorted(a.Taints), ", "))
 	c.differ(object, "ready", b.Ready, a.Ready)
+	c.expect(object, "networkUnavailable", b.NetworkUnavailable, a.NetworkUnavailable, whyNetwork(a.NetworkUnavailable))
+	c.expect(object, "kubelet", b.KubeletVersion, a.KubeletVersion, "no step of a migration installs a kubelet: somebody else did")
+	c.maps(object, "annotation", b.Annotations, a.Annotations, c.whyAnnotation)
+	c.maps(object, "allocatable", b.Attachable, a.Attachable, func(_, _, after string) string { return c.whyAttachable(b.Name, after) })
 	c.maps(object, "label", b.Labels, a.Labels, func(key, before, _ string) string {
 		switch {
 		case !c.forward || before != "":

@@ -280,7 +280,8 @@ func (r *run) finish() {
 
 // snapshot is an inventory of eight nodes, four Services with their load balancers, and a route for each node.
 func snapshot() *v1.Snapshot {
-	s := &v1.Snapshot{TypeMeta: v1.Type(v1.KindSnapshot), TakenAt: t0, Cloud: &v1.CloudInventory{Provider: "aws"}}
+	s := &v1.Snapshot{TypeMeta: v1.Type(v1.KindSnapshot), TakenAt: t0, Cloud: &v1.CloudInventory{Provider: "aws"}, Volumes: &v1.Volumes{}}
+	s.Counts = map[string]int{"endpointslices": 4, "persistentvolumes": 3, "persistentvolumeclaims": 2, "volumeattachments": 2}
 	for i := range 8 {
 		name, id := fmt.Sprintf("ip-10-0-0-%d.ec2.internal", 11+i), fmt.Sprintf("i-%08x", 0xa0+i)
 		s.Nodes = append(s.Nodes, v1.Node{
@@ -300,6 +301,27 @@ func snapshot() *v1.Snapshot {
 			Namespace: "shop", Name: name, UID: fmt.Sprintf("svc-%d", i), Addresses: []string{lb.Address}, Ports: []string{"80/TCP->30080"},
 			Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"},
 		})
+		s.Endpoints = append(s.Endpoints, v1.ServiceEndpoints{Service: "shop/" + name, Ready: 2, Total: 2})
 	}
+	store(s)
 	return s
+}
+
+// store is a database with two volumes, of the in-tree plugin and of CSI, and one that nobody uses.
+func store(s *v1.Snapshot) {
+	s.Volumes.Claims = []v1.VolumeClaim{{Ref: "shop/data-0", Volume: "pv-0", Phase: "Bound"}, {Ref: "shop/data-1", Volume: "pv-1", Phase: "Bound"}}
+	s.Volumes.PersistentVolumes = []v1.PersistentVolume{
+		{Name: "pv-0", Plugin: "kubernetes.io/aws-ebs", Handle: "aws://us-east-1a/vol-0", Phase: "Bound", Claim: "shop/data-0", ReclaimPolicy: "Delete"},
+		{Name: "pv-1", Driver: "ebs.csi.aws.com", Handle: "vol-1", Phase: "Bound", Claim: "shop/data-1", ReclaimPolicy: "Delete"},
+		{Name: "pv-2", Driver: "ebs.csi.aws.com", Handle: "vol-2", Phase: "Released", Claim: "shop/old", ReclaimPolicy: "Retain"},
+	}
+	for i := range 2 {
+		node := s.Nodes[5+i].Name
+		limit := int32(25)
+		s.Volumes.CSINodes = append(s.Volumes.CSINodes, v1.CSINode{Name: node, Drivers: []v1.CSINodeDriver{{Name: "ebs.csi.aws.com", Limit: &limit}}})
+		s.Volumes.Attachments = append(s.Volumes.Attachments, v1.VolumeAttachment{
+			Name: fmt.Sprintf("csi-%d", i), Attacher: "ebs.csi.aws.com", Node: node, Volume: fmt.Sprintf("pv-%d", i), Attached: true, Created: t0.Add(-time.Hour),
+		})
+		s.Nodes[5+i].Attachable = map[string]string{"attachable-volumes-aws-ebs": "39"}
+	}
 }

@@ -25,6 +25,7 @@ func verdict(in Input, r v1.Report) (string, []string) {
 	why.steps(in.Journal, r.Steps)
 	why.owners(r)
 	why.inventory(in, r.Inventory)
+	why.unknownParts(in, r.Inventory)
 	why.disruption(r.Disruption)
 	for _, u := range r.Unknown {
 		why.add(v1.ResultUnknown, "%s", u)
@@ -112,6 +113,16 @@ func (why reasons) inventory(in Input, inv v1.InventoryReport) {
 		why.add(v1.ResultUnknown, "inventory: there is no snapshot from %s the migration to compare with", missingSide(in))
 	default:
 		why.add(v1.ResultUnknown, "inventory: it is incomplete: %s", strings.Join(append(gatherErrors(in.Before), gatherErrors(in.After)...), "; "))
+	}
+}
+
+// unknownParts are those parts of the inventory that could not be compared, beside nodes, services and the cloud.
+func (why reasons) unknownParts(in Input, inv v1.InventoryReport) {
+	if in.Before == nil || in.After == nil {
+		return // said already
+	}
+	for _, u := range inv.Unknown {
+		why.add(v1.ResultUnknown, "inventory: it is incomplete: %s", u)
 	}
 }
 

@@ -38,6 +38,22 @@ func (g *gatherer) serviceEndpoints(ctx context.Context) {
 	for service, total := range all.count() {
 		g.snap.Endpoints = append(g.snap.Endpoints, v1.ServiceEndpoints{Service: service, Ready: readyOf[service], Total: total})
 	}
+}
+
+// emptyServices adds the Services without any endpoint: that a Service has none is something else than that it was deleted.
+func (g *gatherer) emptyServices() {
+	if _, gathered := g.snap.Counts["endpointslices"]; !gathered {
+		return
+	}
+	have := map[string]bool{}
+	for _, e := range g.snap.Endpoints {
+		have[e.Service] = true
+	}
+	for service := range g.selectors {
+		if !have[service] {
+			g.snap.Endpoints = append(g.snap.Endpoints, v1.ServiceEndpoints{Service: service})
+		}
+	}
 	slices.SortFunc(g.snap.Endpoints, func(a, b v1.ServiceEndpoints) int { return strings.Compare(a.Service, b.Service) })
 }
 

@@ -130,6 +130,7 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 	together(ctx, g.nodes, g.services, g.pods, g.objects, g.hosts, g.workloads, g.webhooks, g.volumes, g.serviceEndpoints, g.budgets,
 		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces)
 	g.matchPods()
+	g.emptyServices()
 	g.hosted()
 	together(ctx, g.leases, g.managers, g.cloud, g.endpoints, g.access, g.afterHosts)
 	g.finish(before)

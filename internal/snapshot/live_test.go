@@ -183,7 +183,7 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 	}, got.Volumes); diff != "" {
 		t.Errorf("volumes (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]v1.ServiceEndpoints{{Service: "policy/keeper", Ready: 1, Total: 2}}, got.Endpoints); diff != "" {
+	if diff := cmp.Diff([]v1.ServiceEndpoints{{Service: "policy/keeper", Ready: 1, Total: 2}, {Service: "shop/web"}}, got.Endpoints); diff != "" {
 		t.Errorf("endpoints (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]v1.DisruptionBudget{{Namespace: "shop", Name: "db", Expected: 1, Healthy: 1, Desired: 1}}, got.Budgets); diff != "" {

@@ -86,6 +86,15 @@ type InventoryReport struct {
 	LoadBalancers LoadBalancerDiff `json:"loadBalancers"`
 	Routes        CountDiff        `json:"routes"`
 	Nodes         NodeDiff         `json:"nodes"`
+	// Services are those of type LoadBalancer, Serving the Services of any type that had a ready endpoint.
+	Services CountDiff `json:"services"`
+	Serving  CountDiff `json:"serving"`
+	// Volumes are the PersistentVolumes of clouds and CSI drivers, Attachments the VolumeAttachments that are attached, Drivers the CSI drivers of all nodes.
+	Volumes     CountDiff `json:"volumes"`
+	Attachments CountDiff `json:"attachments"`
+	Drivers     CountDiff `json:"drivers"`
+	// Unknown says what could not be compared, and why: part: reason. Known is about nodes, services and the cloud alone.
+	Unknown []string `json:"unknown,omitempty"`
 	// Differences between the two inventories; expected ones are marked as such.
 	Differences []Difference `json:"differences,omitempty"`
 }
@@ -124,6 +133,10 @@ type Difference struct {
 	After    string `json:"after,omitempty"`
 	Expected bool   `json:"expected"`
 	Why      string `json:"why,omitempty"`
+	// By is who changed it, as far as managed fields and events tell; only of verify.
+	By string `json:"by,omitempty"`
+	// Accepted is the reason that the operator gave for living with it; only of verify.
+	Accepted string `json:"accepted,omitempty"`
 }
 
 // StepReport is a step and how it went.

@@ -1,0 +1,230 @@
+package report
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/probe"
+)
+
+// VerifyInput is what a verification judges.
+type VerifyInput struct {
+	Report v1.Report
+	Phase  string
+	// Owners is why the loops do not have the owners that the last state promises; empty when they do. OwnersLine says who they are.
+	Owners, OwnersLine string
+	// Remains are sentences about hosts that were taken out of the migration, and that stand in its way.
+	Remains []string
+	// Errors are the facts that could not be gathered now.
+	Errors []v1.GatherError
+	// CloudBefore and CloudNow tell that the cloud was looked at.
+	CloudBefore, CloudNow bool
+	// Accept are the reasons for living with a difference, by object, or object and field; a star stands for any part between two slashes.
+	Accept map[string]string
+}
+
+// Verify judges whether the cluster is as it was promised. It also returns the keys of Accept that met nothing.
+func Verify(in VerifyInput) (v1.Verification, []string) {
+	v := &verifier{in: in, used: map[string]bool{}}
+	r := in.Report
+	v.out = v1.Verification{TypeMeta: v1.Type(v1.KindVerification), Cluster: r.Cluster, Run: r.Run, Phase: in.Phase, TakenAt: r.Created, Result: v1.ResultOK, Problems: []string{}}
+	v.finished()
+	v.simple("owners", "each loop has one owner ("+in.OwnersLine+")", in.Owners)
+	if len(in.Remains) > 0 {
+		v.add(v1.VerificationCheck{Name: "hosts", Outcome: v1.Fail, Summary: "hosts that were taken out of the migration stand in its way", Problems: in.Remains})
+	}
+	inv := r.Inventory
+	v.inventory("nodes", []string{"Node/"}, "nodes", nil, counted(inv.Nodes.Before, inv.Nodes.After)+", with their addresses, labels, taints and provider ids")
+	v.inventory("services", []string{"Service/"}, "services", func(d v1.Difference) bool { return d.Field != "endpoints" }, counted(inv.Services.Before, inv.Services.After)+" of type LoadBalancer, with their addresses")
+	v.inventory("endpoints", []string{"Service/"}, "endpoints", func(d v1.Difference) bool { return d.Field == "endpoints" }, counted(inv.Serving.Before, inv.Serving.After)+" Services have ready endpoints")
+	v.inventory("volumes", []string{"PersistentVolume"}, "persistentvolume", nil, counted(inv.Volumes.Before, inv.Volumes.After)+" PersistentVolumes, with their claims and disks")
+	v.inventory("attachments", []string{"VolumeAttachment/"}, "volumeattachments", nil, counted(inv.Attachments.Before, inv.Attachments.After)+" volumes attached")
+	v.inventory("csi-drivers", []string{"CSINode/"}, "csinodes", nil, counted(inv.Drivers.Before, inv.Drivers.After)+" CSI drivers on nodes, with what they can attach")
+	v.cloud("load-balancers", "LoadBalancer/", fmt.Sprintf("%s in the cloud, %d recreated", counted(inv.LoadBalancers.Before, inv.LoadBalancers.After), inv.LoadBalancers.Recreated))
+	v.cloud("routes", "Route/", counted(inv.Routes.Before, inv.Routes.After)+" in the cloud")
+	v.disruption()
+	v.facts()
+	for _, c := range v.out.Checks {
+		v.out.Problems = append(v.out.Problems, c.Problems...)
+		switch {
+		case c.Outcome == v1.Fail:
+			v.out.Result = v1.ResultFailed
+		case c.Outcome == v1.Unknown && v.out.Result == v1.ResultOK:
+			v.out.Result = v1.VerificationUnknown
+		}
+	}
+	var unused []string
+	for key := range in.Accept {
+		if !v.used[key] {
+			unused = append(unused, key)
+		}
+	}
+	slices.Sort(unused)
+	return v.out, unused
+}
+
+type verifier struct {
+	in   VerifyInput
+	out  v1.Verification
+	used map[string]bool
+}
+
+func counted(before, after int) string {
+	if before == after {
+		return fmt.Sprint(after)
+	}
+	return fmt.Sprintf("%d before, %d now", before, after)
+}
+
+func (v *verifier) add(c v1.VerificationCheck) { v.out.Checks = append(v.out.Checks, c) }
+
+// simple passes without a problem.
+func (v *verifier) simple(name, good, problem string) {
+	c := v1.VerificationCheck{Name: name, Outcome: v1.Pass, Summary: good}
+	if problem != "" {
+		c.Outcome, c.Summary, c.Problems = v1.Fail, problem, []string{problem}
+	}
+	v.add(c)
+}
+
+func (v *verifier) finished() {
+	problem := ""
+	if v.in.Phase != v1.RunApplied && v.in.Phase != v1.RunRolledBack {
+		problem = fmt.Sprintf("migration %s is not finished: it is %s", v.out.Run, v.in.Phase)
+	}
+	v.simple("finished", fmt.Sprintf("migration %s is %s", v.out.Run, v.in.Phase), problem)
+}
+
+// inventory judges the differences of a kind of objects; fact is how the errors and unknown parts about them begin.
+func (v *verifier) inventory(name string, objects []string, fact string, only func(v1.Difference) bool, good string) {
+	c := v1.VerificationCheck{Name: name, Outcome: v1.Pass, Summary: good}
+	unexplained, accepted := 0, 0
+	for _, d := range v.in.Report.Inventory.Differences {
+		if !slices.ContainsFunc(objects, func(p string) bool { return strings.HasPrefix(d.Object, p) }) || only != nil && !only(d) {
+			continue
+		}
+		if reason, ok := v.accepts(d); !d.Expected && ok {
+			d.Accepted = reason
+			accepted++
+		} else if !d.Expected {
+			unexplained++
+			c.Problems = append(c.Problems, withWho(d))
+		}
+		c.Differences = append(c.Differences, d)
+	}
+	unknown := v.unknown(fact)
+	switch {
+	case unexplained > 0:
+		c.Outcome, c.Summary = v1.Fail, fmt.Sprintf("%s: %s that nothing explains", good, plural(unexplained, "difference"))
+	case len(unknown) > 0:
+		c.Outcome, c.Summary = v1.Unknown, "not compared: "+unknown[0]
+	case accepted > 0:
+		c.Summary += fmt.Sprintf("; %s accepted", plural(accepted, "difference"))
+	}
+	c.Problems = append(c.Problems, unknown...)
+	v.add(c)
+}
+
+// unknown are the reasons for which a part could not be compared.
+func (v *verifier) unknown(fact string) []string {
+	var out []string
+	for _, u := range v.in.Report.Inventory.Unknown {
+		if strings.HasPrefix(u, fact) || fact == "endpoints" && strings.HasPrefix(u, "endpointslices") {
+			out = append(out, u)
+		}
+	}
+	for _, e := range v.in.Errors {
+		if e.Fact == fact && fact != "endpoints" {
+			out = append(out, e.Fact+" is unknown: "+e.Error)
+		}
+	}
+	return out
+}
+
+// withWho is the sentence of a difference, with who made it where that is known.
+func withWho(d v1.Difference) string {
+	s := sentence(d)
+	if d.By != "" {
+		s += " (" + d.By + ")"
+	}
+	return s
+}
+
+// accepts finds the reason for living with a difference.
+func (v *verifier) accepts(d v1.Difference) (string, bool) {
+	for _, key := range []string{d.Object + " " + d.Field, d.Object} {
+		if reason, ok := v.in.Accept[key]; ok {
+			v.used[key] = true
+			return reason, true
+		}
+	}
+	for pattern, reason := range v.in.Accept {
+		object, field, one := strings.Cut(pattern, " ")
+		if ok, err := path.Match(object, d.Object); err == nil && ok && (!one || field == d.Field) {
+			v.used[pattern] = true
+			return reason, true
+		}
+	}
+	return "", false
+}
+
+// cloud judges what the cloud holds. When it was looked at neither before nor now, there is nothing to judge; once only is unknown.
+func (v *verifier) cloud(name, objects, good string) {
+	switch {
+	case !v.in.CloudBefore && !v.in.CloudNow:
+		v.add(v1.VerificationCheck{Name: name, Outcome: v1.Skip, Summary: "the cloud was not looked at, neither before nor now (--cloud)"})
+	case !v.in.CloudNow:
+		v.add(v1.VerificationCheck{Name: name, Outcome: v1.Unknown, Summary: "the cloud was looked at before the migration and not now", Problems: []string{name + " are unknown: give --cloud as apply had it"}})
+	case !v.in.CloudBefore:
+		v.add(v1.VerificationCheck{Name: name, Outcome: v1.Skip, Summary: "the cloud was not looked at before the migration: there is nothing to compare with"})
+	default:
+		fact := map[string]string{"load-balancers": "cloud/loadbalancers", "routes": "cloud/routes"}[name]
+		v.inventory(name, []string{objects}, fact, nil, good)
+	}
+}
+
+func (v *verifier) disruption() {
+	d := v.in.Report.Disruption
+	if d == nil {
+		v.add(v1.VerificationCheck{Name: "disruption", Outcome: v1.Skip, Summary: "the run was not probed from this machine (apply --probe)"})
+		return
+	}
+	c := v1.VerificationCheck{Name: "disruption", Outcome: v1.Pass, Summary: probe.Summary(*d), Problems: d.Reasons}
+	switch d.Result {
+	case v1.DisruptionOver:
+		c.Outcome = v1.Fail
+	case v1.DisruptionUnknown:
+		c.Outcome = v1.Unknown
+	}
+	v.add(c)
+}
+
+// facts reports what is unknown and no check above has said.
+func (v *verifier) facts() {
+	c := v1.VerificationCheck{Name: "facts", Outcome: v1.Pass, Summary: "nothing else that was looked for is unknown"}
+	said := map[string]bool{}
+	for _, one := range v.out.Checks {
+		for _, p := range one.Problems {
+			said[p] = true
+		}
+	}
+	for _, e := range v.in.Errors {
+		sentence := e.Fact + " is unknown: " + e.Error
+		if said[sentence] || e.Fact == "endpoints" || strings.HasPrefix(e.Fact, "volumes") && partOf(e.Fact) {
+			continue
+		}
+		c.Outcome, c.Problems = v1.Unknown, append(c.Problems, sentence)
+	}
+	if n := len(c.Problems); n > 0 {
+		c.Summary = fmt.Sprintf("%s unknown", map[bool]string{true: "1 fact is", false: fmt.Sprint(n) + " facts are"}[n == 1])
+	}
+	v.add(c)
+}
+
+// partOf tells that a fact about volumes is one of those that the inventory compares, which say so themselves.
+func partOf(fact string) bool {
+	return slices.Contains([]string{"volumes", "volumes/claims", "volumes/persistentvolumes", "volumes/attachments", "volumes/csinodes"}, fact)
+}
