@@ -47,7 +47,7 @@ var Sets = []Set{
 		LDFlags: []string{"-s", "-w"},
 	},
 	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"), // the last minor with the in-tree AWS provider
-	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"), // kubelets that know --cloud-provider=aws
+	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),       // kubelets that know --cloud-provider=aws
 	kubernetes("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
 	apiserver("v1.30.14"), // the last minor with an in-tree provider
 	apiserver("v1.36.3"),  // the newest

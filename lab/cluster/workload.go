@@ -44,6 +44,20 @@ func (c *Cluster) Workload(ctx context.Context) error {
 	if err := existing(err); err != nil {
 		return fmt.Errorf("creating namespace %q: %w", WorkloadNamespace, err)
 	}
+	for _, service := range WorkloadServices() {
+		_, err := c.client.CoreV1().Services(WorkloadNamespace).Create(ctx, service, metav1.CreateOptions{})
+		if err := existing(err); err != nil {
+			return fmt.Errorf("creating Service %q: %w", WorkloadNamespace+"/"+service.Name, err)
+		}
+	}
+	return poll(ctx, pollInterval, "the workload", func(ctx context.Context) error {
+		return errors.Join(c.checkAlive(), c.checkServices(ctx), c.checkNodes(ctx))
+	})
+}
+
+// WorkloadServices are the Services of the workload, new ones at each call.
+func WorkloadServices() []*corev1.Service {
+	var out []*corev1.Service
 	for _, s := range workloadServices {
 		service := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: s.name, Annotations: maps.Clone(s.annotations)},
@@ -57,14 +71,9 @@ func (c *Cluster) Workload(ctx context.Context) error {
 		if s.local {
 			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 		}
-		_, err := c.client.CoreV1().Services(WorkloadNamespace).Create(ctx, service, metav1.CreateOptions{})
-		if err := existing(err); err != nil {
-			return fmt.Errorf("creating Service %q: %w", WorkloadNamespace+"/"+s.name, err)
-		}
+		out = append(out, service)
 	}
-	return poll(ctx, pollInterval, "the workload", func(ctx context.Context) error {
-		return errors.Join(c.checkAlive(), c.checkServices(ctx), c.checkNodes(ctx))
-	})
+	return out
 }
 
 func (c *Cluster) checkServices(ctx context.Context) error {

@@ -77,8 +77,8 @@ func (c *Cluster) Kubectl() string { return filepath.Join(c.usrDir(), "bin", "ku
 // productImages are the images of the checkout's programs.
 func (c *Cluster) productImages() []Image {
 	out := []Image{{
-		Ref: CLIImage + ":" + c.CLITag, Entrypoint: []string{"/usr/local/bin/transplant"},
-		Files: map[string]string{"/usr/local/bin/transplant": c.CLI()},
+		Ref: CLIImage + ":" + c.CLITag, Entrypoint: []string{"/transplant"},
+		Files: map[string]string{"/transplant": c.CLI()},
 	}}
 	for _, tag := range c.CCMTags {
 		out = append(out, Image{

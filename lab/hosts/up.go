@@ -34,7 +34,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Probe(ctx, c.Dir); err != nil {
+	if err := Probe(c.Dir); err != nil {
 		return nil, err
 	}
 	begin := time.Now()

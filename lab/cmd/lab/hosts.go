@@ -100,7 +100,7 @@ func hostsStatus(o *hosts.Options) *cobra.Command {
 }
 
 func hostsExec(o *hosts.Options) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "exec HOST COMMAND [ARG]...",
 		Short: "Run a command on a host as root",
 		Args:  cobra.MinimumNArgs(2),
@@ -120,6 +120,8 @@ func hostsExec(o *hosts.Options) *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().SetInterspersed(false) // what follows the host is the command's own
+	return cmd
 }
 
 func hostsLoad(o *hosts.Options) *cobra.Command {
