@@ -33,6 +33,20 @@ lab: ## Run a lab cluster until Ctrl-C, to look at and try things on (PROFILE=ku
 	cd lab && $(GO) build -o ../bin/lab ./cmd/lab
 	cd lab && exec ../bin/lab up --dir ../out/lab $(if $(PROFILE),--profile $(PROFILE))
 
+# A cluster of real hosts (needs root, see docs/explanation/lab-hosts.md): its name, and further flags of lab hosts up.
+NAME       ?= lab
+HOSTS_ARGS ?=
+
+.PHONY: hosts-up
+hosts-up: ## Make a real kubeadm cluster of three hosts on this machine; needs root (NAME=lab, HOSTS_ARGS='--workers 1 --workload')
+	cd lab && $(GO) build -o ../bin/lab ./cmd/lab
+	cd lab && exec ../bin/lab hosts up --name $(NAME) $(HOSTS_ARGS)
+
+.PHONY: hosts-down
+hosts-down: ## Remove the cluster of hosts-up, or what is left of it (NAME=lab)
+	cd lab && $(GO) build -o ../bin/lab ./cmd/lab
+	cd lab && exec ../bin/lab hosts down --name $(NAME)
+
 .PHONY: test
 test: ## Run every test: units under the race detector, beside the lab's, which migrate real clusters and mostly wait
 	$(if $(race),,@echo "no C compiler: testing without the race detector")
