@@ -43,7 +43,36 @@ func eachHost(s *v1.Snapshot, name string, flags map[string]string) {
 	}
 }
 
+// trusts makes the cluster and its hosts trust one authority.
+func trusts(s *v1.Snapshot) {
+	s.Authorities = []string{"authority"}
+	for i := range s.Hosts {
+		s.Hosts[i].Authorities = []string{"authority", "older"}
+	}
+}
+
 var toolingRules = []rule{
+	{name: "each host is a node", code: "HOST-003", want: pass_, says: []string{"3 hosts"}},
+	{name: "two hosts of one node", code: "HOST-003", want: fails, says: []string{"hosts cp-1 and cp-2 are all taken for Node ip-10-0-0-11.ec2.internal", "leave out of --host-access"}, change: func(s *v1.Snapshot) {
+		s.Hosts[1].NodeName = s.Hosts[0].NodeName
+	}},
+	{name: "a host that is no node", code: "HOST-003", want: fails, says: []string{"host w-1 has a kubelet and is no Node of this cluster"}, change: func(s *v1.Snapshot) {
+		s.Hosts = append(s.Hosts, v1.Host{Name: "w-1", Kubelet: &v1.Kubelet{}})
+	}},
+	{name: "two nodes of one host name", code: "HOST-003", want: warn, says: []string{"1 host name is shared", "have the host name twin"}, change: func(s *v1.Snapshot) {
+		for i := range s.Nodes[:2] {
+			s.Nodes[i].Labels = map[string]string{labelHostname: "twin"}
+		}
+	}},
+	{name: "the nodes are not known", code: "HOST-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
+	{name: "hosts of this cluster", code: "HOST-004", want: pass_, says: []string{"3 hosts and the cluster trust the same authority"}, change: trusts},
+	{name: "a host of another cluster", code: "HOST-004", want: fails, says: []string{"1 host is of another cluster: cp-2", "host cp-2 trusts another authority (SHA-256 anothers-aut) than the cluster (authority)", "--host-access or --context"}, change: func(s *v1.Snapshot) {
+		trusts(s)
+		s.Hosts[1].Authorities = []string{"anothers-authority"}
+	}},
+	{name: "a cluster that shows no authority", code: "HOST-004", want: skipped},
+	{name: "hosts that show no authority", code: "HOST-004", want: skipped, change: func(s *v1.Snapshot) { s.Authorities = []string{"authority"} }},
+	{name: "an authority that may not be read", code: "HOST-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "authorities") }},
 	{name: "clocks agree", code: "API-002", want: pass_, says: []string{"4 clocks", "2s"}},
 	{name: "one host is ahead", code: "API-002", want: fails, says: []string{"host/cp-3 is 9s ahead", "chronyc tracking", "apart"}, change: func(s *v1.Snapshot) { s.Clocks[2].OffsetMillis = 9000 }},
 	{name: "a difference within the uncertainty", code: "API-002", want: pass_, change: func(s *v1.Snapshot) { s.Clocks[3].OffsetMillis, s.Clocks[3].UncertaintyMillis = 2500, 900 }},

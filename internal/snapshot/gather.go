@@ -128,7 +128,7 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 	// which endpoints, in the webhooks.
 	together(ctx, g.cluster, g.groups)
 	together(ctx, g.nodes, g.services, g.pods, g.objects, g.hosts, g.workloads, g.webhooks, g.volumes, g.serviceEndpoints, g.budgets,
-		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces)
+		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces, g.authorities)
 	g.matchPods()
 	g.emptyServices()
 	g.hosted()

@@ -70,6 +70,7 @@ func (l *looker) all(ctx context.Context) {
 	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1.Component) bool { return c.Name == kcm || c.Name == kas })
 	l.processes(ctx)
 	l.clock(ctx)
+	l.authority(ctx)
 	l.cloudConfigs(ctx)
 	if l.host.ControlPlane {
 		l.leaderMigration(ctx)

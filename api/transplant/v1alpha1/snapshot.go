@@ -12,6 +12,8 @@ type Snapshot struct {
 	TakenAt     time.Time `json:"takenAt"`
 	ToolVersion string    `json:"toolVersion"`
 	Cluster     Cluster   `json:"cluster"`
+	// Authorities are the SHA-256 of the certificates that the cluster's pods trust to be its API servers'; sorted.
+	Authorities []string `json:"authorities,omitempty"`
 	// Hosts are the control-plane hosts and, where host access knows them, the workers; sorted by name.
 	Hosts []Host `json:"hosts,omitempty"`
 	// ControlPlaneNodes are the Nodes on which the API shows a static pod of kube-apiserver, kube-controller-manager or cloud-controller-manager,
@@ -88,6 +90,8 @@ type Host struct {
 	CloudConfigs []CloudConfig `json:"cloudConfigs,omitempty"`
 	// APIOnly tells that the host could not be reached: its components are what the mirror pods in the API say, and nothing else is known of it.
 	APIOnly bool `json:"apiOnly,omitempty"`
+	// Authorities are the SHA-256 of the certificates that the host trusts to be its API server's; sorted.
+	Authorities []string `json:"authorities,omitempty"`
 }
 
 // Ways in which a component is started.
