@@ -185,7 +185,9 @@ func TestAHostIsTakenBackWhenItsNodeRegresses(t *testing.T) {
 			return &start{then: func() { w.changeNode("cp-1", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///b/i-2" }) }}
 		}, `its providerID is "aws:///b/i-2", it was "aws:///us-east-1a/i-cp-1"`},
 		{"an address is lost", func(w *world) {
-			w.changeNode("cp-1", func(n *corev1.Node) { n.Status.Addresses = []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}} })
+			w.changeNode("cp-1", func(n *corev1.Node) {
+				n.Status.Addresses = []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}}
+			})
 		}, func(w *world) *start {
 			return &start{then: func() { w.changeNode("cp-1", func(n *corev1.Node) { n.Status.Addresses = nil }) }}
 		}, "it has lost the address InternalIP=10.0.0.1"},

@@ -155,4 +155,6 @@ func (w *world) running(host, flag string) string {
 }
 
 // external is what a kubelet dies or lives of, for fates.
-func external(flags map[string]string) bool { return strings.EqualFold(flags["cloud-provider"], "external") }
+func external(flags map[string]string) bool {
+	return strings.EqualFold(flags["cloud-provider"], "external")
+}

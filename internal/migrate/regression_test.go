@@ -36,7 +36,9 @@ func TestWhatIsWorseThanBeforeAndWhatIsMerelyDifferent(t *testing.T) {
 		}, "", ""},
 		{"the host's name where it gives none", v1.Step{}, func(n *v1.NodeRecord) { n.Labels = map[string]string{"zone": "a", "kubernetes.io/hostname": "n"} },
 			`its label kubernetes.io/hostname is "n", it was "ip-1"`, ""},
-		{"taints of the node's state", v1.Step{}, func(n *v1.NodeRecord) { n.Taints = []string{"dedicated=db:NoSchedule", "node.kubernetes.io/not-ready=:NoSchedule"} }, "", ""},
+		{"taints of the node's state", v1.Step{}, func(n *v1.NodeRecord) {
+			n.Taints = []string{"dedicated=db:NoSchedule", "node.kubernetes.io/not-ready=:NoSchedule"}
+		}, "", ""},
 		{"a taint of the owner that is gone", v1.Step{}, func(n *v1.NodeRecord) { n.Taints = nil }, "its taint dedicated=db:NoSchedule is gone", ""},
 		{"somebody else's new taint", v1.Step{}, func(n *v1.NodeRecord) { n.Taints = append(n.Taints[:1:1], "ToBeDeleted=1:NoSchedule") }, "", "it has the new taint ToBeDeleted=1:NoSchedule"},
 		{"a driver", v1.Step{}, func(n *v1.NodeRecord) { n.Drivers = nil }, "CSI driver ebs.csi.aws.com is no longer registered on it", ""},

@@ -1,0 +1,188 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// alone is a pod that no controller brings back.
+func alone(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"}, Spec: corev1.PodSpec{NodeName: "node-cp-1"}}
+}
+
+func TestAPodThatNoControllerBringsBackIsNotDeletedSilently(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	evicted := w.drainable(0)
+	w.api.Put(t, alone("by-hand"))
+	p := w.given(kubeletStep())
+	_, err := w.run(p)
+	says(t, err, "no controller would bring back apps/by-hand", "--force-unmanaged", "nothing was changed there")
+	if len(evicted()) > 0 || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
+		t.Errorf("evicted %v, unschedulable %v, %d restarts", evicted(), w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
+	}
+	err = Drainable(t.Context(), Options{Kube: w.kube, NodeNames: w.nodeNames()}, p)
+	says(t, err, "node node-cp-1 has to be drained", "apps/by-hand")
+	p.Options.ForceUnmanaged = true
+	if err := Drainable(t.Context(), Options{Kube: w.kube, NodeNames: w.nodeNames()}, p); err != nil {
+		t.Errorf("although it was allowed: %v", err)
+	}
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	if have := fmt.Sprint(evicted()); !strings.Contains(have, "by-hand") {
+		t.Errorf("evicted: %s", have)
+	}
+}
+
+func TestOurOwnPodsAndAnEmptyDirInADrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	evicted := w.drainable(0)
+	look := alone("transplant-look-cp-1")
+	look.Labels = map[string]string{"app.kubernetes.io/managed-by": "transplant", "transplant.dev/host-access": "look"}
+	yes := true
+	cache := readyPod("cache", true, &yes)
+	cache.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	w.api.Put(t, look, cache)
+	var told []string
+	if _, err := w.run(w.given(kubeletStep()), func(o *Options) { o.Tell = func(e Event) { told = append(told, e.Message) } }); err != nil {
+		t.Fatal(err)
+	}
+	if have := fmt.Sprint(evicted()); strings.Contains(have, "transplant-look") || !strings.Contains(have, "cache") {
+		t.Errorf("evicted: %s", have)
+	}
+	if all := strings.Join(told, "\n"); !strings.Contains(all, "1 pod with an emptyDir, whose content ends with the pod (apps/cache)") {
+		t.Errorf("told:\n%s", all)
+	}
+}
+
+func TestAPodThatTakesItsTimeToEndIsNamedWithItsTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	yes := true
+	slow := readyPod("slow", true, &yes)
+	until := metav1.NewTime(w.clock.Now().Add(time.Hour))
+	slow.DeletionTimestamp, slow.Finalizers = &until, []string{"example.org/flush"}
+	w.api.Put(t, slow)
+	p := w.given(kubeletStep())
+	p.Options.DrainTimeout = "2m"
+	_, err := w.run(p)
+	says(t, err, "waited for 2m0s", "apps/slow (ends by 2026-11-21T13:00:00Z, and keeps the finalizers example.org/flush)", "--drain-timeout")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it is no timeout: %v", err)
+	}
+	if w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
+		t.Error("the node stays unschedulable, or its kubelet was restarted")
+	}
+}
+
+func TestANodeThatSomebodyElseCordonedStaysSoAfterADrainInVain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(1 << 20)
+	w.changeNode("cp-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	_, err := w.run(w.given(kubeletStep()))
+	says(t, err, "kept by PodDisruptionBudget apps/web")
+	if !w.node("cp-1").Spec.Unschedulable {
+		t.Error("it was made schedulable")
+	}
+}
+
+func TestCtrlCDuringADrainLeavesTheNodeAsItWas(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(1 << 20)
+	p, stop := w.given(kubeletStep()), make(chan struct{})
+	closed := false
+	err := w.engine(func(o *Options) {
+		o.Tell = func(e Event) {
+			if strings.Contains(e.Message, "still to leave") && !closed {
+				closed = true
+				close(stop)
+			}
+		}
+	}).Run(t.Context(), p, stop)
+	if !errors.Is(err, ErrInterrupted) || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
+		t.Errorf("error %v, unschedulable %v, %d restarts", err, w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
+	}
+}
+
+func TestAVolumeOfTheInTreePluginIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(0)
+	w.changeNode("cp-1", func(n *corev1.Node) {
+		n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/aws-ebs/vol-1", "kubernetes.io/csi/x^y"}
+	})
+	looks := 0
+	w.more = func() {
+		if looks++; looks == 60 {
+			w.changeNode("cp-1", func(n *corev1.Node) { n.Status.VolumesInUse = n.Status.VolumesInUse[1:] })
+		}
+	}
+	var told []string
+	_, err := w.run(w.given(kubeletStep()), func(o *Options) {
+		o.Tell = func(e Event) { told = append(told, e.Message) }
+		o.Hook = func(point, _ string) {
+			if n := w.node("cp-1"); point == "during" && len(n.Status.VolumesInUse) > 1 {
+				t.Error("the kubelet is changed while the in-tree plugin has a volume")
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Join(told, "\n"); !strings.Contains(all, "waiting until kubernetes.io/aws-ebs/vol-1 is unmounted") {
+		t.Errorf("told:\n%s", all)
+	}
+}
+
+func TestADrainedHostThatIsTakenBackIsMadeSchedulableAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(0)
+	w.kubeletRuns("cp-1")
+	w.fate = func(_ string, flags map[string]string) *start {
+		if external(flags) {
+			return &start{err: errors.New("exit status 1")}
+		}
+		return nil
+	}
+	_, err := w.run(w.given(kubeletStep()))
+	says(t, err, "has its old flags again")
+	if w.node("cp-1").Spec.Unschedulable {
+		t.Error("it stays unschedulable")
+	}
+}
+
+// A kubelet that does not come back at all keeps its node unschedulable: nothing would run there.
+func TestADrainedHostThatIsLostStaysUnschedulable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(0)
+	w.kubeletRuns("cp-1")
+	w.fate = func(string, map[string]string) *start { return &start{err: errors.New("exit status 1")} }
+	p := w.given(kubeletStep())
+	_, err := w.run(p)
+	says(t, err, "does not come back with them either")
+	if !w.node("cp-1").Spec.Unschedulable {
+		t.Error("it was made schedulable")
+	}
+	w.fate = nil
+	_, err = w.run(p) // ends the undo
+	says(t, err, "has its old flags again")
+	if w.node("cp-1").Spec.Unschedulable {
+		t.Error("it stays unschedulable")
+	}
+	if rec := w.engine().journal.Record(p.Steps[0].ID); rec.Result != "undone" {
+		t.Errorf("the record: %+v", rec)
+	}
+}
