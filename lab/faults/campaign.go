@@ -119,7 +119,7 @@ func (c *Campaign) once(ctx context.Context, h *hook) (ended, error) {
 	c.next = nextRun{}
 	c.mu.Unlock()
 	if run.logFull {
-		restore, err := fillLog(c.StateDir)
+		restore, err := fillLogs(c.StateDir)
 		if err != nil {
 			return ended{}, err
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -124,25 +123,4 @@ func (c *command) signal(ctx context.Context, s syscall.Signal, heard string) er
 		return fmt.Errorf("the command does not say that it has heard %s: %w", s, err)
 	}
 	return nil
-}
-
-// fillLog makes every write to the ownership logs of a state directory end with ENOSPC; the returned function gives the logs back.
-func fillLog(dir string) (restore func(), err error) {
-	logs, err := filepath.Glob(filepath.Join(dir, "*", "*.ownership.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("looking for ownership logs: %w", err)
-	}
-	if len(logs) == 0 {
-		return nil, fmt.Errorf("there is no ownership log in %s whose disk could be full", dir)
-	}
-	for _, path := range logs {
-		if err := errors.Join(os.Rename(path, path+".kept"), os.Symlink("/dev/full", path)); err != nil {
-			return nil, fmt.Errorf("filling the place of the ownership log: %w", err)
-		}
-	}
-	return func() {
-		for _, path := range logs {
-			_ = os.Rename(path+".kept", path) // the next run says what is wrong with it
-		}
-	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 )
@@ -92,6 +93,9 @@ func (c *Campaign) makeHere(ctx context.Context, f Fault) (goOn bool, err error)
 	case Killed:
 		return false, nil
 	case LogDiskFull:
+		if os.Geteuid() != 0 {
+			return true, ErrNotHere
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.next.logFull = true
