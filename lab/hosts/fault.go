@@ -49,7 +49,7 @@ func (h *Host) Partition(ctx context.Context, on bool) error {
 	if on {
 		state = "down"
 	}
-	if _, err := run(ctx, "ip", "link", "set", h.veth(), state); err != nil {
+	if err := run(ctx, "ip", "link", "set", h.veth(), state); err != nil {
 		return fmt.Errorf("partitioning host %s: %w", h.Name, err)
 	}
 	return nil

@@ -21,7 +21,7 @@ func (c *Cluster) makeBridge(ctx context.Context) error {
 		{"ip", "addr", "add", c.address(1) + "/24", "dev", c.bridge()},
 		{"ip", "link", "set", c.bridge(), "up"},
 	} {
-		if _, err := run(ctx, argv...); err != nil {
+		if err := run(ctx, argv...); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func removeLink(ctx context.Context, name string) error {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return nil //nolint:nilerr // it is not there
 	}
-	_, err := run(ctx, "ip", "link", "del", name)
+	err := run(ctx, "ip", "link", "del", name)
 	if _, missing := net.InterfaceByName(name); missing != nil {
 		return nil //nolint:nilerr // it went with its other end meanwhile
 	}

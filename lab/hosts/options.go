@@ -51,32 +51,11 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Name == "" {
 		o.Name = "lab"
 	}
-	if !validName.MatchString(o.Name) {
-		return o, fmt.Errorf("cluster name %q is not 1 to 6 lower-case letters and digits: it becomes part of network interfaces' names", o.Name)
-	}
-	if o.Dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return o, fmt.Errorf("finding the user's cache directory: %w", err)
-		}
-		o.Dir = filepath.Join(user, "transplant-lab", "hosts", o.Name)
-	}
-	dir, err := filepath.Abs(o.Dir)
-	if err != nil {
-		return o, fmt.Errorf("resolving directory %q: %w", o.Dir, err)
-	}
-	o.Dir = dir
 	if o.Subnet == "" {
 		o.Subnet = "10.77.0.0/24"
 	}
-	if p, err := netip.ParsePrefix(o.Subnet); err != nil || !p.Addr().Is4() || p.Bits() != 24 || p.Masked() != p {
-		return o, fmt.Errorf("subnet %q is no IPv4 /24, for example 10.77.0.0/24", o.Subnet)
-	}
 	if o.ControlPlanes == 0 {
 		o.ControlPlanes = 3
-	}
-	if o.ControlPlanes < 0 || o.ControlPlanes > 3 || o.Workers < 0 || o.Workers > 2 {
-		return o, errors.New("a cluster has 1 to 3 control-plane hosts and at most 2 workers")
 	}
 	if o.CLITag == "" {
 		o.CLITag = DefaultTag
@@ -87,7 +66,42 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard
 	}
-	return o, nil
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	err := o.place()
+	return o, err
+}
+
+// check refuses what makes no cluster.
+func (o Options) check() error {
+	if !validName.MatchString(o.Name) {
+		return fmt.Errorf("cluster name %q is not 1 to 6 lower-case letters and digits: it becomes part of network interfaces' names", o.Name)
+	}
+	if p, err := netip.ParsePrefix(o.Subnet); err != nil || !p.Addr().Is4() || p.Bits() != 24 || p.Masked() != p {
+		return fmt.Errorf("subnet %q is no IPv4 /24, for example 10.77.0.0/24", o.Subnet)
+	}
+	if o.ControlPlanes < 0 || o.ControlPlanes > 3 || o.Workers < 0 || o.Workers > 2 {
+		return errors.New("a cluster has 1 to 3 control-plane hosts and at most 2 workers")
+	}
+	return nil
+}
+
+// place makes the directory absolute, or chooses one.
+func (o *Options) place() error {
+	if o.Dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("finding the user's cache directory: %w", err)
+		}
+		o.Dir = filepath.Join(user, "transplant-lab", "hosts", o.Name)
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return fmt.Errorf("resolving directory %q: %w", o.Dir, err)
+	}
+	o.Dir = dir
+	return nil
 }
 
 // DefaultTag is the tag of the product's images: the version that a build of a checkout reports.

@@ -47,10 +47,10 @@ func (h *Host) prepare(ctx context.Context) error {
 		}
 	}
 	if _, err := os.Stat(c.Disk); err != nil {
-		if _, err := run(ctx, "truncate", "-s", diskSize, c.Disk); err != nil {
+		if err := run(ctx, "truncate", "-s", diskSize, c.Disk); err != nil {
 			return err
 		}
-		if _, err := run(ctx, "mkfs.ext4", "-q", "-m", "0", c.Disk); err != nil {
+		if err := run(ctx, "mkfs.ext4", "-q", "-m", "0", c.Disk); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (h *Host) connect(ctx context.Context, pid int) error {
 		inside("link", "set", "eth0", "up"),
 		inside("route", "add", "default", "via", h.cluster.address(1)),
 	} {
-		if _, err := run(ctx, argv...); err != nil {
+		if err := run(ctx, argv...); err != nil {
 			return err
 		}
 	}

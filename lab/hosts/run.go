@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// run runs a program of the machine and returns what it printed; an error has what it complained of.
-func run(ctx context.Context, argv ...string) (string, error) {
-	var out, errs bytes.Buffer
+// run runs a program of the machine; an error has what it printed.
+func run(ctx context.Context, argv ...string) error {
+	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
-		return out.String(), fmt.Errorf("running %s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(errs.String()+out.String()))
+		return fmt.Errorf("running %s: %w: %s", strings.Join(argv, " "), err, tail(said.String()))
 	}
-	return out.String(), nil
+	return nil
 }
 
 // Exec runs a program on the host as root, in all of the host's namespaces. The error is an *exec.ExitError when the program failed.

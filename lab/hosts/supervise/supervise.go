@@ -54,7 +54,7 @@ func Run(ctx context.Context, c Config, ready func() error) (err error) {
 		}
 		defer stop()
 	}
-	lb, err := loadbalancer.Start(loadbalancer.Options{
+	lb, err := loadbalancer.Start(loadbalancer.Options{ //nolint:contextcheck // a balancer lives until Close
 		Listen: c.API, Backends: c.Backends,
 		// The balancer starts before kubeadm has made the cluster's authority, and only asks who is ready.
 		TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above; clients verify the API server themselves

@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	return supervise.Run(ctx, c, func() error {
-		_, err := fmt.Println("ready")
+		_, err := fmt.Fprintln(os.Stdout, "ready")
 		return err
 	})
 }
