@@ -34,12 +34,18 @@ func (l *local) explain(doing, path string, err error) error {
 		return fmt.Errorf("%s %s: the file system is read-only: make it writable and run the same command again; nothing was changed (%w)", doing, at, err)
 	case errors.Is(err, fs.ErrPermission) && l.refused != "":
 		return fmt.Errorf("%s %s: it was refused to root%s: %s (%w)", doing, at, unchanged(doing), l.refused, err)
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0:
+		return fmt.Errorf("%s %s: it was refused to root%s: %s (%w)", doing, at, unchanged(doing), refusedToRoot, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s %s: user id %d is not allowed to: run the same command again as a user who is (most often root)%s (%w)", doing, at, os.Geteuid(), unchanged(doing), err)
 	default:
 		return fmt.Errorf("%s %s: %w", doing, at, err)
 	}
 }
+
+// refusedToRoot is what refuses something to root, and where that is written down.
+const refusedToRoot = "SELinux or AppArmor, or an attribute of the file, may be what refuses it: look with \"ausearch -m avc -ts recent\", \"journalctl -k -g apparmor\" and \"lsattr\" on that host, " +
+	"allow it there, and run the same command again"
 
 func unchanged(doing string) string {
 	if doing == "writing" || doing == "removing" {

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+func TestHostsThatCannotBeTakenOut(t *testing.T) {
+	c := newLive(t)
+	fails(t, c.run("apply", "--yes", "--without-host=cp-1"), exitError, "--without-host takes a host out of a migration that was begun, and none was")
+	c.journal(v1.RunApplying, 20, 1)
+	for _, command := range []string{"apply", "rollback"} {
+		fails(t, c.run(command, "--yes", "--without-host=a b"), exitError, `--without-host="a b" names no host: give the name that the plan has for it`)
+		fails(t, c.run(command, "--yes", "--without-host=cp-9"), exitError, "host cp-9 stays in the migration: the plan has no host of that name (it has cp-1", "nothing was changed")
+		fails(t, c.run(command, "--yes", "--without-host=cp-1"), exitError, "host cp-1 stays in the migration: it can be reached: run the same command without --without-host")
+	}
+}
+
+func TestAManualAccessThatCannotWork(t *testing.T) {
+	kubeconfig := apitest.New(t).Kubeconfig(t)
+	for access, says := range map[string]string{
+		"manual:none": "never see that somebody ran them", "manual:manual:pod": "manual twice", "manual:": "does not say what hosts are read through", "manual:local:/nonexistent": "/nonexistent",
+	} {
+		fails(t, transplant(t, "check", "--kubeconfig", kubeconfig, "--host-access="+access), exitError, "--host-access: ", says)
+	}
+}
+
+func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
+	lost := &migrate.LostError{Hosts: []migrate.LostHost{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}, Err: &migrate.StepError{Step: v1.Step{ID: "x"}, Err: errors.New("y")}}
+	for direction, want := range map[string]string{
+		plan.Forward:  "to go on when cp-3 is back: transplant apply\nto go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n",
+		plan.Rollback: "to go on when cp-3 is back: transplant rollback\nto go on without what is gone for good: transplant rollback --without-host=cp-3\n",
+	} {
+		var out bytes.Buffer
+		c := &connection{streams: streams{err: &out}}
+		c.choices(fmt.Errorf("outer: %w", lost), direction)
+		if out.String() != want {
+			t.Errorf("%s: %s", direction, out.String())
+		}
+	}
+	if want := "step x: y\nhost cp-3 is out of reach (no answer)\n    its node is not Ready"; lost.Error() != want {
+		t.Errorf("the error: %s", lost)
+	}
+	var out bytes.Buffer
+	(&connection{streams: streams{err: &out}}).choices(errors.New("x"), plan.Forward)
+	if out.Len() > 0 {
+		t.Errorf("said: %s", out.String())
+	}
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{lost, exitTimeout},
+		{&migrate.LostError{Err: &migrate.VerifyError{}}, exitUnverified},
+		{&migrate.StepError{Err: fmt.Errorf("waiting: %w", hostaccess.ErrStopped)}, exitInterrupted},
+		{&migrate.StayError{}, exitError},
+	} {
+		if have := codeOf(c.err); have != c.want {
+			t.Errorf("%v: exit %d, want %d", c.err, have, c.want)
+		}
+	}
+	if !strings.Contains(exitCodes, "5    timed out") {
+		t.Error(exitCodes)
+	}
+}
