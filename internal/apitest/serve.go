@@ -40,6 +40,19 @@ func parse(path string) request {
 	return r
 }
 
+// named is the request about one object of a collection; about all of them when the name is empty.
+func (r request) named(name string) request {
+	if name != "" {
+		r.name = name
+	}
+	return r
+}
+
+// about tells whether an object is one that a request asks for.
+func (r request) about(o request) bool {
+	return o.group == r.group && o.resource == r.resource && (r.namespace == "" || r.namespace == o.namespace) && (r.name == "" || r.name == o.name)
+}
+
 // verb is what the authorizer would call a request.
 func verb(method string, r request, watch bool) string {
 	switch method {
@@ -260,7 +273,11 @@ func (s *Server) review(w http.ResponseWriter, body map[string]any) {
 func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	ch := make(chan event, 1000)
 	s.mu.Lock()
-	s.watchers[ch] = strings.TrimSuffix(req.URL.Path, "/") + "/" + strings.TrimPrefix(req.URL.Query().Get("fieldSelector"), "metadata.name=")
+	name, _ := strings.CutPrefix(req.URL.Query().Get("fieldSelector"), "metadata.name=")
+	if strings.Contains(name, "=") {
+		name = "" // another field is left to who asks: a watch may send more than was asked for here
+	}
+	s.watchers[ch] = parse(req.URL.Path).named(name)
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()

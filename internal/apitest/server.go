@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"sort"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -43,7 +42,7 @@ type Server struct {
 	version  int
 	objects  map[string]map[string]any // by path
 	denied   map[string]bool           // "verb resource"
-	watchers map[chan event]string     // path of an object, or of a collection with a slash at its end
+	watchers map[chan event]request    // what each asks for
 	// closeAll ends every connection of a client.
 	closeAll func()
 	log      []string
@@ -59,7 +58,7 @@ type event struct {
 // New starts a server with the namespace kube-system in it.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{objects: map[string]map[string]any{}, denied: map[string]bool{}, watchers: map[chan event]string{}, requests: map[string]int{}}
+	s := &Server{objects: map[string]map[string]any{}, denied: map[string]bool{}, watchers: map[chan event]request{}, requests: map[string]int{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(func() {
 		server.CloseClientConnections() // watches end
@@ -183,8 +182,8 @@ func (s *Server) remove(path string) {
 }
 
 func (s *Server) tell(kind, path string, o map[string]any) {
-	for ch, collection := range s.watchers {
-		if path == collection || strings.HasSuffix(collection, "/") && strings.HasPrefix(path, collection) {
+	for ch, asked := range s.watchers {
+		if asked.about(parse(path)) {
 			select {
 			case ch <- event{kind, o}:
 			default: // a watcher that is this far behind lists again

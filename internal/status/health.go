@@ -84,7 +84,7 @@ func lockHealth(s v1.Status) []v1.Blocker {
 func runHealth(f Facts, s v1.Status) []v1.Blocker {
 	var out []v1.Blocker
 	if s.State == v1.StateFailed {
-		out = append(out, v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it: " + s.LastError})
+		out = append(out, v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it"})
 	}
 	if s.Paused != nil && f.running() {
 		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: migrate.PausedWords(*s.Paused)}
