@@ -35,13 +35,21 @@ func inventory(before, after *v1.Snapshot, direction string) v1.InventoryReport 
 	if before == nil || after == nil {
 		return c.out
 	}
-	c.nodes()
-	c.services()
+	if c.listed("nodes") {
+		c.nodes()
+	}
+	if c.listed("services") {
+		c.services()
+	}
 	c.endpoints()
 	c.volumes()
 	if before.Cloud != nil && after.Cloud != nil {
-		c.loadBalancers()
-		c.routes()
+		if c.listed("cloud", "cloud/loadbalancers") {
+			c.loadBalancers()
+		}
+		if c.listed("cloud", "cloud/routes") {
+			c.routes()
+		}
 	}
 	sort.SliceStable(c.out.Differences, func(a, b int) bool {
 		x, y := c.out.Differences[a], c.out.Differences[b]
@@ -54,6 +62,11 @@ func inventory(before, after *v1.Snapshot, direction string) v1.InventoryReport 
 		return x.Field < y.Field
 	})
 	return c.out
+}
+
+// listed tells that none of these facts is unknown, on either side: what could not be listed is not gone.
+func (c *inventories) listed(facts ...string) bool {
+	return !slices.ContainsFunc(slices.Concat(c.before.Errors, c.after.Errors), func(e v1.GatherError) bool { return slices.Contains(facts, e.Fact) })
 }
 
 // gatherErrors are the parts of an inventory that could not be read.

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// verifyInput is the verification of the story's migration, right after it.
+func verifyInput(change func(*Input)) VerifyInput {
+	in := migration()
+	if change != nil {
+		change(&in)
+	}
+	return VerifyInput{
+		Report: Build(in), Phase: in.Journal.Phase, OwnersLine: "service: cloud-controller-manager@cp-1", Errors: in.After.Errors,
+		CloudBefore: in.Before.Cloud != nil, CloudNow: in.After.Cloud != nil,
+	}
+}
+
+func outcomes(v v1.Verification) map[string]v1.Outcome {
+	out := map[string]v1.Outcome{}
+	for _, c := range v.Checks {
+		if c.Outcome != v1.Pass {
+			out[c.Name] = c.Outcome
+		}
+	}
+	return out
+}
+
+func TestVerify(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Input)
+		with   func(*VerifyInput)
+		result string
+		want   map[string]v1.Outcome // of the checks that did not pass
+		says   []string              // in the problems
+	}{
+		{name: "everything is as it was", result: v1.ResultOK, want: map[string]v1.Outcome{}},
+		{name: "in the middle", with: func(in *VerifyInput) { in.Phase = v1.RunApplying }, result: v1.ResultFailed, want: map[string]v1.Outcome{"finished": v1.Fail},
+			says: []string{"is not finished: it is applying"}},
+		{name: "a loop with two owners", with: func(in *VerifyInput) { in.Owners = "loop route runs in a and in b" }, result: v1.ResultFailed,
+			want: map[string]v1.Outcome{"owners": v1.Fail}, says: []string{"loop route runs in a and in b"}},
+		{name: "a node that somebody took down, and one that joined", change: func(in *Input) {
+			in.After.Nodes = append(in.After.Nodes[1:], v1.Node{Name: "new", Ready: "True"})
+			in.After.Volumes.CSINodes = append(in.After.Volumes.CSINodes, v1.CSINode{Name: "new"})
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail}, says: []string{"Node/ip-10-0-0-11.ec2.internal is gone (event DeletingNode)"},
+			with: func(in *VerifyInput) {
+				for i := range in.Report.Inventory.Differences {
+					in.Report.Inventory.Differences[i].By = "event DeletingNode"
+				}
+			}},
+		{name: "that is accepted", change: func(in *Input) { in.After.Nodes = in.After.Nodes[1:] }, result: v1.ResultOK, want: map[string]v1.Outcome{},
+			with: func(in *VerifyInput) { in.Accept = map[string]string{"Node/ip-10-0-0-11.*": "taken down by ops"} }},
+		{name: "another field of it is not", change: func(in *Input) {
+			in.After.Nodes[0].Taints = []string{"x=:NoSchedule"}
+			in.After.Nodes[0].ProviderID = "other"
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail}, says: []string{"providerID"},
+			with: func(in *VerifyInput) {
+				in.Accept = map[string]string{"Node/ip-10-0-0-11.ec2.internal taints": "ours"}
+			}},
+		{name: "a Service that has no ready endpoint", change: func(in *Input) { in.After.Endpoints[0].Ready = 0 }, result: v1.ResultFailed,
+			want: map[string]v1.Outcome{"endpoints": v1.Fail}, says: []string{"Service/shop/web: endpoints was 2 of 2 ready and is 0 of 2 ready"}},
+		{name: "endpoints and volumes that nobody may list", change: func(in *Input) {
+			in.After.Errors = []v1.GatherError{{Fact: "endpoints", Error: "forbidden"}, {Fact: "volumes/claims", Error: "forbidden"}, {Fact: "managers/cp-1/kube-controller-manager", Error: "refused"}}
+			in.After.Endpoints = nil
+		}, result: v1.VerificationUnknown, want: map[string]v1.Outcome{"endpoints": v1.Unknown, "volumes": v1.Unknown, "facts": v1.Unknown},
+			says: []string{"endpointslices after: forbidden", "persistentvolumeclaims after: forbidden", "managers/cp-1/kube-controller-manager is unknown: refused"}},
+		{name: "nodes that nobody may list", change: func(in *Input) {
+			in.After.Errors, in.After.Nodes = []v1.GatherError{{Fact: "nodes", Error: "forbidden"}}, nil
+		}, result: v1.VerificationUnknown, want: map[string]v1.Outcome{"nodes": v1.Unknown}, says: []string{"nodes is unknown: forbidden"}},
+		{name: "a cloud that was never looked at", change: func(in *Input) { in.Before.Cloud, in.After.Cloud = nil, nil }, result: v1.ResultOK,
+			want: map[string]v1.Outcome{"load-balancers": v1.Skip, "routes": v1.Skip}},
+		{name: "a cloud that is not looked at now", change: func(in *Input) { in.After.Cloud = nil }, result: v1.VerificationUnknown,
+			want: map[string]v1.Outcome{"load-balancers": v1.Unknown, "routes": v1.Unknown}, says: []string{"load-balancers are unknown: give --cloud as apply had it"}},
+		{name: "routes that could not be read", change: func(in *Input) {
+			in.After.Cloud.Errors, in.After.Errors = []string{"routes: throttled"}, []v1.GatherError{{Fact: "cloud/routes", Error: "throttled"}}
+		}, result: v1.VerificationUnknown, want: map[string]v1.Outcome{"routes": v1.Unknown}, says: []string{"cloud/routes is unknown: throttled"}},
+		{name: "a load balancer that was recreated", change: func(in *Input) { in.After.Cloud.LoadBalancers[0].ID = "new" }, result: v1.ResultFailed,
+			want: map[string]v1.Outcome{"load-balancers": v1.Fail}, says: []string{"identity"}},
+		{name: "clients that noticed more than the budget", change: func(in *Input) { in.Probes = badProbes() }, result: v1.ResultFailed,
+			want: map[string]v1.Outcome{"disruption": v1.Fail}, says: []string{"the budget is 5 s"}},
+		{name: "a run that was not probed", change: func(in *Input) { in.Probes = nil }, result: v1.ResultOK, want: map[string]v1.Outcome{"disruption": v1.Skip}},
+		{name: "a host that was taken out and may come back", with: func(in *VerifyInput) { in.Remains = []string{"host cp-2 may come back"} }, result: v1.ResultFailed,
+			want: map[string]v1.Outcome{"hosts": v1.Fail}, says: []string{"host cp-2 may come back"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := verifyInput(c.change)
+			if c.with != nil {
+				c.with(&in)
+			}
+			v, unused := Verify(in)
+			if diff := cmp.Diff(c.want, outcomes(v)); diff != "" || v.Result != c.result || len(unused) > 0 {
+				t.Errorf("result %s, want %s; not needed %v; checks that did not pass (-want +got):\n%s\n%q", v.Result, c.result, unused, diff, v.Problems)
+			}
+			for _, s := range c.says {
+				mustMention(t, v.Problems, s)
+			}
+			if (v.Result == v1.ResultOK) != (len(v.Problems) == 0) {
+				t.Errorf("result %s with the problems %q", v.Result, v.Problems)
+			}
+		})
+	}
+}
+
+func TestAnAcceptanceThatMeetsNothingIsNamed(t *testing.T) {
+	in := verifyInput(nil)
+	in.Accept = map[string]string{"Node/nowhere": "x", "Service/*/web": "y"}
+	if _, unused := Verify(in); strings.Join(unused, " ") != "Node/nowhere Service/*/web" {
+		t.Errorf("not needed are %v", unused)
+	}
+}
