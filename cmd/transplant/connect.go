@@ -30,14 +30,18 @@ import (
 // connection is what the global flags say, and what was opened from them.
 type connection struct {
 	streams
-	kubeconfig, context, hostAccess, cloud, stateDir string
-	quiet, ascii                                     bool
-	color                                            format
+	kubeconfig, context, cloud, stateDir string
+	host                                 hostFlags
+	quiet, ascii                         bool
+	color                                format
 
 	config  *rest.Config
 	kube    kubernetes.Interface
 	dynamic dynamic.Interface
 	hosts   []hostaccess.Host
+	// pods tells that hosts are reached through pods, which takes rights of its own.
+	pods    bool
+	session hostSession
 	inv     inventory.Source
 	proof   proof
 	probes  probeFlags
@@ -56,7 +60,7 @@ type connection struct {
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	f.StringVar(&c.context, "context", "", "context of the kubeconfig")
-	f.StringVar(&c.hostAccess, "host-access", "", "how hosts are reached: local:DIR (a directory for each host in DIR) or local:NAME=DIR,...")
+	c.host.flags(f)
 	f.StringVar(&c.cloud, "cloud", "", "also look at the cloud, read-only, with the credentials of the environment: aws or aws:routeTable=rtb-...")
 	f.StringVar(&c.stateDir, "state-dir", "", "where ownership logs are kept (default: $XDG_STATE_HOME/transplant or ~/.local/state/transplant)")
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
@@ -99,11 +103,8 @@ func (c *connection) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.hostAccess != "" {
-		if c.hosts, err = hostaccess.Open(c.hostAccess); err != nil {
-			return fmt.Errorf("--host-access: %w", err)
-		}
-		c.hosts = testHosts(c.hosts)
+	if err := c.openHosts(ctx); err != nil {
+		return err
 	}
 	if c.cloud != "" {
 		if c.inv, err = inventory.Open(ctx, c.cloud); err != nil {
@@ -136,7 +137,7 @@ func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{LeaseName: lease, Files: plan.Files(), ObjectRefs: plan.ObjectRefs(), AskCredentialProviders: c.proof.asked})
+	}, snapshot.Options{LeaseName: lease, Files: plan.Files(), ObjectRefs: plan.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
 }
 
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with
@@ -152,7 +153,7 @@ func (c *connection) scrape(ctx context.Context, component, host, address string
 
 // asked lets ask talk to a component on a host for at most 5 s, with the credentials that scrape describes.
 func (c *connection) asked(ctx context.Context, component, host string, ask func(context.Context, *http.Client, string) error) error {
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} // see above
+	transport := c.transport(host)
 	defer transport.CloseIdleConnections()
 	token, err := c.observerToken(ctx)
 	if err != nil {

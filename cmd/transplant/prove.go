@@ -42,7 +42,7 @@ func (c *connection) prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 		snapshot.SetDryRuns(s, nil, "no plan can be made: "+err.Error())
 		return
 	}
-	snapshot.AskAgain(ctx, s, snapshot.Sources{Kube: c.kube, Server: c.config.Host}, snapshot.NeedsOf(made.Steps))
+	snapshot.AskAgain(ctx, s, snapshot.Sources{Kube: c.kube, Server: c.config.Host}, c.needs(snapshot.NeedsOf(made.Steps)))
 	snapshot.SetDryRuns(s, dryrun.Run(ctx, c.dynamic, made.Steps), "")
 }
 

@@ -36,7 +36,7 @@ func (c *live) proven(config string) (*connection, *v1.Snapshot) {
 	if err := os.WriteFile(at, []byte(config), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	conn := &connection{streams: streams{out: io.Discard, err: io.Discard}, kubeconfig: c.kubeconfig, hostAccess: "local:" + c.dir, proof: proof{asked: true, config: at}}
+	conn := &connection{streams: streams{out: io.Discard, err: io.Discard}, kubeconfig: c.kubeconfig, host: hostFlags{access: "local:" + c.dir}, proof: proof{asked: true, config: at}}
 	if err := conn.open(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}

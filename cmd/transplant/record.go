@@ -16,18 +16,27 @@ import (
 
 // logPath is where the ownership log of a run is kept on this machine.
 func (c *connection) logPath(uid, run string) (string, error) {
-	dir := c.stateDir
-	if dir == "" {
-		if dir = os.Getenv("XDG_STATE_HOME"); dir == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", fmt.Errorf("finding a place for the ownership log: %w; name one with --state-dir", err)
-			}
-			dir = filepath.Join(home, ".local", "state")
-		}
-		dir = filepath.Join(dir, "transplant")
+	dir, err := c.stateHome()
+	if err != nil {
+		return "", fmt.Errorf("finding a place for the ownership log: %w; name one with --state-dir", err)
 	}
 	return filepath.Join(dir, uid, run+".ownership.jsonl"), nil
+}
+
+// stateHome is the directory of this machine that is ours.
+func (c *connection) stateHome() (string, error) {
+	if c.stateDir != "" {
+		return c.stateDir, nil
+	}
+	dir := os.Getenv("XDG_STATE_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(dir, "transplant"), nil
 }
 
 // record watches who owns the loops, beside a run, into the run's ownership log. It returns what stops it.

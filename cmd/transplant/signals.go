@@ -21,6 +21,7 @@ import (
 // From here on a broken pipe is an error of a write and not the end of the process, which would be in the middle of a step.
 func signals(ctx context.Context, c *connection) (hard context.Context, stopping <-chan struct{}, done func()) {
 	hard, cancel := context.WithCancelCause(ctx)
+	unsteer := c.session.steer()
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, heeded()...)
 	signal.Ignore(syscall.SIGPIPE)
@@ -53,7 +54,7 @@ func signals(ctx context.Context, c *connection) (hard context.Context, stopping
 			}
 		}
 	}()
-	return hard, stop, func() { signal.Stop(ch); close(ended); cancel(nil) }
+	return hard, stop, func() { signal.Stop(ch); close(ended); cancel(nil); unsteer() }
 }
 
 // heeded are the signals that stop a command in order.

@@ -127,7 +127,7 @@ func (c *carrier) reopen(o *opening) {
 
 // establish tries until there is a session or a reason why there will be none.
 func (c *carrier) establish(ctx context.Context) (*session, error) {
-	lost := 0
+	lost, begun, told := 0, time.Now(), false
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		s, err := c.try(ctx)
 		if err == nil {
@@ -142,6 +142,10 @@ func (c *carrier) establish(ctx context.Context) (*session, error) {
 			}
 			c.a.Tell(fmt.Sprintf("the pod on host %s is gone (%s): making another one", c.node, gone.reason))
 			continue
+		}
+		if !told && time.Since(begun) > 2*impatience {
+			told = true
+			c.a.Tell(fmt.Sprintf("host %s cannot be asked at the moment, trying again: %v", c.node, err))
 		}
 		select {
 		case <-ctx.Done():

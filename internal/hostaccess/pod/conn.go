@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -15,7 +16,7 @@ type conn struct {
 
 // far is the session's end of it.
 type far struct {
-	in  *io.PipeReader
+	in  io.Reader
 	out *io.PipeWriter
 	// close ends both directions.
 	close func()
@@ -30,7 +31,18 @@ func newConn() (net.Conn, far) {
 		_ = toPod.Close()
 		_ = fromPod.Close()
 	}
-	return &conn{Reader: fromPod, Writer: fromUs, closing: end}, far{in: toPod, out: toUs, close: end}
+	return &conn{Reader: fromPod, Writer: fromUs, closing: end}, far{in: endable{toPod}, out: toUs, close: end}
+}
+
+// endable ends like a file: that this side closed it is no error of the session's.
+type endable struct{ io.Reader }
+
+func (e endable) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 func (c *conn) Close() error {
