@@ -107,7 +107,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
-	if err := migrate.Drainable(ctx, migrate.Options{Kube: c.kube, NodeNames: nodeNames(snap)}, p); err != nil {
+	if err := migrate.Changeable(ctx, migrate.Options{Kube: c.kube, Hosts: c.hosts, NodeNames: nodeNames(snap)}, p); err != nil {
 		return withCode(exitBlocked, "%w", err)
 	}
 	if f.dryRun {

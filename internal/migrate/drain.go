@@ -107,13 +107,18 @@ func (e *Engine) unmanaged(ctx context.Context, node string) error {
 		node, firstOf(alone), is1(len(alone), "it", "them"))
 }
 
-// Drainable looks at every node that a plan drains and has not drained yet, and names those that it would not: so that a migration is refused before it is
-// begun, and not in its middle. The options need the client and the names of nodes.
-func Drainable(ctx context.Context, o Options, p *v1.Plan) error {
+// Changeable looks at every kubelet that a plan changes, whether its files can be edited and its node can be drained, and names all that cannot: so that a
+// migration is refused before it is begun, and not in its middle. The options need the client, the hosts and the names of nodes.
+func Changeable(ctx context.Context, o Options, p *v1.Plan) error {
 	e := New(o, &Journal{})
 	e.plan = p
 	var errs []error
 	for _, s := range p.Steps {
+		if s.Kind != v1.StepKubelet || s.Restore != "" {
+			continue
+		}
+		_, err := kubelet{e}.contents(ctx, s)
+		errs = append(errs, err)
 		if node := e.NodeNames[s.Host]; s.Drain && node != "" {
 			errs = append(errs, e.unmanaged(ctx, node))
 		}

@@ -28,10 +28,11 @@ func TestAPodThatNoControllerBringsBackIsNotDeletedSilently(t *testing.T) {
 	if len(evicted()) > 0 || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
 		t.Errorf("evicted %v, unschedulable %v, %d restarts", evicted(), w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
 	}
-	err = Drainable(t.Context(), Options{Kube: w.kube, NodeNames: w.nodeNames()}, p)
+	options := Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}
+	err = Changeable(t.Context(), options, p)
 	says(t, err, "node node-cp-1 has to be drained", "apps/by-hand")
 	p.Options.ForceUnmanaged = true
-	if err := Drainable(t.Context(), Options{Kube: w.kube, NodeNames: w.nodeNames()}, p); err != nil {
+	if err := Changeable(t.Context(), options, p); err != nil {
 		t.Errorf("although it was allowed: %v", err)
 	}
 	if _, err := w.run(p); err != nil {

@@ -140,8 +140,10 @@ func TestAFileThatCannotBeEditedIsNoticedBeforeAnyIsWritten(t *testing.T) {
 	w.spread("cp-1")
 	w.write("cp-1", configFile, "kind: KubeletConfiguration\nfeatureGates: {CSIMigrationAWS: false}\n", 0o600)
 	before := w.files()
-	_, err := w.run(w.given(spreadStep("cp-1")))
+	p := w.given(spreadStep("cp-1"))
+	_, err := w.run(p)
 	says(t, err, configFile+" on host cp-1", "cannot be edited line by line")
+	says(t, Changeable(t.Context(), Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p), configFile+" on host cp-1", "cannot be edited line by line")
 	w.same(before)
 }
 

@@ -29,7 +29,7 @@ func (e *Engine) look(ctx context.Context, node string) (v1.NodeRecord, bool, er
 	facts := snapshot.Node(n)
 	out := v1.NodeRecord{UID: facts.UID, ProviderID: facts.ProviderID, Addresses: facts.Addresses, Labels: facts.Labels, Taints: facts.Taints, Attachable: facts.Attachable}
 	csi, err := e.Kube.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // without the right to look they are left out, before and after
 		return out, false, fmt.Errorf("reading the CSI drivers of node %s: %w", node, err)
 	}
 	if err == nil {

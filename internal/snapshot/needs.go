@@ -81,6 +81,9 @@ func needsOf(s v1.Step) []Need {
 			out = []Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: namespace}}
 		}
 	}
+	if s.Kind == v1.StepKubelet { // what its node was like before and is afterwards
+		out = append(out, Need{Verbs: []string{"list"}, Resource: "pods"}, Need{Verbs: []string{"get"}, Group: "storage.k8s.io", Resource: "csinodes"})
+	}
 	if s.Drain {
 		out = append(out,
 			Need{Verbs: []string{"update"}, Resource: "nodes"}, // cordon
@@ -150,6 +153,9 @@ var kinds = map[string]struct{ group, resource string }{
 	"StatefulSet":         {groupApps, "statefulsets"},
 	"StorageClass":        {"storage.k8s.io", "storageclasses"},
 }
+
+// About is a need about the object of a Ref, Kind/namespace/name or Kind/name.
+func About(ref string, verbs ...string) Need { return about(ref, verbs...) }
 
 // about is a need about the object of a Ref, Kind/namespace/name or Kind/name. For a kind that is not known, the resource is the kind in lower case
 // with an s: a question that is answered with no rather than one that is not asked.

@@ -39,6 +39,9 @@ func TestNeedsOfSteps(t *testing.T) {
 		"a node that is initialised is updated": {
 			v1.Step{Kind: v1.StepInitializeNode, Ref: "Node/a"}, []string{"get,list,update /nodes  "}, nil,
 		},
+		"a node is compared with what it was like before its kubelet changed": {
+			v1.Step{Kind: v1.StepKubelet}, []string{"get storage.k8s.io/csinodes  ", "list /pods  "}, []string{"pods/eviction"},
+		},
 		"a node that is drained": {
 			v1.Step{Kind: v1.StepKubelet, Drain: true}, []string{"get,list,update /nodes  ", "create /pods/eviction  ", "list policy/poddisruptionbudgets  "}, nil,
 		},
