@@ -1,13 +1,12 @@
 package hosts
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"strings"
-
-	"context"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
 )

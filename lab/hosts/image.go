@@ -211,6 +211,7 @@ func (c *Cluster) Import(ctx context.Context, images ...Image) error {
 		}
 		files = append(files, file)
 	}
+	defer removeAll(files)
 	for _, h := range c.hosts {
 		if !h.Running() {
 			continue
@@ -220,6 +221,13 @@ func (c *Cluster) Import(ctx context.Context, images ...Image) error {
 		}
 	}
 	return nil
+}
+
+// removeAll removes image files that every host has by now; what stays goes with the cluster.
+func removeAll(files []string) {
+	for _, f := range files {
+		_ = os.Remove(f)
+	}
 }
 
 // importFiles gives image files to the host's containerd. They are handed over as its input: the host does not see the machine's directories.

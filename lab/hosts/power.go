@@ -158,8 +158,29 @@ func (h *Host) Down(ctx context.Context) error {
 	if err != nil && !errors.Is(err, ErrDown) {
 		return err
 	}
+	if err := h.awaitDisk(ctx); err != nil {
+		return err
+	}
 	// What a real machine loses with its power: its link and its control groups. The latter would hold up the next kubelet for seconds each.
 	return errors.Join(removeLink(ctx, h.veth()), removeCgroups(ctx, h.cgroup()))
+}
+
+// awaitDisk waits until the kernel has let go of the host's disk: a file system that is mounted twice is soon damaged.
+func (h *Host) awaitDisk(ctx context.Context) error {
+	disk := filepath.Join(h.dir(), "disk.img")
+	return poll(ctx, 20*time.Millisecond, "the disk of host "+h.Name+" to be released", func(context.Context) error {
+		backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		if err != nil {
+			return fmt.Errorf("listing loop devices: %w", err)
+		}
+		for _, file := range backing {
+			// A device that is released meanwhile has no such file any more.
+			if name, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(name)) == disk {
+				return fmt.Errorf("%s still has it", strings.Split(file, "/")[3])
+			}
+		}
+		return nil
+	})
 }
 
 // Reboot is a power cut and a start with the disk kept.

@@ -125,6 +125,7 @@ func (c *Cluster) startHosts(ctx context.Context) error {
 		}
 		files = append(files, file)
 	}
+	defer removeAll(files)
 	var g errgroup.Group
 	g.SetLimit(2)
 	for _, h := range c.hosts {
