@@ -45,7 +45,7 @@ func (e *VerifyError) Error() string {
 	return out
 }
 
-// WaitError says that a wait for something other than the step's own effect took too long. Nothing was changed by the step.
+// WaitError says that a wait for something other than the step's own effect took too long. The same command goes on.
 type WaitError struct {
 	Waited time.Duration
 	Reason string

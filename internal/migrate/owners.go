@@ -43,7 +43,7 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 			return true, last
 		})
 		if errors.Is(err, errWaited) {
-			return fmt.Errorf("who owns the loops could not be proven for %s, so the owner was not restarted: %w", bindBudget, last)
+			return &WaitError{Waited: bindBudget, Reason: fmt.Sprintf("who owns the loops could not be proven, so the owner was not restarted: %v", last)}
 		} else if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (e *Engine) successor(ctx context.Context, s v1.Step, b handover.Binding) e
 		return reason == "", nil
 	})
 	if errors.Is(err, errWaited) {
-		return fmt.Errorf("the owner %s on host %s was not stopped, since nobody is ready to take lease %s over: %s", b.Component, b.Host, b.Lease, reason)
+		return &WaitError{Waited: bindBudget, Reason: fmt.Sprintf("the owner %s on host %s was not stopped, since nobody is ready to take lease %s over: %s", b.Component, b.Host, b.Lease, reason)}
 	}
 	return err
 }
@@ -174,10 +174,10 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord
 	})
 	if errors.Is(err, errWaited) {
 		if last != nil {
-			return fmt.Errorf("whether the old owner has ended is unknown, so its lease %s was left to expire: %w", r.Lease, last)
+			return &WaitError{Waited: endBudget, Reason: fmt.Sprintf("whether the old owner has ended is unknown, so its lease %s was left to expire: %v", r.Lease, last)}
 		}
-		return fmt.Errorf("the old owner (process %d of %s on host %s) did not end within %s; its lease %s was left alone: "+
-			"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, endBudget, r.Lease)
+		return &WaitError{Waited: endBudget, Reason: fmt.Sprintf("the old owner (process %d of %s on host %s) did not end; its lease %s was left alone: "+
+			"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, r.Lease)}
 	} else if err != nil {
 		return err
 	}

@@ -340,7 +340,7 @@ func TestALeaseIsLeftAloneWhenItsOwnerDoesNotEnd(t *testing.T) {
 	owner := w.holder(kcm)
 	w.stuck[kcm+"@cp-1"] = true
 	_, err := w.run(p)
-	says(t, err, "did not end within 1m15s", "its lease "+kcm+" was left alone", "run the same command again")
+	says(t, err, "waited for 1m15s", "did not end", "its lease "+kcm+" was left alone", "run the same command again")
 	if w.holder(kcm) != owner {
 		t.Errorf("the lease of a process that lives was released: %q", w.holder(kcm))
 	}

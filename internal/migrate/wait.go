@@ -77,7 +77,7 @@ func (e *Engine) steady(ctx context.Context, s v1.Step, ask func(context.Context
 		return last == nil, nil
 	})
 	if errors.Is(err, errWaited) {
-		return fmt.Errorf("asking for %s: %w", answerBudget, last)
+		return &WaitError{Waited: answerBudget, Reason: fmt.Sprintf("the API server does not answer: %v; nothing was changed meanwhile", last)}
 	}
 	return err
 }
