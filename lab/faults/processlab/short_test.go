@@ -50,6 +50,12 @@ func TestACommandThatAnythingHappensToIsGoneOnWith(t *testing.T) {
 	}
 	disturbed(t, lab, &table, andKilled(onTheWayBack), before, rollback()...)
 	must(t, lab, "verify", "--cloud", trial.Cloud)
+	table.Title = "apply and rollback, short version, " + lab.Name()
+	var text strings.Builder
+	if err := table.Write(&text); err != nil {
+		t.Error(err)
+	}
+	t.Log("\n" + text.String())
 	for _, o := range table.Outcomes {
 		if o.Missed {
 			t.Errorf("%s at %s:%s never happened", o.Kind, o.Point, o.Step)
