@@ -19,22 +19,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
-func TestStatusOutputs(t *testing.T) {
+func TestWhatGoingOnDoesIsShownFirst(t *testing.T) {
 	c := newLive(t)
-	golden(t, "status-none", c.run("status"), c.volatile())
-	golden(t, "status-none-json", c.run("status", "-o", "json"), c.volatile())
 	c.journal(v1.RunApplying, 20, 1)
-	golden(t, "status-applying", c.run("status"), c.volatile())
-	golden(t, "status-applying-yaml", c.run("status", "-o", "yaml"), c.volatile())
 	golden(t, "apply-resume-dry-run", c.run("apply", "--dry-run"), c.volatile())
-	c.lock("ops@bastion pid 4412 start 1")
-	golden(t, "status-locked", c.run("status"), c.volatile())
 }
 
-func TestStatusOfAnAppliedMigration(t *testing.T) {
+func TestAnAppliedMigration(t *testing.T) {
 	c := newLive(t)
 	c.journal(v1.RunApplied, 1000, 0)
-	golden(t, "status-applied", c.run("status"), c.volatile())
 	golden(t, "apply-applied", c.run("apply"), c.volatile())
 	// The managers of this cluster are in-tree, so the journal promises what is not so.
 	r := c.run("verify")
@@ -226,7 +219,7 @@ func TestAMigrationUnderWay(t *testing.T) {
 func TestNoPermission(t *testing.T) {
 	c := newLive(t)
 	c.api.Deny("get", "configmaps")
-	fails(t, c.run("status"), exitError, `User "tester" cannot get resource "configmaps" in API group "" in the namespace "kube-system"`)
+	fails(t, c.run("resume"), exitError, `User "tester" cannot get resource "configmaps" in API group "" in the namespace "kube-system"`)
 	c.api.Deny("create", "clusterroles")
 	c.api.Deny("update", "leases")
 	r := c.run("check")

@@ -30,17 +30,30 @@ func printStatus(w io.Writer, s v1.Status, l layout, all bool) error {
 func statusText(s v1.Status, l layout, all bool) string {
 	p := page{layout: l}
 	p.statusHead(s)
-	p.statusNodes(s.Nodes, all)
 	p.statusHealth(s.Health)
+	p.statusNodes(s.Nodes, all)
 	p.statusOwners(s)
 	if s.Disruption != "" {
-		p.line("probes     %s", strings.TrimPrefix(s.Disruption, "probes: "))
+		p.field("probes", "%s", strings.TrimPrefix(s.Disruption, "probes: "))
 	}
-	for _, n := range s.NotRead {
-		p.line("not read   %s", n)
-	}
+	p.notRead(s.NotRead)
 	p.line("next: %s", s.Next)
 	return p.b.String()
+}
+
+// notRead says what could not be read: what is not allowed together, anything else with its error.
+func (p *page) notRead(sentences []string) {
+	var refused []string
+	for _, n := range sentences {
+		if what, _, ok := strings.Cut(n, ": not allowed: "); ok {
+			refused = append(refused, what)
+			continue
+		}
+		p.wrapped("not read", n)
+	}
+	if len(refused) > 0 {
+		p.wrapped("not read", "for want of rights: "+strings.Join(refused, "; "))
+	}
 }
 
 // page collects lines that fit the terminal.
@@ -51,19 +64,42 @@ type page struct {
 
 // line writes one line, cut to the width: what a cluster says may hold line breaks and control characters.
 func (p *page) line(format string, args ...any) {
-	text := strings.Join(strings.Fields(p.plain(fmt.Sprintf(format, args...))), " ")
-	if at := strings.Index(format, "%"); at > 0 && strings.HasSuffix(format[:at], "  ") { // the padding of its first word
-		word, rest, _ := strings.Cut(text, " ")
-		text = fmt.Sprintf("%-*s%s", at, word, rest)
-	}
-	fmt.Fprintln(&p.b, p.cut(text))
+	fmt.Fprintln(&p.b, p.cut(p.flat(fmt.Sprintf(format, args...))))
 }
+
+// labelWidth is the column in which what a label says begins.
+const labelWidth = 11
+
+// field writes a label and what it says, in one line.
+func (p *page) field(label, format string, args ...any) {
+	fmt.Fprintln(&p.b, p.cut(fmt.Sprintf("%-*s%s", labelWidth, label, p.flat(fmt.Sprintf(format, args...)))))
+}
+
+// wrapped writes a label and what it says, in as many lines as that takes: an error is worth them.
+func (p *page) wrapped(label, text string) {
+	room := max(p.width, minWidth) - labelWidth
+	line := ""
+	flush := func() {
+		p.field(label, "%s", line)
+		label, line = "", ""
+	}
+	for word := range strings.FieldsSeq(p.plain(text)) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+			flush()
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	flush()
+}
+
+// flat makes one line of a text.
+func (p *page) flat(text string) string { return strings.Join(strings.Fields(p.plain(text)), " ") }
 
 // row writes cells in columns of these widths, the last one as wide as the terminal lets it be. A mark comes before them, coloured.
 func (p *page) row(o v1.Outcome, widths []int, cells ...string) {
 	var text strings.Builder
 	for i, c := range cells {
-		c = strings.Join(strings.Fields(p.plain(c)), " ")
+		c = p.flat(c)
 		if i < len(widths) {
 			short := layout{width: widths[i], ascii: p.ascii, wide: p.wide}.cutTo(c)
 			text.WriteString(short + strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(short))+2))
@@ -72,10 +108,10 @@ func (p *page) row(o v1.Outcome, widths []int, cells ...string) {
 		text.WriteString(c)
 	}
 	rest := p.layout
-	if o != "" {
-		rest.width = max(p.width, minWidth) - utf8.RuneCountInString(p.mark(o)) - 1
+	if rest.width = max(p.width, minWidth); o != "" {
+		rest.width -= utf8.RuneCountInString(p.mark(o)) + 1
 	}
-	body := strings.TrimRight(rest.cut(text.String()), " ")
+	body := strings.TrimRight(rest.cutTo(text.String()), " ")
 	if o != "" {
 		body = p.paint(o, p.mark(o)) + " " + body
 	}
@@ -103,23 +139,23 @@ func (p *page) statusHead(s v1.Status) {
 	default:
 		p.line("migration %s · %s · %d/%d steps%s", s.Run, stateWords(s.State), s.StepsDone, s.StepsTotal, sectionWords(s))
 		if s.ElapsedSeconds > 0 {
-			p.line("elapsed    %s%s", compact(s.ElapsedSeconds), remainingWords(s.Remaining))
+			p.field("elapsed", "%s%s", compact(s.ElapsedSeconds), remainingWords(s.Remaining))
 		}
 	}
 	if s.Lock != nil {
-		p.line("holder     %s", holderWords(*s.Lock))
+		p.field("holder", "%s", holderWords(*s.Lock))
 	}
 	for _, c := range s.Current {
-		p.line("step       %s · for %s", c.ID, compact(c.SinceSeconds))
+		p.field("step", "%s · for %s", c.ID, compact(c.SinceSeconds))
 		if c.Waiting != "" {
-			p.line("waits      %s · for %s", c.Waiting, compact(c.WaitingSeconds))
+			p.wrapped("waits for", c.Waiting+" · for "+compact(c.WaitingSeconds))
 		}
 	}
 	if s.Upcoming != "" {
-		p.line("upcoming   %s", s.Upcoming)
+		p.field("upcoming", "%s", s.Upcoming)
 	}
-	if s.LastError != "" && s.State != v1.StateFailed { // the health of a failed run says it
-		p.line("error      %s", s.LastError)
+	if s.LastError != "" {
+		p.wrapped("error", s.LastError)
 	}
 }
 
@@ -157,7 +193,7 @@ func (p *page) statusNodes(nodes []v1.NodeStatus, all bool) {
 	var shown []v1.NodeStatus
 	rest := map[string]int{}
 	for _, n := range nodes {
-		calm := n.State == v1.NodePending || n.State == v1.NodeDone
+		calm := n.State == v1.NodePending || n.State == v1.NodeDone || n.State == v1.NodeOut
 		if !all && (calm || len(shown) == worst) {
 			rest[n.State]++
 			continue
@@ -183,13 +219,13 @@ func (p *page) statusNodes(nodes []v1.NodeStatus, all bool) {
 		}
 	}
 	var counts []string
-	for _, state := range []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone} {
+	for _, state := range []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut} {
 		if rest[state] > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", rest[state], strings.ToLower(state)))
 		}
 	}
 	if len(counts) > 0 {
-		p.line("nodes      %s (transplant status --details=nodes)", strings.Join(counts, ", "))
+		p.field("nodes", "%s (transplant status --details=nodes)", strings.Join(counts, ", "))
 	}
 }
 
@@ -233,7 +269,7 @@ func (p *page) statusOwners(s v1.Status) {
 	if len(loops) == 0 {
 		for _, l := range s.Leases {
 			if l.Holder != "" {
-				p.line("lease      %s: %s, renewed %s ago", l.Name, l.Holder, compact(l.AgeSeconds))
+				p.field("lease", "%s: %s, renewed %s ago", l.Name, l.Holder, compact(l.AgeSeconds))
 			}
 		}
 		return

@@ -133,7 +133,7 @@ func (c *connection) watchTimeline(ctx context.Context, board *status.Board, out
 	view := c.viewOf(c.out)
 	seen := map[string]bool{}
 	var e ending
-	return c.follow(ctx, board, view.redraws && output == "text", func() (bool, error) {
+	return c.follow(ctx, board, func() (bool, error) {
 		t, facts, err := build()
 		if err != nil {
 			return true, err
@@ -216,9 +216,7 @@ func timelineText(t v1.Timeline, l layout) string {
 		}
 		p.entry(e)
 	}
-	for _, n := range t.NotRead {
-		p.line("not read   %s", n)
-	}
+	p.notRead(t.NotRead)
 	return p.b.String()
 }
 

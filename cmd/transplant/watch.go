@@ -23,7 +23,7 @@ import (
 const (
 	// together is for how long changes are collected before they are shown: one step of the engine writes several objects.
 	together = 300 * time.Millisecond
-	// ticking is how often a terminal is drawn anew though nothing changed, for the sake of the ages on it.
+	// ticking is how often it is looked at what was read though nothing changed: a terminal shows ages, and a lock that is not renewed is no change of anything.
 	ticking = time.Second
 	// lasting is how long a run has to look ended before that is believed, where the journal does not say it: the objects are watched apart from each other.
 	lasting = 3 * time.Second
@@ -46,8 +46,8 @@ func (w *watching) refused(output string) error {
 	return nil
 }
 
-// follow calls show whenever something may have changed, and once a second on a terminal, until it returns true, or Ctrl-C.
-func (c *connection) follow(ctx context.Context, board *status.Board, tick bool, show func() (bool, error)) error {
+// follow calls show whenever something may have changed, and once a second, until it returns true, or Ctrl-C.
+func (c *connection) follow(ctx context.Context, board *status.Board, show func() (bool, error)) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	following, end := context.WithCancel(ctx)
@@ -55,25 +55,17 @@ func (c *connection) follow(ctx context.Context, board *status.Board, tick bool,
 	wg.Go(func() { board.Follow(following) })
 	defer wg.Wait()
 	defer end()
-	var again <-chan time.Time
-	if tick {
-		t := time.NewTicker(ticking)
-		defer t.Stop()
-		again = t.C
-	}
-	first := time.NewTimer(lasting / 3) // sources that do not answer do not hide the others
-	defer first.Stop()
+	again := time.NewTicker(ticking)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return withCode(exitInterrupted, "no longer watching; the run goes on where it is carried out")
-		case <-first.C:
-		case <-again:
+		case <-again.C:
 		case <-board.Changed():
 			pause(ctx, together)
 		}
 		if !board.Ready() {
-			first.Reset(lasting / 3)
 			continue
 		}
 		done, err := show()
@@ -99,7 +91,7 @@ func (c *connection) watchStatus(ctx context.Context, board *status.Board, outpu
 	said := ""
 	var e ending
 	headed := false
-	return c.follow(ctx, board, view.redraws && output == "text", func() (bool, error) {
+	return c.follow(ctx, board, func() (bool, error) {
 		s := status.Judge(board.Facts())
 		if !headed {
 			headed = true

@@ -93,6 +93,13 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 		}
 		out = append(out, b)
 	}
+	if f.Journal != nil {
+		for _, h := range f.Journal.Without {
+			out = append(out, v1.Blocker{
+				Level: levelWarning, Impact: onNodes, SinceSeconds: since(f.since(h.At)), Message: fmt.Sprintf("host %s was taken out of the run by %s: it must not come back as it was", h.Name, cmp.Or(h.By, "somebody")),
+			})
+		}
+	}
 	if s.State != v1.StateApplying && s.State != v1.StateRollingBack {
 		return out
 	}

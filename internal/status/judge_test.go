@@ -184,6 +184,16 @@ func TestNodesAreShownTheWorstFirst(t *testing.T) {
 	if diff := cmp.Diff(want, s.Nodes); diff != "" {
 		t.Error(diff)
 	}
+	out := Judge(underWay(func(f *Facts) {
+		f.Journal.Without = []v1.HostOut{{Name: "cp-2", At: noon.Add(-time.Minute), By: "ops"}}
+		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: "skipped"})
+	}))
+	if n := out.Nodes[len(out.Nodes)-1]; n.Name != "cp-2" || n.State != v1.NodeOut || out.StepsDone != 2 {
+		t.Errorf("a host that was taken out: %+v, %d steps", n, out.StepsDone)
+	}
+	if len(out.Health) != 1 || out.Health[0].Message != "host cp-2 was taken out of the run by ops: it must not come back as it was" {
+		t.Errorf("a host that was taken out: %+v", out.Health)
+	}
 	if s := Judge(underWay(failed, func(f *Facts) { f.Lock = nil })); s.Nodes[0].Name != "cp-1" || s.Nodes[0].State != "Blocked" || s.Nodes[0].Message != "the disk of cp-1 is full" {
 		t.Errorf("after an error: %+v", s.Nodes)
 	}

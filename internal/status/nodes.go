@@ -64,6 +64,10 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 		if n.Done == n.Total {
 			n.State = v1.NodeDone
 		}
+		if slices.ContainsFunc(f.Journal.Without, func(h v1.HostOut) bool { return h.Name == n.Name || h.Node == n.Name }) {
+			n.State, n.Step, n.Message = v1.NodeOut, "", "taken out of the run: it must not come back as it was"
+			continue
+		}
 		notReady(f, n)
 	}
 	slices.SortStableFunc(out, func(a, b v1.NodeStatus) int {
@@ -72,7 +76,7 @@ func nodes(f Facts, s v1.Status) []v1.NodeStatus {
 	return out
 }
 
-var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone}
+var order = []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut}
 
 func rank(state string) int { return slices.Index(order, state) }
 

@@ -58,6 +58,8 @@ type Status struct {
 	// Owners maps a loop to component@host, as far as the API shows it; OwnersFrom says for each loop how it is known.
 	Owners     map[string]string `json:"owners,omitempty"`
 	OwnersFrom map[string]string `json:"ownersFrom,omitempty"`
+	// Leases are those of the managers and of the migration, by name.
+	Leases []LeaseStatus `json:"leases,omitempty"`
 	// Disruption is what the probes of who carries the run out have seen so far; empty where none run.
 	Disruption string `json:"disruption,omitempty"`
 	// NotRead are the sentences that name what could not be read, and so is not in this document.
@@ -97,10 +99,20 @@ type LockStatus struct {
 	Expired bool `json:"expired,omitempty"`
 }
 
+// LeaseStatus is a lease under which a manager runs loops.
+type LeaseStatus struct {
+	Name   string `json:"name"`
+	Holder string `json:"holder,omitempty"`
+	// AgeSeconds is how long ago it was renewed.
+	AgeSeconds float64 `json:"ageSeconds"`
+	// Expired tells that it was not renewed for longer than it lasts: nobody acts under it.
+	Expired bool `json:"expired,omitempty"`
+}
+
 // NodeStatus is how far a host or node is.
 type NodeStatus struct {
 	Name string `json:"name"`
-	// State is Blocked, Working, Pending or Done.
+	// State is Blocked, Working, Pending, Done or Out.
 	State string `json:"state"`
 	// Done and Total count the steps on it.
 	Done  int `json:"done"`
@@ -117,6 +129,8 @@ const (
 	NodeWorking = "Working"
 	NodePending = "Pending"
 	NodeDone    = "Done"
+	// NodeOut: the host was lost and taken out of the run.
+	NodeOut = "Out"
 )
 
 // Blocker is something that stands in the way of a run, or that an operator should know of.
