@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/ownership"
@@ -52,9 +55,16 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 	if err != nil {
 		return nil, fmt.Errorf("%w; name another place with --state-dir", err)
 	}
+	// A client's timeout ends its watches, too.
+	config := rest.CopyConfig(c.config)
+	config.Timeout = 0
+	watching, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("using the kubeconfig: %w", err)
+	}
 	var once sync.Once
 	r := ownership.NewRecorder(ownership.RecorderOptions{
-		Client: c.kube, Namespace: plan.Namespace, Leases: []string{plan.KCM, plan.CCM, p.Options.LeaseName},
+		Client: watching, Namespace: plan.Namespace, Leases: []string{plan.KCM, plan.CCM, p.Options.LeaseName},
 		Targets: func() []ownership.Target { return c.targets(ctx) },
 		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
 			return c.scrape(ctx, t.Component, t.Host, t.Address)
