@@ -119,7 +119,7 @@ func TestOptionsThatSayNothingAreRefusedByEveryCommand(t *testing.T) {
 		{"retry-period", "10s", "retry period 10s is too long"},
 		{"lease-name", "Our_Lease", `lease name "Our_Lease": an object is named with lower-case letters`},
 		{"cluster-name", "our cluster", `cluster name "our cluster"`},
-		{"target-version", "v1.27.0", "give --replace-hosts with it"},
+		{"target-version", "v1.27", "give one, e.g. v1.27.4"},
 		{"ccm-env", "PROXY", `environment "PROXY": give NAME=VALUE`},
 		{"ccm-env", "AWS_SECRET_ACCESS_KEY=planted", "AWS_SECRET_ACCESS_KEY is a secret, and a plan is kept in the cluster and printed: put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE="},
 	} {

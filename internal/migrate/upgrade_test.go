@@ -126,6 +126,7 @@ func TestAnUpgradeIsRolledBackFromEveryStep(t *testing.T) {
 			continue
 		}
 		t.Run(s.ID, func(t *testing.T) {
+			t.Parallel()
 			w := upgradeWorld(t, 2)
 			p := w.beginWith(v1.Options{TargetVersion: next})
 			died, err := w.runUntil(p, func(point, step string) bool { return point == "during" && step == s.ID })
