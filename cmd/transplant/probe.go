@@ -218,7 +218,7 @@ func newProbe(c *connection) *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			if err := c.open(cmd.Context()); err != nil {
+			if err := c.connect(); err != nil {
 				return err
 			}
 			return c.probe(cmd.Context(), f, length, log, output)
