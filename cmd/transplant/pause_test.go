@@ -107,7 +107,7 @@ func TestUnlock(t *testing.T) {
 		words   []string
 		gone    bool
 	}{
-		{"nobody agrees", nil, nil, exitNotApproved, []string{"not approved: to Delete the lock of " + lockHolder, "--yes"}, false},
+		{"nobody agrees", nil, nil, exitNotApproved, []string{"not approved: to delete the lock of " + lockHolder, "--yes"}, false},
 		{"a holder that ended", nil, []string{"--yes"}, exitOK,
 			[]string{"the lock is held by ops@bastion, pid 4412 · lock renewed 95s ago", "looking for 10s whether it is renewed", "the lock is gone\nnext: transplant apply, or transplant rollback"}, true},
 		{"a holder that is at work", func(o *onlooker) { o.lock(0) }, []string{"--yes"}, exitLocked, []string{lockHolder + " renews its lock, so it is at work", "--force"}, false},

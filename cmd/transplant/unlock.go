@@ -58,7 +58,7 @@ func (c *connection) unlock(ctx context.Context, yes, force bool) error {
 	case alive:
 		c.narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
-	if err := c.approve(yes, fmt.Sprintf("Delete the lock of %s", lock.Holder)); err != nil {
+	if err := c.approve(yes, fmt.Sprintf("delete the lock of %s", lock.Holder)); err != nil {
 		return err
 	}
 	if force {
