@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -182,7 +183,10 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	if _, _, err := g.carrier.get(limited); err != nil {
 		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer stop()
-		return nil, errors.Join(g.carrier.unreachable(ctx, limited, err), g.carrier.remove(clean))
+		if !errors.Is(err, syscall.ENOSPC) { // the host is there, and full
+			err = g.carrier.unreachable(ctx, limited, err)
+		}
+		return nil, errors.Join(err, g.carrier.remove(clean))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -218,6 +219,11 @@ func (c *carrier) hopeless(ctx context.Context, p *corev1.Pod, w corev1.Containe
 			return fail("the container runtime refuses it (%s: %s)%s", w.Reason, w.Message, securityHint(w.Message))
 		}
 	}
+	if w.Reason == "" || w.Reason == "ContainerCreating" {
+		if all > persistent && strings.Contains(c.event(ctx, p), "no space left on device") {
+			return &startError{c.node, fmt.Errorf("no space left on host %s for a pod: free some space there and run the same command again; nothing was changed (%w)", c.node, syscall.ENOSPC)}
+		}
+	}
 	if p.Status.StartTime == nil && all > unnoticed {
 		if why := c.deadNode(ctx); why != "" {
 			return fail("%s", why)
@@ -267,14 +273,22 @@ func (c *carrier) state(ctx context.Context, p *corev1.Pod) string {
 	if w := waitingFor(p); w.Reason != "" {
 		out = append(out, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
 	}
+	if e := c.event(ctx, p); e != "" {
+		out = append(out, e+securityHint(e))
+	}
+	return strings.Join(out, "; ")
+}
+
+// event is the last warning about a pod, if there is one and it may be read.
+func (c *carrier) event(ctx context.Context, p *corev1.Pod) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	events, err := c.a.Kube.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.name": p.Name, "type": corev1.EventTypeWarning}.String(), Limit: 20,
 	})
-	if err == nil && len(events.Items) > 0 {
-		last := events.Items[len(events.Items)-1]
-		out = append(out, last.Reason+": "+last.Message+securityHint(last.Message))
+	if err != nil || len(events.Items) == 0 {
+		return ""
 	}
-	return strings.Join(out, "; ")
+	last := events.Items[len(events.Items)-1]
+	return last.Reason + ": " + last.Message
 }
