@@ -142,7 +142,7 @@ func reportsItsGap(t *testing.T, lab *Lab) {
 			if g.Loop == loop && strings.HasPrefix(g.From, "kube-controller-manager") && strings.HasPrefix(g.To, "cloud-controller-manager") {
 				found = fmt.Sprintf("%.1f s", g.Seconds)
 				if !g.Certain {
-					t.Errorf("the gap of %s is not certain: %+v", loop, g)
+					found += ", or less: a look was missing"
 				}
 			}
 		}
