@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -162,8 +163,8 @@ func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 		return err
 	}
 	if err := h.RestartKubelet(ctx); err != nil {
-		if ctx.Err() != nil {
-			return err
+		if ctx.Err() != nil || hostaccess.IsUnreachable(err) {
+			return err // nothing could be put back either; the next run goes on
 		}
 		return &VerifyError{Reason: fmt.Sprintf("restarting the kubelet on host %s: %v", s.Host, err)}
 	}

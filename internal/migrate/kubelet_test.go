@@ -439,3 +439,24 @@ func TestTheLastWordsOfAKubelet(t *testing.T) {
 		}
 	}
 }
+
+func TestAnUndoThatCannotWriteIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.kubeletRuns("cp-1")
+	before := w.files()
+	w.fate = func(_ string, flags map[string]string) *start {
+		if external(flags) {
+			w.full["cp-1"] = true
+			return &start{err: errors.New("exit status 1")}
+		}
+		return nil
+	}
+	p := w.given(plainStep("cp-1"))
+	_, err := w.run(p)
+	says(t, err, "exit status 1. Taking host cp-1 back did not succeed, and the next run goes on with that", "no space left on device")
+	w.full["cp-1"] = false
+	_, err = w.run(p)
+	says(t, err, "has its old flags again")
+	w.same(before)
+}

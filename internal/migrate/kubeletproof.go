@@ -61,7 +61,7 @@ func (x kubelet) lifeOf(ctx context.Context, s v1.Step) (life, error) {
 func (x kubelet) awaitKubelet(ctx context.Context, s v1.Step, was life, expect func([]string) string) error {
 	var seen life
 	reason := ""
-	err := x.poll(ctx, timeout(s), settleInterval, func(ctx context.Context) (bool, error) {
+	err := x.waitFor(ctx, s, timeout(s), settleInterval, func() string { return reason }, func(ctx context.Context) (bool, error) {
 		p, why := x.process(ctx, s.Host)
 		if why == "" && was.is(p) {
 			why = fmt.Sprintf("its process %d is still the one from before the restart", p.PID)

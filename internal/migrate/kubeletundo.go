@@ -25,10 +25,10 @@ func (x kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 		return err
 	} else if err != nil {
 		var bad *VerifyError
-		if back.Still = err.Error(); errors.As(err, &bad) {
-			back.Still = bad.Reason
+		if !errors.As(err, &bad) { // a file, or the way to the host
+			return fmt.Errorf("%s. Taking host %s back did not succeed, and the next run goes on with that: %w", rec.Undo.Reason, s.Host, err)
 		}
-		back.Still += x.lastWords(ctx, s.Host)
+		back.Still = bad.Reason + x.lastWords(ctx, s.Host)
 		return back
 	}
 	now := x.Clock.Now().UTC()

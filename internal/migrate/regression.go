@@ -214,7 +214,7 @@ func is1(n int, one, many string) string {
 func (x kubelet) awaitAsBefore(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	reason := ""
 	var different []string
-	err := x.poll(ctx, timeout(s), settleInterval, func(ctx context.Context) (bool, error) {
+	err := x.waitFor(ctx, s, timeout(s), settleInterval, func() string { return reason }, func(ctx context.Context) (bool, error) {
 		why, other, err := x.worse(ctx, s, *rec.Node)
 		if err != nil {
 			reason = err.Error()
