@@ -13,8 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
@@ -84,7 +86,7 @@ func (c *connection) openHosts(ctx context.Context) error {
 	case inner == "" || inner == accessNone:
 	case pods && (selector == "" || strings.HasPrefix(selector, ":")):
 		c.pods = true
-		if err := c.openPods(ctx, strings.TrimPrefix(selector, ":"), !manual); err != nil {
+		if err := c.openPods(ctx, strings.TrimPrefix(selector, ":")); err != nil {
 			return fmt.Errorf("--host-access=%s: %w", c.host.access, err)
 		}
 	default:
@@ -99,8 +101,9 @@ func (c *connection) openHosts(ctx context.Context) error {
 	return nil
 }
 
-func (c *connection) openPods(ctx context.Context, selector string, _ bool) (err error) {
+func (c *connection) openPods(ctx context.Context, selector string) (err error) {
 	c.session.watch()
+	klog.SetLogger(logr.Discard()) // the library complains of each session that ends, which is told where it matters
 	c.hosts, c.session.closing, err = pod.Open(ctx, pod.Options{
 		Kube: c.kube, Config: c.config, Image: c.host.image, Selector: selector, User: userName(), TTL: c.host.ttl,
 		Tell: func(message string) { c.narrate("%s", message) },

@@ -58,8 +58,11 @@ const refused = "the host's SELinux or AppArmor, or an attribute of the file (ls
 // New returns an agent; Serve starts it.
 func New(o Options) (*Agent, error) {
 	a := &Agent{Options: o, results: results{now: time.Now, calls: map[string]*result{}}}
+	if o.Service && len(o.Parts) == 0 { // nothing is mounted: what is looked at is the host itself
+		a.Root = hostRoot
+	}
 	var err error
-	if a.host, err = hostaccess.OpenWhole(hostaccess.Whole{Name: o.Name, Dir: o.Root, Parts: o.Parts, Refused: refused}); err != nil {
+	if a.host, err = hostaccess.OpenWhole(hostaccess.Whole{Name: o.Name, Dir: a.Root, Parts: o.Parts, Refused: refused}); err != nil {
 		return nil, err
 	}
 	if o.Service {
