@@ -257,6 +257,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	hard, stop, done := signals(ctx, c)
 	defer done()
 	doc := j.Doc()
+	tell := c.teller(doc.Run) // also publishes the progress, and so comes before the probes
 	stopRecorder, err := c.record(ctx, p, doc.Run)
 	if err != nil {
 		return err
@@ -267,7 +268,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		return err
 	}
 	engine := migrate.New(migrate.Options{
-		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, Before: before, Tell: c.tell, Clock: testClock(), Hook: testHook,
+		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, Before: before, Tell: tell, Clock: testClock(), Hook: testHook,
 	}, j)
 	part := *p
 	if part.Until = ""; steps < len(p.Steps) {
