@@ -103,15 +103,12 @@ func (c *connection) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.openHosts(ctx); err != nil {
-		return err
-	}
 	if c.cloud != "" {
 		if c.inv, err = inventory.Open(ctx, c.cloud); err != nil {
 			return fmt.Errorf("--cloud: %w", err)
 		}
 	}
-	return nil
+	return c.openHosts(ctx) // last: what is wrong with the rest is said before a pod is made
 }
 
 func (c *connection) narrate(format string, args ...any) {

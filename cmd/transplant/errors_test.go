@@ -47,6 +47,9 @@ func TestClustersThatCannotBeReached(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, cmd := range needCluster {
+				if cmd == "status" && strings.HasPrefix(c.words[0], "--") {
+					continue // it looks at no host and no cloud
+				}
 				fails(t, transplant(t, append([]string{cmd}, c.args...)...), exitError, c.words...)
 			}
 		})
