@@ -54,6 +54,9 @@ func (p *path) works(at, seen time.Time) {
 		p.arm(at)
 	case p.down:
 		since := p.failed
+		if p.interval == 0 {
+			since = seen // what is pushed was out until it was said to be back
+		}
 		p.write(v1.ProbeEvent{Time: seen, Event: v1.ProbeUp, Since: &since})
 	}
 	p.down, p.worked = false, at
@@ -101,7 +104,7 @@ func (p *path) broke(since, seen time.Time, err error) {
 	if p.armed && !p.down {
 		p.worked = since
 	}
-	p.fails(since, since, seen, err)
+	p.fails(since, seen, seen, err)
 }
 
 // gone notes that there is nothing to look at any more.

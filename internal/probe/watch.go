@@ -115,18 +115,29 @@ func (r *run) holdWatch(ctx context.Context, p *path, w watch.Interface) (time.T
 			quiet.Reset(silence)
 		case <-quiet.C:
 			if owed > seen {
-				select {
-				case r.silent <- heard:
-				default:
-				}
+				r.hangs(heard)
 				return heard, fmt.Errorf("the watch is silent: a list shows changes that it has not delivered for %s", delivery)
 			}
-			owed = r.newest(ctx)
-			quiet.Reset(delivery)
-			if owed <= seen {
-				quiet.Reset(silence)
+			newest, err := r.newest(ctx)
+			if err != nil {
+				r.hangs(heard)
+				return heard, fmt.Errorf("the watch is silent, and whether it missed something cannot be asked: %w", err)
 			}
+			if owed = newest; owed > seen {
+				quiet.Reset(delivery)
+				continue
+			}
+			heard = r.now() // it has delivered everything that there was
+			quiet.Reset(silence)
 		}
+	}
+}
+
+// hangs tells the watch of endpoints that nothing comes over the connection which it shares with the API watch.
+func (r *run) hangs(since time.Time) {
+	select {
+	case r.silent <- since:
+	default:
 	}
 }
 
@@ -147,19 +158,19 @@ func (r *run) read(e watch.Event, open bool, opened time.Time) (uint64, error) {
 	return version(object.GetResourceVersion()), nil
 }
 
-// newest is the newest version of a lease that a list shows; zero when the list could not be had: that is for the reads to say.
-func (r *run) newest(ctx context.Context) uint64 {
+// newest is the newest version of a lease that a list shows.
+func (r *run) newest(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	list, err := r.Kube.CoordinationV1().Leases("kube-system").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	var out uint64
 	for i := range list.Items {
 		out = max(out, version(list.Items[i].ResourceVersion))
 	}
-	return out
+	return out, nil
 }
 
 // version is a resource version as a number; zero for one that is none.

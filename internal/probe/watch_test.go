@@ -188,6 +188,25 @@ func TestTheAPIWatch(t *testing.T) {
 			t.Error("endpoints count as looked at over a connection that delivered nothing")
 		}
 	})
+	bubble(t, "one that hangs with everything else is no watch since it was last known to have delivered all", func(t *testing.T) {
+		a := cluster()
+		d := watching(t, a, func() {
+			sleep(20*time.Second + 100*time.Millisecond)
+			a.mu.Lock()
+			a.silent, a.refused = true, errRefused
+			a.mu.Unlock()
+			sleep(9 * time.Second)
+			a.cut(nil)
+			a.quiet(false)
+			sleep(10 * time.Second)
+		})
+		p := pathOf(t, d, v1.PathAPIWatch, watched)
+		if len(p.Outages) != 1 || !strings.Contains(p.Outages[0].Error, "cannot be asked: connection refused") {
+			t.Fatalf("path is %+v", p)
+		}
+		within(t, "the time without a watch", p.LongestSeconds, 9, 11)
+		within(t, "what is certain of it", p.Outages[0].LeastSeconds, 3, 6)
+	})
 	bubble(t, "nothing changes: silence is no outage", func(t *testing.T) {
 		a := cluster()
 		w := newWorld()
@@ -213,7 +232,7 @@ func TestEndpoints(t *testing.T) {
 			sleep(2 * time.Second)
 		})
 		p := pathOf(t, d, v1.PathEndpoints, "shop/web")
-		if len(p.Outages) != 2 || p.Outages[0].Seconds != 4 || p.Outages[0].Error != "none of its 2 endpoints is ready" || !strings.Contains(p.Outages[1].Error, "no endpoints") || !p.Outages[1].Open {
+		if len(p.Outages) != 2 || p.Outages[0].Seconds != 4 || p.Outages[0].LeastSeconds != 4 || p.Outages[0].Error != "none of its 2 endpoints is ready" || !strings.Contains(p.Outages[1].Error, "no endpoints") || !p.Outages[1].Open {
 			t.Errorf("outages are %+v", p.Outages)
 		}
 		for _, p := range d.Paths {

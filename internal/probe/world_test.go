@@ -69,7 +69,7 @@ func (w *world) options() Options {
 	return Options{
 		Reads:   map[string]func(context.Context) error{"read": func(ctx context.Context) error { return w.ask(ctx, "read") }},
 		Targets: w.targets, Look: func(ctx context.Context, t Target) error { return w.ask(ctx, t.Address) },
-		Sink:    w.sink,
+		Sink: w.sink,
 		Wall: func() time.Time {
 			w.mu.Lock()
 			defer w.mu.Unlock()

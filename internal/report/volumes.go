@@ -182,22 +182,25 @@ func (c *inventories) attachments(before, after *v1.Volumes) {
 		}
 	}
 	for _, a := range after.Attachments {
-		b := was[key(a)]
-		object := "VolumeAttachment/" + key(a)
-		why := ""
-		if c.after.TakenAt.Sub(a.Created) < settling {
-			why = "it is being attached: asked for less than " + settling.String() + " before"
+		c.attachment("VolumeAttachment/"+key(a), was[key(a)], a)
+	}
+}
+
+// attachment judges one that there is now; b has no name when there was none before.
+func (c *inventories) attachment(object string, b, a v1.VolumeAttachment) {
+	why := ""
+	if c.after.TakenAt.Sub(a.Created) < settling {
+		why = "it is being attached: asked for less than " + settling.String() + " before"
+	}
+	if !a.Attached && (b.Attached || b.Name == "" && a.Error == "") {
+		had := ""
+		if b.Name != "" {
+			had = "true"
 		}
-		if !a.Attached && (b.Attached || b.Name == "" && a.Error == "") {
-			had := ""
-			if b.Name != "" {
-				had = "true"
-			}
-			c.expect(object, "attached", had, "false", why)
-		}
-		if a.Error != b.Error && a.Error != "" {
-			c.differ(object, "error", b.Error, a.Error)
-		}
+		c.expect(object, "attached", had, "false", why)
+	}
+	if a.Error != b.Error && a.Error != "" {
+		c.differ(object, "error", b.Error, a.Error)
 	}
 }
 
