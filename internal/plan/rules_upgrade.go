@@ -240,6 +240,11 @@ func targetReached(r *reading) error {
 	if r.snap == nil || !u.wanted() || len(r.external()) == 0 {
 		return nil
 	}
+	return r.leftBehind(u, reached)
+}
+
+// leftBehind names what a plan leaves in another version; reached are the host/component and /kubernetesVersion that it takes to the target.
+func (r *reading) leftBehind(u upgrade, reached map[string]bool) error {
 	if k := r.snap.Kubeadm; k != nil && k.Error == "" && k.KubernetesVersion != u.version && !reached["/"+kubernetesVersion] {
 		return fmt.Errorf("kubeadm goes on with %s", k.KubernetesVersion)
 	}
