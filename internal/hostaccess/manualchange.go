@@ -71,32 +71,42 @@ func (c *change) missing(ctx context.Context, m *manual) (string, error) {
 		}
 		return c.path + " is still there", err
 	case changeRestart:
-		procs, err := m.Processes(ctx, c.program())
-		old := func(p v1.Process) bool {
-			return slices.ContainsFunc(c.before, func(b v1.Process) bool { return b.PID == p.PID && b.StartTicks == p.StartTicks })
-		}
-		if err != nil || len(procs) > 0 && !slices.ContainsFunc(procs, old) {
-			return "", err
-		}
-		if len(procs) == 0 {
-			return "no process of " + c.unit + " runs", nil
-		}
-		return c.unit + " has not been restarted", nil
+		return c.notRestarted(ctx, m)
 	case changeStop, changeStart:
-		active, err := m.Active(ctx, c.unit)
-		switch {
-		case err != nil:
-			return "", err
-		case active && c.kind == changeStop:
-			return c.unit + " still runs", nil
-		case !active && c.kind == changeStart:
-			return c.unit + " does not run yet", nil
-		}
-		return "", nil
+		return c.notInState(ctx, m)
 	case changeReload:
 		return "the unit files have not been read again", nil
 	}
 	return "", fmt.Errorf("a change of kind %q is not known", c.kind)
+}
+
+func (c *change) notRestarted(ctx context.Context, m *manual) (string, error) {
+	procs, err := m.Processes(ctx, c.program())
+	if err != nil {
+		return "", err
+	}
+	if len(procs) == 0 {
+		return "no process of " + c.unit + " runs", nil
+	}
+	for _, p := range procs {
+		if slices.ContainsFunc(c.before, func(b v1.Process) bool { return b.PID == p.PID && b.StartTicks == p.StartTicks }) {
+			return c.unit + " has not been restarted", nil
+		}
+	}
+	return "", nil
+}
+
+func (c *change) notInState(ctx context.Context, m *manual) (string, error) {
+	active, err := m.Active(ctx, c.unit)
+	switch {
+	case err != nil:
+		return "", err
+	case active && c.kind == changeStop:
+		return c.unit + " still runs", nil
+	case !active && c.kind == changeStart:
+		return c.unit + " does not run yet", nil
+	}
+	return "", nil
 }
 
 func (c *change) missingFile(ctx context.Context, m *manual) (string, error) {
