@@ -17,6 +17,7 @@ const (
 	stepInterrupted = "interrupted"
 	stepPending     = "pending"
 	stepAlreadyDone = "already-done"
+	stepUndone      = "undone"
 )
 
 // Directions of a report.

@@ -65,6 +65,8 @@ func (why reasons) steps(j v1.Journal, steps []v1.StepReport) {
 		switch s.Result {
 		case stepFailed:
 			why.add(v1.ResultFailed, "step %s failed: %s", s.ID, s.Error)
+		case stepUndone:
+			why.add(v1.ResultFailed, "step %s was done and taken back: %s", s.ID, orNone(s.Error))
 		case stepStarted, stepInterrupted:
 			why.add(v1.ResultUnfinished, "step %s was begun and is not done", s.ID)
 		case stepPending:
