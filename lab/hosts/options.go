@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
+	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/lab/awssim"
 )
 
@@ -27,7 +29,7 @@ type Options struct {
 	Workers int `json:"workers"`
 	// CLITag is the tag of the image of the product's command. Default: v0.1.0-dev, the version of a build without one.
 	CLITag string `json:"cliTag"`
-	// CCMTags are the tags of the product's manager, all of the same program. Default: v0.1.0-dev.
+	// CCMTags are the tags of the product's manager, all of the same program. Default: the one that plans name, and v0.1.0-dev.
 	CCMTags []string `json:"ccmTags"`
 	// Versions are further versions of Kubernetes whose control-plane images every host gets, for example v1.27.4.
 	Versions []string `json:"versions"`
@@ -61,7 +63,8 @@ func (o Options) withDefaults() (Options, error) {
 		o.CLITag = DefaultTag
 	}
 	if len(o.CCMTags) == 0 {
-		o.CCMTags = []string{DefaultTag}
+		_, planned, _ := strings.Cut(plan.DefaultImage, ":")
+		o.CCMTags = []string{planned, DefaultTag}
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
