@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"sync"
 	"time"
 
@@ -181,8 +182,11 @@ func (c *carrier) try(ctx context.Context) (*session, error) {
 	if lost := c.lost(ctx, name); lost != nil {
 		return nil, c.forget(lost)
 	}
-	return nil, fmt.Errorf("opening a session with pod %s/%s: %w", c.a.Namespace, name, err)
+	return nil, fmt.Errorf("opening a session with pod %s/%s: %s", c.a.Namespace, name, sessionURL.ReplaceAllString(err.Error(), ""))
 }
+
+// sessionURL is what the library repeats in its errors: the address of a session, with all that is run in it.
+var sessionURL = regexp.MustCompile(`(?:Post|Get) "[^"]*/exec\?[^"]*": `)
 
 // forget makes the next attempt make a pod, where this one is of no use any longer.
 func (c *carrier) forget(err error) error {
