@@ -1,14 +1,21 @@
-# The command line's image, which the pods of --host-access=pod run too: one static program and nothing else.
+# The product's images, each one static program: the command line's, which the pods of --host-access=pod run too, and the cloud-controller-manager's, whose
+# path /aws-cloud-controller-manager is what plans start.
 #
-#   docker build --build-arg VERSION=v0.1.0 -t ghcr.io/transplant-dev/transplant:v0.1.0 .
+#   docker build --build-arg VERSION=v0.1.0 --target transplant -t ghcr.io/transplant-dev/transplant:v0.1.0 .
+#   docker build --build-arg VERSION=v0.1.0 --target aws-cloud-controller-manager -t ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0 .
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 ARG TARGETOS TARGETARCH VERSION=v0.1.0-dev
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /transplant ./cmd/transplant
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/ ./cmd/...
 
-FROM scratch
-COPY --from=build /transplant /transplant
+FROM scratch AS transplant
+COPY --from=build /out/transplant /transplant
 ENTRYPOINT ["/transplant"]
+
+FROM scratch AS aws-cloud-controller-manager
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/aws-cloud-controller-manager /aws-cloud-controller-manager
+ENTRYPOINT ["/aws-cloud-controller-manager"]

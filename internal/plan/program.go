@@ -70,7 +70,7 @@ func (b *builder) chooseImage() error {
 func programOf(provider, image string) (program, error) {
 	p := program{image: image, ours: proven.Ours(image)}
 	if p.ours {
-		p.minor, p.command, p.leaderMigration, p.showsLoops, p.readyPath = ccmMinor, CCM, true, true, "/readyz"
+		p.minor, p.command, p.leaderMigration, p.showsLoops, p.readyPath = ccmMinor, "/"+provider+"-"+CCM, true, true, "/readyz" // see Dockerfile
 		p.ipamName = controllernames.Name(controllernames.CloudControllerManager, ccmMinor, controllernames.NodeIPAM)
 		return p, nil
 	}

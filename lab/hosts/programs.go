@@ -82,8 +82,8 @@ func (c *Cluster) productImages() []Image {
 	}}
 	for _, tag := range c.CCMTags {
 		out = append(out, Image{
-			Ref: build.CCMImage + ":" + tag, Entrypoint: []string{"/usr/local/bin/aws-cloud-controller-manager"},
-			Files: map[string]string{"/usr/local/bin/aws-cloud-controller-manager": filepath.Join(c.binDir(), "aws-cloud-controller-manager")},
+			Ref: build.CCMImage + ":" + tag, Entrypoint: []string{"/aws-cloud-controller-manager"},
+			Files: map[string]string{"/aws-cloud-controller-manager": filepath.Join(c.binDir(), "aws-cloud-controller-manager")},
 		})
 	}
 	return out
