@@ -105,7 +105,7 @@ func (c *connection) openPods(ctx context.Context, selector string) (err error) 
 	c.session.watch()
 	klog.SetLogger(logr.Discard()) // the library complains of each session that ends, which is told where it matters
 	c.hosts, c.session.closing, err = pod.Open(ctx, pod.Options{
-		Kube: c.kube, Config: c.config, Image: c.host.image, Selector: selector, User: userName(), TTL: c.host.ttl,
+		Kube: c.kube, Config: c.config, Image: c.host.image, Selector: selector, User: userName(), TTL: c.host.ttl, Linger: 10 * time.Second,
 		Tell: func(message string) { c.narrate("%s", message) },
 	})
 	return err

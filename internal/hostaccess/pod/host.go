@@ -25,6 +25,7 @@ type host struct {
 
 	mu     sync.Mutex
 	grants []*grant
+	spare  *spare
 }
 
 var (
@@ -155,6 +156,7 @@ func (h *host) Offset(ctx context.Context) (offset, uncertainty time.Duration, e
 type grant struct {
 	need    hostaccess.Need
 	places  map[string]string // where each granted path really is
+	spec    spec
 	carrier *carrier
 }
 
@@ -177,7 +179,10 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	s := h.look.spec
 	h.look.mu.Unlock()
 	s.Change, s.Service, s.Purpose, s.Parts = true, n.Service, n.Purpose, outermost(dirs)
-	g.carrier = newCarrier(h.a, h.name, s)
+	g.spec = s
+	if g.carrier = h.takeSpare(s); g.carrier == nil {
+		g.carrier = newCarrier(h.a, h.name, s)
+	}
 	limited, cancel := context.WithTimeout(ctx, h.a.Start+h.a.Look)
 	defer cancel()
 	if _, _, err := g.carrier.get(limited); err != nil {
@@ -194,15 +199,66 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	return func(ctx context.Context) { h.release(ctx, g) }, nil
 }
 
-// release takes the change pod away. What cannot be taken away now goes with its Job.
+// release ends a grant: nothing can be changed through it any longer. Its pod is taken away, at once or when it has lingered.
 func (h *host) release(ctx context.Context, g *grant) {
 	h.mu.Lock()
 	h.grants = slices.DeleteFunc(h.grants, func(other *grant) bool { return other == g })
 	h.mu.Unlock()
+	if h.a.Linger <= 0 {
+		h.remove(ctx, g.carrier)
+		return
+	}
+	h.putSpare(ctx, g)
+}
+
+// remove takes a change pod away. What cannot be taken away now goes with its Job.
+func (h *host) remove(ctx context.Context, c *carrier) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := g.carrier.remove(ctx); err != nil {
+	if err := c.remove(ctx); err != nil {
 		h.a.Tell(fmt.Sprintf("%v: it is taken away at the end", err))
+	}
+}
+
+// spare is a change pod that no grant has. Steps of one host follow each other, and most need the same directories: a pod for each would take longer to
+// start than the steps take.
+type spare struct {
+	spec    spec
+	carrier *carrier
+	timer   *time.Timer
+}
+
+// takeSpare returns a change pod that is there and may do exactly what is needed; nil for none.
+func (h *host) takeSpare(s spec) *carrier {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.spare
+	if p == nil || p.spec.Service != s.Service || !slices.Equal(p.spec.Parts, s.Parts) || !p.timer.Stop() {
+		return nil
+	}
+	h.spare = nil
+	return p.carrier
+}
+
+// putSpare keeps a change pod for a while; the one that was kept so far goes.
+func (h *host) putSpare(ctx context.Context, g *grant) {
+	p := &spare{spec: g.spec, carrier: g.carrier}
+	h.mu.Lock()
+	older := h.spare
+	h.spare = p
+	p.timer = time.AfterFunc(h.a.Linger, func() {
+		h.mu.Lock()
+		if h.spare == p {
+			h.spare = nil
+		}
+		h.mu.Unlock()
+		if h.a.living.Err() == nil { // else it went with everything else
+			h.remove(h.a.living, p.carrier)
+		}
+	})
+	h.mu.Unlock()
+	if older != nil && older.timer.Stop() {
+		h.remove(ctx, older.carrier)
 	}
 }
 

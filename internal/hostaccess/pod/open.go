@@ -47,6 +47,8 @@ type Options struct {
 	Start time.Duration
 	// Look and Change bound how long a call waits for a host that cannot be reached, such as one whose API server restarts; zero means 1 and 3 minutes.
 	Look, Change time.Duration
+	// Linger is how long a change pod stays for a next step on its host that needs exactly the same directories; zero means not at all.
+	Linger time.Duration
 	// Parallel bounds how many pods are made or taken away at a time; zero means 16.
 	Parallel int
 

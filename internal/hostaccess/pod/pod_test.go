@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -411,4 +412,47 @@ func TestHostsAreTheLinuxNodesThatAreSelected(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `no Linux node has the labels "role=none"`) {
 		t.Error(err)
 	}
+}
+
+func TestAPodServesTheNextStepThatNeedsTheSameDirectories(t *testing.T) {
+	c := newCluster(t, "cp-1")
+	c.write("var/lib/kubelet/keep", "")
+	h := c.open(func(o *Options) { o.Linger = time.Hour })[0]
+	changed := func(path string) string {
+		t.Helper()
+		release, err := hostaccess.Grant(t.Context(), h, hostaccess.Need{Write: []string{path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release(t.Context())
+		if err := h.WriteFile(t.Context(), path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		pods := slices.DeleteFunc(c.pods(), func(name string) bool { return strings.Contains(name, "-look-") })
+		return strings.Join(pods, " ")
+	}
+	first := changed("/etc/kubernetes/a")
+	if again := changed("/etc/kubernetes/b"); again != first {
+		t.Errorf("the same directory: %s, then %s", first, again)
+	}
+	if err := h.WriteFile(t.Context(), "/etc/kubernetes/b", nil, 0o600); !errors.Is(err, agent.ErrNotGranted) {
+		t.Errorf("between two steps: %v", err)
+	}
+	if other := changed("/var/lib/kubelet/config.yaml"); other == first || !strings.Contains(other, first) {
+		t.Errorf("another directory: %s, then %s", first, other)
+	}
+	if pods := c.pods(); len(pods) != 2 {
+		t.Errorf("one pod is kept at most: %v", pods)
+	}
+}
+
+func TestAPodThatNobodyNeedsAnyLongerIsTakenAway(t *testing.T) {
+	c := newCluster(t, "cp-1")
+	h := c.open(func(o *Options) { o.Linger = 10 * time.Millisecond })[0]
+	release, err := hostaccess.Grant(t.Context(), h, hostaccess.Need{Write: []string{"/etc/kubernetes/a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t.Context())
+	eventually(t, "the change pod to be gone", func() bool { return len(c.pods()) == 1 })
 }
