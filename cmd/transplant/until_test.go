@@ -45,7 +45,7 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 		}
 	}
 	status := c.run("status")
-	for _, part := range []string{"is applying: 3 of 5 steps done", "step  " + p.Steps[3].ID + " comes next", "next: transplant apply"} {
+	for _, part := range []string{"· stopped · 3/5 steps", "upcoming   " + p.Steps[3].ID + "\n", "next: transplant apply"} {
 		if !strings.Contains(status.out, part) {
 			t.Errorf("status does not say %q:\n%s", part, status.out)
 		}
@@ -64,7 +64,7 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 			}
 		}
 	}
-	if status := c.run("status"); !strings.Contains(status.out, "is applied: 5 of 5 steps done\n") || strings.Contains(status.out, "comes next") {
+	if status := c.run("status"); !strings.Contains(status.out, "· applied · 5/5 steps\n") || strings.Contains(status.out, "upcoming") {
 		t.Errorf("status:\n%s", status.out)
 	}
 	if r = c.run("apply", path, "--yes"); r.code != exitOK || !strings.Contains(r.errOut, "is applied: nothing to do") {
