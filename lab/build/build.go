@@ -25,6 +25,8 @@ type Options struct {
 	Sets []string
 	// Heartbeat is the time between two progress lines of a running build. Default: 5 s.
 	Heartbeat time.Duration
+	// Background compiles at the lowest priority, beside something that must not become slow.
+	Background bool
 	// Go is the go command. Default: "go" from the PATH.
 	Go string
 
@@ -76,7 +78,7 @@ func ensureSet(ctx context.Context, o Options, tc toolchain, c cache, set Set) (
 		return dir, nil
 	}
 	return c.publish(set, key, func(work string) error {
-		b := builder{set: set, toolchain: tc, progress: o.Progress, heartbeat: o.Heartbeat}
+		b := builder{set: set, toolchain: tc, progress: o.Progress, heartbeat: o.Heartbeat, background: o.Background}
 		return b.run(ctx, work)
 	})
 }

@@ -369,6 +369,32 @@ func TestALongBuildShowsThatItIsAlive(t *testing.T) {
 	}
 }
 
+func TestABuildInTheBackgroundHasTheLowestPriority(t *testing.T) {
+	o := options(t, tiny(nil))
+	nice := filepath.Join(t.TempDir(), "nice")
+	if err := syscall.Mkfifo(nice, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The go command's children inherit its priority once it has it; the parent lowers it right after the start.
+	o.Go = fakeGo(t, "if [ \"$1\" = build ]; then while [ \"$(nice)\" = 0 ]; do :; done; nice > "+nice+"; exit 1; fi; echo one")
+	o.Background = true
+	done := make(chan error, 1)
+	go func() {
+		_, err := Ensure(t.Context(), o)
+		done <- err
+	}()
+	got, err := os.ReadFile(nice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil {
+		t.Error("a go command that fails is no error")
+	}
+	if string(got) != "19\n" {
+		t.Errorf("the compilers run with a nice value of %q, want 19", got)
+	}
+}
+
 // watcher closes seen when a line contains want.
 type watcher struct {
 	want string

@@ -24,12 +24,16 @@ import (
 // it was built.
 var buildFlags = []string{"-mod=readonly", "-trimpath", "-buildvcs=false"}
 
+// lowest is the priority of what runs when nobody else wants the processor.
+const lowest = 19
+
 // builder compiles one set in a directory of its own.
 type builder struct {
-	set       Set
-	toolchain toolchain
-	progress  io.Writer
-	heartbeat time.Duration
+	set        Set
+	toolchain  toolchain
+	progress   io.Writer
+	heartbeat  time.Duration
+	background bool
 }
 
 // run writes the module, lists its packages (this downloads what is missing), compiles, and names the programs.
@@ -147,7 +151,13 @@ func (b builder) goCommand(ctx context.Context, module string, args []string, ou
 		}
 	})
 	runtime.LockOSThread() // the parent-death signal follows the thread, which must outlive the command
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		if b.background {
+			_ = syscall.Setpriority(syscall.PRIO_PGRP, cmd.Process.Pid, lowest) // the compilers that it starts inherit it
+		}
+		err = cmd.Wait()
+	}
 	runtime.UnlockOSThread()
 	close(stop)
 	wg.Wait()

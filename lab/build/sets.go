@@ -46,9 +46,9 @@ var Sets = []Set{
 		},
 		LDFlags: []string{"-s", "-w"},
 	},
-	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"), // the last minor with the in-tree AWS provider
-	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),       // kubelets that know --cloud-provider=aws
-	kubernetes("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
+	kubernetes("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),   // the last minor with the in-tree AWS provider
+	node("v1.26.0", "b46a3f887ca979b1a5d14fd39cb1af43e7e5d12d"),         // kubelets that know --cloud-provider=aws
+	controlPlane("v1.27.4", "fa3d7990104d7c1f16943a67f11b154b71f6a132"), // the minor after it, for upgrades on the way
 	apiserver("v1.30.14"), // the last minor with an in-tree provider
 	apiserver("v1.36.3"),  // the newest
 }
@@ -56,15 +56,21 @@ var Sets = []Set{
 // DefaultSets are the sets a lab of the in-tree AWS provider needs.
 var DefaultSets = []string{"etcd-v3.5.15", "kubernetes-v1.26.0"}
 
-// kubernetes is a set of Kubernetes' own commands.
+// kubernetes is a set of Kubernetes' own commands: the control plane and kubectl.
 func kubernetes(version, commit string) Set {
+	set := controlPlane(version, commit)
+	set.Commands = append(set.Commands, Command{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl"})
+	return set
+}
+
+// controlPlane is a set of what kubeadm's manifests run, without etcd.
+func controlPlane(version, commit string) Set {
 	set := Set{Name: "kubernetes", Version: version, LDFlags: stamp(version, commit)}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		set.Commands = append(set.Commands, Command{
 			Name: name, Package: "k8s.io/kubernetes/cmd/" + name, Image: "registry.k8s.io/" + name + ":" + version,
 		})
 	}
-	set.Commands = append(set.Commands, Command{Name: "kubectl", Package: "k8s.io/kubernetes/cmd/kubectl"})
 	return set
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,10 +82,15 @@ func TestAnUpgradeIsRolledBackFromItsMiddle(t *testing.T) {
 	asBefore(t, lab, before)
 }
 
-// provideNext builds the next version where the cache has not got it, and gives it to the lab's kubelets.
+// next builds the next version once, where the cache has not got it.
+var next = sync.OnceValues(func() (build.Binaries, error) {
+	return build.Ensure(context.Background(), build.Options{Sets: []string{"kubernetes-" + nextVersion}, Progress: os.Stderr, Heartbeat: time.Minute, Background: true})
+})
+
+// provideNext gives the next version to the lab's kubelets.
 func provideNext(t *testing.T, lab *Trial) {
 	t.Helper()
-	bins, err := build.Ensure(t.Context(), build.Options{Sets: []string{"kubernetes-" + nextVersion}, Progress: os.Stderr})
+	bins, err := next()
 	if err != nil {
 		t.Fatal(err)
 	}
