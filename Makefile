@@ -47,6 +47,10 @@ hosts-down: ## Remove the cluster of hosts-up, or what is left of it (NAME=lab)
 	cd lab && $(GO) build -o ../bin/lab ./cmd/lab
 	cd lab && exec ../bin/lab hosts down --name $(NAME)
 
+.PHONY: e2e-hosts
+e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back; needs root (writes out/hosts/)
+	cd lab && $(GO) test ./hosts/stage -count=1 -v -timeout 0 -hosts.real -hosts.out=$(CURDIR)/out/hosts
+
 .PHONY: test
 test: ## Run every test: units under the race detector, beside the lab's, which migrate real clusters and mostly wait
 	$(if $(race),,@echo "no C compiler: testing without the race detector")
@@ -88,6 +92,10 @@ faults_flags = $(if $(STRATEGIES),-faults.strategies=$(STRATEGIES)) $(if $(CAMPA
 faults: ## The long campaigns: let everything go wrong at every step (out/faults/matrix.md); freeze, end and kill managers a hundred times
 	cd lab && $(GO) test ./faults/processlab -run TestEveryFault -count=1 -v -timeout 0 -faults.matrix=$(CURDIR)/out/faults $(faults_flags)
 	$(if $(STRATEGIES)$(CAMPAIGNS),,cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100)
+
+.PHONY: faults-hosts
+faults-hosts: ## Let something go wrong at every step on real hosts, there and back; needs root (out/hosts/matrix-hosts.md)
+	cd lab && $(GO) test ./hosts/stage -run GetOver -count=1 -v -timeout 0 -hosts.real -hosts.faults -hosts.out=$(CURDIR)/out/hosts
 
 .PHONY: captures
 captures: ## Take the snapshots that the rules are tested with from real API servers again

@@ -1,0 +1,75 @@
+package stage
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/transplant-dev/transplant/lab/faults"
+)
+
+var goWrong = flag.Bool("hosts.faults", false, "let things go wrong on real hosts, a few at each sort of step")
+
+// Lengths on real hosts: a kubelet takes ten seconds and more to notice anything.
+var lengths = faults.Lengths{Outage: time.Minute, ShortOutage: 15 * time.Second, Access: 5 * time.Second, Off: 10 * time.Second, Full: 10 * time.Second}
+
+// What the lab of processes cannot show: evicted pods, full file systems and power cuts below real kubelets; one at each step, there and back.
+func TestRealHostsGetOverWhatGoesWrong(t *testing.T) {
+	if !*goWrong {
+		t.Skip("an hour on real hosts: make faults-hosts")
+	}
+	s := theStage(t)
+	lab := Faulty{s}
+	before, _ := settledFacts(t, s)
+	table := &faults.Table{Title: "apply and rollback, " + lab.Name(), How: map[faults.Kind]string{}}
+	for _, kind := range append([]faults.Kind{faults.Killed}, faults.OfTheCluster...) {
+		table.How[kind] = lab.How(kind)
+	}
+	kinds := append([]faults.Kind{faults.Killed}, faults.OfTheCluster...)
+	for _, args := range [][]string{s.apply(), {"rollback", "--yes", "--cloud", Cloud}} {
+		judge, err := lab.Watch(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := faults.Campaign{
+			Cluster: lab, Args: args, Choose: faults.InTurns(kinds, 0, lengths), StateDir: s.StateDir(),
+			Log: func(format string, args ...any) {
+				t.Logf("%s "+format, append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+			},
+		}
+		r, runErr := c.Run(t.Context())
+		problems, err := judge()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range faults.Blame(r.Outcomes, problems) {
+			t.Error(p.Text)
+		}
+		table.Add(r)
+		for _, o := range r.Outcomes {
+			if o.Problem != "" {
+				t.Errorf("%s at %s:%s: %s", o.Kind, o.Point, o.Step, o.Problem)
+			}
+		}
+		writeTable(t, s, table)
+		if runErr != nil {
+			t.Fatal(runErr)
+		}
+		must(t, s, "verify", "--cloud", Cloud)
+	}
+	asBefore(t, s, before)
+}
+
+func writeTable(t *testing.T, s *Stage, table *faults.Table) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(s.dir, "matrix-hosts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := table.Write(f); err != nil {
+		t.Fatal(err)
+	}
+}
