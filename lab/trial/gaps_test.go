@@ -23,7 +23,7 @@ func TestGapDistribution(t *testing.T) {
 	for i := range *runs {
 		cli(t, lab, 0, nil, apply()...)
 		r := readReport(t, lab)
-		checkReport(t, r)
+		checkReport(t, lab, r)
 		largest, durations = append(largest, r.Handover.GapSeconds), append(durations, r.DurationSeconds)
 		for _, g := range r.Gaps {
 			byHandover[kind(g)] = append(byHandover[kind(g)], g.Seconds)
