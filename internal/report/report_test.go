@@ -49,3 +49,16 @@ func TestGoldenReportOfAMigration(t *testing.T) {
 		golden(t, "migration."+extensions[format], rendered(t, r, format))
 	}
 }
+
+func TestALabelTellsHostsApart(t *testing.T) {
+	for manager, want := range map[string]string{
+		"kube-controller-manager@ip-10-77-0-11.ec2.internal": "KCM ip-10-77-0-11",
+		"cloud-controller-manager@cp-1":                      "CCM cp-1",
+		"cloud-controller-manager@10.0.0.1":                  "CCM 10.0.0.1",
+		"nobody":                                             "nobody",
+	} {
+		if got := short(manager); got != want {
+			t.Errorf("%s is labelled %q, not %q", manager, got, want)
+		}
+	}
+}

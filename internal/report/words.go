@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -77,11 +78,15 @@ func duration(seconds float64) string {
 	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// short abbreviates a manager, component@host.
+// short abbreviates a manager, component@host. Hosts of clouds that are named by their DNS name share its domain, behind which a narrow label would hide
+// what tells them apart.
 func short(manager string) string {
 	component, host, ok := strings.Cut(manager, "@")
 	if !ok {
 		return manager
+	}
+	if net.ParseIP(host) == nil {
+		host, _, _ = strings.Cut(host, ".")
 	}
 	return abbreviated(component) + " " + host
 }

@@ -26,7 +26,7 @@ var (
 	name   = flag.String("hosts.name", "e2e", "name of the cluster; one that runs is taken as it is")
 	subnet = flag.String("hosts.subnet", "10.79.0.0/24", "its network")
 	keep   = flag.Bool("hosts.keep", false, "leave the cluster up")
-	owners = flag.Int("hosts.owner-steps", 3, "how often the step that moves the loops is measured, with the one of the whole cycle")
+	owners = flag.Int("hosts.owner-steps", 2, "how often the step that moves the loops is measured, with the one of the whole cycle")
 	out    = flag.String("hosts.out", "", "write reports into this directory")
 	only   = flag.String("hosts.until", "", "stop the migration behind this phase")
 )
@@ -62,9 +62,13 @@ func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
 	s := theStage(t)
 	before, _ := settledFacts(t, s)
 	for i := range *owners - 1 {
-		judged(t, s, func() { must(t, s, append(s.apply(), "--until", plan.PhaseHandover)...) })
+		shape := []string{v1.ShapeDaemonSet, v1.ShapeStaticPod}[i%2] // the whole cycle has had static pods
+		judged(t, s, func() { must(t, s, append(s.apply(), "--shape", shape, "--until", plan.PhaseHandover)...) })
+		if shape == v1.ShapeDaemonSet {
+			flags(t, s, cluster.CloudControllerManager, s.controlPlanes(), []string{"--cloud-provider=aws", "--enable-leader-migration=true"}, nil)
+		}
 		judged(t, s, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
-		t.Logf("handover %d there and back", i+2)
+		t.Logf("handover %d there and back, shape %s", i+2, shape)
 	}
 	asBefore(t, s, before)
 }
