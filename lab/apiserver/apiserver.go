@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -82,20 +83,11 @@ type programs struct{ etcd, api string }
 
 // ensure finds or builds etcd and the kube-apiserver of a version, from whichever set has it.
 func ensure(ctx context.Context, o Options) (programs, error) {
-	var etcdVersion string
-	sets := []string{"", ""}
-	for _, set := range build.Sets {
-		switch {
-		case set.Name == "etcd":
-			sets[0], etcdVersion = set.ID(), set.Version
-		case set.Version == o.Version:
-			sets[1] = set.ID()
-		}
+	ids, etcdVersion, err := sets(o.Version)
+	if err != nil {
+		return programs{}, err
 	}
-	if sets[1] == "" {
-		return programs{}, fmt.Errorf("kube-apiserver %s is not among the sets that can be built", o.Version)
-	}
-	binaries, err := build.Ensure(ctx, build.Options{Sets: sets, Progress: o.Progress})
+	binaries, err := build.Ensure(ctx, build.Options{Sets: ids, Progress: o.Progress})
 	if err != nil {
 		return programs{}, err
 	}
@@ -105,6 +97,25 @@ func ensure(ctx context.Context, o Options) (programs, error) {
 	}
 	api, err := binaries.Path("kube-apiserver", o.Version)
 	return programs{etcd, api}, err
+}
+
+// sets names the sets that have etcd and a kube-apiserver of a version; kubelets of the same version are in another one.
+func sets(version string) (ids []string, etcdVersion string, err error) {
+	for _, set := range build.Sets {
+		has := func(program string) bool {
+			return slices.ContainsFunc(set.Commands, func(c build.Command) bool { return c.Name == program })
+		}
+		switch {
+		case has("etcd"):
+			ids, etcdVersion = append([]string{set.ID()}, ids...), set.Version
+		case set.Version == version && has("kube-apiserver"):
+			ids = append(ids, set.ID())
+		}
+	}
+	if len(ids) != 2 {
+		return nil, "", fmt.Errorf("kube-apiserver %s is not among the sets that can be built", version)
+	}
+	return ids, etcdVersion, nil
 }
 
 func (s *Server) start(ctx context.Context, o Options, programs programs) error {
