@@ -299,7 +299,7 @@ func TestAMigrationIsProbedThroughACrash(t *testing.T) {
 		if server < 0 || manager < 0 {
 			t.Fatal("the plan restarts no kube-apiserver or no manager")
 		}
-		cli(t, lab, -1, []string{"TRANSPLANT_TEST_KILL=after:" + all[manager].ID}, apply("--probe", "--probe-interval", "200ms", "--probe-budget", "30s")...)
+		cli(t, lab, -1, []string{"TRANSPLANT_TEST_KILL=after:" + all[manager].ID}, apply("--probe", "--probe-interval", "200ms", "--probe-budget", "3m")...)
 		said, end := begun(t, lab, apply("--until", all[server].ID)...) // without --probe: it goes on
 		said.says(t, "goes on probing")
 		said.says(t, "] ")
