@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	"github.com/transplant-dev/transplant/lab/apiserver/process"
@@ -51,7 +52,7 @@ func (f *Field) components() []component {
 func (f *Field) hosts(ctx context.Context) error {
 	for i, h := range f.Hosts() {
 		values := map[string]string{"ip": h.IP, "node": h.Node, "host": f.loopback(i)}
-		if err := f.files(h, values); err != nil {
+		if err := f.files(ctx, h, values); err != nil {
 			return fmt.Errorf("writing the files of host %s: %w", h.Name, err)
 		}
 		for _, c := range f.components() {
@@ -69,7 +70,7 @@ func (f *Field) loopback(host int) string {
 	return net.IPv4(ip[0], ip[1], ip[2]^0x80, byte(11+host)).String()
 }
 
-func (f *Field) files(h Host, values map[string]string) error {
+func (f *Field) files(ctx context.Context, h Host, values map[string]string) error {
 	config, err := seeds.ReadFile("seeds/" + f.options.Provider + ".conf")
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (f *Field) files(h Host, values map[string]string) error {
 			return err
 		}
 	}
-	return f.standIn(h, "kubelet", "", append(strings.Fields(f.kubeletGates()), "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf",
+	return f.standIn(ctx, h, "kubelet", "", append(strings.Fields(f.kubeletGates()), "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=/etc/kubernetes/kubelet.conf",
 		"--config=/var/lib/kubelet/config.yaml", "--cloud-provider="+f.options.Provider, "--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock",
 		"--hostname-override="+h.Node, "--node-ip="+h.IP, "--pod-infra-container-image=registry.k8s.io/pause:3.9"), nil)
 }
@@ -129,7 +130,7 @@ func (f *Field) component(ctx context.Context, h Host, c component, values map[s
 	if c.name == "kube-controller-manager" {
 		serve = values["host"] + ":" + c.port
 	}
-	return f.standIn(h, c.name, serve, flags, loops)
+	return f.standIn(ctx, h, c.name, serve, flags, loops)
 }
 
 // mirror makes the pod with which a kubelet shows a static pod in the API.
@@ -168,8 +169,9 @@ func (f *Field) leases(ctx context.Context) error {
 	return nil
 }
 
-// standIn starts a process of the component's name in the host's directory. It is this program again, by another name; see RunStandIn.
-func (f *Field) standIn(h Host, name, serve string, args, loops []string) error {
+// standIn starts a process of the component's name in the host's directory, and waits until it answers where it serves. It is this program again, by another
+// name; see RunStandIn.
+func (f *Field) standIn(ctx context.Context, h Host, name, serve string, args, loops []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -190,5 +192,18 @@ func (f *Field) standIn(h Host, name, serve string, args, loops []string) error 
 		return err
 	}
 	f.processes = append(f.processes, p)
+	if serve == "" {
+		return nil
+	}
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		conn, err := net.Dial("tcp", serve)
+		if err != nil {
+			return false, nil
+		}
+		return true, conn.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s on %s to answer at %s: %w", name, h.Name, serve, err)
+	}
 	return nil
 }

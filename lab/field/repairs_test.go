@@ -1,7 +1,6 @@
 package field
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,17 +9,14 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -343,20 +339,7 @@ func (p *patient) restart(t *testing.T, h Host, c component, args []string, addr
 	if owner {
 		loops = c.loops
 	}
-	if err := p.standIn(h, c.name, serve, args, loops); err != nil || serve == "" {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		conn, err := net.Dial("tcp", serve)
-		if err != nil {
-			return false, nil
-		}
-		return true, conn.Close()
-	})
-	if err != nil {
-		t.Fatalf("%s on %s does not answer: %v", c.name, h.Name, err)
+	if err := p.standIn(t.Context(), h, c.name, serve, args, loops); err != nil {
+		t.Fatal(err)
 	}
 }
