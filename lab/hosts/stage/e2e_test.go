@@ -13,7 +13,6 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/faults"
@@ -34,13 +33,16 @@ var (
 // mostGap is how long nobody may run a loop that moves, in seconds: what an operator of a busy cluster does not notice.
 const mostGap = 2
 
+// leaseDuration is the managers' --leader-elect-lease-duration, in seconds.
+const leaseDuration = 15
+
 // A real kubeadm cluster goes out of tree and back, through the Kubernetes API alone.
 func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
 	s := theStage(t)
 	ctx := t.Context()
 	before, cloud := settledFacts(t, s)
 	must(t, s, append([]string{"check", "--cloud", Cloud}, s.MigrationFlags()...)...)
-	judged(t, s, func() { must(t, s, s.apply()...) })
+	judged(t, s, false, func() { must(t, s, s.apply()...) })
 	must(t, s, "verify", "--cloud", Cloud)
 	runsExternal(t, s)
 	if err := s.Check(ctx, cloud); err != nil {
@@ -51,7 +53,7 @@ func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
 		t.Errorf("the report says %s: %v", r.Result, r.Reasons)
 	}
 	t.Logf("migration of %d steps in %.0f s", len(r.Steps), r.DurationSeconds)
-	judged(t, s, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
+	judged(t, s, true, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
 	must(t, s, "verify", "--cloud", Cloud)
 	runsInTree(t, s)
 	asBefore(t, s, before)
@@ -63,11 +65,11 @@ func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
 	before, _ := settledFacts(t, s)
 	for i := range *owners - 1 {
 		shape := []string{v1.ShapeDaemonSet, v1.ShapeStaticPod}[i%2] // the whole cycle has had static pods
-		judged(t, s, func() { must(t, s, append(s.apply(), "--shape", shape, "--until", plan.PhaseHandover)...) })
+		judged(t, s, false, func() { must(t, s, append(s.apply(), "--shape", shape, "--until", plan.PhaseHandover)...) })
 		if shape == v1.ShapeDaemonSet {
 			flags(t, s, cluster.CloudControllerManager, s.controlPlanes(), []string{"--cloud-provider=aws", "--enable-leader-migration=true"}, nil)
 		}
-		judged(t, s, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
+		judged(t, s, true, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
 		t.Logf("handover %d there and back, shape %s", i+2, shape)
 	}
 	asBefore(t, s, before)
@@ -206,7 +208,7 @@ func must(t *testing.T, s *Stage, args ...string) trial.Result {
 }
 
 // judged runs f under the stage's own recorder, and fails the test on two owners and on a gap that is too long.
-func judged(t *testing.T, s *Stage, f func()) ownership.Judgement {
+func judged(t *testing.T, s *Stage, back bool, f func()) {
 	t.Helper()
 	w := s.Watch(t.Context())
 	f()
@@ -219,11 +221,23 @@ func judged(t *testing.T, s *Stage, f func()) ownership.Judgement {
 	}
 	for _, g := range j.Gaps {
 		t.Logf("gap of %-20s %6.2fs  %s -> %s (%s)", g.Loop, g.Seconds, g.From, g.To, g.Cause)
-		if g.Seconds > mostGap && g.Loop != "nodeipam" { // which kube-controller-manager 1.26 starts 10 s after everything else
-			t.Errorf("nobody ran %s for %.2f s, more than %d", g.Loop, g.Seconds, mostGap)
+		if most := limit(g, back); g.Seconds > most {
+			t.Errorf("nobody ran %s for %.2f s, more than %.0f", g.Loop, g.Seconds, most)
 		}
 	}
-	return j
+}
+
+// limit is for how long nobody may run a loop at a change of its owner, in seconds. On the way back the last change is between two kube-controller-managers
+// with their own settings again: 1.26 asks for its lease every 2 s, and starts the route loop behind node IPAM, which sleeps for 10 s. What must not
+// happen there is that a lease of 15 s expires.
+func limit(g v1.Gap, back bool) float64 {
+	switch {
+	case g.Loop == "nodeipam":
+		return leaseDuration
+	case back && strings.HasPrefix(g.From, cluster.ControllerManager) && strings.HasPrefix(g.To, cluster.ControllerManager):
+		return leaseDuration
+	}
+	return mostGap
 }
 
 // runsExternal fails the test unless every component's process has the flags of a cluster that is out of tree.
