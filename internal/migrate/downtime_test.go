@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -77,5 +81,26 @@ func TestARollbackDaysAfterLeaderMigrationWasDropped(t *testing.T) {
 	}
 	w.mu.Unlock()
 	w.backAfterEveryDeath()
+	w.rolledBack(files)
+}
+
+// The last holder of the migration lease died without giving it up, as in a power cut, when nobody was left to want the lease: it names a holder that never was
+// seen again, until a rollback switches leader migration on.
+func TestALeaseWhoseHolderDiedLongAgoKeepsNobodyFromGoingBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	files := w.files()
+	p, _ := w.begin()
+	if err := w.engine().Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	var l coordinationv1.Lease
+	w.api.Get(t, leasePath(plan.DefaultLease), &l)
+	died := metav1.NewMicroTime(w.clock.Now())
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To("cp-1_dead"), ptr.To[int32](15), &died
+	w.api.Put(t, &l)
+	w.mu.Unlock()
+	w.rollBack()
 	w.rolledBack(files)
 }
