@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -137,8 +138,11 @@ func same(want, live *unstructured.Unstructured) bool {
 	return true
 }
 
-// covers tells whether everything that is wanted is there.
+// covers tells whether everything that is wanted is there. What is wanted to be nothing an API server leaves out: a delay of 0, a false, an empty list.
 func covers(want, live any) bool {
+	if live == nil && empty(want) {
+		return true
+	}
 	switch want := want.(type) {
 	case nil:
 		return true
@@ -163,6 +167,18 @@ func covers(want, live any) bool {
 		return true
 	}
 	return equalJSON(want, live)
+}
+
+func empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return reflect.ValueOf(v).IsZero()
 }
 
 // plain drops empty strings, so that a subject of a ServiceAccount equals itself with apiGroup "".

@@ -168,10 +168,14 @@ func workload(name, update string, pod object) object {
 }
 
 func httpProbe(path, port string, delay, period, failures int) object {
-	return object{
-		"httpGet":             object{"host": "127.0.0.1", "path": path, "port": json.Number(port), "scheme": "HTTPS"},
-		"initialDelaySeconds": delay, "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 15,
+	out := object{
+		"httpGet":       object{"host": "127.0.0.1", "path": path, "port": json.Number(port), "scheme": "HTTPS"},
+		"periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 15,
 	}
+	if delay > 0 { // an API server does not keep a 0
+		out["initialDelaySeconds"] = delay
+	}
+	return out
 }
 
 // apiEnv points the client of a pod at its own host's API server: kubeadm's serving certificate names the host's address.
