@@ -107,7 +107,7 @@ func TestTheProgramInAnImage(t *testing.T) {
 		command         string
 		migrates        bool
 	}{
-		{"aws", DefaultImage, ccmMinor, CCM, true},
+		{"aws", DefaultImage, ccmMinor, "/aws-" + CCM, true},
 		{"aws", "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.12", 26, "/bin/aws-cloud-controller-manager", true},
 		{"openstack", "mirror:5000/provider-os/openstack-cloud-controller-manager:v1.20.2", 20, "/bin/openstack-cloud-controller-manager", false},
 		{"gce", "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v27.1.6", 27, "/cloud-controller-manager", true},

@@ -49,6 +49,28 @@ func (r *reading) minorOf(s v1.Step) (int, bool) {
 }
 
 func knownGates(r *reading) error {
+	if err := r.knownStarts(); err != nil {
+		return err
+	}
+	for _, s := range r.Steps {
+		if !changesFlags(s) && s.Kind != v1.StepKubelet {
+			continue
+		}
+		n, ok := r.minorOf(s)
+		if !ok {
+			continue
+		}
+		for _, e := range s.Edits {
+			if err := r.knownEdit(s, e, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// knownStarts names a flag that a manager is started with and does not know.
+func (r *reading) knownStarts() error {
 	for _, start := range r.starts {
 		p, err := programOf(start.flags["cloud-provider"], r.Options.Image)
 		for _, flag := range slices.Sorted(maps.Keys(start.flags)) {
@@ -57,24 +79,22 @@ func knownGates(r *reading) error {
 			}
 		}
 	}
-	for _, s := range r.Steps {
-		if !changesFlags(s) && s.Kind != v1.StepKubelet {
-			continue
+	return nil
+}
+
+// knownEdit names a flag or a gate that an edit gives a component whose minor does not take it.
+func (r *reading) knownEdit(s v1.Step, e v1.Edit, minor int) error {
+	switch e.Op {
+	case opSetGate:
+		if gate := catalogue.GateFor(s.Component, e.Name, minor); !gate.Known || gate.Locked && fmt.Sprint(gate.Default) != e.Value {
+			return fmt.Errorf("step %s sets the gate %s=%s, which %s of 1.%d does not take", s.ID, e.Name, e.Value, s.Component, minor)
 		}
-		n, ok := r.minorOf(s)
-		for _, e := range s.Edits {
-			if gate := catalogue.GateFor(s.Component, e.Name, n); ok && e.Op == opSetGate && (!gate.Known || gate.Locked && fmt.Sprint(gate.Default) != e.Value) {
-				return fmt.Errorf("step %s sets the gate %s=%s, which %s of 1.%d does not take", s.ID, e.Name, e.Value, s.Component, n)
-			}
-			if !ok || e.Op != "setFlag" {
-				continue
-			}
-			if f, held := catalogue.FlagAt(s.Component, e.Name, n); held && !f.Known {
-				return fmt.Errorf("step %s sets --%s, which %s of 1.%d does not know", s.ID, e.Name, s.Component, n)
-			}
-			if gate := refusedGate(s.Component, n, e, readGates(r.original(s, gatesFlag))); gate != "" {
-				return fmt.Errorf("step %s sets the gate %s, which %s of 1.%d does not take", s.ID, gate, s.Component, n)
-			}
+	case "setFlag":
+		if f, held := catalogue.FlagAt(s.Component, e.Name, minor); held && !f.Known {
+			return fmt.Errorf("step %s sets --%s, which %s of 1.%d does not know", s.ID, e.Name, s.Component, minor)
+		}
+		if gate := refusedGate(s.Component, minor, e, readGates(r.original(s, gatesFlag))); gate != "" {
+			return fmt.Errorf("step %s sets the gate %s, which %s of 1.%d does not take", s.ID, gate, s.Component, minor)
 		}
 	}
 	return nil

@@ -215,6 +215,11 @@ func kubeletOrder(r *reading) error {
 	if err := r.batches(); err != nil {
 		return err
 	}
+	return r.everyKubelet(done)
+}
+
+// everyKubelet names a kubelet that would keep the in-tree provider; done are the hosts whose kubelet has a step.
+func (r *reading) everyKubelet(done map[string]bool) error {
 	if r.snap == nil || len(r.external()) == 0 {
 		return nil
 	}

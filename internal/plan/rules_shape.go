@@ -49,13 +49,8 @@ func boundToFacts(r *reading) error {
 		if !slices.Contains(s.Requires, "cluster:uid") {
 			return fmt.Errorf("step %s does not require the cluster's uid", s.ID)
 		}
-		if s.Host != "" && s.Path != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Path)) {
-			return fmt.Errorf("step %s does not require what %s holds now", s.ID, s.Path)
-		}
-		for _, at := range s.Files {
-			if !slices.Contains(s.Requires, FileFact(s.Host, at)) {
-				return fmt.Errorf("step %s does not require what %s holds now", s.ID, at)
-			}
+		if at := unboundFile(s); at != "" {
+			return fmt.Errorf("step %s does not require what %s holds now", s.ID, at)
 		}
 		if s.Kind == v1.StepWriteFile && s.Source != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Source)) {
 			return fmt.Errorf("step %s does not require what %s holds, which it derives from", s.ID, s.Source)
@@ -65,6 +60,20 @@ func boundToFacts(r *reading) error {
 		}
 	}
 	return nil
+}
+
+// unboundFile is a file that a step changes and whose content it does not require.
+func unboundFile(s v1.Step) string {
+	changed := s.Files
+	if s.Host != "" && s.Path != "" {
+		changed = append([]string{s.Path}, changed...)
+	}
+	for _, at := range changed {
+		if !slices.Contains(s.Requires, FileFact(s.Host, at)) {
+			return at
+		}
+	}
+	return ""
 }
 
 // secretText is what credentials look like: AWS access keys, PEM private keys, JSON web tokens, and settings whose name says it.

@@ -126,6 +126,7 @@ func TestAVersionThatIsThereAlreadyChangesNoImage(t *testing.T) {
 // The way up and the way back from every step, whatever the cluster: no manager is ever newer than an API server. Make and MakeRollback look at that
 // themselves, so that an error which names the rule is a defect of the planner.
 func TestWhateverTheClusterAnUpgradeKeepsTheSkew(t *testing.T) {
+	const stride = 5 // of all clusters together, every kind of step is stopped behind
 	made := map[string]int{}
 	for seed := range int64(80) {
 		s, o := anyCluster(rand.New(rand.NewSource(seed)))
@@ -146,7 +147,7 @@ func TestWhateverTheClusterAnUpgradeKeepsTheSkew(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		endState(t, seed, s, p)
-		for until := range p.Steps {
+		for until := int(seed) % stride; until < len(p.Steps); until += stride {
 			back, err := MakeRollback(stoppedAt(p, until+1), after(s, p, until+1), now)
 			if err != nil {
 				t.Fatalf("seed %d, back from %s: %v", seed, p.Steps[until].ID, err)
