@@ -200,24 +200,7 @@ func (p *page) statusNodes(nodes []v1.NodeStatus, all bool) {
 		}
 		shown = append(shown, n)
 	}
-	if len(shown) > 0 {
-		widths := []int{p.widest("NODE", shown, func(n v1.NodeStatus) string { return n.Name }), 7, 5, 5}
-		p.row("", widths, "NODE", "STATE", "DONE", "SINCE", "STEP")
-		for _, n := range shown {
-			step := n.Step
-			if n.Message != "" {
-				step = strings.TrimPrefix(n.Message, "waiting: ") + " (" + n.Step + ")"
-			}
-			if n.Step == "" {
-				step = n.Message
-			}
-			age := "-"
-			if n.SinceSeconds > 0 {
-				age = compact(n.SinceSeconds)
-			}
-			p.row("", widths, n.Name, n.State, fmt.Sprintf("%d/%d", n.Done, n.Total), age, step)
-		}
-	}
+	p.nodeRows(shown)
 	var counts []string
 	for _, state := range []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut} {
 		if rest[state] > 0 {
@@ -226,6 +209,28 @@ func (p *page) statusNodes(nodes []v1.NodeStatus, all bool) {
 	}
 	if len(counts) > 0 {
 		p.field("nodes", "%s (transplant status --details=nodes)", strings.Join(counts, ", "))
+	}
+}
+
+func (p *page) nodeRows(nodes []v1.NodeStatus) {
+	if len(nodes) == 0 {
+		return
+	}
+	widths := []int{p.widest("NODE", nodes, func(n v1.NodeStatus) string { return n.Name }), 7, 5, 5}
+	p.row("", widths, "NODE", "STATE", "DONE", "SINCE", "STEP")
+	for _, n := range nodes {
+		step := n.Step
+		if n.Message != "" {
+			step = strings.TrimPrefix(n.Message, "waiting: ") + " (" + n.Step + ")"
+		}
+		if n.Step == "" {
+			step = n.Message
+		}
+		age := "-"
+		if n.SinceSeconds > 0 {
+			age = compact(n.SinceSeconds)
+		}
+		p.row("", widths, n.Name, n.State, fmt.Sprintf("%d/%d", n.Done, n.Total), age, step)
 	}
 }
 

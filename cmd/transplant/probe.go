@@ -63,7 +63,7 @@ func (f *probeFlags) check() error {
 	for _, u := range f.urls {
 		parsed, err := url.Parse(u)
 		if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
-			return fmt.Errorf("URL %q: give http://... or https://...", u)
+			return fmt.Errorf("URL %q: give one with its scheme, http or https, and its host", u)
 		}
 		if parsed.User != nil {
 			return errors.New("a URL with a password: it would be written into the log and the report; take it out")

@@ -25,7 +25,7 @@ func (l *local) other(pid, component string) bool {
 	if !ok {
 		return false
 	}
-	_, rest, ok := cutLast(data, ')')
+	rest, ok := behindLast(data, ')')
 	fields := bytes.Fields([]byte(rest))
 	const flags = 9 - 3 // the first field after the name is the third
 	if !ok || len(fields) <= flags {

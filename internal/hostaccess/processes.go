@@ -217,7 +217,7 @@ func dead(state string) bool { return state == "Z" || state == "X" || state == "
 
 // parseStat reads state and start time of /proc/PID/stat. The program's name stands in parentheses and may hold spaces and parentheses.
 func parseStat(data []byte) (state string, startTicks uint64, err error) {
-	_, rest, ok := cutLast(data, ')')
+	rest, ok := behindLast(data, ')')
 	fields := strings.Fields(rest)
 	const afterName = 3 // the first field after the name is the third
 	if !ok || len(fields) <= 22-afterName {
@@ -230,12 +230,13 @@ func parseStat(data []byte) (state string, startTicks uint64, err error) {
 	return fields[0], startTicks, nil
 }
 
-func cutLast(data []byte, sep byte) (before, after string, ok bool) {
+// behindLast is what stands behind the last separator.
+func behindLast(data []byte, sep byte) (after string, ok bool) {
 	i := bytes.LastIndexByte(data, sep)
 	if i < 0 {
-		return "", "", false
+		return "", false
 	}
-	return string(data[:i]), string(data[i+1:]), true
+	return string(data[i+1:]), true
 }
 
 // bootTime is when the kernel says it was booted, in whole seconds. Programs that export their own start time compute it from the same number.

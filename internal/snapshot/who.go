@@ -131,7 +131,7 @@ func (b *blamed) by(field string, since time.Time) string {
 	}
 	var found []metav1.ManagedFieldsEntry
 	for _, m := range b.managed {
-		if m.Time != nil && m.Time.After(since) && m.FieldsV1 != nil && has(m.FieldsV1.Raw, path) {
+		if m.Time != nil && m.Time.After(since) && m.FieldsV1 != nil && has(m.FieldsV1.GetRawBytes(), path) {
 			found = append(found, m)
 		}
 	}

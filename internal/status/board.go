@@ -66,7 +66,7 @@ func NewBoard(o Options, leases []string) *Board {
 // Look reads every source once.
 func (b *Board) Look(ctx context.Context) {
 	for _, s := range b.sources {
-		b.look(ctx, s)
+		_, _ = b.look(ctx, s) // the board keeps why
 	}
 }
 

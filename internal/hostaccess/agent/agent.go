@@ -159,7 +159,7 @@ func (a *Agent) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Whoever asked may be cut off and ask again: the call goes on.
-	answer, err := a.results.once(r.Context(), id, func() []byte { return a.answer(context.WithoutCancel(r.Context()), method, req) })
+	answer, err := a.results.once(r.Context(), id, func() []byte { return a.answer(context.WithoutCancel(r.Context()), method, req) }) //nolint:contextcheck // see above
 	if err == nil {
 		_, _ = w.Write(answer)
 	}

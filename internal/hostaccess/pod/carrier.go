@@ -83,7 +83,8 @@ func (c *carrier) get(ctx context.Context) (*session, int, error) {
 		c.failed = nil
 		if c.opening == nil {
 			c.opening = &opening{done: make(chan struct{})}
-			c.a.loops.Go(func() { c.reopen(c.opening) })
+			o := c.opening
+			c.a.loops.Go(func() { c.reopen(o) }) //nolint:contextcheck // it is opened for all who wait, not for the first of them
 		}
 		o := c.opening
 		c.mu.Unlock()
@@ -169,7 +170,7 @@ func (c *carrier) try(ctx context.Context) (*session, error) {
 	}
 	if !running {
 		if err := c.await(ctx, name); err != nil {
-			return nil, c.forget(err)
+			return nil, c.forget(err) //nolint:contextcheck // a pod of no use is deleted, too, when nobody waits any longer
 		}
 		c.mu.Lock()
 		c.running = true
@@ -180,7 +181,7 @@ func (c *carrier) try(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	if lost := c.lost(ctx, name); lost != nil {
-		return nil, c.forget(lost)
+		return nil, c.forget(lost) //nolint:contextcheck // see above
 	}
 	return nil, fmt.Errorf("opening a session with pod %s/%s: %s", c.a.Namespace, name, sessionURL.ReplaceAllString(err.Error(), ""))
 }
