@@ -79,7 +79,7 @@ func TestWhatCannotBeProbedIsRefused(t *testing.T) {
 		{"--interval", "1ms", "an interval of 1ms between two looks: give 50ms or more"},
 		{"--timeout", "1ms", "a timeout of 1ms for a look"},
 		{"--budget", "-1s", "a budget of -1s"},
-		{"--url", "shop.example.com", `URL "shop.example.com": give http://`},
+		{"--url", "shop.example.com", `URL "shop.example.com": give one with its scheme`},
 		{"--url", "https://ops:secret@shop.example.com/", "a URL with a password"},
 		{"-o", "html", "give text, wide, json or yaml"},
 	} {
@@ -90,7 +90,7 @@ func TestWhatCannotBeProbedIsRefused(t *testing.T) {
 		}
 	}
 	fails(t, c.run("apply", "--probe", "--probe-interval", "1ms"), exitError, "give 50ms or more")
-	fails(t, c.run("rollback", "--probe", "--probe-url", "x"), exitError, "give http://")
+	fails(t, c.run("rollback", "--probe", "--probe-url", "x"), exitError, "give one with its scheme")
 }
 
 func TestALogThatSomebodyBrokeIsNamed(t *testing.T) {
