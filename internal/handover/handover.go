@@ -58,6 +58,8 @@ type Binding struct {
 type UnboundError struct {
 	Lease  string
 	Reason string
+	// Unclaimed tells that every candidate has answered, and that none of them leads.
+	Unclaimed bool
 }
 
 func (e *UnboundError) Error() string {
@@ -68,6 +70,12 @@ func (e *UnboundError) Error() string {
 func IsUnbound(err error) bool {
 	var u *UnboundError
 	return errors.As(err, &u)
+}
+
+// IsUnclaimed tells whether the error says that every manager was asked and none leads by the lease.
+func IsUnclaimed(err error) bool {
+	var u *UnboundError
+	return errors.As(err, &u) && u.Unclaimed
 }
 
 // Leases reads and releases leases of one namespace.
@@ -97,7 +105,7 @@ func (l Leases) Bind(ctx context.Context, lease string, candidates []Candidate) 
 	}
 	b := binding(before)
 	if b != binding(after) {
-		return nil, &UnboundError{lease, "its holder changed while the managers were asked"}
+		return nil, &UnboundError{Lease: lease, Reason: "its holder changed while the managers were asked"}
 	}
 	b.Component, b.Host, b.PID, b.StartTicks = holder.Component, holder.Host, holder.PID, holder.StartTicks
 	return &b, nil
@@ -117,35 +125,35 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 	for _, c := range candidates {
 		procs, err := c.Processes(ctx)
 		if err != nil {
-			return Binding{}, &UnboundError{lease, fmt.Sprintf("processes of %s on host %s are unknown: %v", c.Component, c.Host, err)}
+			return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("processes of %s on host %s are unknown: %v", c.Component, c.Host, err)}
 		}
 		if len(procs) == 0 {
 			continue // it certainly does not run
 		}
 		m, err := c.Look(ctx)
 		if err != nil {
-			return Binding{}, &UnboundError{lease, fmt.Sprintf("%s on host %s did not answer: %v", c.Component, c.Host, err)}
+			return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%s on host %s did not answer: %v", c.Component, c.Host, err)}
 		}
 		if !leads(m, lease) {
 			continue
 		}
 		if len(procs) != 1 {
-			return Binding{}, &UnboundError{lease, fmt.Sprintf("%d processes of %s run on host %s", len(procs), c.Component, c.Host)}
+			return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%d processes of %s run on host %s", len(procs), c.Component, c.Host)}
 		}
 		if m.ProcessStarted != nil && !procs[0].Started.IsZero() {
 			if d := m.ProcessStarted.Sub(procs[0].Started).Abs(); d > startTolerance {
-				return Binding{}, &UnboundError{lease, fmt.Sprintf("%s on host %s was restarted while it was asked", c.Component, c.Host)}
+				return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%s on host %s was restarted while it was asked", c.Component, c.Host)}
 			}
 		}
 		found = append(found, Binding{Component: c.Component, Host: c.Host, PID: procs[0].PID, StartTicks: procs[0].StartTicks})
 	}
 	switch len(found) {
 	case 0:
-		return Binding{}, &UnboundError{lease, "no manager that was asked says that it leads"}
+		return Binding{}, &UnboundError{Lease: lease, Reason: "no manager that was asked says that it leads", Unclaimed: true}
 	case 1:
 		return found[0], nil
 	}
-	return Binding{}, &UnboundError{lease, fmt.Sprintf("%d managers say that they lead: a paused one may have been resumed", len(found))}
+	return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%d managers say that they lead: a paused one may have been resumed", len(found))}
 }
 
 func leads(m v1.Manager, lease string) bool {
@@ -206,6 +214,9 @@ func (l Leases) Release(ctx context.Context, b Binding, processes func(context.C
 		return Outcome{}, fmt.Errorf("reading lease %s: %w", b.Lease, err)
 	}
 	if now := binding(lease); now.Holder != b.Holder || now.Transitions != b.Transitions || !now.AcquireTime.Equal(b.AcquireTime) {
+		if now.Holder == "" {
+			return Outcome{Reason: "its holder gave it up itself"}, nil
+		}
 		return Outcome{Holder: now.Holder, Reason: "it has another holder or term already"}, nil
 	}
 	procs, err := processes(ctx)

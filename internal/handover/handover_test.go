@@ -223,3 +223,25 @@ func update(t *testing.T, w *world, l *coordinationv1.Lease) {
 		t.Fatal(err)
 	}
 }
+
+func TestALeaseIsExpiredWhenItWasLookedAtInVainForLongerThanItLasts(t *testing.T) {
+	w := newWorld(t)
+	now := started.Add(time.Hour)
+	w.leases.Now = func() time.Time { return now }
+	var s Silence
+	look := func(after time.Duration, want bool) {
+		t.Helper()
+		now = now.Add(after)
+		if is, err := w.leases.Expired(t.Context(), leaseName, &s); err != nil || is != want {
+			t.Errorf("after %s: expired %v, %v, want %v", after, is, err, want)
+		}
+	}
+	look(0, false) // whatever the time in it says
+	look(14*time.Second, false)
+	l := w.lease(t)
+	l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(started.Add(2 * time.Minute)))
+	update(t, w, l)
+	look(10*time.Second, false)
+	look(16*time.Second, false)
+	look(2*time.Second, true)
+}

@@ -98,6 +98,7 @@ func TestALeaseWhoseHolderDiedLongAgoKeepsNobodyFromGoingBack(t *testing.T) {
 	var l coordinationv1.Lease
 	w.api.Get(t, leasePath(plan.DefaultLease), &l)
 	died := metav1.NewMicroTime(w.clock.Now())
+	l.Name, l.Namespace = plan.DefaultLease, namespace
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To("cp-1_dead"), ptr.To[int32](15), &died
 	w.api.Put(t, &l)
 	w.mu.Unlock()

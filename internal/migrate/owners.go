@@ -31,12 +31,16 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	for _, lease := range s.Leases {
 		var b *handover.Binding
 		var last error
+		var silence handover.Silence
 		err := e.waitFor(ctx, s, bindBudget, settleInterval, func() string { return fmt.Sprintf("who holds lease %s is not proven: %v", lease, last) }, func(ctx context.Context) (bool, error) {
 			candidates, err := e.candidates(ctx)
 			if err != nil {
 				return false, err
 			}
 			b, last = e.leases.Bind(ctx, lease, candidates)
+			if handover.IsUnclaimed(last) && e.forsaken(ctx, s, lease, &silence) {
+				last = nil
+			}
 			if handover.IsUnbound(last) || last != nil && Transient(last) {
 				return false, nil
 			}
@@ -58,6 +62,21 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 		})
 	}
 	return nil
+}
+
+// forsaken tells that nobody holds the migration lease although it names a holder: every manager has answered that it does not lead by it, and it was not
+// renewed for longer than it lasts. That is what a holder leaves behind that died by itself when nobody who took its other lease over wanted this one. A main
+// lease always has somebody who takes it, and is waited for.
+func (e *Engine) forsaken(ctx context.Context, s v1.Step, lease string, silence *handover.Silence) bool {
+	if lease != e.plan.Options.LeaseName {
+		return false
+	}
+	expired, err := e.leases.Expired(ctx, lease, silence)
+	if err != nil || !expired {
+		return false
+	}
+	e.tell(s, "progress", fmt.Sprintf("lease %s is nobody's: its holder is gone, and every manager says that it does not lead by it", lease))
+	return true
 }
 
 func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
@@ -321,15 +340,13 @@ func (e *Engine) ownsOn(ctx context.Context, host, component string) (path strin
 		return "", false, err
 	}
 	targets, err := Targets(ctx, []hostaccess.Host{h}, component)
-	if err != nil {
+	if err != nil || len(targets) == 0 {
 		return "", false, err
 	}
-	for _, t := range targets {
-		m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)
-		if err != nil {
-			return t.Path, false, err
-		}
-		return t.Path, len(m.Leads) > 0 && t.Path != "", nil // a DaemonSet's pod is not the host's to stop
+	t := targets[0]
+	m, err := e.Scrape(ctx, t.Component, t.Host, t.Address)
+	if err != nil {
+		return t.Path, false, err
 	}
-	return "", false, nil
+	return t.Path, len(m.Leads) > 0 && t.Path != "", nil // a DaemonSet's pod is not the host's to stop
 }
