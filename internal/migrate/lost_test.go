@@ -224,7 +224,23 @@ func TestAStepWaitsForAHostThatComesBack(t *testing.T) {
 
 func TestWhyAPodDoesNotComeUpIsSaid(t *testing.T) {
 	t.Parallel()
-	w, p := begun(t, 2)
+	for name, c := range map[string]struct {
+		hosts  int
+		owners []string
+	}{
+		"beside the old owner": {2, []string{"kube-controller-manager on cp-", "runs cloud-node-lifecycle, ", "service"}},
+		"after it, on the only host": {1, []string{
+			"kube-controller-manager on cp-1 runs nodeipam; nobody who answers runs cloud-node-lifecycle, ", "service"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			podDoesNotComeUp(t, c.hosts, c.owners)
+		})
+	}
+}
+
+func podDoesNotComeUp(t *testing.T, hosts int, owners []string) {
+	w, p := begun(t, hosts)
 	w.more = func() {
 		if p := w.procs[ccm+"@cp-1"]; p == nil {
 			return
@@ -244,7 +260,8 @@ func TestWhyAPodDoesNotComeUpIsSaid(t *testing.T) {
 		t.Fatalf("error: %v", err)
 	}
 	says(t, err, "pod kube-system/cloud-controller-manager-node-cp-1 on node node-cp-1: ImagePullBackOff of image "+p.Options.Image, `Back-off pulling image "registry.example/ccm:v1"`,
-		"kube-controller-manager on cp-", "runs cloud-node-lifecycle, ", "service", "transplant rollback")
+		"transplant rollback")
+	says(t, err, owners...)
 	if _, ok := errors.AsType[*VerifyError](err); !ok {
 		t.Errorf("error: %v", err)
 	}

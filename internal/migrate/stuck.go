@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -104,5 +105,28 @@ func (e *Engine) ownersNow(ctx context.Context) string {
 		}
 	}
 	slices.Sort(out)
+	if idle := e.idle(managers); len(idle) > 0 {
+		out = append(out, "nobody who answers runs "+strings.Join(idle, ", "))
+	}
 	return strings.Join(out, "; ")
+}
+
+// idle are the loops that the plan moves and that no manager says it runs, sorted.
+func (e *Engine) idle(managers []v1.Manager) []string {
+	loops := map[string]bool{}
+	for _, s := range e.plan.Steps {
+		for loop, component := range s.Expect {
+			if component == ccm {
+				loops[loop] = true
+			}
+		}
+	}
+	for _, m := range managers {
+		if m.Error == "" {
+			for _, loop := range m.Loops {
+				delete(loops, loop)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(loops))
 }

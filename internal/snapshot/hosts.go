@@ -29,7 +29,7 @@ var alwaysLooked = []string{
 // hosts reads every host; they do not wait for each other.
 func (g *gatherer) hosts(ctx context.Context) {
 	if len(g.Hosts) == 0 {
-		g.unknown("hosts", "no host was given: name each control-plane host with --host-access, e.g. --host-access=local:cp-1=/mnt/cp-1")
+		g.unknown("hosts", "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1")
 		return
 	}
 	out := make([]v1.Host, len(g.Hosts))

@@ -151,7 +151,7 @@ func machineObject(apiVersion, kind, name string, annotations map[string]string,
 func TestGatherEverythingOfTheAPI(t *testing.T) {
 	s := everything(t)
 	got := Gather(t.Context(), live(t, s), Options{})
-	if diff := cmp.Diff([]v1.GatherError{{Fact: "hosts", Error: "no host was given: name each control-plane host with --host-access, e.g. --host-access=local:cp-1=/mnt/cp-1"}}, got.Errors); diff != "" {
+	if diff := cmp.Diff([]v1.GatherError{{Fact: "hosts", Error: "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1"}}, got.Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]v1.Webhook{
@@ -290,7 +290,7 @@ func TestEveryListThatIsForbiddenIsAnUnknownFact(t *testing.T) {
 func TestReadsThatAreForbiddenAreUnknownFacts(t *testing.T) {
 	for name, tc := range map[string]struct{ resource, want string }{
 		"the namespace":  {"namespaces", "cluster/uid"},
-		"the ConfigMaps": {"configmaps", "kubeadm kubelet-defaults"},
+		"the ConfigMaps": {"configmaps", "authorities kubeadm kubelet-defaults"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := everything(t)

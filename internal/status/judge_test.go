@@ -290,3 +290,26 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		t.Errorf("a holder that died: %+v", dead.Health)
 	}
 }
+
+func TestNobodyOwnsTheLoopsWhileTheyAreDown(t *testing.T) {
+	stop := "stop/" + plan.KCM + "@cp-1"
+	down := func(leases map[string]*coordinationv1.Lease) v1.Status {
+		return Judge(underWay(func(f *Facts) {
+			f.Journal.Plan.Strategy, f.Journal.Plan.Steps[1] = plan.Downtime, v1.Step{ID: stop, Phase: "handover", Host: "cp-1"}
+			f.Journal.Records[1] = v1.StepRecord{ID: stop, Result: "done"}
+			f.Leases = leases
+		}))
+	}
+	// kube-controller-manager leads again, and without the loops that moved.
+	back := down(map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second)})
+	if diff := cmp.Diff(map[string]string{"service": "nobody", "nodeipam": plan.KCM + "@cp-1"}, back.Owners); diff != "" {
+		t.Error(diff)
+	}
+	if got := back.OwnersFrom["service"]; got != "step "+stop {
+		t.Errorf("known from %q", got)
+	}
+	done := down(map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second), plan.CCM: managerLease("cp-1_y", time.Second)})
+	if got := done.Owners["service"]; got != plan.CCM+"@cp-1" {
+		t.Errorf("with the new manager: %q", got)
+	}
+}

@@ -71,7 +71,15 @@ func owners(f Facts) (who, from map[string]string) {
 	}
 	migration := LeaseNames(f.Journal)[2]
 	who, from = map[string]string{}, map[string]string{}
+	stopped := stoppedBy(f.Journal)
 	for loop, promise := range promised(f.Journal) {
+		if stopped != "" && promise.moves && promise.step == "" {
+			if held[plan.CCM] == "" {
+				who[loop], from[loop] = "nobody", "step "+stopped
+				continue
+			}
+			promise.component, promise.step = plan.CCM, stopped
+		}
 		lease := promise.component
 		owner := promise.component
 		if promise.moves && held[migration] != "" {
@@ -91,6 +99,25 @@ func owners(f Facts) (who, from map[string]string) {
 		}
 	}
 	return who, from
+}
+
+// stoppedBy is the step of a downtime behind which no manager of the cluster runs the loops that move until the new one does: kube-controller-manager comes
+// back without them and holds its lease again. Empty before it, and when the run does not stop managers.
+func stoppedBy(doc *v1.Journal) string {
+	if doc.Plan.Strategy != plan.Downtime || doc.Rollback != nil {
+		return ""
+	}
+	have, last := results(doc), ""
+	for _, s := range doc.Plan.Steps {
+		if !strings.HasPrefix(s.ID, "stop/"+plan.KCM+"@") {
+			continue
+		}
+		if !isDone(have[s.ID]) {
+			return "" // another host's manager may still lead
+		}
+		last = s.ID
+	}
+	return last
 }
 
 // promise is who runs a loop after the steps that are done.
