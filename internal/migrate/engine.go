@@ -148,24 +148,8 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 				}
 				continue
 			}
-			e.budget.begin()
-			for _, s := range group {
-				select {
-				case <-stop:
-					return ErrInterrupted
-				default:
-				}
-				if err := e.steady(ctx, s, func(ctx context.Context) error { return e.pause(ctx, s, stop) }); err != nil {
-					return err
-				}
-				if err := e.one(ctx, s); interrupted(err) {
-					return err
-				} else if err != nil {
-					return &StepError{Step: s, Err: err}
-				}
-				if s.ID == p.Until && !last {
-					return nil
-				}
+			if until, err := e.inTurn(ctx, group, stop); err != nil || until && !last {
+				return err
 			}
 		}
 		if last {
@@ -173,6 +157,30 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 		}
 	}
 	return nil
+}
+
+// inTurn carries steps out one after the other. until tells that the last one that was carried out is the plan's Until.
+func (e *Engine) inTurn(ctx context.Context, steps []v1.Step, stop <-chan struct{}) (until bool, err error) {
+	e.budget.begin()
+	for _, s := range steps {
+		select {
+		case <-stop:
+			return false, ErrInterrupted
+		default:
+		}
+		if err := e.steady(ctx, s, func(ctx context.Context) error { return e.pause(ctx, s, stop) }); err != nil {
+			return false, err
+		}
+		if err := e.one(ctx, s); interrupted(err) {
+			return false, err
+		} else if err != nil {
+			return false, &StepError{Step: s, Err: err}
+		}
+		if s.ID == e.plan.Until {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // one is the whole life of a step.
@@ -190,28 +198,38 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 	}
 	rec := e.journal.Record(s.ID)
 	if owesNothing(rec) {
-		if rec.Result != "" && e.superseded(s) {
-			return e.alreadyDone(ctx, s, rec)
-		}
-		var done bool
-		err := e.steady(ctx, s, func(ctx context.Context) error {
-			var err error
-			done, err = x.done(ctx, s)
+		if shown, err := e.shown(ctx, s, x, rec); err != nil {
 			return err
-		})
-		var pending pendingError
-		if err != nil && !errors.As(err, &pending) {
-			return fmt.Errorf("looking whether it is done: %w", err)
-		}
-		if done {
-			return e.alreadyDone(ctx, s, rec)
-		}
-		if stands, err := e.standing(ctx, s, x, rec); err != nil {
-			return err
-		} else if stands {
+		} else if shown {
 			return e.alreadyDone(ctx, s, rec)
 		}
 	}
+	return e.carryOut(ctx, s, x, rec)
+}
+
+// shown tells that nothing is left to do of a step: the cluster shows what it is for, or what a later step made of that.
+func (e *Engine) shown(ctx context.Context, s v1.Step, x executor, rec v1.StepRecord) (bool, error) {
+	if rec.Result != "" && e.superseded(s) {
+		return true, nil
+	}
+	var done bool
+	err := e.steady(ctx, s, func(ctx context.Context) error {
+		var err error
+		done, err = x.done(ctx, s)
+		return err
+	})
+	var pending pendingError
+	if err != nil && !errors.As(err, &pending) {
+		return false, fmt.Errorf("looking whether it is done: %w", err)
+	}
+	if done {
+		return true, nil
+	}
+	return e.standing(ctx, s, x, rec)
+}
+
+// carryOut does a step, or goes on with one that was begun, and waits until the cluster shows what it is for.
+func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.StepRecord) error {
 	e.Hook("before", s.ID)
 	if rec.Result != "started" {
 		if err := e.steady(ctx, s, func(ctx context.Context) error { return e.requires(ctx, s) }); err != nil {
