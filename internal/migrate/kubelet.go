@@ -86,7 +86,7 @@ func (x kubelet) carryOut(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		rec.Node = nil
 		return nil
 	case !errors.As(err, &bad):
-		return err
+		return cutOff(s, *rec, err)
 	case s.Restore != "":
 		return x.stuck(ctx, s, bad)
 	}

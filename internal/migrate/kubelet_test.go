@@ -460,3 +460,21 @@ func TestAnUndoThatCannotWriteIsGoneOnWith(t *testing.T) {
 	says(t, err, "has its old flags again")
 	w.same(before)
 }
+
+func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
+	t.Parallel()
+	gone := &hostaccess.UnreachableError{Host: "w-1", Err: errors.New("no session")}
+	step := v1.Step{Host: "w-1", Path: "/var/lib/kubelet/kubeadm-flags.env"}
+	rec := v1.StepRecord{Backup: "/b/flags", AfterSHA256: "x", Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: "/b/default", AfterSHA256: "y"}, {Path: "/etc/untouched", Backup: "/b/untouched"}}}
+	err := cutOff(step, rec, gone)
+	says(t, err, gone.Error(), "cp /b/flags /var/lib/kubelet/kubeadm-flags.env", "cp /b/default /etc/default/kubelet", "systemctl daemon-reload && systemctl restart kubelet")
+	if !hostaccess.IsUnreachable(err) || strings.Contains(err.Error(), "untouched") {
+		t.Errorf("error: %v", err)
+	}
+	if err := cutOff(step, v1.StepRecord{Backup: "/b/flags"}, gone); err != error(gone) {
+		t.Errorf("nothing was changed, and the error is %v", err)
+	}
+	if other := errors.New("a file"); cutOff(step, rec, other) != other {
+		t.Error("another error was changed")
+	}
+}

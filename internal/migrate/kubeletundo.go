@@ -26,7 +26,7 @@ func (x kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	} else if err != nil {
 		var bad *VerifyError
 		if !errors.As(err, &bad) { // a file, or the way to the host
-			return fmt.Errorf("%s. Taking host %s back did not succeed, and the next run goes on with that: %w", rec.Undo.Reason, s.Host, err)
+			return cutOff(s, *rec, fmt.Errorf("%s. Taking host %s back did not succeed, and the next run goes on with that: %w", rec.Undo.Reason, s.Host, err))
 		}
 		back.Still = bad.Reason + x.lastWords(ctx, s.Host)
 		return back
@@ -80,6 +80,25 @@ func (x kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeReco
 func (x kubelet) stuck(ctx context.Context, s v1.Step, bad *VerifyError) error {
 	return &VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s%s. The files of the kubelet on host %s are as they were before the migration; look there at systemctl status kubelet and journalctl -u kubelet, "+
 		"and run the same command again when it runs", bad.Reason, x.lastWords(ctx, s.Host), s.Host)}
+}
+
+// cutOff adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed: where the way to a host leads through its
+// kubelet, as that of pods does, one that does not start takes the way with it. Other errors, and hosts on which nothing was changed, are left as they are.
+func cutOff(s v1.Step, rec v1.StepRecord, err error) error {
+	if !hostaccess.IsUnreachable(err) {
+		return err
+	}
+	var copies []string
+	for _, f := range append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, AfterSHA256: rec.AfterSHA256}}, rec.Files...) {
+		if f.Backup != "" && f.AfterSHA256 != "" {
+			copies = append(copies, "    cp "+f.Backup+" "+f.Path)
+		}
+	}
+	if len(copies) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nif the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
+		"then run the same command again", err, s.Host, strings.Join(copies, "\n"))
 }
 
 const (
