@@ -41,8 +41,8 @@ func newApply(c *connection) *cobra.Command {
 	var o planFlags
 	cmd := &cobra.Command{
 		Use: "apply [PLAN]", Short: "Carry out a plan, or go on with the one that was begun", Args: cobra.MaximumNArgs(1),
-		Example: "  transplant apply --host-access=local:/srv/hosts            # check, plan, ask, carry out\n" +
-			"  transplant apply --host-access=local:/srv/hosts plan.yaml  # carry out a plan that was reviewed",
+		Example: "  transplant apply            # check, plan, ask, carry out\n" +
+			"  transplant apply plan.yaml  # carry out a plan that was reviewed",
 		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
 			"same command goes on where it stopped; --until stops behind a step or a phase. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
 		RunE: func(cmd *cobra.Command, args []string) error {

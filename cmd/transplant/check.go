@@ -22,7 +22,7 @@ func newCheck(c *connection) *cobra.Command {
 	var output *format
 	cmd := &cobra.Command{
 		Use: "check", Short: "Find what would go wrong, before anything is touched", Args: cobra.NoArgs,
-		Example: "  transplant check --host-access=local:/srv/hosts\n  transplant check --host-access=local:/srv/hosts --wait=10m --problems\n" +
+		Example: "  transplant check\n  transplant check --wait=10m --problems\n" +
 			"  transplant check --from-snapshot snapshot.yaml -o json\n  transplant check --list",
 		Long: "Check looks at the cluster and the hosts, read-only, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.",
 		RunE: func(cmd *cobra.Command, _ []string) error {

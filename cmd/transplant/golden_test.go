@@ -35,7 +35,7 @@ func TestHelpOfThePlugin(t *testing.T) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"kubectl transplant plan [flags]", "  kubectl transplant plan --host-access"} {
+	for _, part := range []string{"kubectl transplant plan [flags]", "  kubectl transplant plan --out plan.yaml"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the help does not say %q:\n%s", part, out.String())
 		}

@@ -93,8 +93,8 @@ func newPlan(c *connection) *cobra.Command {
 	var o planOutput
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Print the steps of the migration, and save them", Args: cobra.NoArgs,
-		Example: "  transplant plan --host-access=local:/srv/hosts --out plan.yaml\n  transplant plan --host-access=local:/srv/hosts --until leader-migration --out plan.yaml\n" +
-			"  transplant plan --host-access=local:/srv/hosts --refresh plan.yaml\n  transplant plan --from-snapshot snapshot.yaml -o markdown > change-request.md",
+		Example: "  transplant plan --out plan.yaml\n  transplant plan --until leader-migration --out plan.yaml\n" +
+			"  transplant plan --refresh plan.yaml\n  transplant plan --from-snapshot snapshot.yaml -o markdown > change-request.md",
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context(), &f, o) },
 	}
 	f.flags(cmd)

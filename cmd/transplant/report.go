@@ -29,7 +29,7 @@ func newReport(c *connection) *cobra.Command {
 	var output *format
 	cmd := &cobra.Command{
 		Use: "report", Short: "Write the proof: who ran which loop when, gaps, before and after", Args: cobra.NoArgs,
-		Example: "  transplant report --host-access=local:/srv/hosts --cloud=aws -o html --out report.html",
+		Example: "  transplant report --cloud=aws -o html --out report.html",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.open(cmd.Context()); err != nil {
 				return err

@@ -17,7 +17,7 @@ func newRollback(c *connection) *cobra.Command {
 	var f changing
 	cmd := &cobra.Command{
 		Use: "rollback", Short: "Go back to the in-tree manager, from wherever the migration stands", Args: cobra.NoArgs,
-		Example: "  transplant rollback --host-access=local:/srv/hosts",
+		Example: "  transplant rollback",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.open(cmd.Context()); err != nil {
 				return err

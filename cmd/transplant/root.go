@@ -60,11 +60,11 @@ func rootOf(c *connection, name string) *cobra.Command {
 		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
 		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager\n" +
 			"so that at no moment two managers act and at almost no moment none does, and proves it.",
-		Example: "  transplant check    --host-access=local:/srv/hosts\n" +
-			"  transplant plan     --host-access=local:/srv/hosts --out plan.yaml\n" +
-			"  transplant apply    --host-access=local:/srv/hosts plan.yaml\n" +
-			"  transplant report   --host-access=local:/srv/hosts -o html --out report.html\n" +
-			"  transplant rollback --host-access=local:/srv/hosts",
+		Example: "  transplant check\n" +
+			"  transplant plan --out plan.yaml\n" +
+			"  transplant apply plan.yaml\n" +
+			"  transplant report -o html --out report.html\n" +
+			"  transplant rollback",
 		SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 	}

@@ -18,7 +18,7 @@ func newSnapshot(c *connection) *cobra.Command {
 	options := v1.Options{LeaseName: plan.DefaultLease}
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
-		Example: "  transplant snapshot --host-access=local:/srv/hosts --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
+		Example: "  transplant snapshot --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := c.snapshotFrom(cmd.Context(), "", options)
 			if err != nil {

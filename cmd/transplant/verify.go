@@ -24,7 +24,7 @@ func newVerify(c *connection) *cobra.Command {
 	var f reportFlags
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Prove that each loop has one owner and that nothing was lost", Args: cobra.NoArgs,
-		Example: "  transplant verify --host-access=local:/srv/hosts --cloud=aws\n" +
+		Example: "  transplant verify --cloud=aws\n" +
 			"  transplant verify --accept 'Node/worker-3=taken down by ops on Monday' --accept 'Node/spot-*=come and go'",
 		Long: "Verify compares the cluster with the snapshot from before the migration: nodes, Services and their endpoints, volumes and their attachments, CSI drivers, and\n" +
 			"with --cloud load balancers and routes; it looks who runs the loops, and whether the outages that apply --probe measured kept their budget. What a migration\n" +
