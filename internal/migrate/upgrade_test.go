@@ -116,15 +116,20 @@ func (w *world) all(version string) {
 	}
 }
 
-func TestAnUpgradeIsRolledBackFromEveryStep(t *testing.T) {
+func TestAnUpgradeIsRolledBackFromEachSortOfStep(t *testing.T) {
 	t.Parallel()
 	w := upgradeWorld(t, 2)
 	files := w.files()
 	p := w.beginWith(v1.Options{TargetVersion: next})
+	tried := map[string]bool{}
 	for _, s := range p.Steps {
 		if s.Component == "" || s.Host == "cp-2" && s.Component != kcm { // once of each kind, and where the owner is
 			continue
 		}
+		if tried[s.Phase+s.Component] {
+			continue // the property test of the plan has the others
+		}
+		tried[s.Phase+s.Component] = true
 		t.Run(s.ID, func(t *testing.T) {
 			t.Parallel()
 			w := upgradeWorld(t, 2)

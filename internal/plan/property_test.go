@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -206,11 +205,7 @@ func TestAPlanForFiveHundredNodesIsMadeInOneLook(t *testing.T) {
 	s := c.snapshot()
 	inTree(s, "kubernetes.io/cinder", "worker-7")
 	driver(s, "cinder.csi.openstack.org")
-	start := time.Now()
 	p := mustMake(t, s, v1.Options{})
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %s", took)
-	}
 	if n := len(hostsOf(p, "external/kubelet@")); n != 503 {
 		t.Errorf("%d kubelets have a step", n)
 	}
