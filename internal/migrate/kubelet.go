@@ -108,7 +108,11 @@ func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if err := x.writeAll(ctx, s, rec, files); err != nil {
 		return err
 	}
-	if err := x.restart(ctx, s, x.expectation(s)); err != nil {
+	before, err := x.guarded(ctx, s, *rec)
+	if err != nil {
+		return err
+	}
+	if err := x.restart(ctx, s, x.expectation(s), before); err != nil {
 		return err
 	}
 	if err := x.awaitAsBefore(ctx, s, rec); err != nil {
@@ -149,8 +153,24 @@ func (x kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 	return nil
 }
 
-// restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say.
-func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) string) error {
+// guarded are the files of a step as they were before it, for a host that can put them back by itself.
+func (x kubelet) guarded(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]hostaccess.GuardedFile, error) {
+	files, err := x.kept(ctx, s, rec)
+	if err != nil {
+		return nil, err
+	}
+	var out []hostaccess.GuardedFile
+	for _, f := range files {
+		if !f.same() {
+			out = append(out, hostaccess.GuardedFile{Path: f.path, Data: f.want, Mode: f.mode})
+		}
+	}
+	return out, nil
+}
+
+// restart makes the kubelet read its files again, and waits until its new process is proven to run with what they say. Where the way to the host leads
+// through the kubelet, the host itself puts the files back that are given when it does not stay up.
+func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) string, before []hostaccess.GuardedFile) error {
 	h, err := x.host(s.Host)
 	if err != nil {
 		return err
@@ -162,7 +182,11 @@ func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 	if err := x.reread(ctx, s); err != nil {
 		return err
 	}
-	if err := h.RestartKubelet(ctx); err != nil {
+	again := h.RestartKubelet
+	if g, ok := h.(hostaccess.KubeletGuard); ok && len(before) > 0 {
+		again = func(ctx context.Context) error { return g.RestartKubeletGuarded(ctx, before) }
+	}
+	if err := again(ctx); err != nil {
 		if ctx.Err() != nil || hostaccess.IsUnreachable(err) {
 			return err // nothing could be put back either; the next run goes on
 		}

@@ -57,7 +57,7 @@ func (x kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) erro
 			return err
 		}
 	}
-	if err := x.restart(ctx, s, asBefore(s.Edits, rec.Flags)); err != nil {
+	if err := x.restart(ctx, s, asBefore(s.Edits, rec.Flags), nil); err != nil {
 		return err
 	}
 	if rec.Node == nil {

@@ -276,7 +276,8 @@ func TestTheTableShowsTheOutagesThatWereMade(t *testing.T) {
 		made(t, d, v1.PathTCP, b.path, exactly(balancerOut))
 		made(t, d, v1.PathAPIRead, "over a new connection each time", exactly(apiWasOut))
 		made(t, d, v1.PathAPIRead, "over a kept connection", exactly(apiWasOut))
-		made(t, d, v1.PathAPIWatch, "leases in kube-system", exactly(apiWasOut))
+		// The client waits before it opens a watch again, for longer each time: nobody watches meanwhile.
+		made(t, d, v1.PathAPIWatch, "leases in kube-system", outage{apiWasOut, apiWasOut + 3})
 		made(t, d, v1.PathEndpoints, cluster.WorkloadNamespace+"/answers", endpointsOut)
 		// Without an API nobody sees endpoints either: for them it is unknown for as long whether the budget was kept.
 		if d.Result != v1.DisruptionOver || len(d.Reasons) != 4 || !strings.Contains(d.Reasons[3], "was not looked at") {
@@ -286,7 +287,20 @@ func TestTheTableShowsTheOutagesThatWereMade(t *testing.T) {
 			t.Errorf("not probed are %+v, want %s among them", d.NotProbed, b.dead)
 		}
 	})
+	owned(t, lab)
 	unchanged(t, lab, before)
+}
+
+// owned waits until the managers, which lose their leases with the API, run every loop again.
+func owned(t *testing.T, lab *Trial) {
+	t.Helper()
+	await(t, "check to find an owner of each loop", func(ctx context.Context) (string, error) {
+		r, err := lab.CLI(ctx, nil, nil, append([]string{"check", "--cloud", Cloud}, MigrationFlags()...)...)
+		if err != nil || r.Code == 0 {
+			return "", err
+		}
+		return tail(r.Stdout, 1), nil
+	})
 }
 
 // A migration whose command is killed, gone on with until a kube-apiserver has restarted, and rolled back.

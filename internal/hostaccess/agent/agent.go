@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,8 @@ type Options struct {
 	Service bool
 	// Idle is how long an agent lives that nobody asks; zero means for ever.
 	Idle time.Duration
+	// Steady is how long a restarted kubelet has to live to be up, Patience for how long it may take; zero means 10 s and 90 s.
+	Steady, Patience time.Duration
 }
 
 // Agent answers calls about one host.
@@ -57,6 +60,7 @@ const refused = "the host's SELinux or AppArmor, or an attribute of the file (ls
 
 // New returns an agent; Serve starts it.
 func New(o Options) (*Agent, error) {
+	o.Steady, o.Patience = cmp.Or(o.Steady, steady), cmp.Or(o.Patience, patience)
 	a := &Agent{Options: o, results: results{now: time.Now, calls: map[string]*result{}}}
 	if o.Service && len(o.Parts) == 0 { // nothing is mounted: what is looked at is the host itself
 		a.Root = hostRoot
@@ -236,6 +240,9 @@ func (a *Agent) unit(ctx context.Context, req Request) error {
 	case VerbStart:
 		return a.units.Start(ctx, req.Unit)
 	case VerbRestartKubelet:
+		if len(req.Before) > 0 {
+			return a.restartGuarded(ctx, req.Before)
+		}
 		return a.units.RestartKubelet(ctx)
 	}
 	return fmt.Errorf("%q is nothing that can be done to a unit", req.Verb)

@@ -34,6 +34,7 @@ var identities = []struct {
 	{"not-regular", hostaccess.ErrNotRegular},
 	{"outside", hostaccess.ErrOutside},
 	{"not-granted", ErrNotGranted},
+	{"put-back", hostaccess.ErrPutBack},
 	{"deadline", context.DeadlineExceeded},
 	{"canceled", context.Canceled},
 }

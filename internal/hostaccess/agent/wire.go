@@ -55,6 +55,8 @@ type Request struct {
 	Unit      string              `json:"unit,omitempty"`
 	Verb      string              `json:"verb,omitempty"`
 	Command   *hostaccess.Command `json:"command,omitempty"`
+	// Before are the files to put back when a restarted kubelet does not stay up.
+	Before []hostaccess.GuardedFile `json:"before,omitempty"`
 }
 
 // Answer is what came of a call.

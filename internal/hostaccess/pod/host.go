@@ -36,6 +36,8 @@ var (
 	_ hostaccess.Clock    = (*host)(nil)
 	_ hostaccess.Granter  = (*host)(nil)
 	_ hostaccess.Dialer   = (*host)(nil)
+
+	_ hostaccess.KubeletGuard = (*host)(nil)
 )
 
 func newHost(a *access, name string) *host {
@@ -102,20 +104,37 @@ func (h *host) Remove(ctx context.Context, p string) error {
 }
 
 func (h *host) RestartKubelet(ctx context.Context) error {
-	return h.unit(ctx, agent.VerbRestartKubelet, "kubelet")
-}
-func (h *host) DaemonReload(ctx context.Context) error {
-	return h.unit(ctx, agent.VerbReload, "the units")
-}
-func (h *host) Restart(ctx context.Context, unit string) error {
-	return h.unit(ctx, agent.VerbRestart, unit)
-}
-func (h *host) Stop(ctx context.Context, unit string) error { return h.unit(ctx, agent.VerbStop, unit) }
-func (h *host) Start(ctx context.Context, unit string) error {
-	return h.unit(ctx, agent.VerbStart, unit)
+	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: "kubelet"})
 }
 
-func (h *host) unit(ctx context.Context, verb, unit string) error {
+// RestartKubeletGuarded leaves it to the agent to put the files back: while the kubelet does not run, nobody reaches the host through it.
+func (h *host) RestartKubeletGuarded(ctx context.Context, before []hostaccess.GuardedFile) error {
+	files := slices.Clone(before)
+	for i := range files {
+		_, inside, err := h.granted(files[i].Path)
+		if err != nil {
+			return err
+		}
+		files[i].Path = inside
+	}
+	return h.unit(ctx, agent.Request{Verb: agent.VerbRestartKubelet, Unit: "kubelet", Before: files})
+}
+
+func (h *host) DaemonReload(ctx context.Context) error {
+	return h.unit(ctx, agent.Request{Verb: agent.VerbReload, Unit: "the units"})
+}
+func (h *host) Restart(ctx context.Context, unit string) error {
+	return h.unit(ctx, agent.Request{Verb: agent.VerbRestart, Unit: unit})
+}
+func (h *host) Stop(ctx context.Context, unit string) error {
+	return h.unit(ctx, agent.Request{Verb: agent.VerbStop, Unit: unit})
+}
+
+func (h *host) Start(ctx context.Context, unit string) error {
+	return h.unit(ctx, agent.Request{Verb: agent.VerbStart, Unit: unit})
+}
+
+func (h *host) unit(ctx context.Context, req agent.Request) error {
 	h.mu.Lock()
 	i := slices.IndexFunc(h.grants, func(g *grant) bool { return g.need.Service })
 	var g *grant
@@ -124,9 +143,9 @@ func (h *host) unit(ctx context.Context, verb, unit string) error {
 	}
 	h.mu.Unlock()
 	if g == nil {
-		return fmt.Errorf("%s of %s on host %s: %w", verb, unit, h.name, agent.ErrNotGranted)
+		return fmt.Errorf("%s of %s on host %s: %w", req.Verb, req.Unit, h.name, agent.ErrNotGranted)
 	}
-	_, err := g.carrier.call(ctx, agent.MethodUnit, agent.Request{Verb: verb, Unit: unit})
+	_, err := g.carrier.call(ctx, agent.MethodUnit, req)
 	return err
 }
 

@@ -1,0 +1,24 @@
+package hostaccess
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+)
+
+// ErrPutBack says that a kubelet did not stay up, and that it was restarted with its files as they had been.
+var ErrPutBack = errors.New("its files were put back and it was restarted with them")
+
+// GuardedFile is a file as it was before it was changed.
+type GuardedFile struct {
+	Path string      `json:"path"`
+	Data []byte      `json:"data"`
+	Mode fs.FileMode `json:"mode"`
+}
+
+// KubeletGuard is a Host that is reached through its kubelet: one that does not start takes the way to the host with it, and nobody could put anything back.
+type KubeletGuard interface {
+	// RestartKubeletGuarded restarts the kubelet, and sees on the host itself that it stays up. If it does not, the files are put back and it is restarted once
+	// more; errors.Is(err, ErrPutBack) holds then. The files must be covered by the grant.
+	RestartKubeletGuarded(ctx context.Context, before []GuardedFile) error
+}
