@@ -53,6 +53,13 @@ func (b *budget) holding() (map[string]bool, bool) {
 	return out, b.failed
 }
 
+// busy tells that nodes are under change.
+func (b *budget) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held) > 0
+}
+
 // take holds a node if no more than most nodes are then not Ready or under change. before are those that were held when the nodes were looked at: what ended
 // since counts as well, because the look does not show how it ended.
 func (b *budget) take(node string, most int, before map[string]bool, notReady []string) (why string, left bool) {
@@ -144,7 +151,7 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 		return nil, fmt.Errorf("host %s has no Node that is known, so that nobody can see whether its kubelet comes back: look at kubectl get nodes", s.Host)
 	}
 	told := ""
-	err = e.poll(ctx, budgetWait, budgetInterval, func(ctx context.Context) (bool, error) {
+	look := func(ctx context.Context) (bool, error) {
 		select {
 		case <-e.stopping:
 			return false, ErrInterrupted
@@ -174,7 +181,11 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 			e.tell(s, "progress", "waiting: "+why)
 		}
 		return why == "", nil
-	})
+	}
+	err = e.poll(ctx, budgetWait, budgetInterval, look)
+	for errors.Is(err, errWaited) && e.budget.busy() { // other steps of the batch, each of which ends by itself
+		err = e.poll(ctx, budgetWait, budgetInterval, look)
+	}
 	if errors.Is(err, errWaited) {
 		return nil, &WaitError{Waited: budgetWait, Reason: told + ". Nothing was changed on host " + s.Host +
 			"; bring these nodes back, or allow more with --max-unavailable, and run the same command again"}
