@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -269,7 +270,7 @@ func (s *Server) review(w http.ResponseWriter, body map[string]any) {
 	write(w, http.StatusCreated, body)
 }
 
-// watch sends what changes in a collection from now on, until the client goes away.
+// watch sends what has changed in a collection since the version that the client has seen, and what changes from now on, until the client goes away.
 func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	ch := make(chan event, 1000)
 	s.mu.Lock()
@@ -277,7 +278,16 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	if strings.Contains(name, "=") {
 		name = "" // another field is left to who asks: a watch may send more than was asked for here
 	}
-	s.watchers[ch] = parse(req.URL.Path).named(name)
+	asked := parse(req.URL.Path).named(name)
+	s.watchers[ch] = asked
+	var missed []event
+	if seen, err := strconv.Atoi(req.URL.Query().Get("resourceVersion")); err == nil && seen > 0 {
+		for _, t := range s.told {
+			if t.version > seen && asked.about(parse(t.path)) {
+				missed = append(missed, t.event)
+			}
+		}
+	}
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -288,6 +298,12 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	flusher, _ := w.(http.Flusher)
 	flusher.Flush()
 	encoder := json.NewEncoder(w)
+	for _, e := range missed {
+		if encoder.Encode(e) != nil {
+			return
+		}
+	}
+	flusher.Flush()
 	for {
 		select {
 		case <-req.Context().Done():

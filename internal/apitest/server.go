@@ -43,6 +43,7 @@ type Server struct {
 	objects  map[string]map[string]any // by path
 	denied   map[string]bool           // "verb resource"
 	watchers map[chan event]request    // what each asks for
+	told     []told                    // everything that changed, in order
 	// closeAll ends every connection of a client.
 	closeAll func()
 	log      []string
@@ -53,6 +54,13 @@ type Server struct {
 type event struct {
 	Type   string         `json:"type"`
 	Object map[string]any `json:"object"`
+}
+
+// told is a change, and the version that it made.
+type told struct {
+	version int
+	path    string
+	event   event
 }
 
 // New starts a server with the namespace kube-system in it.
@@ -182,6 +190,7 @@ func (s *Server) remove(path string) {
 }
 
 func (s *Server) tell(kind, path string, o map[string]any) {
+	s.told = append(s.told, told{s.version, path, event{kind, o}})
 	for ch, asked := range s.watchers {
 		if asked.about(parse(path)) {
 			select {

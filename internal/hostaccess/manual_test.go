@@ -249,7 +249,7 @@ func TestAWaitForPeopleEndsWhenItIsToldTo(t *testing.T) {
 	if err := m.Commit(ctx); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "run the same command again to go on") {
 		t.Errorf("error: %v", err)
 	}
-	if len(said) != 4 || !strings.Contains(said[0], "for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+SHA256([]byte("somebody's own"))[:12]) {
+	if len(said) < 4 || len(said) > 5 || !strings.Contains(said[0], "for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+SHA256([]byte("somebody's own"))[:12]) {
 		t.Errorf("in 20 minutes it said %d times: %q", len(said), said)
 	}
 	if !strings.Contains(o.blocks[0], "# There is no terminal here: it waits all the same") {

@@ -91,7 +91,7 @@ type Options struct {
 type Prober struct {
 	Options
 	known map[key]bool
-	mu    sync.Mutex // serialises Sink
+	mu    sync.Mutex // serialises Sink, and guards known
 }
 
 // key names a path.
@@ -278,7 +278,7 @@ func (r *run) pathOf(k key, interval time.Duration) *path {
 	defer r.lock.Unlock()
 	p := r.paths[k]
 	if p == nil {
-		p = &path{run: r, key: k, interval: interval, known: r.known[k]}
+		p = &path{run: r, key: k, interval: interval, known: r.hasWorked(k)}
 		r.paths[k] = p
 	}
 	return p
@@ -293,6 +293,13 @@ func (p *Prober) probed(k key, is bool) {
 	} else {
 		delete(p.known, k)
 	}
+}
+
+// hasWorked tells what probed remembers.
+func (p *Prober) hasWorked(k key) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[k]
 }
 
 func (p *Prober) sink(e v1.ProbeEvent) {
