@@ -31,7 +31,7 @@ func TestStatusOutputs(t *testing.T) {
 	o.paused()
 	golden(t, "status-paused", o.run("status"), v)
 	o.api.Delete("/api/v1/namespaces/kube-system/configmaps/transplant-control")
-	o.lock(95*time.Second, o.waiting("x"))
+	o.lock(215*time.Second, o.waiting("x"))
 	golden(t, "status-stalled", o.run("status"), v)
 }
 

@@ -151,37 +151,7 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 		return nil, fmt.Errorf("host %s has no Node that is known, so that nobody can see whether its kubelet comes back: look at kubectl get nodes", s.Host)
 	}
 	told := ""
-	look := func(ctx context.Context) (bool, error) {
-		select {
-		case <-e.stopping:
-			return false, ErrInterrupted
-		default:
-		}
-		before, failed := e.budget.holding()
-		if failed {
-			return false, errLeft
-		}
-		nodes, err := e.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if Transient(err) {
-			return false, nil
-		} else if err != nil {
-			return false, fmt.Errorf("looking which nodes are Ready: %w", err)
-		}
-		notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.nodeIsOut) // one that was taken out of the migration serves nobody
-		why, left := e.budget.take(node, plan.Budget(e.plan.Options, len(nodes.Items)), before, notReady)
-		if left {
-			return false, errLeft
-		}
-		if why == "" && !touched && slices.Contains(notReady, node) {
-			e.budget.give(node)
-			why = "node " + node + " is not Ready before anything was changed there"
-		}
-		if why != "" && why != told {
-			told = why
-			e.tell(s, "progress", "waiting: "+why)
-		}
-		return why == "", nil
-	}
+	look := func(ctx context.Context) (bool, error) { return e.mayChange(ctx, s, node, touched, &told) }
 	err = e.poll(ctx, budgetWait, budgetInterval, look)
 	for errors.Is(err, errWaited) && e.budget.busy() { // other steps of the batch, each of which ends by itself
 		err = e.poll(ctx, budgetWait, budgetInterval, look)
@@ -194,6 +164,39 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 		return nil, err
 	}
 	return func() { e.budget.give(node) }, nil
+}
+
+// mayChange takes a node's place in the budget if there is one, and tells what it waits for when that has changed.
+func (e *Engine) mayChange(ctx context.Context, s v1.Step, node string, touched bool, told *string) (bool, error) {
+	select {
+	case <-e.stopping:
+		return false, ErrInterrupted
+	default:
+	}
+	before, failed := e.budget.holding()
+	if failed {
+		return false, errLeft
+	}
+	nodes, err := e.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if Transient(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("looking which nodes are Ready: %w", err)
+	}
+	notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.nodeIsOut) // one that was taken out of the migration serves nobody
+	why, left := e.budget.take(node, plan.Budget(e.plan.Options, len(nodes.Items)), before, notReady)
+	if left {
+		return false, errLeft
+	}
+	if why == "" && !touched && slices.Contains(notReady, node) {
+		e.budget.give(node)
+		why = "node " + node + " is not Ready before anything was changed there"
+	}
+	if why != "" && why != *told {
+		*told = why
+		e.tell(s, "progress", "waiting: "+why)
+	}
+	return why == "", nil
 }
 
 func notReadyNodes(nodes []corev1.Node) []string {

@@ -471,10 +471,10 @@ func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
 	if !hostaccess.IsUnreachable(err) || strings.Contains(err.Error(), "untouched") {
 		t.Errorf("error: %v", err)
 	}
-	if err := cutOff(step, v1.StepRecord{Backup: "/b/flags"}, gone); err != error(gone) {
+	if err := cutOff(step, v1.StepRecord{Backup: "/b/flags"}, gone); !errors.Is(err, gone) || err.Error() != gone.Error() {
 		t.Errorf("nothing was changed, and the error is %v", err)
 	}
-	if other := errors.New("a file"); cutOff(step, rec, other) != other {
+	if other := errors.New("a file"); cutOff(step, rec, other).Error() != other.Error() {
 		t.Error("another error was changed")
 	}
 }

@@ -22,7 +22,9 @@ import (
 const LockName = "transplant-lock"
 
 const (
-	lockDuration = 60 * time.Second
+	// lockDuration is longer than the only kube-apiserver of a cluster needs to restart, which was measured to take over a minute on a busy host: nobody can
+	// renew the lock meanwhile, and nobody take it.
+	lockDuration = 3 * time.Minute
 	lockRenewal  = 5 * time.Second
 	// publishInterval is how often the lock is written at most, for the sake of onlookers.
 	publishInterval = time.Second

@@ -72,8 +72,8 @@ func TestStates(t *testing.T) {
 		{"a journal that may not be read", []func(*Facts){func(f *Facts) { f.Journal, f.JournalUnknown = nil, true }}, "unknown", "ask for the right to read the ConfigMap kube-system/transplant-journal"},
 		{"somebody works on it", nil, "applying", "transplant status --watch, or transplant pause"},
 		{"somebody works on it after an error", []func(*Facts){failed}, "applying", "transplant status --watch, or transplant pause"},
-		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lock(95*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
-		{"the lock is not renewed during a rollback", []func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lock(95*time.Second, 0) }}, "stalled", "transplant unlock, then transplant rollback"},
+		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lock(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
+		{"the lock is not renewed during a rollback", []func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lock(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant rollback"},
 		{"it is paused", []func(*Facts){paused}, "paused", "transplant resume"},
 		{"it is paused and nobody works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
 		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
@@ -285,8 +285,8 @@ func TestWhatStandsInTheWay(t *testing.T) {
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
-	dead := Judge(underWay(func(f *Facts) { f.Lock = lock(95*time.Second, 0) }))
-	if len(dead.Health) != 1 || dead.Health[0].Level != "error" || !strings.Contains(dead.Health[0].Message, "has not renewed its lock for 95s: it has ended, is frozen or cannot reach the API server") {
+	dead := Judge(underWay(func(f *Facts) { f.Lock = lock(215*time.Second, 0) }))
+	if len(dead.Health) != 1 || dead.Health[0].Level != "error" || !strings.Contains(dead.Health[0].Message, "has not renewed its lock for 215s: it has ended, is frozen or cannot reach the API server") {
 		t.Errorf("a holder that died: %+v", dead.Health)
 	}
 }
