@@ -10,7 +10,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // operator runs the commands that are printed, word for word: ssh runs them in a host's directory, in which it moves the paths.
@@ -88,7 +87,7 @@ func TestAMigrationAndItsWayBackByHand(t *testing.T) {
 		t.Errorf("%d blocks for %d steps on hosts", forward, len(changed))
 	}
 
-	w.rollBackWith(byHand)
+	w.rollBack(byHand)
 	w.rolledBack(files)
 	for _, text := range o.blocks {
 		if strings.Contains(text, "ccm-token") || strings.Contains(text, "VPC") {
@@ -97,26 +96,6 @@ func TestAMigrationAndItsWayBackByHand(t *testing.T) {
 	}
 	if left, err := os.ReadDir(state); err != nil || len(left) > 0 {
 		t.Errorf("staged files are left: %v, %v", left, err)
-	}
-}
-
-// rollBackWith plans the way back, and goes it with an engine of these options.
-func (w *world) rollBackWith(change func(*Options)) {
-	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	doc := j.Doc()
-	p, err := plan.MakeRollback(&doc, w.snapshot(), w.clock.Now())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := j.SetPhase(w.t.Context(), v1.RunRollingBack, p, nil); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.engine(change).Run(w.t.Context(), p, nil); err != nil {
-		w.t.Fatalf("rolling back: %v", err)
 	}
 }
 

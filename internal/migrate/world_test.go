@@ -486,8 +486,8 @@ func (w *world) engine(change ...func(*Options)) *Engine {
 	return New(o, j)
 }
 
-// rollBack plans the way back from what the journal says, and goes it.
-func (w *world) rollBack() {
+// rollBack plans the way back from what the journal says, and goes it with an engine of these options.
+func (w *world) rollBack(change ...func(*Options)) {
 	w.t.Helper()
 	j, err := Open(w.t.Context(), w.kube)
 	if err != nil {
@@ -501,7 +501,7 @@ func (w *world) rollBack() {
 	if err := j.SetPhase(w.t.Context(), v1.RunRollingBack, p, nil); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.engine().Run(w.t.Context(), p, nil); err != nil {
+	if err := w.engine(change...).Run(w.t.Context(), p, nil); err != nil {
 		w.t.Fatalf("rolling back: %v", err)
 	}
 }
