@@ -50,12 +50,12 @@ func (l *local) scan(ctx context.Context, component string) ([]v1.Process, error
 	}
 	var out []v1.Process
 	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		pid, err := strconv.Atoi(name)
 		if err != nil || l.other(name, component) {
 			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
 		}
 		p, ours, err := l.look(pid, component)
 		if err != nil {

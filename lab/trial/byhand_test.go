@@ -315,7 +315,7 @@ func (op *operator) restore(t *testing.T) {
 	if err := op.lab.WaitReady(ctx); err != nil {
 		t.Error(err)
 	}
-	op.awaitOwners(t, inTree("service", "route", "cloud-node-lifecycle", "nodeipam"))
+	settled(t, op.lab)
 }
 
 // inTree are owners as kube-controller-manager should be of each of the loops.

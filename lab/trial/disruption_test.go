@@ -287,20 +287,8 @@ func TestTheTableShowsTheOutagesThatWereMade(t *testing.T) {
 			t.Errorf("not probed are %+v, want %s among them", d.NotProbed, b.dead)
 		}
 	})
-	owned(t, lab)
+	settled(t, lab)
 	unchanged(t, lab, before)
-}
-
-// owned waits until the managers, which lose their leases with the API, run every loop again.
-func owned(t *testing.T, lab *Trial) {
-	t.Helper()
-	await(t, "check to find an owner of each loop", func(ctx context.Context) (string, error) {
-		r, err := lab.CLI(ctx, nil, nil, append([]string{"check", "--cloud", Cloud}, MigrationFlags()...)...)
-		if err != nil || r.Code == 0 {
-			return "", err
-		}
-		return tail(r.Stdout, 1), nil
-	})
 }
 
 // A migration whose command is killed, gone on with until a kube-apiserver has restarted, and rolled back.

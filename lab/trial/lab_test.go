@@ -70,7 +70,15 @@ func theLab(t *testing.T) *Trial {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
+	settled(t, shared.trial)
 	return shared.trial
+}
+
+// settled waits until kube-controller-managers run every loop, as they do before a migration. On a busy machine one can lose its lease for no fault of
+// its own, and its successor takes seconds to start its loops: a test that began meanwhile would find loops that run nowhere.
+func settled(t *testing.T, lab *Trial) {
+	t.Helper()
+	newOperator(t, lab).awaitOwners(t, inTree("service", "route", "cloud-node-lifecycle", "nodeipam"))
 }
 
 // unchanged fails the test when the lab does not come back to the facts that it had.

@@ -95,6 +95,7 @@ func provideNext(t *testing.T, lab *Trial) {
 		t.Fatal(err)
 	}
 	lab.Provide(bins)
+	settled(t, lab) // where it was built first, the machine was busy for minutes
 }
 
 // ofVersion fails the test unless every component of the control plane says that it is of a version, and its mirror pod shows the image.
