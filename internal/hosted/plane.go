@@ -1,0 +1,118 @@
+package hosted
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// Part is a part of a hosted migration, which has a plan and a journal of its own.
+type Part string
+
+// The parts, in order.
+const (
+	// Handover moves the loops to the cloud-controller-manager. Machines and volumes go on as they were.
+	Handover Part = "handover"
+	// Finish takes the in-tree provider out of the control plane, which may only be when every machine's kubelet is external.
+	Finish Part = "finish"
+)
+
+// Clients reach one API server.
+type Clients struct {
+	Kube    kubernetes.Interface
+	Dynamic dynamic.Interface
+}
+
+// Scrape asks a manager in a pod for its gauges at an address (IP:port); an error means that what it runs is unknown. Component is
+// kube-controller-manager or cloud-controller-manager.
+type Scrape func(ctx context.Context, component, pod, address string) (v1.Manager, error)
+
+// Plane is the control plane of one cluster that the seed hosts. Its methods may be called one after another; Run and Rollback hold the lock of the
+// cluster, the others change nothing and hold none.
+type Plane struct {
+	// Name of the cluster, for sentences.
+	Name string
+	// Namespace in the seed, cluster-<name> as a rule.
+	Namespace string
+	// Seed is the cluster that hosts, User the one that is migrated.
+	Seed, User Clients
+	// Scrape reaches the managers' pods; NewScraper makes one that connects to the pods' addresses.
+	Scrape Scrape
+	// Options of the plan: Image, Env, Strategy and ClusterName may be empty, and are chosen then. They count for a plan that is made, not for one that
+	// was begun.
+	Options v1.Options
+	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager was started with.
+	Provider string
+	// Accept are findings that may be: code -> reason.
+	Accept map[string]string
+	// Holder names who holds the lock, for whoever finds it held; empty for migrate.Holder of this process.
+	Holder string
+	// StealLock takes the lock from a holder that is certainly dead.
+	StealLock bool
+	// ToolVersion stands in snapshots and plans.
+	ToolVersion string
+	// Clock is the real one when nil.
+	Clock clock.PassiveClock
+	// Hook is called at named points of a step ("before", "during", "after"); tests end a run there.
+	Hook func(point, step string)
+}
+
+// BlockedError says that the checks refuse the migration. Nothing was changed.
+type BlockedError struct{ Report v1.CheckReport }
+
+// LockedError says that somebody else is changing this cluster.
+type LockedError = migrate.LockedError
+
+// StaleError says that the control plane is no longer as it was when the plan was made. A plan of which no step was begun is made anew by the next Run.
+type StaleError = migrate.StaleError
+
+// VerifyError says that a step was carried out and its effect did not show. The next Run looks again, and goes on when it shows.
+type VerifyError = migrate.VerifyError
+
+// Errors that Run and Rollback return beside the types above.
+var (
+	// ErrInterrupted: stop was closed, and the step under way was finished first.
+	ErrInterrupted = migrate.ErrInterrupted
+	// ErrNothingBegun: there is no journal to go back from.
+	ErrNothingBegun = migrate.ErrNoJournal
+	// ErrTooLate: the migration cannot be rolled back any longer, because its Finish was begun.
+	ErrTooLate = errors.New("the in-tree provider was taken out of the control plane: there is no way back")
+	// ErrRollback: a rollback was begun and has to be finished with Rollback before anything else.
+	ErrRollback = errors.New("a rollback was begun and is not finished: go on with it")
+)
+
+// Owner is who runs a loop.
+type Owner struct {
+	// Component is kube-controller-manager or cloud-controller-manager; empty when nobody runs the loop.
+	Component string `json:"component,omitempty"`
+	// Pod is its name in the seed.
+	Pod string `json:"pod,omitempty"`
+	// Also are further pods (component/pod) that run the same loop now. That must never be.
+	Also []string `json:"also,omitempty"`
+}
+
+// Owners says who runs the cloud loops at one moment.
+type Owners struct {
+	Time time.Time `json:"time"`
+	// Loops maps service, route, cloud-node-lifecycle (the names that Loops lists) to their owner.
+	Loops map[string]Owner `json:"loops"`
+	// Managers are the pods that were asked, with what they said; Error of one whose answer is unknown.
+	Managers []v1.Manager `json:"managers,omitempty"`
+	// Leases of the managers in the user cluster.
+	Leases []v1.Lease `json:"leases,omitempty"`
+	// Unknown are sentences about what could not be looked at. While there are any, an owner may be missing in Loops, and that nobody runs a loop is not
+	// proven.
+	Unknown []string `json:"unknown,omitempty"`
+}
+
+// LoopNames are the cloud loops as Owners names them.
+func LoopNames() []string { return []string{"service", "route", "cloud-node-lifecycle"} }
+
+var errNotBuilt = errors.New("hosted control planes: not built yet")
