@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,7 +40,7 @@ var ErrNoJournal = errors.New("no migration was started on this cluster: run tra
 
 // Journal keeps what was started in the cluster, compressed, in one ConfigMap: whoever has the kubeconfig can go on where somebody else stopped.
 type Journal struct {
-	kube kubernetes.Interface
+	home Home
 	mu   sync.Mutex
 	doc  v1.Journal
 	rv   string
@@ -46,17 +48,22 @@ type Journal struct {
 
 // Open reads the journal of the cluster; ErrNoJournal when there is none.
 func Open(ctx context.Context, kube kubernetes.Interface) (*Journal, error) {
-	cm, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, JournalName, metav1.GetOptions{})
+	return InCluster(kube).Open(ctx)
+}
+
+// Open reads the journal; ErrNoJournal when there is none.
+func (h Home) Open(ctx context.Context) (*Journal, error) {
+	cm, err := h.maps().Get(ctx, h.name(JournalName), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, ErrNoJournal
 	} else if err != nil {
-		return nil, fmt.Errorf("reading the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+		return nil, fmt.Errorf("reading the journal ConfigMap %s: %w", h.at(JournalName), err)
 	}
 	doc, err := ReadJournal(cm)
 	if err != nil {
 		return nil, err
 	}
-	return &Journal{kube: kube, rv: cm.ResourceVersion, doc: *doc}, nil
+	return &Journal{home: h, rv: cm.ResourceVersion, doc: *doc}, nil
 }
 
 // ReadJournal reads what the journal's ConfigMap holds.
@@ -74,15 +81,20 @@ func ReadJournal(cm *corev1.ConfigMap) (*v1.Journal, error) {
 
 // Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced.
 func Create(ctx context.Context, kube kubernetes.Interface, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
-	if err := saveBefore(ctx, kube, before); err != nil {
+	return InCluster(kube).Create(ctx, doc, before)
+}
+
+// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced.
+func (h Home) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
+	if err := h.saveBefore(ctx, before); err != nil {
 		return nil, err
 	}
-	j := &Journal{kube: kube, doc: doc}
+	j := &Journal{home: h, doc: doc}
 	j.doc.TypeMeta = v1.Type(v1.KindJournal)
-	if old, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, JournalName, metav1.GetOptions{}); err == nil {
+	if old, err := h.maps().Get(ctx, h.name(JournalName), metav1.GetOptions{}); err == nil {
 		j.rv = old.ResourceVersion
 	} else if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+		return nil, fmt.Errorf("reading the journal ConfigMap %s: %w", h.at(JournalName), err)
 	}
 	return j, j.write(ctx)
 }
@@ -102,16 +114,29 @@ func (j *Journal) Record(id string) v1.StepRecord {
 	defer j.mu.Unlock()
 	for _, r := range j.doc.Records {
 		if r.ID == id {
-			return r
+			return apart(r)
 		}
 	}
 	return v1.StepRecord{}
+}
+
+// apart is a record that shares nothing with r which a step changes in place: steps of a batch run side by side, and the journal is written with all of
+// their records while each goes on with its own.
+func apart(r v1.StepRecord) v1.StepRecord {
+	if r.Undo != nil {
+		undo := *r.Undo
+		r.Undo = &undo
+	}
+	r.Files, r.Handovers, r.Notes = slices.Clone(r.Files), slices.Clone(r.Handovers), slices.Clone(r.Notes)
+	r.Flags = maps.Clone(r.Flags)
+	return r
 }
 
 // Save writes what happened to a step.
 func (j *Journal) Save(ctx context.Context, rec v1.StepRecord) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	rec = apart(rec)
 	found := false
 	for i := range j.doc.Records {
 		if j.doc.Records[i].ID == rec.ID {
@@ -144,7 +169,7 @@ func (j *Journal) write(ctx context.Context) error {
 		return fmt.Errorf("the journal is %d bytes when compressed, more than a ConfigMap holds: migrate with fewer hosts in --host-access at a time", len(data))
 	}
 	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: JournalName, Namespace: namespace, ResourceVersion: j.rv, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+		ObjectMeta: metav1.ObjectMeta{Name: j.home.name(JournalName), Namespace: j.home.namespace(), ResourceVersion: j.rv, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
 		Data:       map[string]string{"run": j.doc.Run, "phase": j.doc.Phase, "steps": strconv.Itoa(len(j.doc.Records))},
 		BinaryData: map[string][]byte{"journal.json.gz": data},
 	}
@@ -152,9 +177,9 @@ func (j *Journal) write(ctx context.Context) error {
 	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
 		var err error
 		if j.rv == "" {
-			saved, err = j.kube.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
+			saved, err = j.home.maps().Create(ctx, cm, metav1.CreateOptions{})
 		} else {
-			saved, err = j.kube.CoreV1().ConfigMaps(namespace).Update(ctx, cm, metav1.UpdateOptions{})
+			saved, err = j.home.maps().Update(ctx, cm, metav1.UpdateOptions{})
 		}
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return j.lostAnswer(ctx, cm, &saved, err)
@@ -162,7 +187,7 @@ func (j *Journal) write(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("writing the journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+		return fmt.Errorf("writing the journal ConfigMap %s: %w", j.home.at(JournalName), err)
 	}
 	j.rv = saved.ResourceVersion
 	return nil
@@ -170,7 +195,7 @@ func (j *Journal) write(ctx context.Context) error {
 
 // lostAnswer tells a write whose answer got lost while an API server restarted from one by somebody else.
 func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved **corev1.ConfigMap, conflict error) error {
-	live, err := j.kube.CoreV1().ConfigMaps(namespace).Get(ctx, JournalName, metav1.GetOptions{})
+	live, err := j.home.maps().Get(ctx, j.home.name(JournalName), metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -183,13 +208,18 @@ func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved 
 
 // Before reads the snapshot from before the migration.
 func Before(ctx context.Context, kube kubernetes.Interface) (*v1.Snapshot, error) {
+	return InCluster(kube).Before(ctx)
+}
+
+// Before reads the snapshot from before the migration.
+func (h Home) Before(ctx context.Context) (*v1.Snapshot, error) {
 	var parts []map[string][]byte
 	for i := 0; ; i++ {
-		cm, err := kube.CoreV1().ConfigMaps(namespace).Get(ctx, beforeName(i), metav1.GetOptions{})
+		cm, err := h.maps().Get(ctx, h.beforeName(i), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) && i > 0 {
 			break
 		} else if err != nil {
-			return nil, fmt.Errorf("reading the snapshot from before the migration, ConfigMap %s/%s: %w", namespace, beforeName(i), err)
+			return nil, fmt.Errorf("reading the snapshot from before the migration, ConfigMap %s/%s: %w", h.namespace(), h.beforeName(i), err)
 		}
 		parts = append(parts, cm.BinaryData)
 		if cm.Data["last"] == "true" {
@@ -203,14 +233,14 @@ func Before(ctx context.Context, kube kubernetes.Interface) (*v1.Snapshot, error
 	return &s, nil
 }
 
-func beforeName(i int) string {
+func (h Home) beforeName(i int) string {
 	if i == 0 {
-		return BeforeName
+		return h.name(BeforeName)
 	}
-	return BeforeName + "-" + strconv.Itoa(i)
+	return h.name(BeforeName) + "-" + strconv.Itoa(i)
 }
 
-func saveBefore(ctx context.Context, kube kubernetes.Interface, s *v1.Snapshot) error {
+func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	data, err := pack(s)
 	if err != nil {
 		return fmt.Errorf("packing the snapshot: %w", err)
@@ -219,19 +249,19 @@ func saveBefore(ctx context.Context, kube kubernetes.Interface, s *v1.Snapshot) 
 		part := data[:min(chunk, len(data))]
 		data = data[len(part):]
 		cm := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: beforeName(i), Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+			ObjectMeta: metav1.ObjectMeta{Name: h.beforeName(i), Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
 			Data:       map[string]string{"last": strconv.FormatBool(len(data) == 0)},
 			BinaryData: map[string][]byte{"journal.json.gz": part},
 		}
 		err := Retry(ctx, writeBudget, func(ctx context.Context) error {
-			_, err := kube.CoreV1().ConfigMaps(namespace).Create(ctx, cm, metav1.CreateOptions{})
+			_, err := h.maps().Create(ctx, cm, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
-				_, err = kube.CoreV1().ConfigMaps(namespace).Update(ctx, cm, metav1.UpdateOptions{})
+				_, err = h.maps().Update(ctx, cm, metav1.UpdateOptions{})
 			}
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("keeping the snapshot from before the migration in ConfigMap %s/%s: %w", namespace, beforeName(i), err)
+			return fmt.Errorf("keeping the snapshot from before the migration in ConfigMap %s/%s: %w", h.namespace(), h.beforeName(i), err)
 		}
 		if len(data) == 0 {
 			return nil
