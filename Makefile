@@ -11,6 +11,7 @@ ldflags    = -X main.version=$(VERSION)
 demo_flags = $(if $(PROFILE),--profile $(PROFILE)) $(if $(filter-out 0 no false,$(KEEP)),--keep)
 # The race detector needs cgo, and cgo a C compiler.
 race      := $(if $(shell command -v "$$($(GO) env CC)" 2>/dev/null),-race)
+controller_gen = sigs.k8s.io/controller-tools/cmd/controller-gen
 lint_tool  = github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 # The directories below $(1) whose tests have golden files.
 goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' . | grep -v '^./lab/' | xargs -r -n1 dirname | sort -u)
@@ -133,6 +134,22 @@ bin/golangci-lint: tools/go.mod tools/go.sum
 generate: ## Rewrite the golden files from what the code does now, to be reviewed as a diff
 	$(GO) test $(call goldens,.) -update
 	cd lab && $(GO) test -short $(call goldens,lab) -update
+
+crds = deploy/crds
+api  = api/kubermatic/v1
+
+# Both groups have the same kinds: the second CRD is the first under the legacy group's name, with the annotation that a protected group (*.k8s.io) demands.
+unapproved = unapproved, the group of the published guide to the migration
+
+.PHONY: generate-api
+generate-api: bin/controller-gen ## Rewrite the deep copies and CRDs of the Cluster API from its Go types
+	bin/controller-gen object crd:maxDescLen=300 paths=./$(api) output:crd:dir=$(crds)
+	sed -e 's/kubermatic\.k8c\.io/kubermatic.k8s.io/g' -e 's/^  annotations:$$/&\n    api-approved.kubernetes.io: "$(unapproved)"/' \
+		$(crds)/kubermatic.k8c.io_clusters.yaml > $(crds)/kubermatic.k8s.io_clusters.yaml
+	sha256sum $$(ls $(api)/*.go $(crds)/*.yaml | grep -v _test.go) > $(crds)/generated.sha256
+
+bin/controller-gen: tools/go.mod tools/go.sum
+	cd tools && $(GO) build -o ../bin/controller-gen $(controller_gen)
 
 .PHONY: verify
 verify: lint test-short ## Check everything that needs no cluster: lint, tests, tidy modules, unchanged module contents

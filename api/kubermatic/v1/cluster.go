@@ -38,24 +38,30 @@ const (
 	FeatureVSphereCSIClusterID   = "vsphereCSIClusterID"
 )
 
-// Cluster is a user cluster whose control plane runs in the seed.
+// Cluster is a user cluster whose control plane runs in the seed. What must never slip is a rule of the schema, so that it holds while no webhook can be
+// reached: the feature stays on, and the provider stays what it is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster
-// +kubebuilder:printcolumn:name="Name",type=string,JSONPath=".spec.humanReadableName"
+// +kubebuilder:metadata:labels="app.kubernetes.io/managed-by=transplant"
+// +kubebuilder:pruning:PreserveUnknownFields
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.spec) && has(oldSelf.spec.features) && 'externalCloudProvider' in oldSelf.spec.features && oldSelf.spec.features['externalCloudProvider']) || (has(self.spec) && has(self.spec.features) && 'externalCloudProvider' in self.spec.features && self.spec.features['externalCloudProvider'])",message="feature gate \"externalCloudProvider\" cannot be disabled once it's enabled"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || !has(oldSelf.spec.cloud) || !has(oldSelf.spec.cloud.providerName) || oldSelf.spec.cloud.providerName == \"\" || (has(self.spec) && has(self.spec.cloud) && has(self.spec.cloud.providerName) && self.spec.cloud.providerName == oldSelf.spec.cloud.providerName)",message="not allowed to change the cloud provider"
+// +kubebuilder:printcolumn:name="HumanReadableName",type=string,JSONPath=".spec.humanReadableName"
 // +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=".spec.cloud.providerName"
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=".spec.version"
 // +kubebuilder:printcolumn:name="External",type=boolean,JSONPath=".spec.features.externalCloudProvider"
 // +kubebuilder:printcolumn:name="Migrated",type=string,JSONPath=".status.conditions.CSIKubeletMigrationCompleted.status"
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=".status.conditions.TransplantMigration.reason"
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=".status.conditions.TransplantMigration.message"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=".metadata.creationTimestamp"
 type Cluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   ClusterSpec   `json:"spec,omitempty"`
-	Status ClusterStatus `json:"status,omitempty"`
+	Spec   ClusterSpec   `json:"spec,omitzero"`
+	Status ClusterStatus `json:"status,omitzero"`
 }
 
 // ClusterList is a list of Clusters.
@@ -71,16 +77,26 @@ type ClusterList struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterSpec struct {
+	// HumanReadableName is what people call the cluster.
 	HumanReadableName string `json:"humanReadableName,omitempty"`
 	// Version of Kubernetes, as v1.26.0 or 1.26.0.
+	//
+	// +kubebuilder:validation:Pattern=`^(v?(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))?([-+][0-9A-Za-z.+-]+)?)?$`
+	// +kubebuilder:validation:MaxLength=64
 	Version string `json:"version,omitempty"`
 	// ExposeStrategy of the user cluster's API: NodePort, LoadBalancer or Tunneling.
-	ExposeStrategy string          `json:"exposeStrategy,omitempty"`
-	Features       map[string]bool `json:"features,omitempty"`
-	Cloud          CloudSpec       `json:"cloud,omitempty"`
+	//
+	// +kubebuilder:validation:Enum="";NodePort;LoadBalancer;Tunneling
+	ExposeStrategy string `json:"exposeStrategy,omitempty"`
+	// Features by name; externalCloudProvider starts the migration. A feature that is false is off, whoever looks.
+	Features map[string]bool `json:"features,omitempty"`
+	// Cloud says where the machines are.
+	Cloud CloudSpec `json:"cloud,omitzero"`
 	// DisableCSIDriver leaves the CSI driver out.
-	DisableCSIDriver bool            `json:"disableCSIDriver,omitempty"`
-	ClusterNetwork   *ClusterNetwork `json:"clusterNetwork,omitempty"`
+	DisableCSIDriver bool `json:"disableCsiDriver,omitempty"`
+	// DisableCSIDriverAlias is the same under the name that people guess; either of them leaves the driver out. See CSIDriverDisabled.
+	DisableCSIDriverAlias bool            `json:"disableCSIDriver,omitempty"`
+	ClusterNetwork        *ClusterNetwork `json:"clusterNetwork,omitempty"`
 	CNIPlugin        *CNIPlugin      `json:"cniPlugin,omitempty"`
 	// Pause keeps every controller away from the cluster.
 	Pause bool `json:"pause,omitempty"`
@@ -132,6 +148,8 @@ type ClusterNetwork struct {
 }
 
 // NetworkRanges are address ranges in CIDR notation.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
 type NetworkRanges struct {
 	CIDRBlocks []string `json:"cidrBlocks,omitempty"`
 }
@@ -152,7 +170,7 @@ type ClusterStatus struct {
 	NamespaceName string           `json:"namespaceName,omitempty"`
 	Versions      *ClusterVersions `json:"versions,omitempty"`
 	// Conditions by type. It is a map, not a list.
-	Conditions map[ClusterConditionType]ClusterCondition `json:"conditions,omitempty"`
+	Conditions ClusterConditions `json:"conditions,omitempty"`
 }
 
 // ClusterVersions are the versions that run.
@@ -216,15 +234,19 @@ const (
 	PhaseFailed     = "Failed" // a step failed in a way that trying again does not mend; the message says what to do
 )
 
-// ClusterCondition is one condition.
+// ClusterCondition is one condition. The original's schema demands kubermaticVersion and lastHeartbeatTime of each, so whoever writes one sets both.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterCondition struct {
+	// Status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`
 	// KubermaticVersion is the version of the program that wrote it.
-	KubermaticVersion  string      `json:"kubermaticVersion,omitempty"`
-	LastHeartbeatTime  metav1.Time `json:"lastHeartbeatTime,omitempty"`
-	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty"`
-	Reason             string      `json:"reason,omitempty"`
-	Message            string      `json:"message,omitempty"`
+	KubermaticVersion string `json:"kubermaticVersion,omitempty"`
+	// LastHeartbeatTime is when it was looked at last and something was written.
+	LastHeartbeatTime metav1.Time `json:"lastHeartbeatTime,omitzero"`
+	// LastTransitionTime is when the status became what it is.
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
+	// Reason is one word for programs, Message a sentence for people.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 }

@@ -1,0 +1,29 @@
+package v1
+
+// What a Cluster says, asked in the words of the migration. All of it is pure.
+
+// External tells whether the cluster is to be run by an external cloud provider: the feature is there and true. A feature that is there and false is off.
+func (c *Cluster) External() bool { return c.Spec.Features[FeatureExternalCloudProvider] }
+
+// CSIDriverDisabled tells whether the CSI driver is to be left out, by either spelling.
+func (s ClusterSpec) CSIDriverDisabled() bool { return s.DisableCSIDriver || s.DisableCSIDriverAlias }
+
+// MigrationCompleted tells whether the original's condition says that the migration is over, machines included.
+func (c *Cluster) MigrationCompleted() bool {
+	return c.Status.Conditions.IsTrue(ConditionCSIKubeletMigrationCompleted)
+}
+
+// NeedsMigration tells, as the original does, whether a migration is asked for and not over: both annotations are there and the condition is not True.
+func (c *Cluster) NeedsMigration() bool {
+	_, ccm := c.Annotations[CCMMigrationNeeded]
+	_, csi := c.Annotations[CSIMigrationNeeded]
+	return ccm && csi && !c.MigrationCompleted()
+}
+
+// ControlPlaneNamespace is the namespace of the control plane in the seed: what the status says, or cluster-<name>.
+func (c *Cluster) ControlPlaneNamespace() string {
+	if c.Status.NamespaceName != "" {
+		return c.Status.NamespaceName
+	}
+	return "cluster-" + c.Name
+}
