@@ -58,18 +58,24 @@ func (c *connection) choices(err error, direction string) {
 	if !ok {
 		return
 	}
-	var names []string
+	var names, gone []string
+	again := map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[direction]
+	var lines []string
 	for _, h := range lost.Hosts {
 		names = append(names, h.Name)
+		if h.Alive == "" {
+			gone = append(gone, h.Name)
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("host %s cannot be given up: %s", h.Name, h.Alive))
 	}
-	list := strings.Join(names, ",")
-	again := map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[direction]
-	lines := []string{
-		fmt.Sprintf("to go on when %s back: transplant %s", strings.Join(names, ", ")+isOrAre(len(names)), again),
-		fmt.Sprintf("to go on without what is gone for good: transplant %s --without-host=%s", again, list),
-	}
-	if direction == plan.Forward {
-		lines = append(lines, "to go back without it: transplant rollback --without-host="+list)
+	lines = append(lines, fmt.Sprintf("to go on when %s back: transplant %s", strings.Join(names, ", ")+isOrAre(len(names)), again))
+	if len(gone) > 0 {
+		list := strings.Join(gone, ",")
+		lines = append(lines, fmt.Sprintf("to go on without what is gone for good: transplant %s --without-host=%s", again, list))
+		if direction == plan.Forward {
+			lines = append(lines, "to go back without it: transplant rollback --without-host="+list)
+		}
 	}
 	c.narrate("%s", strings.Join(lines, "\n"))
 }

@@ -47,6 +47,20 @@ func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 			t.Errorf("%s: %s", direction, out.String())
 		}
 	}
+	lost.Hosts = append(lost.Hosts, migrate.LostHost{Name: "w-1", Why: "no session", Alive: "its node is Ready"})
+	var both bytes.Buffer
+	(&connection{streams: streams{err: &both}}).choices(lost, plan.Forward)
+	if want := "host w-1 cannot be given up: its node is Ready\nto go on when cp-3, w-1 are back: transplant apply\n" +
+		"to go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n"; both.String() != want {
+		t.Errorf("one of them lives: %s", both.String())
+	}
+	lost.Hosts = lost.Hosts[1:]
+	both.Reset()
+	(&connection{streams: streams{err: &both}}).choices(lost, plan.Forward)
+	if want := "host w-1 cannot be given up: its node is Ready\nto go on when w-1 is back: transplant apply\n"; both.String() != want {
+		t.Errorf("the only one lives: %s", both.String())
+	}
+	lost.Hosts = []migrate.LostHost{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}
 	if want := "step x: y\nhost cp-3 is out of reach (no answer)\n    its node is not Ready"; lost.Error() != want {
 		t.Errorf("the error: %s", lost)
 	}

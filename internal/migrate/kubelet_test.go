@@ -464,7 +464,7 @@ func TestAnUndoThatCannotWriteIsGoneOnWith(t *testing.T) {
 func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
 	t.Parallel()
 	gone := &hostaccess.UnreachableError{Host: "w-1", Err: errors.New("no session")}
-	step := v1.Step{Host: "w-1", Path: "/var/lib/kubelet/kubeadm-flags.env"}
+	step := v1.Step{Kind: v1.StepKubelet, Host: "w-1", Path: "/var/lib/kubelet/kubeadm-flags.env"}
 	rec := v1.StepRecord{Backup: "/b/flags", AfterSHA256: "x", Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: "/b/default", AfterSHA256: "y"}, {Path: "/etc/untouched", Backup: "/b/untouched"}}}
 	err := cutOff(step, rec, gone)
 	says(t, err, gone.Error(), "cp /b/flags /var/lib/kubelet/kubeadm-flags.env", "cp /b/default /etc/default/kubelet", "systemctl daemon-reload && systemctl restart kubelet")

@@ -88,6 +88,18 @@ func cutOff(s v1.Step, rec v1.StepRecord, err error) error {
 	if !hostaccess.IsUnreachable(err) {
 		return err
 	}
+	how := byHand(s, rec)
+	if how == "" {
+		return err
+	}
+	return fmt.Errorf("%w\n%s", err, how)
+}
+
+// byHand are the commands with which a person puts a kubelet back that a step has changed; empty where it has changed nothing.
+func byHand(s v1.Step, rec v1.StepRecord) string {
+	if s.Kind != v1.StepKubelet {
+		return ""
+	}
 	var copies []string
 	for _, f := range append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, AfterSHA256: rec.AfterSHA256}}, rec.Files...) {
 		if f.Backup != "" && f.AfterSHA256 != "" {
@@ -95,10 +107,10 @@ func cutOff(s v1.Step, rec v1.StepRecord, err error) error {
 		}
 	}
 	if len(copies) == 0 {
-		return err
+		return ""
 	}
-	return fmt.Errorf("%w\nif the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
-		"then run the same command again", err, s.Host, strings.Join(copies, "\n"))
+	return fmt.Sprintf("if the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
+		"then run the same command again", s.Host, strings.Join(copies, "\n"))
 }
 
 const (

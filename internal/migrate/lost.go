@@ -25,6 +25,8 @@ type LostHost struct {
 	Why string
 	// Evidence are sentences about its node.
 	Evidence []string
+	// Alive is why the host may live, so that it cannot be taken out of the migration; empty when its node has been silent for long enough or is gone.
+	Alive string
 }
 
 // LostError says that a run stopped while hosts were out of reach. What it wraps is what the run stopped with.
@@ -192,7 +194,7 @@ func (e *Engine) evidence(ctx context.Context, name string, why error) LostHost 
 		out.Evidence = append(out.Evidence, "what its node says is not known: "+err.Error())
 		return out
 	}
-	out.Evidence = state.sentences(e.Clock.Now())
+	out.Evidence, out.Alive = state.sentences(e.Clock.Now()), state.alive(e.Clock.Now())
 	return out
 }
 

@@ -295,3 +295,45 @@ func TestAMinuteWithoutAnAPIServerBetweenTwoSteps(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 }
+
+func TestAHostWhoseKubeletTookTheWayWithItIsPutBackByHandAndNotGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.write("cp-1", flagsFile, "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws\"\n", 0o644)
+	p := w.given(plainStep("cp-1"))
+	aside := filepath.Join(t.TempDir(), "cp-1")
+	_, err := w.run(p, func(o *Options) {
+		o.Hook = func(point, _ string) {
+			if point == "during" {
+				if err := os.Rename(filepath.Join(w.dir, "cp-1"), aside); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	says(t, err, "host cp-1 is out of reach")
+
+	var said []string
+	_, err = w.run(p, func(o *Options) {
+		o.Tell = func(e Event) {
+			if e.Kind == "progress" {
+				said = append(said, e.Message)
+			}
+		}
+	})
+	says(t, err, "waiting 2m0s for the host", "To put it back, run there as root:\n    cp ", " "+flagsFile+"\n")
+	lost, ok := errors.AsType[*LostError](err)
+	if !ok || len(lost.Hosts) != 1 || !strings.Contains(lost.Hosts[0].Alive, "is Ready") {
+		t.Errorf("its node lives, and the error is %#v", lost)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "To put it back, run there as root") {
+		t.Errorf("while it waited it said %q", said)
+	}
+
+	if err := os.Rename(aside, filepath.Join(w.dir, "cp-1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.run(p); err != nil {
+		t.Errorf("when the host is back: %v", err)
+	}
+}

@@ -43,7 +43,8 @@ func (e *Engine) commit(ctx context.Context, host string) error {
 // reachBudget is for how long a host that is out of reach is waited for before a step on it: one that is started anew is back by then.
 const reachBudget = 2 * time.Minute
 
-// reach waits until a step's host can be looked at.
+// reach waits until a step's host can be looked at. Where an earlier run changed the host's kubelet and lost the way to it, the kubelet may be what took the
+// way with it: how it is put back by hand is said at once, and not only when the wait has ended in vain.
 func (e *Engine) reach(ctx context.Context, s v1.Step) error {
 	if s.Host == "" {
 		return nil
@@ -53,13 +54,20 @@ func (e *Engine) reach(ctx context.Context, s v1.Step) error {
 		return err
 	}
 	var last error
+	told := false
 	err = e.waitFor(ctx, s, reachBudget, settleInterval, func() string { return "the host is out of reach: " + last.Error() }, func(ctx context.Context) (bool, error) {
-		_, last = h.List(ctx, "/etc/kubernetes")
-		return !hostaccess.IsUnreachable(last), nil
+		if _, last = h.List(ctx, "/etc/kubernetes"); !hostaccess.IsUnreachable(last) {
+			return true, nil
+		}
+		if how := byHand(s, e.journal.Record(s.ID)); how != "" && !told {
+			told = true
+			e.tell(s, "progress", how)
+		}
+		return false, nil
 	})
 	if errors.Is(err, errWaited) {
 		e.missed(last)
-		return fmt.Errorf("waiting %s for the host: %w", reachBudget, last)
+		return fmt.Errorf("waiting %s for the host: %w", reachBudget, cutOff(s, e.journal.Record(s.ID), last))
 	}
 	return err
 }
