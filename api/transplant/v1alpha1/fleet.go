@@ -1,0 +1,180 @@
+package v1alpha1
+
+import "time"
+
+// Kinds of documents about many clusters.
+const (
+	KindFleetStatus = "FleetStatus"
+	KindFleetPlan   = "FleetPlan"
+)
+
+// FleetStatus is how the migrations of many clusters stand, by their Cluster objects in the seed alone.
+type FleetStatus struct {
+	TypeMeta `json:",inline"`
+	// Time by which the ages here were measured.
+	Time time.Time `json:"time"`
+	// Seed is the cluster that the objects are in.
+	Seed    Cluster      `json:"seed"`
+	Summary FleetSummary `json:"summary"`
+	// Clusters sorted by name, then by group.
+	Clusters []FleetCluster `json:"clusters"`
+	// NotRead are the sentences that name what could not be read, and so is not in this document.
+	NotRead []string `json:"notRead,omitempty"`
+}
+
+// FleetSummary counts clusters.
+type FleetSummary struct {
+	Clusters int `json:"clusters"`
+	// Standings counts the clusters by their Standing; every cluster is in exactly one.
+	Standings map[string]int `json:"standings"`
+	// Machines of the clusters whose machines were counted, and how many of those are external.
+	Machines FleetMachines `json:"machines"`
+}
+
+// FleetMachines counts machines.
+type FleetMachines struct {
+	Migrated int `json:"migrated"`
+	Total    int `json:"total"`
+}
+
+// FleetCluster is one cluster of a fleet.
+type FleetCluster struct {
+	// Name and Group of the Cluster object: the group is kubermatic.k8c.io or kubermatic.k8s.io.
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	UID   string `json:"uid,omitempty"`
+	// HumanName is what people call it.
+	HumanName string `json:"humanName,omitempty"`
+	// Namespace of the control plane in the seed.
+	Namespace string `json:"namespace,omitempty"`
+	Provider  string `json:"provider,omitempty"`
+	Version   string `json:"version,omitempty"`
+	// External tells that the external cloud provider is asked for: spec.features.externalCloudProvider.
+	External bool `json:"external"`
+	// Phase is the operator's; empty when no operator has said anything about this cluster.
+	Phase string `json:"phase,omitempty"`
+	// Standing is what the phase comes to: not-enabled, external, waiting, migrating, blocked, failed or completed.
+	Standing string `json:"standing"`
+	// Since is when the phase began; zero where that is not known.
+	Since time.Time `json:"since,omitzero"`
+	// Message is what is waited for, or what is wrong, in one line.
+	Message string `json:"message,omitempty"`
+	// Owners is who runs the cloud loops: in-tree, external, both, nobody; empty where nobody has looked.
+	Owners string `json:"owners,omitempty"`
+	// Machines is nil when they were not counted.
+	Machines *FleetMachines `json:"machines,omitempty"`
+	// Stuck is why the phase takes too long; empty when it does not.
+	Stuck string `json:"stuck,omitempty"`
+	// Hold is who keeps the cluster from being migrated and why; empty when nobody does, "held" when the annotation says nothing.
+	Hold string `json:"hold,omitempty"`
+	// Paused is why every controller stays away from the cluster; empty when it is not paused.
+	Paused string `json:"paused,omitempty"`
+	// RestartsMachines tells that the operator was asked to restart the MachineDeployments.
+	RestartsMachines bool `json:"restartsMachines,omitempty"`
+	// Twice tells that there is a Cluster of this name under the other group, too: neither is migrated.
+	Twice bool `json:"twice,omitempty"`
+	// Conditions sorted by type.
+	Conditions []FleetCondition `json:"conditions,omitempty"`
+}
+
+// Standings of a cluster in a fleet.
+const (
+	// StandingNotEnabled: the in-tree provider runs it, and nobody asked for anything else.
+	StandingNotEnabled = "not-enabled"
+	// StandingExternal: it was made with the external provider.
+	StandingExternal = "external"
+	// StandingWaiting: its migration is asked for and has not begun: it is queued, held, paused, or no operator has looked yet.
+	StandingWaiting = "waiting"
+	// StandingMigrating: its migration is under way.
+	StandingMigrating = "migrating"
+	// StandingBlocked: the checks refuse it.
+	StandingBlocked = "blocked"
+	// StandingFailed: a step failed in a way that trying again does not mend, or a phase takes longer than it may.
+	StandingFailed = "failed"
+	// StandingCompleted: it was migrated.
+	StandingCompleted = "completed"
+)
+
+// FleetCondition is a condition of a Cluster.
+type FleetCondition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// FleetPlan is which clusters are migrated in which wave.
+type FleetPlan struct {
+	TypeMeta    `json:",inline"`
+	Created     time.Time `json:"created"`
+	ToolVersion string    `json:"toolVersion"`
+	Seed        Cluster   `json:"seed"`
+	// Options are the choices that the waves were made with.
+	Options FleetOptions `json:"options"`
+	Waves   []FleetWave  `json:"waves"`
+	// Left are the clusters that were selected and are in no wave, with the reason.
+	Left []FleetLeft `json:"left,omitempty"`
+	// NotRead are the sentences that name what could not be read.
+	NotRead []string `json:"notRead,omitempty"`
+}
+
+// FleetOptions are the choices of a fleet plan.
+type FleetOptions struct {
+	// Waves as they were given: each says how many clusters are migrated when it is over, as a number or a percentage of all.
+	Waves []string `json:"waves"`
+	// MaxParallel is how many clusters are under way at a time.
+	MaxParallel int `json:"maxParallel"`
+	// MaxFailures is how many clusters may fail before no further one is started.
+	MaxFailures int `json:"maxFailures"`
+	// Until is when a cluster counts as done: completed, or handover (the control plane is external, machines are left to their owners).
+	Until string `json:"until"`
+	// SoakSeconds is how long the clusters of a wave are watched before the next one begins.
+	SoakSeconds float64  `json:"soakSeconds,omitempty"`
+	Selector    string   `json:"selector,omitempty"`
+	Providers   []string `json:"providers,omitempty"`
+	// First are the names of the clusters that come before all others.
+	First []string `json:"first,omitempty"`
+	// ReleaseHolds takes clusters in that somebody holds.
+	ReleaseHolds bool `json:"releaseHolds,omitempty"`
+	// RestartMachines asks the operator to restart the MachineDeployments of every cluster that is started.
+	RestartMachines bool `json:"restartMachines,omitempty"`
+}
+
+// FleetWave is a set of clusters that are migrated before those of the next wave begin.
+type FleetWave struct {
+	// Number from 1; Upto is the wave as it was given.
+	Number   int           `json:"number"`
+	Upto     string        `json:"upto"`
+	Clusters []FleetMember `json:"clusters"`
+}
+
+// FleetMember is a cluster of a wave.
+type FleetMember struct {
+	Name     string `json:"name"`
+	Group    string `json:"group"`
+	Provider string `json:"provider,omitempty"`
+	Version  string `json:"version,omitempty"`
+	Standing string `json:"standing"`
+	// Do is what apply does to the Cluster object: enable, release, or nothing because it is under way or done.
+	Do string `json:"do,omitempty"`
+	// Hold is whose hold a release takes off.
+	Hold string `json:"hold,omitempty"`
+	// Plan is what the operator would do, where that was asked for; Report what the checks say, without those that passed; Error why neither could be had.
+	Plan   *Plan        `json:"plan,omitempty"`
+	Report *CheckReport `json:"report,omitempty"`
+	Error  string       `json:"error,omitempty"`
+}
+
+// What apply does to the Cluster object of a member.
+const (
+	FleetEnable  = "enable"
+	FleetRelease = "release"
+)
+
+// FleetLeft is a cluster that is in no wave.
+type FleetLeft struct {
+	Name   string `json:"name"`
+	Group  string `json:"group"`
+	Reason string `json:"reason"`
+}
