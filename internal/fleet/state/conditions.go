@@ -1,0 +1,218 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+// Owned are the types of the conditions that this program writes, and nobody else.
+func Owned() []kubermaticv1.ClusterConditionType {
+	return []kubermaticv1.ClusterConditionType{
+		kubermaticv1.ConditionMigration, kubermaticv1.ConditionCSIKubeletMigrationCompleted, kubermaticv1.ConditionLoopsOff, kubermaticv1.ConditionCCMReady,
+		kubermaticv1.ConditionCSIReady, kubermaticv1.ConditionMachines, kubermaticv1.ConditionStuck,
+	}
+}
+
+// debounce is how many looks may fail, one after the other, before a condition becomes Unknown.
+const debounce = 3
+
+type conditionMap = map[kubermaticv1.ClusterConditionType]kubermaticv1.ClusterCondition
+
+// conditions are all conditions as they should be in the phase.
+func (j *judge) conditions(d Decision) conditionMap {
+	out := conditionMap{}
+	phase := status(d.Phase == kubermaticv1.PhaseCompleted || d.Phase == kubermaticv1.PhaseNotNeeded)
+	j.set(out, kubermaticv1.ConditionMigration, phase, d.Phase, d.Message)
+	if d.Phase == kubermaticv1.PhaseNotNeeded {
+		return out
+	}
+	if d.Phase == kubermaticv1.PhaseCompleted {
+		j.set(out, kubermaticv1.ConditionCSIKubeletMigrationCompleted, corev1.ConditionTrue, kubermaticv1.ReasonMigrationSuccess, kubermaticv1.MessageMigrationSuccess)
+	} else {
+		j.set(out, kubermaticv1.ConditionCSIKubeletMigrationCompleted, corev1.ConditionFalse, kubermaticv1.ReasonMigrationInProgress, kubermaticv1.MessageMigrationInProgress)
+	}
+	j.owners(out)
+	j.csi(out)
+	j.machinesMigrated(out)
+	j.stuck(out, d.Phase)
+	return out
+}
+
+// set writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
+func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s corev1.ConditionStatus, reason, message string) {
+	now := metav1.NewTime(j.Now.Truncate(time.Second))
+	message = shorten(message)
+	was, ok := j.Cluster.Status.Conditions[t]
+	if ok && was.Status == s && was.Reason == reason && was.Message == message && !was.LastTransitionTime.IsZero() {
+		out[t] = was
+		return
+	}
+	c := kubermaticv1.ClusterCondition{Status: s, Reason: reason, Message: message, KubermaticVersion: j.limits.Version, LastHeartbeatTime: now, LastTransitionTime: now}
+	same := ok && was.Status == s && !was.LastTransitionTime.IsZero()
+	if same && (t != kubermaticv1.ConditionMigration || was.Reason == reason) {
+		c.LastTransitionTime = was.LastTransitionTime
+	}
+	out[t] = c
+}
+
+// retain leaves a condition as it is, if it is there.
+func (j *judge) retain(out conditionMap, t kubermaticv1.ClusterConditionType) {
+	if was, ok := j.Cluster.Status.Conditions[t]; ok {
+		out[t] = was
+	}
+}
+
+func (j *judge) owners(out conditionMap) {
+	loops, ccm := kubermaticv1.ConditionLoopsOff, kubermaticv1.ConditionCCMReady
+	o := j.Owners
+	switch {
+	case !lookedAt(o.Seen) || o.Error != "" && o.Failures < debounce:
+		j.retain(out, loops)
+		j.retain(out, ccm)
+		return
+	case o.Error != "":
+		j.set(out, loops, corev1.ConditionUnknown, ReasonUnknown, o.Error)
+		j.set(out, ccm, corev1.ConditionUnknown, ReasonUnknown, o.Error)
+		return
+	case len(o.Twice) > 0:
+		j.set(out, loops, corev1.ConditionFalse, ReasonTwoOwners, o.sentence())
+	case len(o.InTree) > 0:
+		j.set(out, loops, corev1.ConditionFalse, ReasonWaiting, o.sentence())
+	case len(o.Unsure) > 0:
+		j.set(out, loops, corev1.ConditionUnknown, ReasonUnknown, strings.Join(o.Unsure, "; "))
+	default:
+		j.set(out, loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop")
+	}
+	if o.allExternal() {
+		j.set(out, ccm, corev1.ConditionTrue, ReasonObserved, "a cloud-controller-manager runs "+strings.Join(o.External, ", "))
+	} else {
+		j.set(out, ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
+	}
+}
+
+// lookedAt tells that there is an answer, good or bad.
+func lookedAt(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "") }
+
+func (j *judge) csi(out conditionMap) {
+	t, p := kubermaticv1.ConditionCSIReady, j.Parts
+	switch {
+	case !p.Known || p.Error != "":
+		j.retain(out, t)
+	case j.Cluster.Spec.DisableCSIDriver:
+		j.set(out, t, status(p.CSIReady), ReasonNotWanted, p.CSI)
+	case p.CSIReady:
+		j.set(out, t, corev1.ConditionTrue, ReasonObserved, p.CSI)
+	default:
+		j.set(out, t, corev1.ConditionFalse, ReasonWaiting, p.CSI)
+	}
+}
+
+func (j *judge) machinesMigrated(out conditionMap) {
+	t, m := kubermaticv1.ConditionMachines, j.Machines
+	completed := j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status == corev1.ConditionTrue
+	switch {
+	case !lookedAt(m.Seen) || m.Error != "" && m.Failures < debounce:
+		j.retain(out, t)
+	case m.Error != "":
+		j.set(out, t, corev1.ConditionUnknown, ReasonUnknown, m.Error)
+	case m.Regression != "":
+		j.set(out, t, corev1.ConditionFalse, ReasonRegression, m.Regression)
+	case m.Done:
+		j.set(out, t, corev1.ConditionTrue, ReasonObserved, m.sentence())
+	case completed:
+		j.set(out, t, corev1.ConditionFalse, ReasonNotExternal, m.sentence())
+	default:
+		j.set(out, t, corev1.ConditionFalse, ReasonWaiting, m.sentence())
+	}
+}
+
+// stuck says whether the phase takes longer than it may. A phase that is just beginning has all of its time.
+func (j *judge) stuck(out conditionMap, phase string) {
+	limit := j.limits.of(phase)
+	since := out[kubermaticv1.ConditionMigration].LastTransitionTime.Time
+	if phase == kubermaticv1.PhaseMachines && j.Machines.Moved.After(since) {
+		since = j.Machines.Moved
+	}
+	message := out[kubermaticv1.ConditionMigration].Message
+	switch {
+	case phase == kubermaticv1.PhaseMachines && j.Machines.Regression != "":
+		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonRegression, message)
+	case limit == 0 || j.Now.Sub(since) < limit:
+		if limit > 0 {
+			j.wakeIn(limit - j.Now.Sub(since))
+		}
+		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "")
+	default:
+		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonTooLong, fmt.Sprintf("%s takes longer than %s: %s", phase, limit, message))
+	}
+}
+
+// of is how long a phase may take; 0 is for ever.
+func (l Limits) of(phase string) time.Duration {
+	return map[string]time.Duration{
+		kubermaticv1.PhaseQueued: l.StuckQueued, kubermaticv1.PhaseBlocked: l.StuckBlocked, kubermaticv1.PhaseHandover: l.StuckHandover,
+		kubermaticv1.PhaseComponents: l.StuckComponents, kubermaticv1.PhaseMachines: l.StuckMachines, kubermaticv1.PhaseFinish: l.StuckFinish,
+	}[phase]
+}
+
+func status(is bool) corev1.ConditionStatus {
+	if is {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
+}
+
+// maxMessage is how many bytes a message may have: it is written at every change, for each of many clusters.
+const maxMessage = 1024
+
+// shorten cuts a message between two characters.
+func shorten(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	cut := maxMessage - len("...")
+	for !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + "..."
+}
+
+func joined(message string, notes []string) string {
+	return strings.Join(append([]string{message}, notes...), "; ")
+}
+
+// sentence says who runs which loop.
+func (o Owners) sentence() string {
+	var out []string
+	for _, l := range []struct {
+		loops []string
+		by    string
+	}{{o.Twice, "two managers"}, {o.InTree, "kube-controller-manager"}, {o.External, "the cloud-controller-manager"}, {o.Nobody, "nobody"}} {
+		if len(l.loops) > 0 {
+			out = append(out, l.by+" runs "+strings.Join(l.loops, ", "))
+		}
+	}
+	return strings.Join(append(out, o.Unsure...), "; ")
+}
+
+// sentence counts the machines and says what is wrong with the others.
+func (m Machines) sentence() string {
+	out := fmt.Sprintf("%d of %d machines are external", m.Migrated, m.Total)
+	if m.Deleting > 0 {
+		out += fmt.Sprintf(", %d are being deleted", m.Deleting)
+	}
+	if len(m.Reasons) > 0 {
+		out += ": " + strings.Join(m.Reasons, "; ")
+	}
+	if m.More > 0 {
+		out += fmt.Sprintf("; and %d more", m.More)
+	}
+	return out
+}

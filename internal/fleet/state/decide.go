@@ -1,0 +1,153 @@
+package state
+
+import (
+	"time"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+// judge looks at one observation by all rules.
+type judge struct {
+	Observation
+	limits Limits
+	// prior is the phase as it was last written, since when it has been so.
+	prior string
+	since time.Time
+	work  Work
+	wake  time.Duration
+	// notes are what is wrong with the Cluster although its migration is carried on.
+	notes []string
+}
+
+// verdict is a phase and what is waited for in it.
+type verdict struct{ phase, message string }
+
+// rule gives the verdict, or leaves it to the next one.
+type rule func(*judge) (verdict, bool)
+
+// rules are asked in this order, and the first verdict counts.
+var rules = []rule{
+	(*judge).latched,    // completed is completed
+	(*judge).off,        // the feature is off: not needed, or switched off too late
+	(*judge).external,   // the feature was never off
+	(*judge).unread,     // nothing is decided before the journals are read
+	(*judge).paused,     // a person, or the absence of the control plane, stops even a handover
+	(*judge).goingBack,  // a rollback goes on to its end
+	(*judge).held,       // a person does not want it to begin, or intervenes after a failure
+	(*judge).wentBack,   // what was rolled back stays so until somebody intervenes
+	(*judge).refused,    // the object is not one that may be migrated
+	(*judge).failed,     // failed stays failed until somebody intervenes
+	(*judge).handover,   // the cloud loops change hands
+	(*judge).components, // what makes machines learns that they are external
+	(*judge).machines,   // they are replaced
+	(*judge).finish,     // what was kept for old ones goes
+}
+
+// Decide says how the cluster's migration stands and what is to be done next.
+func Decide(o Observation, limits Limits) Decision {
+	before := o.Cluster.Status.Conditions
+	j := &judge{Observation: o, limits: limits}
+	if c, ok := before[kubermaticv1.ConditionMigration]; ok {
+		j.prior, j.since = c.Reason, c.LastTransitionTime.Time
+	}
+	if o.Run.Active && o.Run.Number > 0 { // the journal that was read before it began says less
+		j.begun(o.Run.Part)
+	}
+	v := j.judge()
+	j.complement(v)
+	d := Decision{Phase: v.phase, Message: shorten(joined(v.message, j.notes)), Work: j.work}
+	d.Conditions = j.conditions(d)
+	d.Events = events(before, d.Conditions)
+	d.Wake = j.wake
+	return d
+}
+
+func (j *judge) judge() verdict {
+	for _, r := range rules {
+		if v, ok := r(j); ok {
+			return v
+		}
+	}
+	j.work, j.wake = Work{}, 0
+	return verdict{kubermaticv1.PhaseCompleted, "the control plane and all machines are external"}
+}
+
+// complement adds the work that follows from a phase alone.
+func (j *judge) complement(v verdict) {
+	switch v.phase {
+	case kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish:
+		j.work.Annotate = !j.annotated() && j.wanted() && len(j.Refusals) == 0
+	case kubermaticv1.PhaseNotNeeded, kubermaticv1.PhaseHeld:
+		j.work.Close, j.work.Forget = true, true
+	case kubermaticv1.PhaseCompleted:
+		j.work.Close = true
+	}
+}
+
+func (j *judge) begun(p Part) {
+	j.Journal.Known = true
+	switch {
+	case p == Finish:
+		j.Journal.Handover, j.Journal.Finish = Done, Begun
+	case !j.Run.Back:
+		j.Journal.Handover = Begun
+	}
+}
+
+func (j *judge) wanted() bool {
+	return j.Cluster.Spec.Features[kubermaticv1.FeatureExternalCloudProvider]
+}
+
+func (j *judge) annotated() bool {
+	_, ok := j.Cluster.Annotations[kubermaticv1.CCMMigrationNeeded]
+	return ok
+}
+
+// halfway tells that a part was begun and is not done.
+func (j *judge) halfway() bool { return j.Journal.Handover == Begun || j.Journal.Finish == Begun }
+
+// started tells that something in the control plane was changed and is not back as it was.
+func (j *judge) started() bool {
+	return j.Journal.Handover != NotBegun && j.Journal.Handover != RolledBack
+}
+
+// keep is the verdict for what is not known: the phase stays.
+func (j *judge) keep(fallback, message string) (verdict, bool) {
+	if j.prior == "" {
+		return verdict{fallback, message}, true
+	}
+	return verdict{j.prior, message}, true
+}
+
+// wakeIn asks for another decision after d at the latest.
+func (j *judge) wakeIn(d time.Duration) {
+	d = max(d, time.Second)
+	if j.wake == 0 || d < j.wake {
+		j.wake = d
+	}
+}
+
+// due tells whether something that was seen then has to be looked at again; if not yet, it is asked for later. Looks that fail become rarer.
+func (j *judge) due(s Seen, every time.Duration) bool {
+	if s.At.IsZero() {
+		return true
+	}
+	next := s.At.Add(backoff(every, s.Failures+1, max(every, j.limits.MaxRetry)))
+	if !j.Now.Before(next) {
+		j.wakeIn(every)
+		return true
+	}
+	j.wakeIn(next.Sub(j.Now))
+	return false
+}
+
+// backoff is the wait after the n-th try of a kind: twice as long each time.
+func backoff(first time.Duration, n int, limit time.Duration) time.Duration {
+	d := first
+	for range n - 1 {
+		if d *= 2; d >= limit {
+			return limit
+		}
+	}
+	return d
+}

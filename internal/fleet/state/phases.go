@@ -1,0 +1,145 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+func (j *judge) handover() (verdict, bool) {
+	if j.Journal.Handover == Done {
+		return verdict{}, false
+	}
+	j.run(Handover, false)
+	if j.Journal.Handover == Begun {
+		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
+		return verdict{kubermaticv1.PhaseHandover, j.told("the control plane is being changed")}, true
+	}
+	if j.Run.Outcome == Blocked {
+		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
+	}
+	if j.Run.Active && j.prior == kubermaticv1.PhaseBlocked { // looking again changes nothing yet
+		return verdict{j.prior, j.Cluster.Status.Conditions[kubermaticv1.ConditionMigration].Message}, true
+	}
+	if j.Run.Outcome != NoOutcome && !j.Run.Active {
+		return verdict{kubermaticv1.PhaseQueued, j.told("it is tried again")}, true
+	}
+	return verdict{kubermaticv1.PhaseQueued, "it waits for its turn"}, true
+}
+
+func (j *judge) components() (verdict, bool) {
+	j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
+	later := j.prior == kubermaticv1.PhaseMachines || j.prior == kubermaticv1.PhaseFinish
+	if !j.Owners.Known || j.Owners.Error != "" {
+		if later {
+			return verdict{}, false
+		}
+		return verdict{kubermaticv1.PhaseComponents, orElse(j.Owners.Error, "who runs the cloud loops cannot be seen: ", "it is being looked who runs the cloud loops")}, true
+	}
+	if !j.Owners.allExternal() {
+		if len(j.Owners.InTree)+len(j.Owners.Twice) > 0 { // taken back by hand, perhaps
+			j.work.Journal = j.due(Seen{At: j.Journal.At}, j.limits.Look)
+		}
+		if later && len(j.Owners.Unsure) > 0 {
+			return verdict{}, false
+		}
+		return verdict{kubermaticv1.PhaseComponents, "the cloud-controller-manager does not run every loop: " + j.Owners.sentence()}, true
+	}
+	j.work.Parts = j.due(j.Parts.Seen, j.limits.Look)
+	switch {
+	case j.Parts.Known && j.Parts.Ready || later && !j.Parts.Known:
+		return verdict{}, false
+	case j.Parts.Error != "":
+		return verdict{kubermaticv1.PhaseComponents, "the parts around machines cannot be brought about: " + j.Parts.Error}, true
+	case !j.Parts.Known:
+		return verdict{kubermaticv1.PhaseComponents, "the parts around machines are being brought about"}, true
+	}
+	return verdict{kubermaticv1.PhaseComponents, "waiting for " + strings.Join(j.Parts.Waiting, "; ")}, true
+}
+
+func (j *judge) machines() (verdict, bool) {
+	if j.Journal.Finish != NotBegun {
+		return verdict{}, false
+	}
+	j.work.Machines = j.due(j.Machines.Seen, j.limits.Look)
+	j.work.Restart = j.work.Machines && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true" && j.Owners.allExternal() && j.Parts.Ready
+	m := j.Machines
+	switch {
+	case !m.Known || m.Error != "":
+		return verdict{kubermaticv1.PhaseMachines, orElse(m.Error, "the machines cannot be seen: ", "the machines are being looked at")}, true
+	case m.Regression != "":
+		return verdict{kubermaticv1.PhaseMachines, "no further machines are restarted: " + m.Regression}, true
+	case !m.Done && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true":
+		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; the operator restarts the MachineDeployments"}, true
+	case !m.Done:
+		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; restart the MachineDeployments, or have it done with the annotation " +
+			kubermaticv1.AnnotationRestartMachines}, true
+	case !j.Owners.allExternal() || !j.Parts.Ready: // not looked at yet, or not answering
+		return verdict{kubermaticv1.PhaseMachines, m.sentence()}, true
+	}
+	return verdict{}, false
+}
+
+func (j *judge) finish() (verdict, bool) {
+	if j.Journal.Finish == Done {
+		return verdict{}, false
+	}
+	j.run(Finish, false)
+	if j.Run.Outcome == Blocked && !j.Run.Active {
+		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
+	}
+	return verdict{kubermaticv1.PhaseFinish, j.told("the in-tree provider is being taken out of the control plane")}, true
+}
+
+// run asks for a run of a part, once its time has come.
+func (j *judge) run(p Part, back bool) {
+	if j.Run.Active {
+		j.work.Run, j.work.Back = p, back
+		j.work.Stop = j.Run.Part != p || j.Run.Back != back
+		return
+	}
+	if j.Run.Outcome != NoOutcome && j.Run.Outcome != Succeeded && j.Run.Outcome != Interrupted {
+		next := j.Run.Ended.Add(backoff(j.limits.Retry, j.Run.Retries, j.limits.MaxRetry))
+		if j.Now.Before(next) {
+			j.wakeIn(next.Sub(j.Now))
+			return
+		}
+	}
+	j.work.Run, j.work.Back = p, back
+}
+
+// told is where a run is, or what its last try came to.
+func (j *judge) told(otherwise string) string {
+	r := j.Run
+	switch {
+	case r.Active && r.Number > 0:
+		message := fmt.Sprintf("step %d of %d: %s", r.Number, r.Total, r.Step)
+		if r.Waiting != "" {
+			message += ": " + r.Waiting
+		}
+		return message
+	case r.Active || r.Outcome == NoOutcome || r.Outcome == Succeeded || r.Outcome == Interrupted:
+		return otherwise
+	case r.Outcome == Locked:
+		return "somebody else is changing the cluster: " + r.Message
+	case r.Outcome == Unreachable:
+		return "an API server does not answer, and the run goes on when it does: " + r.Message
+	}
+	return otherwise + "; the last try failed: " + r.Message
+}
+
+// because adds why the last run failed.
+func (j *judge) because(sentence string) string {
+	if !j.Run.Active && j.Run.Message != "" && (j.Run.Outcome == Broken || j.Run.Outcome == Stale || j.Run.Outcome == NoWayBack) {
+		return sentence + ": " + j.Run.Message
+	}
+	return sentence
+}
+
+func orElse(err, prefix, otherwise string) string {
+	if err != "" {
+		return prefix + err
+	}
+	return otherwise
+}

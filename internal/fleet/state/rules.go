@@ -1,0 +1,211 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+const (
+	offTooLate = "the feature externalCloudProvider was switched off after the migration had begun, which cannot be: switch it on again, or take the " +
+		"handover back with transplant rollback"
+	tryAgain = "to try again, put the annotation " + kubermaticv1.AnnotationHold + " on the Cluster and take it off"
+)
+
+func (j *judge) latched() (verdict, bool) {
+	if j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status != corev1.ConditionTrue {
+		return verdict{}, false
+	}
+	if j.limits.Audit > 0 && j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
+		j.work.Machines = j.due(j.Machines.Seen, j.limits.Audit)
+	}
+	message := kubermaticv1.MessageMigrationSuccess
+	switch {
+	case !j.wanted():
+		message += "; the feature externalCloudProvider was switched off since, which takes nothing back"
+	case j.Machines.Known && !j.Machines.Done:
+		message += fmt.Sprintf("; %d of %d machines are not external any more: see %s",
+			j.Machines.Total-j.Machines.Migrated, j.Machines.Total, kubermaticv1.ConditionMachines)
+	}
+	return verdict{kubermaticv1.PhaseCompleted, message}, true
+}
+
+func (j *judge) off() (verdict, bool) {
+	if j.wanted() {
+		return verdict{}, false
+	}
+	notNeeded := verdict{kubermaticv1.PhaseNotNeeded, "the feature externalCloudProvider is off"}
+	if !j.annotated() && !slices.Contains(touched, j.prior) {
+		return notNeeded, true
+	}
+	if !j.Journal.Known {
+		return j.unread()
+	}
+	if !j.started() {
+		j.work.Stop = true
+		return notNeeded, true
+	}
+	if v, ok := j.paused(); ok {
+		return v, true
+	}
+	if j.halfway() || j.Journal.Handover == RollingBack {
+		j.notes = append(j.notes, offTooLate)
+		return verdict{}, false
+	}
+	return verdict{kubermaticv1.PhaseBlocked, offTooLate}, true
+}
+
+// touched are the phases in which, or behind which, a control plane may have been changed.
+var touched = []string{kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
+	kubermaticv1.PhaseFailed, kubermaticv1.PhaseHeld, kubermaticv1.PhaseBlocked}
+
+// external tells the clusters that were made external from those whose enabling the mutating webhook did not see: the latter run an in-tree provider.
+func (j *judge) external() (verdict, bool) {
+	if j.annotated() || slices.Contains(touched, j.prior) {
+		return verdict{}, false
+	}
+	if !j.Plane.Known {
+		return j.keep(kubermaticv1.PhaseQueued, "the Deployments of the seed are being read")
+	}
+	if j.Plane.InTree == "" {
+		return verdict{kubermaticv1.PhaseNotNeeded, "the cluster has no in-tree cloud provider"}, true
+	}
+	return verdict{}, false
+}
+
+func (j *judge) unread() (verdict, bool) {
+	if j.Journal.Known {
+		return verdict{}, false
+	}
+	seen := Seen{At: j.Journal.At}
+	j.work.Journal = j.due(seen, j.limits.Look)
+	message := "it is being read how far the migration is"
+	if j.Journal.Error != "" {
+		message = "how far the migration is cannot be read from the seed: " + j.Journal.Error
+	}
+	return j.keep(kubermaticv1.PhaseQueued, message)
+}
+
+func (j *judge) hibernated() bool {
+	kas, kcm := j.Plane.Apiserver, j.Plane.ControllerManager
+	return j.Plane.Known && (kas != nil && kas.Desired == 0 || kcm != nil && kcm.Desired == 0 && !j.halfway() && !j.Run.Active)
+}
+
+func (j *judge) paused() (verdict, bool) {
+	var why string
+	switch {
+	case j.Cluster.Spec.Pause:
+		why = "spec.pause is set"
+		if j.Cluster.Spec.PauseReason != "" {
+			why += ": " + j.Cluster.Spec.PauseReason
+		}
+	case j.hibernated():
+		why = "the cluster is hibernated: its control plane is scaled to zero"
+	default:
+		return verdict{}, false
+	}
+	j.work.Stop = true
+	return verdict{kubermaticv1.PhaseHeld, j.warned(why)}, true
+}
+
+func (j *judge) goingBack() (verdict, bool) {
+	if j.Journal.Handover != RollingBack {
+		return verdict{}, false
+	}
+	j.run(Handover, true)
+	return verdict{kubermaticv1.PhaseFailed, j.told("the handover is being taken back")}, true
+}
+
+func (j *judge) wentBack() (verdict, bool) {
+	if j.Journal.Handover != RolledBack || slices.Contains(freshlyReleased, j.prior) {
+		return verdict{}, false
+	}
+	return verdict{kubermaticv1.PhaseFailed, j.because("the handover was taken back, and the control plane is as before") + "; " + tryAgain}, true
+}
+
+// freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched the feature off since.
+var freshlyReleased = []string{kubermaticv1.PhaseHeld, kubermaticv1.PhaseQueued, kubermaticv1.PhaseBlocked, kubermaticv1.PhaseNotNeeded}
+
+func (j *judge) refused() (verdict, bool) {
+	var reasons []string
+	deleted := j.Cluster.DeletionTimestamp != nil
+	if deleted {
+		reasons = append(reasons, "the Cluster is being deleted")
+	}
+	if len(j.Groups) > 1 {
+		reasons = append(reasons, fmt.Sprintf("there are Clusters of this name under %s: delete the one that is not in use", strings.Join(j.Groups, " and ")))
+	}
+	reasons = append(reasons, j.Refusals...)
+	if len(reasons) == 0 {
+		return verdict{}, false
+	}
+	if j.halfway() {
+		j.notes = append(j.notes, reasons...)
+		return verdict{}, false
+	}
+	j.work.Stop = true
+	if deleted {
+		return verdict{kubermaticv1.PhaseHeld, strings.Join(reasons, "; ")}, true
+	}
+	return verdict{kubermaticv1.PhaseBlocked, strings.Join(reasons, "; ")}, true
+}
+
+func (j *judge) failed() (verdict, bool) {
+	if !j.exhausted() && (j.prior != kubermaticv1.PhaseFailed || j.overcome()) {
+		return verdict{}, false
+	}
+	j.work.Journal = j.due(Seen{At: j.Journal.At}, j.limits.MaxRetry)
+	message := "a step failed for good"
+	if j.Journal.Handover == Begun {
+		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
+		if j.mayGoBack() {
+			j.run(Handover, true)
+			return verdict{kubermaticv1.PhaseFailed, j.told(j.because("the handover failed before the cloud-controller-manager ran a loop, and is being taken back"))}, true
+		}
+		message = "the handover failed for good, and is not taken back because a cloud-controller-manager runs loops, or may"
+	}
+	return verdict{kubermaticv1.PhaseFailed, j.because(message) + "; " + tryAgain}, true
+}
+
+// overcome tells that what failed was done since, by hand.
+func (j *judge) overcome() bool {
+	return j.Journal.Handover == Done && j.Journal.Finish != Begun
+}
+
+// mayGoBack tells that it was observed after the failure that no cloud-controller-manager runs a loop.
+func (j *judge) mayGoBack() bool {
+	o := j.Owners
+	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 && o.At.After(j.Run.Ended) && j.Run.Outcome != NoWayBack
+}
+
+// held keeps a migration from beginning. One that was begun is held only after it has failed, which is how it is tried again.
+func (j *judge) held() (verdict, bool) {
+	who, ok := j.Cluster.Annotations[kubermaticv1.AnnotationHold]
+	intervened := !j.Run.Active && (j.prior == kubermaticv1.PhaseFailed || j.prior == kubermaticv1.PhaseHeld || j.exhausted())
+	if !ok || j.started() && !intervened {
+		return verdict{}, false
+	}
+	j.work.Stop = true
+	why := "held by the annotation " + kubermaticv1.AnnotationHold
+	if who != "" {
+		why += ": " + who
+	}
+	return verdict{kubermaticv1.PhaseHeld, j.warned(why)}, true
+}
+
+// warned adds that a handover must not be left in its middle.
+func (j *judge) warned(why string) string {
+	if j.Journal.Handover != Begun {
+		return why
+	}
+	return why + ". The handover is not finished, so perhaps nobody runs the cloud loops: do not leave it like this"
+}
+
+// exhausted tells that a part was tried as often as it may be.
+func (j *judge) exhausted() bool {
+	return j.limits.MaxFailures > 0 && j.Run.Failures >= j.limits.MaxFailures && !j.Run.Active && j.Run.Outcome != Succeeded
+}

@@ -1,0 +1,75 @@
+package state
+
+import (
+	"time"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+// Decision is what follows from an observation.
+type Decision struct {
+	// Phase is the reason of ConditionMigration, Message its message.
+	Phase, Message string
+	// Conditions are those that this program owns as they should be now. One of these types that is not in it is to be removed.
+	Conditions map[kubermaticv1.ClusterConditionType]kubermaticv1.ClusterCondition
+	// Events are to be recorded once the conditions are written.
+	Events []Event
+	Work   Work
+	// Wake is when to decide again although nothing has changed; 0 when there is no need to.
+	Wake time.Duration
+}
+
+// Event is something to tell about the Cluster.
+type Event struct {
+	Warning      bool
+	Reason, Note string
+}
+
+// Work is what should be under way. Each item is idempotent; what is under way already is not begun twice.
+type Work struct {
+	// Annotate is that the annotations of the mutating webhook are missing and have to be added.
+	Annotate bool
+	// Journal is that the journals have to be read.
+	Journal bool
+	// Run is the part that the engine should be carrying out; Back that Handover should be taken back.
+	Run  Part
+	Back bool
+	// Stop is that a run under way should end between two steps.
+	Stop bool
+	// Owners, Parts, Machines are what should be looked at, and in the case of Parts brought about. Restart is that machines may be restarted.
+	Owners, Parts, Machines, Restart bool
+	// Forget is that failures are forgotten, since somebody intervened.
+	Forget bool
+	// Close is that nothing in the user cluster is looked at any more: its client can go.
+	Close bool
+}
+
+// Idle tells that nothing is to be done.
+func (w Work) Idle() bool {
+	return w == Work{} || w == Work{Close: true} || w == Work{Close: true, Forget: true}
+}
+
+// Reasons of events and of conditions other than ConditionMigration, whose reasons are the phases.
+const (
+	// ReasonMigrationFailed is the original's reason of the event that an error of the migration causes.
+	ReasonMigrationFailed = "CCMCSIMigrationFailed"
+	// ReasonObserved: it was seen to be so.
+	ReasonObserved = "Observed"
+	// ReasonWaiting: it is not so yet.
+	ReasonWaiting = "Waiting"
+	// ReasonUnknown: the last look failed, or could not see everything.
+	ReasonUnknown = "Unknown"
+	// ReasonTwoOwners: two managers run the same loop.
+	ReasonTwoOwners = "TwoOwners"
+	// ReasonNotWanted: there is no CSI driver, because spec.disableCSIDriver says so.
+	ReasonNotWanted = "NotWanted"
+	// ReasonInTime and ReasonTooLong: whether a phase takes longer than it may.
+	ReasonInTime  = "InTime"
+	ReasonTooLong = "PhaseTakesTooLong"
+	// ReasonRegression: machines that were restarted did not come up as external ones, so no further ones are restarted.
+	ReasonRegression = "Regression"
+	// ReasonNotExternal: a completed cluster has a machine that is not external.
+	ReasonNotExternal = "MachineNotExternal"
+	// ReasonWebhookMissed: the mutating webhook did not see the feature being switched on.
+	ReasonWebhookMissed = "WebhookMissed"
+)
