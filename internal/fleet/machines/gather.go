@@ -1,0 +1,173 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/pager"
+)
+
+// The resources of machine-controller.
+var (
+	MachinesResource    = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machines"}
+	SetsResource        = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machinesets"}
+	DeploymentsResource = schema.GroupVersionResource{Group: "cluster.k8s.io", Version: "v1alpha1", Resource: "machinedeployments"}
+)
+
+const (
+	// AnnotationExternal is what machine-controller's webhook writes into a machine that it lets in: whether the kubelet is meant to be external. It is
+	// the webhook's flag at that moment, and says nothing of the userdata that the machine gets.
+	AnnotationExternal = "v1.kubelet-flags.machine-controller.kubermatic.io/ExternalCloudProvider"
+
+	ownedBy         = "machine-controller/owned-by"
+	migratedPlugins = "storage.alpha.kubernetes.io/migrated-plugins"
+	uninitialized   = "node.cloudprovider.kubernetes.io/uninitialized"
+	pageSize        = 250
+)
+
+// Gather lists machines, nodes and what belongs to them. Everything that is in Facts and not in the user cluster (CCMReady, Volumes, Record) is the
+// caller's to fill in. It fails when ctx ends; whatever else could not be listed is in Unknown.
+func Gather(ctx context.Context, kube kubernetes.Interface, dyn dynamic.Interface, now time.Time) (Facts, error) {
+	f := Facts{Time: now}
+	g := gatherer{kube: kube, dyn: dyn, facts: &f}
+	g.machines(ctx)
+	g.nodes(ctx)
+	return f, ctx.Err()
+}
+
+type gatherer struct {
+	kube  kubernetes.Interface
+	dyn   dynamic.Interface
+	facts *Facts
+}
+
+func (g *gatherer) unknown(what string, err error) {
+	if err != nil {
+		g.facts.Unknown = append(g.facts.Unknown, fmt.Sprintf("listing %s: %v", what, err))
+	}
+}
+
+// machines lists what machine-controller knows. A cluster without its resources has no machines; that is so only when none of the three is there.
+func (g *gatherer) machines(ctx context.Context) {
+	absent := 0
+	for _, r := range []struct {
+		resource schema.GroupVersionResource
+		add      func(u *unstructured.Unstructured)
+	}{
+		{MachinesResource, func(u *unstructured.Unstructured) { g.facts.Machines = append(g.facts.Machines, machineOf(u)) }},
+		{SetsResource, func(u *unstructured.Unstructured) { g.facts.Sets = append(g.facts.Sets, setOf(u)) }},
+		{DeploymentsResource, func(u *unstructured.Unstructured) { g.facts.Deployments = append(g.facts.Deployments, DeploymentOf(u)) }},
+	} {
+		err := each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return g.dyn.Resource(r.resource).List(ctx, o)
+		}, func(o runtime.Object) {
+			if u, ok := o.(*unstructured.Unstructured); ok {
+				r.add(u)
+			}
+		})
+		if apierrors.IsNotFound(err) {
+			absent++
+			continue
+		}
+		g.unknown(r.resource.Resource, err)
+	}
+	switch absent {
+	case 0:
+	case 3:
+		g.facts.NoMachineAPI = true
+	default:
+		g.facts.Unknown = append(g.facts.Unknown, "the user cluster serves only some of machines, machinesets and machinedeployments: install the CRDs of machine-controller whole")
+	}
+}
+
+func (g *gatherer) nodes(ctx context.Context) {
+	csi := map[string]*storagev1.CSINode{}
+	g.unknown("csinodes", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return g.kube.StorageV1().CSINodes().List(ctx, o)
+	}, func(o runtime.Object) {
+		if c, ok := o.(*storagev1.CSINode); ok {
+			csi[c.Name] = c
+		}
+	}))
+	exists := map[string]bool{}
+	err := each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return g.kube.CoreV1().Nodes().List(ctx, o)
+	}, func(o runtime.Object) {
+		if n, ok := o.(*corev1.Node); ok {
+			exists[n.Name] = true
+			g.facts.Nodes = append(g.facts.Nodes, NodeOf(n, csi[n.Name]))
+		}
+	})
+	if err != nil {
+		g.unknown("nodes", err)
+		return
+	}
+	g.unknown("volumeattachments", each(ctx, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return g.kube.StorageV1().VolumeAttachments().List(ctx, o)
+	}, func(o runtime.Object) {
+		if a, ok := o.(*storagev1.VolumeAttachment); ok && !exists[a.Spec.NodeName] {
+			volume := a.Name
+			if a.Spec.Source.PersistentVolumeName != nil {
+				volume = *a.Spec.Source.PersistentVolumeName
+			}
+			g.facts.Attachments = append(g.facts.Attachments, Attachment{Name: a.Name, Node: a.Spec.NodeName, Volume: volume})
+		}
+	}))
+}
+
+func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Object)) error {
+	p := pager.New(list)
+	p.PageSize, p.PageBufferSize = pageSize, 0
+	err := p.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		visit(o)
+		return nil
+	})
+	if err == nil && ctx.Err() != nil {
+		return errors.New("the look was given up before it ended")
+	}
+	return err
+}
+
+// NodeOf reads a Node and its CSINode, which may be nil.
+func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
+	out := Node{
+		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, Created: n.CreationTimestamp.Time, OwnedBy: n.Labels[ownedBy],
+		ProviderIDBy: providerIDBy(n.ManagedFields), Virtual: n.Labels["type"] == "virtual-kubelet", NotReadySince: n.CreationTimestamp.Time,
+	}
+	for _, t := range n.Spec.Taints {
+		out.Uninitialized = out.Uninitialized || t.Key == uninitialized
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			out.Ready = c.Status == corev1.ConditionTrue
+			out.NotReadySince = c.LastTransitionTime.Time
+		}
+	}
+	if out.Ready {
+		out.NotReadySince = time.Time{}
+	}
+	if csi == nil {
+		return out
+	}
+	for _, d := range csi.Spec.Drivers {
+		out.Drivers = append(out.Drivers, d.Name)
+	}
+	for p := range strings.SplitSeq(csi.Annotations[migratedPlugins], ",") {
+		if p = strings.TrimSpace(p); p != "" {
+			out.Plugins = append(out.Plugins, p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+package machines
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Observe judges facts. It never says that something is complete which it does not know.
+func Observe(f Facts) Observation {
+	w := newWorld(f)
+	o := Observation{Unknown: slices.Clone(f.Unknown)}
+	for _, m := range f.Machines {
+		o.Machines = append(o.Machines, w.machine(m))
+		if !m.Deleting.IsZero() {
+			o.Deleting++
+		}
+	}
+	for _, n := range f.Nodes {
+		if w.machineOf[n.UID] == "" && !n.Virtual {
+			o.Machines = append(o.Machines, w.stray(n))
+		}
+	}
+	for _, d := range f.Deployments {
+		o.Deployments = append(o.Deployments, w.deployment(d, o.Machines))
+		if !d.Deleting {
+			o.Wanted += d.Replicas
+		}
+	}
+	setsDone := w.freeSets(&o)
+	o.count()
+	o.warn(f)
+	settled := !slices.ContainsFunc(o.Deployments, func(d DeploymentState) bool { return !d.Settled })
+	o.Complete = settled && setsDone && o.Waiting == 0 && len(o.Unknown) == 0 && f.CCMReady && f.Record.ExternalSince != nil
+	return o
+}
+
+func (o *Observation) count() {
+	o.Total = len(o.Machines)
+	for _, m := range o.Machines {
+		if m.Migrated {
+			o.Done++
+		}
+	}
+	o.Waiting = o.Total - o.Done
+	slices.SortFunc(o.Machines, func(a, b MachineState) int {
+		if a.Migrated != b.Migrated {
+			if b.Migrated {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Title(), b.Title()))
+	})
+	slices.SortFunc(o.Deployments, func(a, b DeploymentState) int { return cmp.Compare(a.Key(), b.Key()) })
+}
+
+func (o *Observation) warn(f Facts) {
+	for _, d := range o.Deployments {
+		if d.Reason == OldTemplate {
+			o.Warnings = append(o.Warnings, fmt.Sprintf("MachineDeployment %s %s", d.Name, d.Message))
+		}
+	}
+	for _, a := range f.Attachments {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("volume %s is still attached to node %s, which does not exist any longer", a.Volume, a.Node))
+	}
+	slices.Sort(o.Warnings)
+}
+
+// world is facts with what belongs together found.
+type world struct {
+	Facts
+	nodeOf      map[string]*Node // machine uid ->
+	machineOf   map[string]string
+	setByUID    map[string]*MachineSet
+	deployByUID map[string]*Deployment
+	newestOf    map[string]*MachineSet // deployment uid -> the set of its template
+}
+
+func newWorld(f Facts) *world {
+	w := &world{Facts: f, setByUID: map[string]*MachineSet{}, deployByUID: map[string]*Deployment{}, newestOf: map[string]*MachineSet{}}
+	for i := range f.Deployments {
+		w.deployByUID[f.Deployments[i].UID] = &f.Deployments[i]
+	}
+	for i := range f.Sets {
+		s := &f.Sets[i]
+		w.setByUID[s.UID] = s
+		if old := w.newestOf[s.Owner]; s.Owner != "" && (old == nil || old.Created.Before(s.Created)) {
+			w.newestOf[s.Owner] = s
+		}
+	}
+	w.nodeOf, w.machineOf = match(f.Machines, f.Nodes)
+	return w
+}
+
+// match finds the node of each machine: by the label that names the machine's uid, by the id of the instance, by the uid and then the name that
+// machine-controller wrote down, and by the machine's own name. Addresses are not looked at: another instance may have inherited one. A node
+// belongs to one machine, the one with the strongest claim.
+func match(machines []Machine, nodes []Node) (nodeOf map[string]*Node, machineOf map[string]string) {
+	nodeOf, machineOf = map[string]*Node{}, map[string]string{}
+	claims := []func(m Machine, n Node) bool{
+		func(m Machine, n Node) bool { return m.UID == n.OwnedBy },
+		func(m Machine, n Node) bool { return m.ProviderID != "" && m.ProviderID == n.ProviderID },
+		func(m Machine, n Node) bool { return m.NodeUID != "" && m.NodeUID == n.UID },
+		func(m Machine, n Node) bool { return m.NodeUID == "" && m.NodeName != "" && m.NodeName == n.Name },
+		func(m Machine, n Node) bool { return m.Name == n.Name },
+	}
+	alive := map[string]bool{}
+	for _, m := range machines {
+		alive[m.UID] = true
+	}
+	for strength, claim := range claims {
+		for i := range nodes {
+			n := &nodes[i]
+			if machineOf[n.UID] != "" || strength > 0 && alive[n.OwnedBy] {
+				continue
+			}
+			for _, m := range machines {
+				if nodeOf[m.UID] == nil && claim(m, *n) {
+					nodeOf[m.UID], machineOf[n.UID] = n, m.UID
+					break
+				}
+			}
+		}
+	}
+	return nodeOf, machineOf
+}
+
+func (w *world) deploymentOf(m Machine) *Deployment {
+	s := w.setByUID[m.Owner]
+	if s == nil {
+		return nil
+	}
+	return w.deployByUID[s.Owner]
+}
+
+func (w *world) machine(m Machine) MachineState {
+	s := MachineState{Namespace: m.Namespace, Name: m.Name, Evidence: EvidenceNone}
+	if d := w.deploymentOf(m); d != nil {
+		s.Deployment = d.Name
+	}
+	n := w.nodeOf[m.UID]
+	if n != nil {
+		s.Node = n.Name
+		s.Evidence = proof(*n, w.Record)
+		if s.Evidence == EvidenceNone && w.circumstance(m, *n) {
+			s.Evidence = EvidenceCircumstance
+		}
+	}
+	s.Reason, s.Message = w.reason(m, n, s.Evidence)
+	s.Migrated = s.Reason == ""
+	return s
+}
+
+// reason is why a machine is not migrated; empty when it is.
+func (w *world) reason(m Machine, n *Node, e Evidence) (Reason, string) {
+	external := e == EvidenceTaint || e == EvidenceInitialized || e == EvidenceCircumstance
+	switch {
+	case !m.Deleting.IsZero() && !external:
+		return BeingDeleted, "is being deleted since " + m.Deleting.UTC().Format("15:04:05") + ", and what it runs is not known to be external"
+	case n == nil:
+		return NoNode, noNode(m)
+	}
+	if reason, message := up(*n); reason != "" {
+		return reason, message
+	}
+	if external {
+		return volumes(*n, w.Volumes)
+	}
+	return w.against(m, *n, e)
+}
+
+func noNode(m Machine) string {
+	if m.Error != "" {
+		return "has no node: " + m.Error
+	}
+	return "has no node"
+}
+
+// up is why a node is not one that works.
+func up(n Node) (Reason, string) {
+	switch {
+	case !n.Ready:
+		return NodeNotReady, "its node is not ready"
+	case n.Uninitialized:
+		return Uninitialized, "its node waits to be initialized by the cloud-controller-manager"
+	case n.ProviderID == "":
+		return NoProviderID, "its node has no providerID"
+	}
+	return "", ""
+}
+
+// volumes is why the volumes of a node are not handed over.
+func volumes(n Node, wanted []Volume) (Reason, string) {
+	for _, v := range wanted {
+		if !slices.Contains(n.Drivers, v.Driver) {
+			return DriverMissing, "its node does not run the CSI driver " + v.Driver
+		}
+		if v.Plugin != "" && !slices.Contains(n.Plugins, v.Plugin) {
+			return PluginNotMigrated, "its kubelet does not hand volumes of " + v.Plugin + " over to " + v.Driver
+		}
+	}
+	return "", ""
+}
+
+// against is why a node that works is not taken for external.
+func (w *world) against(m Machine, n Node, e Evidence) (Reason, string) {
+	external := m.External == "true"
+	switch {
+	case e == EvidenceInTree && external:
+		return AnnotationContradicted, "its annotation says external, but its kubelet runs an in-tree provider (it gave the node its providerID itself): change the MachineDeployment's template"
+	case e == EvidenceInTree:
+		return InTree, "its kubelet runs an in-tree provider"
+	case w.Record.ExternalSince == nil || n.Created.Before(*w.Record.ExternalSince):
+		return OlderThanChange, "its node is older than the change of machine-controller"
+	case m.Created.Before(*w.Record.ExternalSince) || w.oldUserdata(m):
+		return OldUserdata, "it was made from userdata older than the change of operating-system-manager: change the MachineDeployment's template"
+	default:
+		return AnnotationMissing, "nothing shows that its kubelet is external, and its annotation does not say so"
+	}
+}
+
+// circumstance tells whether everything around a node says that it is external. It is asked only when the node itself says nothing.
+func (w *world) circumstance(m Machine, n Node) bool {
+	since := w.Record.ExternalSince
+	return since != nil && m.External == "true" && !n.Created.Before(*since) && !m.Created.Before(*since) && !w.oldUserdata(m)
+}
+
+// oldUserdata tells that a machine was made by a MachineSet of before the change: userdata is rendered for a revision of the MachineDeployment once.
+func (w *world) oldUserdata(m Machine) bool {
+	s := w.setByUID[m.Owner]
+	return s != nil && w.Record.ExternalSince != nil && s.Created.Before(*w.Record.ExternalSince)
+}
+
+// stray judges a node that no machine owns.
+func (w *world) stray(n Node) MachineState {
+	s := MachineState{Node: n.Name, Evidence: proof(n, w.Record)}
+	if s.Reason, s.Message = up(n); s.Reason == "" {
+		switch s.Evidence {
+		case EvidenceTaint, EvidenceInitialized:
+			s.Reason, s.Message = volumes(n, w.Volumes)
+		default:
+			s.Reason, s.Message = NodeWithoutMachine, "no machine owns it and nothing shows that its kubelet is external: replace it, or delete it when its instance is gone"
+		}
+	}
+	s.Migrated = s.Reason == ""
+	return s
+}
