@@ -97,7 +97,7 @@ type ClusterSpec struct {
 	// DisableCSIDriverAlias is the same under the name that people guess; either of them leaves the driver out. See CSIDriverDisabled.
 	DisableCSIDriverAlias bool            `json:"disableCSIDriver,omitempty"`
 	ClusterNetwork        *ClusterNetwork `json:"clusterNetwork,omitempty"`
-	CNIPlugin        *CNIPlugin      `json:"cniPlugin,omitempty"`
+	CNIPlugin             *CNIPlugin      `json:"cniPlugin,omitempty"`
 	// Pause keeps every controller away from the cluster.
 	Pause bool `json:"pause,omitempty"`
 	// PauseReason says why.
@@ -118,7 +118,7 @@ type CloudSpec struct {
 	GCP          *ProviderSpec  `json:"gcp,omitempty"`
 	Openstack    *OpenstackSpec `json:"openstack,omitempty"`
 	VSphere      *ProviderSpec  `json:"vsphere,omitempty"`
-	Hetzner      *ProviderSpec  `json:"hetzner,omitempty"`
+	Hetzner      *HetznerSpec   `json:"hetzner,omitempty"`
 	Digitalocean *ProviderSpec  `json:"digitalocean,omitempty"`
 	Kubevirt     *ProviderSpec  `json:"kubevirt,omitempty"`
 	Anexia       *ProviderSpec  `json:"anexia,omitempty"`
@@ -136,6 +136,14 @@ type ProviderSpec struct{}
 type OpenstackSpec struct {
 	// UseOctavia makes load balancers Octavia's instead of Neutron's.
 	UseOctavia *bool `json:"useOctavia,omitempty"`
+}
+
+// HetznerSpec are the settings of Hetzner Cloud.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type HetznerSpec struct {
+	// Network that the machines are in. Without one, here or in the datacenter, the external cloud provider cannot be used.
+	Network string `json:"network,omitempty"`
 }
 
 // ClusterNetwork are the address ranges of the cluster.

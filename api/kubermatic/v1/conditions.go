@@ -41,7 +41,9 @@ func (c *ClusterConditions) UnmarshalJSON(data []byte) error {
 }
 
 // IsTrue tells whether a condition is there and True.
-func (c ClusterConditions) IsTrue(t ClusterConditionType) bool { return c[t].Status == corev1.ConditionTrue }
+func (c ClusterConditions) IsTrue(t ClusterConditionType) bool {
+	return c[t].Status == corev1.ConditionTrue
+}
 
 // Next is what a condition becomes: the times and the version are filled in, so that a new condition has both times, and only a change of status moves the
 // transition. changed is false when nothing but the heartbeat would differ; then there is nothing to write.
