@@ -43,6 +43,8 @@ type FleetCluster struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
 	UID   string `json:"uid,omitempty"`
+	// Created is when the object was made.
+	Created time.Time `json:"created,omitzero"`
 	// HumanName is what people call it.
 	HumanName string `json:"humanName,omitempty"`
 	// Namespace of the control plane in the seed.
@@ -73,6 +75,8 @@ type FleetCluster struct {
 	RestartsMachines bool `json:"restartsMachines,omitempty"`
 	// Twice tells that there is a Cluster of this name under the other group, too: neither is migrated.
 	Twice bool `json:"twice,omitempty"`
+	// Deleting tells that the object is being deleted.
+	Deleting bool `json:"deleting,omitempty"`
 	// Conditions sorted by type.
 	Conditions []FleetCondition `json:"conditions,omitempty"`
 }
@@ -83,13 +87,13 @@ const (
 	StandingNotEnabled = "not-enabled"
 	// StandingExternal: it was made with the external provider.
 	StandingExternal = "external"
-	// StandingWaiting: its migration is asked for and has not begun: it is queued, held, paused, or no operator has looked yet.
+	// StandingWaiting: its migration is asked for and does not go on: it is queued, held, paused, or no operator has looked yet.
 	StandingWaiting = "waiting"
 	// StandingMigrating: its migration is under way.
 	StandingMigrating = "migrating"
 	// StandingBlocked: the checks refuse it.
 	StandingBlocked = "blocked"
-	// StandingFailed: a step failed in a way that trying again does not mend, or a phase takes longer than it may.
+	// StandingFailed: a step failed in a way that trying again does not mend.
 	StandingFailed = "failed"
 	// StandingCompleted: it was migrated.
 	StandingCompleted = "completed"
@@ -130,11 +134,15 @@ type FleetOptions struct {
 	// Until is when a cluster counts as done: completed, or handover (the control plane is external, machines are left to their owners).
 	Until string `json:"until"`
 	// SoakSeconds is how long the clusters of a wave are watched before the next one begins.
-	SoakSeconds float64  `json:"soakSeconds,omitempty"`
-	Selector    string   `json:"selector,omitempty"`
-	Providers   []string `json:"providers,omitempty"`
+	SoakSeconds float64 `json:"soakSeconds,omitempty"`
+	// PatienceSeconds is for how long a cluster may be blocked, or not taken up by any operator, before it counts as failed.
+	PatienceSeconds float64  `json:"patienceSeconds,omitempty"`
+	Selector        string   `json:"selector,omitempty"`
+	Providers       []string `json:"providers,omitempty"`
 	// First are the names of the clusters that come before all others.
 	First []string `json:"first,omitempty"`
+	// Except are the names of the clusters that are left out.
+	Except []string `json:"except,omitempty"`
 	// ReleaseHolds takes clusters in that somebody holds.
 	ReleaseHolds bool `json:"releaseHolds,omitempty"`
 	// RestartMachines asks the operator to restart the MachineDeployments of every cluster that is started.

@@ -1,0 +1,235 @@
+package view
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Rollout is what a rollout was begun with; everything else it takes from the clusters.
+//
+//	to do ──start──> running ──> done ──soak──> next wave
+//	                    └──────> failed ──more than MaxFailures──> nothing is started any more
+type Rollout struct {
+	Waves   []v1.FleetWave
+	Options v1.FleetOptions
+}
+
+// Start is what became of starting a cluster.
+type Start struct {
+	At time.Time
+	// Error is why the API server refused it; empty when it did not.
+	Error string
+}
+
+// Started are the clusters that this process started, by their keys. Those that were started by another one are known by their objects.
+type Started map[Key]Start
+
+// Next is what a rollout does now.
+type Next struct {
+	// Wave is the one under way, from 1; 0 when all are over.
+	Wave int
+	// Start are the members to be started now, in order.
+	Start []v1.FleetMember
+	// Running, Done and Skipped count the members of all waves, ToDo those that are not started, Start included.
+	Running, Done, Skipped, ToDo int
+	// RunningNames are those under way, in order.
+	RunningNames []string
+	// Failed are those that failed, each with the reason, in order.
+	Failed []v1.FleetLeft
+	// Left are those that were passed over because somebody holds, paused or deleted them meanwhile.
+	Left []v1.FleetLeft
+	// SoakUntil is until when the wave before is watched; zero when nothing is.
+	SoakUntil time.Time
+	// Stopped tells that more clusters failed than may: nothing is started any more.
+	Stopped bool
+	// Finished tells that every member is done, failed or passed over, or that the rollout stopped. What is running then is carried on by the operator.
+	Finished bool
+}
+
+// fate is where a member stands in the rollout.
+type fate int
+
+const (
+	fateToDo fate = iota
+	fateRunning
+	fateDone
+	fateFailed
+	fateSkipped
+)
+
+// Next decides what to do now, given the rows as they are. It starts nothing beyond the wave under way, nothing while a wave is watched, and nothing once too
+// many have failed.
+func (r Rollout) Next(rows []v1.FleetCluster, started Started, now time.Time) Next {
+	byKey := make(map[Key]v1.FleetCluster, len(rows))
+	for _, row := range rows {
+		byKey[keyOf(row)] = row
+	}
+	var n Next
+	var todo []v1.FleetMember
+	var last time.Time // when the last member of the waves that are over was done
+	for _, wave := range r.Waves {
+		open := false
+		var ended time.Time
+		for _, m := range wave.Clusters {
+			f, reason, at := r.fate(m, byKey, started, now)
+			n.count(m, f, reason)
+			open = open || f == fateToDo || f == fateRunning
+			if f == fateDone && at.After(ended) {
+				ended = at
+			}
+			if f == fateToDo && (n.Wave == 0 || n.Wave == wave.Number) {
+				todo = append(todo, m)
+			}
+		}
+		switch {
+		case n.Wave != 0:
+		case open:
+			n.Wave = wave.Number
+		case ended.After(last):
+			last = ended
+		}
+	}
+	n.Stopped = len(n.Failed) > r.Options.MaxFailures
+	r.start(&n, todo, last, now)
+	n.Finished = n.Wave == 0 || n.Stopped
+	return n
+}
+
+// start chooses those that are started now.
+func (r Rollout) start(n *Next, todo []v1.FleetMember, last, now time.Time) {
+	if n.Stopped || n.Wave == 0 {
+		return
+	}
+	soak := time.Duration(r.Options.SoakSeconds * float64(time.Second))
+	if until := last.Add(soak); len(todo) > 0 && !last.IsZero() && now.Before(until) {
+		n.SoakUntil = until
+		return
+	}
+	n.Start = todo[:min(len(todo), max(0, r.Options.MaxParallel-n.Running))]
+}
+
+func (n *Next) count(m v1.FleetMember, f fate, reason string) {
+	switch f {
+	case fateToDo:
+		n.ToDo++
+	case fateRunning:
+		n.Running++
+		n.RunningNames = append(n.RunningNames, m.Name)
+	case fateDone:
+		n.Done++
+	case fateFailed:
+		n.Failed = append(n.Failed, v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: reason})
+	case fateSkipped:
+		n.Skipped++
+		n.Left = append(n.Left, v1.FleetLeft{Name: m.Name, Group: m.Group, Reason: reason})
+	}
+}
+
+// fate judges one member: where it stands, why, and since when where it is done.
+func (r Rollout) fate(m v1.FleetMember, rows map[Key]v1.FleetCluster, started Started, now time.Time) (fate, string, time.Time) {
+	key := Key{Group: m.Group, Name: m.Name}
+	row, there := rows[key]
+	if !there {
+		return fateSkipped, "it was deleted", time.Time{}
+	}
+	patience := time.Duration(r.Options.PatienceSeconds * float64(time.Second))
+	begun, ours := started[key]
+	patient := ours && now.Before(begun.At.Add(patience))
+	if begun.Error != "" {
+		return fateFailed, begun.Error, time.Time{}
+	}
+	switch row.Standing {
+	case v1.StandingCompleted:
+		return r.sound(row)
+	case v1.StandingMigrating:
+		return r.underway(row)
+	case v1.StandingFailed:
+		return fateFailed, row.Message, time.Time{}
+	case v1.StandingBlocked:
+		if patient || !row.Since.IsZero() && now.Before(row.Since.Add(patience)) {
+			return fateRunning, "", time.Time{}
+		}
+		return fateFailed, "blocked: " + row.Message, time.Time{}
+	case v1.StandingNotEnabled:
+		return fresh(patient, ours, "it was enabled, and is not: somebody switched it off")
+	case v1.StandingExternal:
+		if patient { // no operator has looked since it was enabled
+			return fateRunning, "", time.Time{}
+		}
+		return fateDone, "", row.Since
+	}
+	return r.waiting(row, patient, ours)
+}
+
+// sound is the fate of a cluster that is done: what was done must hold.
+func (r Rollout) sound(row v1.FleetCluster) (fate, string, time.Time) {
+	if row.Owners == OwnersBoth || row.Owners == OwnersNobody || row.Owners == OwnersInTree {
+		return fateFailed, fmt.Sprintf("it was done, and now %s runs the cloud loops", map[string]string{
+			OwnersBoth: "more than one manager", OwnersNobody: "nobody", OwnersInTree: "kube-controller-manager"}[row.Owners]), time.Time{}
+	}
+	if r.Options.Until == UntilHandover { // its phase goes on changing
+		for _, c := range row.Conditions {
+			if c.Type == string(kubermaticv1.ConditionCCMReady) {
+				return fateDone, "", c.Since
+			}
+		}
+	}
+	return fateDone, "", row.Since
+}
+
+func (r Rollout) underway(row v1.FleetCluster) (fate, string, time.Time) {
+	later := row.Phase == kubermaticv1.PhaseMachines || row.Phase == kubermaticv1.PhaseFinish
+	switch {
+	case r.Options.Until == UntilHandover && later:
+		return r.sound(row)
+	case row.Stuck != "":
+		return fateFailed, row.Stuck, time.Time{}
+	}
+	return fateRunning, "", time.Time{}
+}
+
+// fresh is the fate of a cluster on whose object nothing is to be seen of what this process did to it.
+func fresh(patient, ours bool, reason string) (fate, string, time.Time) {
+	switch {
+	case patient:
+		return fateRunning, "", time.Time{}
+	case ours:
+		return fateFailed, reason, time.Time{}
+	}
+	return fateToDo, "", time.Time{}
+}
+
+// waiting is the fate of a cluster whose migration is asked for and does not go on.
+func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
+	switch {
+	case row.Paused != "":
+		return fateSkipped, "it is paused: " + row.Paused, time.Time{}
+	case row.Hold != "" && releasable(row.Hold, r.Options) && !ours:
+		return fateToDo, "", time.Time{}
+	case row.Hold != "" && !patient:
+		return fateSkipped, "it is held: " + row.Hold, time.Time{}
+	case row.Stuck != "":
+		return fateFailed, row.Stuck, time.Time{}
+	case ours && !patient && untaken(row):
+		return fateFailed, "no operator has taken it up: see whether transplant-operator runs", time.Time{}
+	}
+	return fateRunning, "", time.Time{}
+}
+
+// untaken tells that no operator has said anything since the cluster was enabled.
+func untaken(row v1.FleetCluster) bool {
+	return row.Phase == "" || row.Phase == kubermaticv1.PhaseNotNeeded
+}
+
+// Names are the members of a plan that apply does something to, by wave order.
+func Names(waves []v1.FleetWave) []v1.FleetMember {
+	var out []v1.FleetMember
+	for _, w := range waves {
+		out = append(out, slices.DeleteFunc(slices.Clone(w.Clusters), func(m v1.FleetMember) bool { return m.Do == "" })...)
+	}
+	return out
+}

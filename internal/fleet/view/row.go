@@ -1,0 +1,276 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+)
+
+// Owners of the cloud loops, as a row says them.
+const (
+	OwnersInTree   = "in-tree"
+	OwnersExternal = "external"
+	OwnersBoth     = "both"
+	OwnersNobody   = "nobody"
+	OwnersUnknown  = "unknown"
+)
+
+// Status makes the document of all clusters, as they are at that time.
+func Status(objects []Object, seed v1.Cluster, at time.Time) v1.FleetStatus {
+	rows := Rows(objects)
+	return v1.FleetStatus{TypeMeta: v1.Type(v1.KindFleetStatus), Time: at, Seed: seed, Summary: Summary(rows), Clusters: rows}
+}
+
+// Rows are the clusters by name, then by group.
+func Rows(objects []Object) []v1.FleetCluster {
+	groups := map[string]int{}
+	for _, o := range objects {
+		groups[o.Cluster.Name]++
+	}
+	out := make([]v1.FleetCluster, 0, len(objects))
+	for _, o := range objects {
+		out = append(out, Row(o, groups[o.Cluster.Name] > 1))
+	}
+	slices.SortFunc(out, func(a, b v1.FleetCluster) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))
+	})
+	return out
+}
+
+// Row is one cluster. Twice tells that there is one of the same name under the other group.
+func Row(o Object, twice bool) v1.FleetCluster {
+	c := o.Cluster
+	migration := c.Status.Conditions[kubermaticv1.ConditionMigration]
+	row := v1.FleetCluster{
+		Name: c.Name, Group: o.Group, UID: string(c.UID), Created: c.CreationTimestamp.UTC(), HumanName: c.Spec.HumanReadableName, Namespace: c.ControlPlaneNamespace(),
+		Provider: Provider(c.Spec.Cloud), Version: c.Spec.Version, External: c.External(), Phase: migration.Reason, Since: migration.LastTransitionTime.UTC(),
+		Owners: owners(c.Status.Conditions), Machines: machines(c.Status.Conditions[kubermaticv1.ConditionMachines].Message),
+		Hold: hold(c.Annotations), RestartsMachines: c.Annotations[kubermaticv1.AnnotationRestartMachines] == "true", Twice: twice,
+		Deleting: c.DeletionTimestamp != nil, Conditions: conditions(c.Status.Conditions),
+	}
+	if c.CreationTimestamp.IsZero() {
+		row.Created = time.Time{}
+	}
+	if migration.LastTransitionTime.IsZero() {
+		row.Since = time.Time{}
+	}
+	if c.Spec.Pause {
+		row.Paused = cmp.Or(c.Spec.PauseReason, "paused")
+	}
+	if stuck := c.Status.Conditions[kubermaticv1.ConditionStuck]; stuck.Status == corev1.ConditionTrue && moving(row.Phase) {
+		row.Stuck = cmp.Or(stuck.Message, "the phase takes too long")
+	}
+	row.Standing = standing(c, row)
+	row.Message = message(row, migration.Message)
+	return row
+}
+
+// hold is who keeps a cluster from being migrated; the annotation counts even when it says nothing.
+func hold(annotations map[string]string) string {
+	who, held := annotations[kubermaticv1.AnnotationHold]
+	if held {
+		return cmp.Or(who, "held")
+	}
+	return ""
+}
+
+// moving are the phases in which something is waited for that may take too long.
+func moving(phase string) bool {
+	return phase != kubermaticv1.PhaseCompleted && phase != kubermaticv1.PhaseNotNeeded && phase != kubermaticv1.PhaseFailed && phase != ""
+}
+
+// standing is what the phase comes to, or the object where no operator has said a phase.
+func standing(c *kubermaticv1.Cluster, row v1.FleetCluster) string {
+	switch row.Phase {
+	case kubermaticv1.PhaseCompleted:
+		return v1.StandingCompleted
+	case kubermaticv1.PhaseFailed:
+		return v1.StandingFailed
+	case kubermaticv1.PhaseBlocked:
+		return v1.StandingBlocked
+	case kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish:
+		return v1.StandingMigrating
+	case kubermaticv1.PhaseQueued, kubermaticv1.PhaseHeld:
+		return v1.StandingWaiting
+	}
+	_, annotated := c.Annotations[kubermaticv1.CCMMigrationNeeded]
+	switch {
+	case c.MigrationCompleted():
+		return v1.StandingCompleted
+	case row.Twice:
+		return v1.StandingBlocked
+	case !row.External:
+		return v1.StandingNotEnabled
+	case annotated:
+		return v1.StandingWaiting // enabled, and no operator has looked since
+	}
+	return v1.StandingExternal
+}
+
+// message is the one line that matters most.
+func message(row v1.FleetCluster, said string) string {
+	switch {
+	case row.Twice:
+		return "there is a Cluster of this name under both groups: delete the one that is not in use"
+	case row.Deleting && row.Phase == "":
+		return "the Cluster is being deleted"
+	case row.Stuck != "":
+		return row.Stuck
+	case row.Standing == v1.StandingWaiting && (row.Phase == "" || row.Phase == kubermaticv1.PhaseNotNeeded):
+		return "no operator has looked at this cluster since it was enabled"
+	}
+	return said
+}
+
+// Provider is the cloud as the object names it; the settings that are there decide where it names none.
+func Provider(spec kubermaticv1.CloudSpec) string {
+	switch {
+	case spec.ProviderName != "":
+		return spec.ProviderName
+	case spec.AWS != nil:
+		return "aws"
+	case spec.Azure != nil:
+		return "azure"
+	case spec.GCP != nil:
+		return "gcp"
+	case spec.Openstack != nil:
+		return "openstack"
+	case spec.VSphere != nil:
+		return "vsphere"
+	case spec.Hetzner != nil:
+		return "hetzner"
+	case spec.Digitalocean != nil:
+		return "digitalocean"
+	case spec.Kubevirt != nil:
+		return "kubevirt"
+	case spec.Anexia != nil:
+		return "anexia"
+	}
+	return ""
+}
+
+// owners is who runs the loops, by the two conditions that say so.
+func owners(c kubermaticv1.ClusterConditions) string {
+	off, ready := c[kubermaticv1.ConditionLoopsOff], c[kubermaticv1.ConditionCCMReady]
+	switch {
+	case off.Reason == state.ReasonTwoOwners:
+		return OwnersBoth
+	case off.Status == corev1.ConditionFalse:
+		return OwnersInTree
+	case off.Status == corev1.ConditionUnknown || ready.Status == corev1.ConditionUnknown:
+		return OwnersUnknown
+	case ready.Status == corev1.ConditionTrue:
+		return OwnersExternal
+	case off.Status == corev1.ConditionTrue && ready.Status == corev1.ConditionFalse:
+		return OwnersNobody
+	}
+	return ""
+}
+
+// counted is how ConditionMachines begins.
+var counted = regexp.MustCompile(`^(\d{1,9}) of (\d{1,9}) machines `)
+
+func machines(message string) *v1.FleetMachines {
+	m := counted.FindStringSubmatch(message)
+	if m == nil {
+		return nil
+	}
+	migrated, err := strconv.Atoi(m[1])
+	total, totalErr := strconv.Atoi(m[2])
+	if err != nil || totalErr != nil {
+		return nil
+	}
+	return &v1.FleetMachines{Migrated: migrated, Total: total}
+}
+
+func conditions(all kubermaticv1.ClusterConditions) []v1.FleetCondition {
+	var out []v1.FleetCondition
+	for _, t := range slices.Sorted(maps.Keys(all)) {
+		c := all[t]
+		condition := v1.FleetCondition{Type: string(t), Status: string(c.Status), Reason: c.Reason, Message: c.Message}
+		if !c.LastTransitionTime.IsZero() {
+			condition.Since = c.LastTransitionTime.UTC()
+		}
+		out = append(out, condition)
+	}
+	return out
+}
+
+// severity orders standings: the worst first.
+var severity = map[string]int{
+	v1.StandingFailed: 0, v1.StandingBlocked: 1, v1.StandingMigrating: 2, v1.StandingWaiting: 3, v1.StandingCompleted: 4, v1.StandingNotEnabled: 5, v1.StandingExternal: 6,
+}
+
+// Standings are all standings, the worst first.
+func Standings() []string {
+	return slices.SortedFunc(maps.Keys(severity), func(a, b string) int { return severity[a] - severity[b] })
+}
+
+// Worst sorts rows for who has to do something: those that are stuck or went wrong first, then by standing and name. The rows given are left as they are.
+func Worst(rows []v1.FleetCluster) []v1.FleetCluster {
+	out := slices.Clone(rows)
+	slices.SortStableFunc(out, func(a, b v1.FleetCluster) int {
+		return cmp.Or(trouble(a)-trouble(b), severity[a.Standing]-severity[b.Standing], cmp.Compare(a.Name, b.Name), cmp.Compare(a.Group, b.Group))
+	})
+	return out
+}
+
+func trouble(row v1.FleetCluster) int {
+	if row.Stuck != "" || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked || row.Owners == OwnersBoth {
+		return 0
+	}
+	return 1
+}
+
+// Summary counts rows.
+func Summary(rows []v1.FleetCluster) v1.FleetSummary {
+	s := v1.FleetSummary{Clusters: len(rows), Standings: map[string]int{}}
+	for _, r := range rows {
+		s.Standings[r.Standing]++
+		if r.Machines != nil {
+			s.Machines.Migrated += r.Machines.Migrated
+			s.Machines.Total += r.Machines.Total
+		}
+	}
+	return s
+}
+
+// Sentence is a summary in words.
+func Sentence(s v1.FleetSummary) string {
+	out := fmt.Sprintf("%d clusters", s.Clusters)
+	if s.Clusters == 1 {
+		out = "1 cluster"
+	}
+	separator := ": "
+	for _, standing := range Standings() {
+		if n := s.Standings[standing]; n > 0 {
+			out += fmt.Sprintf("%s%d %s", separator, n, Words(standing))
+			separator = ", "
+		}
+	}
+	if s.Machines.Total > 0 {
+		out += fmt.Sprintf(" · %d of %d machines are external", s.Machines.Migrated, s.Machines.Total)
+	}
+	return out
+}
+
+// Words are a standing as people say it.
+func Words(standing string) string {
+	switch standing {
+	case v1.StandingNotEnabled:
+		return "not enabled"
+	case v1.StandingExternal:
+		return "external from the start"
+	}
+	return standing
+}
