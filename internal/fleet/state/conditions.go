@@ -90,7 +90,7 @@ func (j *judge) owners(out conditionMap) {
 	default:
 		j.set(out, loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop")
 	}
-	if o.allExternal() {
+	if o.AllExternal() {
 		j.set(out, ccm, corev1.ConditionTrue, ReasonObserved, "a cloud-controller-manager runs "+strings.Join(o.External, ", "))
 	} else {
 		j.set(out, ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
@@ -105,7 +105,7 @@ func (j *judge) csi(out conditionMap) {
 	switch {
 	case !p.Known || p.Error != "":
 		j.retain(out, t)
-	case j.Cluster.Spec.DisableCSIDriver:
+	case j.Cluster.Spec.CSIDriverDisabled():
 		j.set(out, t, status(p.CSIReady), ReasonNotWanted, p.CSI)
 	case p.CSIReady:
 		j.set(out, t, corev1.ConditionTrue, ReasonObserved, p.CSI)

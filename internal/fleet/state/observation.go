@@ -123,8 +123,8 @@ type Owners struct {
 	Unsure []string
 }
 
-// allExternal tells that each loop has a cloud-controller-manager and no other owner.
-func (o Owners) allExternal() bool {
+// AllExternal tells that each loop has a cloud-controller-manager and no other owner.
+func (o Owners) AllExternal() bool {
 	return o.Known && o.Error == "" && len(o.External) > 0 && len(o.InTree)+len(o.Twice)+len(o.Nobody) == 0
 }
 

@@ -37,7 +37,7 @@ func (j *judge) components() (verdict, bool) {
 		}
 		return verdict{kubermaticv1.PhaseComponents, orElse(j.Owners.Error, "who runs the cloud loops cannot be seen: ", "it is being looked who runs the cloud loops")}, true
 	}
-	if !j.Owners.allExternal() {
+	if !j.Owners.AllExternal() {
 		if len(j.Owners.InTree)+len(j.Owners.Twice) > 0 { // taken back by hand, perhaps
 			j.work.Journal = j.due(Seen{At: j.Journal.At}, j.limits.Look)
 		}
@@ -63,7 +63,7 @@ func (j *judge) machines() (verdict, bool) {
 		return verdict{}, false
 	}
 	j.work.Machines = j.due(j.Machines.Seen, j.limits.Look)
-	j.work.Restart = j.work.Machines && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true" && j.Owners.allExternal() && j.Parts.Ready
+	j.work.Restart = j.work.Machines && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true" && j.Owners.AllExternal() && j.Parts.Ready
 	m := j.Machines
 	switch {
 	case !m.Known || m.Error != "":
@@ -75,7 +75,7 @@ func (j *judge) machines() (verdict, bool) {
 	case !m.Done:
 		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; restart the MachineDeployments, or have it done with the annotation " +
 			kubermaticv1.AnnotationRestartMachines}, true
-	case !j.Owners.allExternal() || !j.Parts.Ready: // not looked at yet, or not answering
+	case !j.Owners.AllExternal() || !j.Parts.Ready: // not looked at yet, or not answering
 		return verdict{kubermaticv1.PhaseMachines, m.sentence()}, true
 	}
 	return verdict{}, false

@@ -3,6 +3,8 @@ package state
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
@@ -17,6 +19,12 @@ type Decision struct {
 	Work   Work
 	// Wake is when to decide again although nothing has changed; 0 when there is no need to.
 	Wake time.Duration
+}
+
+// Stuck tells whether the phase takes longer than it may; ok is false for a cluster that is not to be migrated.
+func (d Decision) Stuck() (stuck, ok bool) {
+	c, ok := d.Conditions[kubermaticv1.ConditionStuck]
+	return c.Status == corev1.ConditionTrue, ok
 }
 
 // Event is something to tell about the Cluster.
@@ -70,6 +78,9 @@ const (
 	ReasonRegression = "Regression"
 	// ReasonNotExternal: a completed cluster has a machine that is not external.
 	ReasonNotExternal = "MachineNotExternal"
+	// ReasonPartsChanged and ReasonMachinesRestarted: what the operator changed beside the control plane.
+	ReasonPartsChanged      = "PartsChanged"
+	ReasonMachinesRestarted = "MachinesRestarted"
 	// ReasonWebhookMissed: the mutating webhook did not see the feature being switched on.
 	ReasonWebhookMissed = "WebhookMissed"
 )

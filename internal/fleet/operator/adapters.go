@@ -1,0 +1,150 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/machines"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/parts"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+)
+
+// namedReasons is how many reasons a message about machines names.
+const namedReasons = 5
+
+// HostedParts are the Parts of clusters whose control planes the seed hosts.
+type HostedParts struct{ Hosted *Hosted }
+
+var _ Parts = HostedParts{}
+
+// Ensure implements Parts. It is called once a cloud-controller-manager runs every loop.
+func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return PartsSeen{}, fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	minor, err := minorOf(t.Cluster)
+	if err != nil {
+		return PartsSeen{}, err
+	}
+	result, err := parts.Parts{
+		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
+		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: !t.Cluster.Spec.CSIDriverDisabled(),
+	}.Ensure(ctx)
+	if err != nil {
+		return PartsSeen{}, fmt.Errorf("bringing the parts around machines about: %w", err)
+	}
+	seen := state.Parts{Ready: result.Ready, CSIReady: result.CSIReady, CSI: result.CSIMessage, Waiting: result.Waiting}
+	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
+}
+
+// minorOf is the minor version of a cluster's API server.
+func minorOf(c *kubermaticv1.Cluster) (int, error) {
+	version := c.Spec.Version
+	if v := c.Status.Versions; v != nil && v.Apiserver != "" {
+		version = v.Apiserver
+	}
+	fields := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("reading the version %q of the cluster: it has no minor", version)
+	}
+	minor, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0, fmt.Errorf("reading the version %q of the cluster: %w", version, err)
+	}
+	return minor, nil
+}
+
+// HostedMachines are the Machines of such clusters.
+type HostedMachines struct{ Hosted *Hosted }
+
+var _ Machines = HostedMachines{}
+
+// Pass implements Machines.
+func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.Machines, string, error) {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return state.Machines{}, "", fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	looker := machines.Looker{
+		Name: t.Name, Store: machines.Store{Seed: h.Hosted.Seed.Kube, Namespace: t.Namespace}, Kube: user.Kube, Dynamic: user.Dynamic, CCMReady: asked.CCMReady,
+	}
+	if result, ok := asked.Parts.Detail.(parts.Result); ok {
+		looker.PartsReady, looker.Volumes = result.MachinesReady, result.Volumes
+	} else {
+		looker.PartsReady = t.Cluster.MigrationCompleted() // they were, when that was written
+	}
+	if !asked.Restart {
+		seen, err := looker.Look(ctx)
+		return machinesOf(seen), "", err
+	}
+	pass, err := machines.Restarter{Looker: looker, Policy: machines.Policy{Wanted: true, MaxUnavailable: t.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable]}}.Pass(ctx)
+	if err != nil {
+		return state.Machines{}, "", err
+	}
+	out := machinesOf(pass.Observation)
+	if pass.Waiting != "" {
+		out.Reasons = append([]string{pass.Waiting}, out.Reasons...)
+	}
+	if s := pass.Stopped; s != nil {
+		out.Regression = fmt.Sprintf("MachineDeployment %s: %s", s.Deployment, s.Reason)
+	}
+	return out, pass.Did, nil
+}
+
+func machinesOf(o machines.Observation) state.Machines {
+	out := state.Machines{Total: o.Total, Migrated: o.Done, Deleting: o.Deleting, Done: o.Complete, Reasons: append(o.Reasons(), o.Unknown...)}
+	if n := len(out.Reasons) - namedReasons; n > 0 {
+		out.Reasons, out.More = out.Reasons[:namedReasons], n
+	}
+	return out
+}
+
+// FleetRules are the Rules of the webhooks.
+type FleetRules struct {
+	Hosted *Hosted
+	// VSphereCSI is the version of vSphere's CSI driver that clusters get; empty for whichever fits.
+	VSphereCSI string
+	// Datacenter tells what the seed says of a datacenter; nil for nothing.
+	Datacenter func(name string) *rules.Datacenter
+}
+
+var _ Rules = FleetRules{}
+
+// Refusals implements Rules. That a name is under both groups is the operator's to see.
+func (f FleetRules) Refusals(c *kubermaticv1.Cluster, inTree bool) []string {
+	return rules.Refusals(c, f.facts(c, inTree))
+}
+
+// Repair implements Rules.
+func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) error {
+	addition := rules.Repair(c, f.facts(c, true))
+	change := objects.Of(group, c)
+	for _, name := range addition.Features {
+		change.Feature(name, true)
+	}
+	for _, key := range addition.Annotations {
+		change.Annotate(key, "")
+	}
+	if addition.UseOctavia {
+		change.Spec(true, "cloud", "openstack", "useOctavia")
+	}
+	_, err := change.Apply(ctx, f.Hosted.Seed.Dynamic, fieldManager)
+	if objects.IsStale(err) { // what changed meanwhile is looked at first
+		return nil
+	}
+	return err
+}
+
+func (f FleetRules) facts(c *kubermaticv1.Cluster, inTree bool) rules.Facts {
+	facts := rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree}
+	if f.Datacenter != nil {
+		facts.Datacenter = f.Datacenter(c.Spec.Cloud.DatacenterName)
+	}
+	return facts
+}

@@ -1,0 +1,272 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+)
+
+// groups are the API groups that Clusters may be under; an object of the first one goes before one of the second.
+var groups = []string{kubermaticv1.GroupName, kubermaticv1.LegacyGroupName}
+
+// clusters caches the Clusters of those groups that the seed serves, with one watch for each. What our types do not know of a Cluster, credentials among it,
+// is not kept.
+type clusters struct {
+	client    dynamic.Interface
+	discovery discovery.DiscoveryInterface
+	changed   func(name string)
+	log       logr.Logger
+
+	mu      sync.Mutex
+	sources map[string]*source
+	asked   bool  // discovery has answered once
+	problem error // why it does not answer
+	// listeners are told whenever the cache changes.
+	listeners map[chan struct{}]bool
+}
+
+// source is the cache of one group.
+type source struct {
+	informer cache.SharedIndexInformer
+	stop     context.CancelFunc
+	ended    chan struct{}
+}
+
+func newClusters(client dynamic.Interface, d discovery.DiscoveryInterface, changed func(name string), log logr.Logger) *clusters {
+	return &clusters{client: client, discovery: d, changed: changed, log: log, sources: map[string]*source{}, listeners: map[chan struct{}]bool{}}
+}
+
+// run keeps a cache for each group that is served until ctx ends.
+func (c *clusters) run(ctx context.Context, every time.Duration) {
+	defer c.stopAll()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		c.discover(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *clusters) discover(ctx context.Context) {
+	var problems []error
+	for _, group := range groups {
+		served, err := c.served(group)
+		if err != nil { // what is cached stays
+			problems = append(problems, fmt.Errorf("asking the seed whether it serves %s: %w", group, err))
+			continue
+		}
+		c.keep(ctx, group, served)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.problem = errors.Join(problems...)
+	c.asked = c.asked || c.problem == nil
+}
+
+func (c *clusters) served(group string) (bool, error) {
+	list, err := c.discovery.ServerResourcesForGroupVersion(objects.Resource(group).GroupVersion().String())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "clusters" }), nil
+}
+
+// keep starts or ends the cache of a group.
+func (c *clusters) keep(ctx context.Context, group string, served bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.sources[group]
+	switch {
+	case served && old == nil:
+		c.sources[group] = c.start(ctx, group)
+		c.log.Info("Clusters are watched", "group", group)
+	case !served && old != nil:
+		old.stop()
+		delete(c.sources, group)
+		c.log.Info("The seed does not serve Clusters of this group any longer", "group", group)
+		for _, key := range old.informer.GetStore().ListKeys() {
+			c.changed(key)
+		}
+	}
+}
+
+func (c *clusters) start(ctx context.Context, group string) *source {
+	resource := c.client.Resource(objects.Resource(group))
+	s := &source{ended: make(chan struct{})}
+	s.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, o)
+		},
+	}, &unstructured.Unstructured{}, 0, cache.Indexers{byNamespace: namespaceOf})
+	_ = s.informer.SetTransform(reduced) // fails only for one that runs
+	_, _ = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { c.tell(o) },
+		UpdateFunc: func(_, o any) { c.tell(o) },
+		DeleteFunc: func(o any) { c.tell(o) },
+	})
+	ctx, s.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(s.ended)
+		s.informer.RunWithContext(ctx)
+	}()
+	return s
+}
+
+const byNamespace = "namespace"
+
+func namespaceOf(o any) ([]string, error) {
+	if c, ok := o.(*kubermaticv1.Cluster); ok {
+		return []string{c.ControlPlaneNamespace()}, nil
+	}
+	return nil, nil
+}
+
+// reduced turns what the API server sends into the few fields that we know.
+func reduced(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	c, err := objects.Decode(u)
+	if err != nil { // one bad object must not keep all others out of the cache: it is seen without what cannot be read
+		c = &kubermaticv1.Cluster{}
+		c.Name, c.UID, c.ResourceVersion = u.GetName(), u.GetUID(), u.GetResourceVersion()
+	}
+	c.ManagedFields = nil
+	delete(c.Annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	return c, nil
+}
+
+func (c *clusters) tell(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	cluster, ok := o.(*kubermaticv1.Cluster)
+	if !ok {
+		return
+	}
+	c.changed(cluster.Name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for l := range c.listeners {
+		select {
+		case l <- struct{}{}:
+		default: // it has not yet looked at the last one
+		}
+	}
+}
+
+// get returns the Clusters of a name, one for each group that has one.
+func (c *clusters) get(name string) []view.Object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []view.Object
+	for _, group := range groups {
+		if s := c.sources[group]; s != nil {
+			if o, ok, _ := s.informer.GetStore().GetByKey(name); ok {
+				out = append(out, view.Object{Group: group, Cluster: o.(*kubermaticv1.Cluster)})
+			}
+		}
+	}
+	return out
+}
+
+// in returns the names of the Clusters whose control plane is in a namespace.
+func (c *clusters) in(namespace string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, s := range c.sources {
+		found, _ := s.informer.GetIndexer().ByIndex(byNamespace, namespace)
+		for _, o := range found {
+			out = append(out, o.(*kubermaticv1.Cluster).Name)
+		}
+	}
+	return out
+}
+
+// List implements web.Clusters: all of them, and whether the caches are complete.
+func (c *clusters) List() ([]view.Object, bool) {
+	complete := c.ready() == nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []view.Object
+	for _, group := range groups {
+		if s := c.sources[group]; s != nil {
+			for _, o := range s.informer.GetStore().List() {
+				out = append(out, view.Object{Group: group, Cluster: o.(*kubermaticv1.Cluster)})
+			}
+		}
+	}
+	return out, complete
+}
+
+// Changed implements web.Clusters.
+func (c *clusters) Changed(ctx context.Context) <-chan struct{} {
+	l := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners[l] = true
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.listeners, l)
+	})
+	return l
+}
+
+// ready tells why the caches are not complete.
+func (c *clusters) ready() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.asked && c.problem != nil:
+		return c.problem
+	case !c.asked:
+		return errors.New("it is being asked which groups the seed serves")
+	case len(c.sources) == 0:
+		return errors.New("the seed serves no Clusters: apply deploy/crds")
+	}
+	for group, s := range c.sources {
+		if !s.informer.HasSynced() {
+			return fmt.Errorf("the cache of the Clusters of %s is not complete", group)
+		}
+	}
+	return nil
+}
+
+func (c *clusters) stopAll() {
+	c.mu.Lock()
+	sources := c.sources
+	c.sources = map[string]*source{}
+	c.mu.Unlock()
+	for _, s := range sources {
+		s.stop()
+		<-s.ended
+	}
+}

@@ -1,0 +1,203 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+)
+
+// Operator migrates the user clusters of a seed. Warm and Lead may each be called once.
+type Operator struct {
+	Options
+	clusters    *clusters
+	deployments *deployments
+	queue       workqueue.TypedRateLimitingInterface[string]
+	memory      *memory
+	runs        *runs
+	lanes       lanes
+	// leading is open while Lead runs: what is enqueued before that is nobody's.
+	leading atomic.Bool
+	jobs    sync.WaitGroup
+	pulse   pulse
+}
+
+// New returns an operator that does nothing yet.
+func New(o Options) (*Operator, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), lanes: newLanes(o.Looks)}
+	op.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))
+	op.clusters = newClusters(o.Dynamic, o.Kube.Discovery(), op.changed, o.Log)
+	op.deployments = newDeployments(o.Kube, op.changedIn)
+	o.Metrics.watch(op)
+	return op, nil
+}
+
+// Warm fills the caches and keeps them until ctx ends, on the leader and on standby.
+func (op *Operator) Warm(ctx context.Context) {
+	var caches sync.WaitGroup
+	caches.Go(func() { op.clusters.run(ctx, op.Discover) })
+	caches.Go(func() { op.deployments.run(ctx) })
+	caches.Wait()
+}
+
+// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Whoever calls it holds the lease, and ends ctx when that is lost.
+func (op *Operator) Lead(ctx context.Context) {
+	op.leading.Store(true)
+	defer op.leading.Store(false)
+	context.AfterFunc(ctx, op.queue.ShutDown)
+	for !op.synced() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	all, _ := op.clusters.List()
+	for _, o := range all {
+		op.queue.Add(o.Cluster.Name)
+	}
+	var workers sync.WaitGroup
+	for n := range op.Workers {
+		workers.Go(func() { op.work(ctx, n) })
+	}
+	workers.Go(func() { op.handOut(ctx) })
+	workers.Wait()
+	op.jobs.Wait()
+}
+
+// work takes clusters from the queue until that is shut down.
+func (op *Operator) work(ctx context.Context, worker int) {
+	for {
+		name, ended := op.queue.Get()
+		if ended {
+			return
+		}
+		begun := time.Now()
+		op.pulse.begin(worker, begun)
+		err := op.reconcile(ctx, name)
+		op.pulse.end(worker)
+		op.Metrics.reconciled(time.Since(begun), err)
+		if err != nil && ctx.Err() == nil {
+			op.Log.Error(err, "A cluster could not be reconciled and is tried again", "cluster", name)
+			op.queue.AddRateLimited(name)
+		} else {
+			op.queue.Forget(name)
+		}
+		op.queue.Done(name)
+	}
+}
+
+// handOut wakes those that wait for a place which a stalled run has given up.
+func (op *Operator) handOut(ctx context.Context) {
+	tick := time.NewTicker(max(op.StallAfter/4, time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			op.wakeNext()
+		}
+	}
+}
+
+func (op *Operator) wakeNext() {
+	for _, name := range op.runs.next() {
+		op.queue.Add(name)
+	}
+}
+
+func (op *Operator) changed(name string) {
+	if op.leading.Load() {
+		op.queue.Add(name)
+	}
+}
+
+func (op *Operator) changedIn(namespace string) {
+	if !op.leading.Load() {
+		return
+	}
+	for _, name := range op.clusters.in(namespace) {
+		op.queue.Add(name)
+	}
+}
+
+func (op *Operator) synced() bool { return op.Ready() == nil }
+
+// Ready tells why this operator could not do its work: a cache is not complete, or the seed does not serve Clusters.
+func (op *Operator) Ready() error {
+	if err := op.clusters.ready(); err != nil {
+		return err
+	}
+	if !op.deployments.synced() {
+		return errors.New("the cache of Deployments is not complete")
+	}
+	return nil
+}
+
+// stuckWorker is how long one reconcile may take. It asks memory, and writes to the seed with a time-out.
+const stuckWorker = 2 * time.Minute
+
+// Alive tells that a worker has been busy with one cluster for far too long, so that the process has to be restarted.
+func (op *Operator) Alive() error {
+	if since, stuck := op.pulse.oldest(); stuck && time.Since(since) > stuckWorker {
+		return fmt.Errorf("a worker has been at one cluster since %s", since.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// List implements web.Clusters.
+func (op *Operator) List() ([]view.Object, bool) { return op.clusters.List() }
+
+// Changed implements web.Clusters.
+func (op *Operator) Changed(ctx context.Context) <-chan struct{} { return op.clusters.Changed(ctx) }
+
+// Groups returns the API groups under which there is a Cluster of a name, by the cache; complete is false while that is not full.
+func (op *Operator) Groups(name string) (found []string, complete bool) {
+	for _, o := range op.clusters.get(name) {
+		found = append(found, o.Group)
+	}
+	return found, op.clusters.ready() == nil
+}
+
+// pulse notes since when each worker is busy.
+type pulse struct {
+	mu   sync.Mutex
+	busy map[int]time.Time
+}
+
+func (p *pulse) begin(worker int, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy == nil {
+		p.busy = map[int]time.Time{}
+	}
+	p.busy[worker] = at
+}
+
+func (p *pulse) end(worker int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.busy, worker)
+}
+
+func (p *pulse) oldest() (time.Time, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var oldest time.Time
+	for _, at := range p.busy {
+		if oldest.IsZero() || at.Before(oldest) {
+			oldest = at
+		}
+	}
+	return oldest, !oldest.IsZero()
+}

@@ -1,0 +1,118 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+)
+
+// reconcile decides about one cluster: what it says of itself, and what is to be begun. It waits for nothing but a write to the seed.
+func (op *Operator) reconcile(ctx context.Context, name string) error {
+	found := op.clusters.get(name)
+	if len(found) == 0 {
+		op.gone(name)
+		return nil
+	}
+	op.latest(found)
+	main := mainOf(found)
+	for _, o := range found {
+		d := state.Decide(op.observe(found, o, o.Group == main.Group), op.Limits)
+		written, err := op.write(ctx, o, d)
+		if err != nil {
+			return err
+		}
+		if written {
+			op.tell(o, d.Events)
+		}
+		if o.Group == main.Group {
+			op.act(ctx, o, d)
+		}
+	}
+	return nil
+}
+
+// latest puts what was last written in the place of what the cache still shows.
+func (op *Operator) latest(found []view.Object) {
+	for i, o := range found {
+		op.memory.of(o.Cluster.Name, "", func(r *dossier) { found[i].Cluster = r.written.latest(o.Group, o.Cluster) })
+	}
+}
+
+// mainOf is the one of the Clusters of a name whose control plane is acted on: one that wants or wanted to be migrated, or that of today's group.
+func mainOf(found []view.Object) view.Object {
+	i := slices.IndexFunc(found, func(o view.Object) bool {
+		_, annotated := o.Cluster.Annotations[kubermaticv1.CCMMigrationNeeded]
+		return annotated || o.Cluster.Spec.Features[kubermaticv1.FeatureExternalCloudProvider]
+	})
+	return found[max(i, 0)]
+}
+
+// observe puts together what is known of a cluster.
+func (op *Operator) observe(found []view.Object, o view.Object, main bool) state.Observation {
+	c := o.Cluster
+	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace())}
+	for _, f := range found {
+		out.Groups = append(out.Groups, f.Group)
+	}
+	if c.Spec.Features[kubermaticv1.FeatureExternalCloudProvider] {
+		out.Refusals = op.Rules.Refusals(c, out.Plane.InTree != "")
+	}
+	if !main {
+		out.Journal = state.Journal{Known: true}
+		return out
+	}
+	op.memory.of(c.Name, c.UID, func(r *dossier) {
+		if r.run.Outcome == state.Blocked && c.Generation != r.generation { // what blocked it may have been mended
+			r.run.Ended = time.Time{}
+		}
+		out.Journal, out.Run, out.Owners, out.Parts, out.Machines = r.journal, r.run, r.owners, r.parts.Parts, r.machines
+	})
+	return out
+}
+
+// act begins what the decision asks for.
+func (op *Operator) act(ctx context.Context, o view.Object, d state.Decision) {
+	c, w := o.Cluster, d.Work
+	t := Target{Name: c.Name, Namespace: c.ControlPlaneNamespace(), Group: o.Group, Cluster: c}
+	op.Metrics.phase(c.Name, d)
+	if w.Stop {
+		op.runs.stop(c.Name)
+	}
+	if w.Forget {
+		op.memory.known(c.Name, c.UID, func(r *dossier) {
+			if !r.run.Active {
+				r.run = state.Run{}
+			}
+			r.restarting = false
+		})
+	}
+	if w.Close {
+		op.Engine.Close(t)
+	}
+	if w.Annotate {
+		op.annotate(ctx, t)
+	}
+	if w.Run != state.NoPart && !w.Stop {
+		op.begin(ctx, t, d)
+	} else {
+		op.runs.leave(c.Name)
+	}
+	if w.Journal || w.Owners || w.Parts || w.Machines {
+		op.look(ctx, t, w)
+	}
+	if d.Wake > 0 {
+		op.queue.AddAfter(c.Name, d.Wake)
+	}
+}
+
+// gone ends everything about a cluster that is no more.
+func (op *Operator) gone(name string) {
+	op.runs.leave(name)
+	op.runs.stop(name)
+	op.memory.forget(name)
+	op.Metrics.forget(name)
+}

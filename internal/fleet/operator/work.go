@@ -1,0 +1,245 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// begin starts a run of the engine, if there is a place for it.
+func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
+	var halfway bool
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		halfway = r.journal.Handover == state.Begun || r.journal.Finish == state.Begun || d.Work.Back
+	})
+	admitted, ok := op.runs.admit(t.Name, halfway, d.Work.Run, d.Work.Back)
+	if !ok {
+		return
+	}
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		r.generation = t.Cluster.Generation
+		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
+		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
+	})
+	op.jobs.Go(func() { op.run(ctx, t, admitted) })
+}
+
+// run carries a part out and notes how it ended.
+func (op *Operator) run(ctx context.Context, t Target, r *run) {
+	begun := time.Now()
+	err := op.Engine.Run(ctx, t, r.part, r.back, func(e migrate.Event) { op.heard(t, e) }, r.stop)
+	result, message := outcome(err)
+	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
+		if down := op.bounded(ctx, func(ctx context.Context) error { return op.Engine.Reach(ctx, t) }); down != nil {
+			result, message = state.Unreachable, down.Error()
+		}
+	}
+	journal, readErr := op.journal(ctx, t)
+	op.runs.end(t.Name)
+	op.Metrics.runEnded(r.part, r.back, result, time.Since(begun))
+	op.memory.known(t.Name, t.Cluster.UID, func(rec *dossier) {
+		ended(&rec.run, result, message)
+		if readErr != nil {
+			rec.journal.Known, rec.journal.At = false, time.Time{}
+		} else {
+			rec.journal = journal
+		}
+		rec.owners.At = time.Time{} // who owns the loops may have changed
+	})
+	op.Log.Info("A run has ended", "cluster", t.Name, "part", r.part, "rollback", r.back, "outcome", result, "message", message)
+	if result == state.Broken || result == state.Stale {
+		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeWarning, state.ReasonMigrationFailed, message)
+	}
+	op.queue.Add(t.Name)
+	op.wakeNext()
+}
+
+// ended notes how a run ended.
+func ended(r *state.Run, result state.Outcome, message string) {
+	r.Active, r.Step, r.Number, r.Total, r.Waiting = false, "", 0, 0, ""
+	r.Outcome, r.Message, r.Ended = result, message, time.Now()
+	switch result {
+	case state.Succeeded:
+		r.Failures, r.Retries = 0, 0
+	case state.Broken, state.Stale, state.NoWayBack:
+		r.Failures++
+		r.Retries++
+	default:
+		r.Retries++
+	}
+}
+
+// heard notes what the engine tells of a run.
+func (op *Operator) heard(t Target, e migrate.Event) {
+	news := false
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		if !r.run.Active {
+			return
+		}
+		if e.Kind == "waiting" || e.Kind == "progress" {
+			r.run.Waiting = e.Message
+			return
+		}
+		news = r.run.Number != e.Number
+		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = e.Step.Title, e.Number, e.Total, ""
+	})
+	if e.Kind != "waiting" {
+		op.runs.move(t.Name)
+	}
+	if news {
+		op.queue.Add(t.Name)
+	}
+}
+
+// look looks at what is due, one thing after the other, unless a look is under way.
+func (op *Operator) look(ctx context.Context, t Target, w state.Work) {
+	begin, failing := false, false
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		begin, failing = !r.looking, r.owners.Failures+r.parts.Failures+r.machines.Failures > 0
+		r.looking = true
+	})
+	if !begin {
+		return
+	}
+	op.jobs.Go(func() {
+		defer op.queue.Add(t.Name)
+		defer op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.looking = false })
+		if leave := op.lanes.enter(ctx, failing); leave != nil {
+			defer leave()
+			op.see(ctx, t, w)
+		}
+	})
+}
+
+func (op *Operator) see(ctx context.Context, t Target, w state.Work) {
+	if w.Journal {
+		journal, err := op.journal(ctx, t)
+		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+			if err != nil {
+				r.journal.At, r.journal.Error = time.Now(), err.Error()
+				return
+			}
+			r.journal = journal
+		})
+	}
+	if w.Owners {
+		op.seeOwners(ctx, t)
+	}
+	if w.Parts {
+		op.seeParts(ctx, t)
+	}
+	if w.Machines {
+		op.seeMachines(ctx, t, w.Restart)
+	}
+}
+
+func (op *Operator) seeOwners(ctx context.Context, t Target) {
+	var found state.Owners
+	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+		found, err = op.Engine.Owners(ctx, t)
+		return err
+	})
+	op.Metrics.looked("owners", err)
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		if err == nil {
+			found.Seen, r.owners = r.owners.Seen, found
+		}
+		note(&r.owners.Seen, time.Now(), err)
+	})
+}
+
+func (op *Operator) seeParts(ctx context.Context, t Target) {
+	var found PartsSeen
+	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+		found, err = op.Parts.Ensure(ctx, t)
+		return err
+	})
+	op.Metrics.looked("parts", err)
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		if err == nil {
+			found.Seen, r.parts = r.parts.Seen, found
+		}
+		note(&r.parts.Seen, time.Now(), err)
+	})
+	for _, did := range found.Did {
+		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonPartsChanged, did)
+	}
+}
+
+func (op *Operator) seeMachines(ctx context.Context, t Target, restart bool) {
+	asked := MachinesAsked{Restart: restart && op.memory.restart(t.Name, op.MaxParallelMachines)}
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() })
+	if t.Cluster.MigrationCompleted() {
+		asked.CCMReady = true
+	}
+	var found state.Machines
+	var did string
+	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+		found, did, err = op.Machines.Pass(ctx, t, asked)
+		return err
+	})
+	op.Metrics.looked("machines", err)
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		if err == nil {
+			found.Seen, found.Moved = r.machines.Seen, r.machines.Moved
+			if found.Migrated != r.machines.Migrated {
+				found.Moved = time.Now()
+			}
+			r.machines = found
+			op.Metrics.machines(t.Name, found)
+		}
+		note(&r.machines.Seen, time.Now(), err)
+		if r.machines.Done || !restart {
+			r.restarting = false
+		}
+	})
+	if did != "" {
+		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonMachinesRestarted, did)
+	}
+}
+
+// annotate does what the mutating webhook has missed.
+func (op *Operator) annotate(ctx context.Context, t Target) {
+	begin := false
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { begin, r.annotating = !r.annotating, true })
+	if !begin {
+		return
+	}
+	op.jobs.Go(func() {
+		err := op.bounded(ctx, func(ctx context.Context) error { return op.Rules.Repair(ctx, t.Group, t.Cluster) })
+		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.annotating = false })
+		if err != nil {
+			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
+			op.queue.AddAfter(t.Name, op.Limits.Retry)
+			return
+		}
+		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonWebhookMissed,
+			"the feature externalCloudProvider was switched on while the mutating webhook was away; the annotations were added")
+	})
+}
+
+func (op *Operator) journal(ctx context.Context, t Target) (state.Journal, error) {
+	var out state.Journal
+	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+		out, err = op.Engine.Journal(ctx, t)
+		return err
+	})
+	op.Metrics.looked("journal", err)
+	out.Known, out.At = true, time.Now()
+	return out, err
+}
+
+// errTooSlow is the cause of the end of a look that took too long.
+var errTooSlow = errors.New("no answer in time")
+
+// bounded gives f the time of one look.
+func (op *Operator) bounded(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, op.LookTimeout, errTooSlow)
+	defer cancel()
+	return f(ctx)
+}
