@@ -63,9 +63,9 @@ type MachineSet struct {
 	Owner string
 	// Replicas that it wants.
 	Replicas int
-	// ForceRestart is the annotation of its template.
-	ForceRestart string
-	Deleting     bool
+	// Revision of the MachineDeployment that it stands for; the greatest is the one of the newest template. 0 when it does not say.
+	Revision int
+	Deleting bool
 }
 
 // Deployment is a MachineDeployment.

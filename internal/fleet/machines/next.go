@@ -1,4 +1,215 @@
 package machines
 
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+const (
+	usualTimeout = 20 * time.Minute
+	// repause is for how long after a stop a rollout is paused again that is not: the request may have failed. Later somebody wants it to go on.
+	repause = 2 * time.Minute
+)
+
 // Next decides what may be done now to restart MachineDeployments. It is pure: the same facts allow the same step.
-func Next(_ Facts, _ Observation, _ Policy) Step { return Step{Waiting: "not built yet"} }
+//
+// One MachineDeployment is restarted at a time, the one with the fewest machines first (the canary), and the next only when every machine of those before
+// it is external. A new machine that turns out wrong stops everything, and its rollout is paused.
+func Next(f Facts, o Observation, p Policy) Step {
+	n := &next{world: newWorld(f), o: o, policy: p, record: f.Record.clone().Restart, timeout: cmp.Or(p.Timeout, usualTimeout)}
+	if !p.Wanted {
+		if n.record.Stopped != nil {
+			n.record.Stopped.Released = true
+		}
+		return Step{Record: n.record}
+	}
+	return n.step()
+}
+
+type next struct {
+	*world
+	o       Observation
+	policy  Policy
+	record  Restart
+	timeout time.Duration
+	// blocked are sentences about MachineDeployments that cannot be restarted as they are.
+	blocked []string
+}
+
+func (n *next) wait(format string, args ...any) Step {
+	return Step{Record: n.record, Waiting: fmt.Sprintf(format, args...)}
+}
+
+func (n *next) step() Step {
+	switch {
+	case len(n.o.Unknown) > 0:
+		return n.wait("not known: %s", strings.Join(first(n.o.Unknown, shown), "; "))
+	case !n.CCMReady || n.Facts.Record.ExternalSince == nil:
+		return n.wait("the cloud-controller-manager, machine-controller, its webhook and operating-system-manager have to be ready before a machine is replaced")
+	}
+	n.forget()
+	n.progress()
+	if s, ok := n.stopped(); ok {
+		return s
+	}
+	if s := n.regression(); s != nil {
+		return n.stop(*s)
+	}
+	for _, d := range n.begun() {
+		if !n.landed(d) {
+			return Step{Record: n.record, Restart: &d, Value: n.record.Began[key(d)].Value, Waiting: "the restart of MachineDeployment " + d.Name + " has to show"}
+		}
+		if !n.finished(d) {
+			s := n.state(d)
+			return n.wait("MachineDeployment %s is being restarted: %d of %d machines run external", d.Name, s.Done, max(s.Machines, s.Wanted))
+		}
+	}
+	return n.begin()
+}
+
+func key(d Deployment) string { return d.Namespace + "/" + d.Name }
+
+// forget drops MachineDeployments that are gone.
+func (n *next) forget() {
+	for k := range n.record.Began {
+		if !slices.ContainsFunc(n.Deployments, func(d Deployment) bool { return key(d) == k && !d.Deleting }) {
+			delete(n.record.Began, k)
+		}
+	}
+}
+
+func (n *next) begun() []Deployment {
+	var out []Deployment
+	for _, d := range n.Deployments {
+		if _, ok := n.record.Began[key(d)]; ok {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b Deployment) int { return cmp.Compare(key(a), key(b)) })
+	return out
+}
+
+func (n *next) state(d Deployment) DeploymentState {
+	i := slices.IndexFunc(n.o.Deployments, func(s DeploymentState) bool { return s.Key() == key(d) })
+	if i < 0 {
+		return DeploymentState{}
+	}
+	return n.o.Deployments[i]
+}
+
+// progress notes when each restart last moved.
+func (n *next) progress() {
+	for _, d := range n.begun() {
+		b, s := n.record.Began[key(d)], n.state(d)
+		deleting := 0
+		for _, m := range n.Machines {
+			if of := n.deploymentOf(m); of != nil && of.UID == d.UID && !m.Deleting.IsZero() {
+				deleting++
+			}
+		}
+		figure := fmt.Sprintf("%d/%d-%d,%d,%d", s.Done, s.Machines, deleting, d.Updated, d.Available)
+		if figure != b.Progress {
+			b.Progress, b.Moved = figure, n.now()
+			n.record.Began[key(d)] = b
+		}
+	}
+}
+
+func (n *next) now() time.Time { return n.Time.UTC().Truncate(time.Second) }
+
+// landed tells that a restart is in the template, or was overtaken by somebody's later change.
+func (n *next) landed(d Deployment) bool {
+	b := n.record.Began[key(d)]
+	s := n.newestOf[d.UID]
+	return d.ForceRestart == b.Value || s != nil && !s.Created.Before(b.At) && !n.oldTemplate(d)
+}
+
+func (n *next) finished(d Deployment) bool {
+	s := n.state(d)
+	return s.Settled && s.Done == s.Machines && !n.oldTemplate(d)
+}
+
+// begin starts the next MachineDeployment that may be.
+func (n *next) begin() Step {
+	budget, err := Budget(n.policy.MaxUnavailable, n.o.Wanted)
+	if err != nil {
+		return n.wait("%v", err)
+	}
+	missing := n.missing()
+	for _, d := range n.candidates() {
+		cost := unavailable(d)
+		switch s := n.state(d); {
+		case d.Paused:
+			n.blocked = append(n.blocked, fmt.Sprintf("MachineDeployment %s is paused: resume it", d.Name))
+			continue
+		case !s.Settled:
+			n.blocked = append(n.blocked, fmt.Sprintf("MachineDeployment %s %s: that has to be over before it is restarted", d.Name, s.Message))
+			continue
+		case d.Replicas > 0 && cost > budget:
+			n.blocked = append(n.blocked, fmt.Sprintf("MachineDeployment %s may replace %d machines at once (maxUnavailable), and %d may be missing: lower it, or raise the annotation %s", d.Name, cost, budget, kubermatic.AnnotationMaxUnavailable))
+			continue
+		case d.Replicas > 0 && missing+cost > budget:
+			return n.wait("%d machines are missing and MachineDeployment %s would take up to %d: no more than %d may be", missing, d.Name, cost, budget)
+		case d.Replicas > 0 && len(n.Attachments) > 0:
+			a := n.Attachments[0]
+			return n.wait("volume %s is still attached to node %s, which is gone: it has to be detached before the next machines go", a.Volume, a.Node)
+		}
+		return n.restart(d)
+	}
+	if len(n.blocked) > 0 {
+		return n.wait("%s", strings.Join(first(n.blocked, shown), "; "))
+	}
+	return Step{Record: n.record, Done: true}
+}
+
+func (n *next) restart(d Deployment) Step {
+	value := strconv.FormatInt(n.Time.UnixNano(), 10)
+	if n.record.Began == nil {
+		n.record.Began = map[string]Begun{}
+	}
+	n.record.Began[key(d)] = Begun{At: n.now(), Value: value, Moved: n.now()}
+	return Step{Record: n.record, Restart: &d, Value: value}
+}
+
+// candidates are the MachineDeployments whose template is older than the change, those with few machines first and those that want none last: they cost
+// nothing and prove nothing.
+func (n *next) candidates() []Deployment {
+	var out []Deployment
+	for _, d := range n.Deployments {
+		if _, begun := n.record.Began[key(d)]; !begun && !d.Deleting && n.oldTemplate(d) {
+			out = append(out, d)
+		}
+	}
+	slices.SortFunc(out, func(a, b Deployment) int {
+		if (a.Replicas == 0) != (b.Replicas == 0) {
+			return cmp.Compare(b.Replicas, a.Replicas)
+		}
+		return cmp.Or(cmp.Compare(a.Replicas, b.Replicas), cmp.Compare(key(a), key(b)))
+	})
+	return out
+}
+
+// missing is how many machines of MachineDeployments do not work now. One MachineDeployment's surplus does not make up for another's lack.
+func (n *next) missing() int {
+	works := map[string]int{}
+	for _, m := range n.o.Machines {
+		switch m.Reason {
+		case NoNode, BeingDeleted, NodeNotReady, NoProviderID, Uninitialized:
+		default:
+			works[m.Namespace+"/"+m.Deployment]++
+		}
+	}
+	out := 0
+	for _, d := range n.Deployments {
+		if !d.Deleting {
+			out += max(0, d.Replicas-works[key(d)])
+		}
+	}
+	return out
+}

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
+
+// revisionAnnotation is machine-controller's, on MachineSets.
+const revisionAnnotation = "machinedeployment.clusters.k8s.io/revision"
 
 // providerIDBy is the field manager that set spec.providerID; the last one when there are several.
 func providerIDBy(fields []metav1.ManagedFieldsEntry) string {
@@ -81,9 +85,13 @@ func machineOf(u *unstructured.Unstructured) Machine {
 }
 
 func setOf(u *unstructured.Unstructured) MachineSet {
+	revision, err := strconv.Atoi(u.GetAnnotations()[revisionAnnotation])
+	if err != nil {
+		revision = 0
+	}
 	return MachineSet{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: string(u.GetUID()), Created: u.GetCreationTimestamp().Time, Owner: controllerOf(u, "MachineDeployment"),
-		Replicas: replicas(u), ForceRestart: text(u, "spec", "template", "metadata", "annotations", kubermatic.ForceRestart), Deleting: u.GetDeletionTimestamp() != nil,
+		Replicas: replicas(u), Revision: revision, Deleting: u.GetDeletionTimestamp() != nil,
 	}
 }
 

@@ -85,12 +85,20 @@ func newWorld(f Facts) *world {
 	for i := range f.Sets {
 		s := &f.Sets[i]
 		w.setByUID[s.UID] = s
-		if old := w.newestOf[s.Owner]; s.Owner != "" && (old == nil || old.Created.Before(s.Created)) {
+		if s.Owner != "" && newer(s, w.newestOf[s.Owner]) {
 			w.newestOf[s.Owner] = s
 		}
 	}
 	w.nodeOf, w.machineOf = match(f.Machines, f.Nodes)
 	return w
+}
+
+// newer tells which of two MachineSets stands for the newer template.
+func newer(s, than *MachineSet) bool {
+	if than == nil || s.Revision != than.Revision {
+		return than == nil || s.Revision > than.Revision
+	}
+	return s.Created.After(than.Created)
 }
 
 // match finds the node of each machine: by the label that names the machine's uid, by the id of the instance, by the uid and then the name that

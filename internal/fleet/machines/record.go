@@ -69,6 +69,8 @@ type Begun struct {
 	// Progress is a figure that changes with every machine that comes or goes, and Moved when it last did.
 	Progress string    `json:"progress,omitempty"`
 	Moved    time.Time `json:"moved"`
+	// Again is when it went on after a stop.
+	Again time.Time `json:"again,omitzero"`
 }
 
 // Stopped is a regression that ended the restart.
@@ -80,6 +82,8 @@ type Stopped struct {
 	At         time.Time `json:"at"`
 	// Paused tells that the MachineDeployment was paused for it, by us.
 	Paused bool `json:"paused,omitempty"`
+	// Released tells that the cluster's owner has taken back the wish to restart since: the next wish begins anew.
+	Released bool `json:"released,omitempty"`
 }
 
 // clone is a copy that shares nothing.
