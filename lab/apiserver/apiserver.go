@@ -41,6 +41,8 @@ type Options struct {
 	AuditReads bool
 	// Flags are further flags of kube-apiserver. They win over those that it has anyway.
 	Flags []string
+	// Env is the environment of kube-apiserver, as NAME=value: a proxy for its webhooks, for example. Default: empty.
+	Env []string
 }
 
 // Server is a running API.
@@ -147,7 +149,7 @@ func (s *Server) start(ctx context.Context, o Options, programs programs) error 
 		return err
 	}
 	s.api, err = process.Start(process.Options{
-		Name: "kube-apiserver", Path: programs.api, Args: append(s.flags(o.Audit || o.AuditReads), o.Flags...), Dir: s.dir, Output: s.path("kube-apiserver.log"),
+		Name: "kube-apiserver", Path: programs.api, Args: append(s.flags(o.Audit || o.AuditReads), o.Flags...), Env: o.Env, Dir: s.dir, Output: s.path("kube-apiserver.log"),
 	})
 	if err != nil {
 		return err

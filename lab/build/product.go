@@ -54,6 +54,19 @@ func BuildProduct(ctx context.Context, root, out string, tags ...string) (Produc
 	return Product{CLI: filepath.Join(dir, cliName), CCM: filepath.Join(dir, ccmName)}, nil
 }
 
+// BuildCommand compiles one more of the product's commands from the checkout at root into out, and returns the program.
+func BuildCommand(ctx context.Context, root, out, name string) (string, error) {
+	dir, err := filepath.Abs(out)
+	if err != nil {
+		return "", fmt.Errorf("resolving output directory %q: %w", out, err)
+	}
+	file := filepath.Join(dir, name)
+	if err := goBuild(ctx, root, dir, "-o", file, "./cmd/"+name); err != nil {
+		return "", fmt.Errorf("building %s in %q: %w", name, root, err)
+	}
+	return file, nil
+}
+
 // UpstreamCCM is where BuildUpstreamCCM puts the program.
 func UpstreamCCM(out string) string { return filepath.Join(out, "upstream", ccmName) }
 

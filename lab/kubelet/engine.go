@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -38,6 +39,7 @@ type engine struct {
 // pod is a static pod that was started and not yet wholly stopped.
 type pod struct {
 	static  *staticPod
+	address string // status.podIP, and where probes go
 	created metav1.Time
 	wake    chan struct{} // a process ended or a probe changed its mind
 
@@ -74,10 +76,11 @@ func (e *engine) keys() []string {
 }
 
 func (e *engine) create(s *staticPod) *pod {
-	p := &pod{static: s, created: metav1.Now().Rfc3339Copy(), wake: make(chan struct{}, 1)}
-	for i := range s.pod.Spec.Containers {
+	p := &pod{static: s, address: cmp.Or(s.address, e.address), created: metav1.Now().Rfc3339Copy(), wake: make(chan struct{}, 1)}
+	spec := &s.effective().Spec
+	for i := range spec.Containers {
 		p.containers = append(p.containers, &container{
-			spec: &s.pod.Spec.Containers[i], waiting: corev1.ContainerStateWaiting{Reason: reasonCreating},
+			spec: &spec.Containers[i], waiting: corev1.ContainerStateWaiting{Reason: reasonCreating},
 		})
 	}
 	e.mu.Lock()
@@ -124,19 +127,19 @@ const (
 
 // start starts a container of the pod. What keeps it from running is returned as the state to show.
 func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.ContainerStateWaiting) {
-	spec := p.static.pod
+	spec := p.static.effective()
 	mounts, err := mountsOf(e.hostDir, spec, c.spec)
 	if err != nil {
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonCreating, Message: err.Error()}
 	}
-	program, err := e.resolve(c.spec.Image)
+	program, err := e.program(p, c.spec)
 	if err != nil {
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: %v", c.spec.Image, err)}
 	}
 	if !filepath.IsAbs(program) { // it would be looked for in the host's directory
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: program %q is not an absolute path", c.spec.Image, program)}
 	}
-	line, err := commandOf(spec, c.spec, program, e.address, e.env, mounts)
+	line, err := commandOf(spec, c.spec, program, p.address, e.env, mounts)
 	if err != nil {
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonConfig, Message: err.Error()}
 	}
@@ -157,6 +160,14 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	}
 	e.log.Info("Started container", "pod", p.static.key(), "container", c.spec.Name, "pid", proc.pid, "attempt", attempt, "hash", p.static.hash())
 	return proc, nil
+}
+
+// program is what a container runs: what its pod says, or what stands for its image.
+func (e *engine) program(p *pod, c *corev1.Container) (string, error) {
+	if program, ok := p.static.programs[c.Name]; ok {
+		return program.Path, nil
+	}
+	return e.resolve(c.Image)
 }
 
 // logFile is where the container's output goes, as it comes: without the time and stream that a container runtime puts before each line.

@@ -17,6 +17,9 @@
 //	engine    the container runtime: processes go on while the kubelet is stopped
 //	kubelet   one run of the kubelet, from its start to its stop
 //
+// With Options.Pods a kubelet also runs the pods that the API binds to its node, with what they mount and read from Secrets and ConfigMaps, each on an
+// address of its own: that is how a seed cluster's Deployments become processes.
+//
 // A container is a process of this machine, not an isolated one. Its working directory is the host's directory, absolute paths under
 // its mounts are rewritten to that directory, and it dies with the process that runs this package, however that ends.
 package kubelet
@@ -61,7 +64,9 @@ type Options struct {
 	Taints   []corev1.Taint // at registration only
 	Version  string         // kubelet version; default v1.26.0
 	Profile  Profile        // default Short()
-	Seed     uint64         // of the delays
+	// Pods makes the kubelet run the pods too that the API binds to its node. Default: static pods only.
+	Pods *PodOptions
+	Seed uint64 // of the delays
 
 	// OnExit is told each process that has ended, from a goroutine of its own and before the kubelet reacts. It must not block.
 	OnExit func(ExitRecord)
@@ -91,6 +96,9 @@ func New(opts Options) (*Kubelet, error) {
 	}
 	if opts.ResolveImage == nil {
 		return nil, fmt.Errorf("host %q: option ResolveImage is missing", opts.HostName)
+	}
+	if o := opts.Pods; o != nil && (o.Address == nil || o.Program == nil) {
+		return nil, fmt.Errorf("host %q: options Pods.Address and Pods.Program are needed", opts.HostName)
 	}
 	given := 0
 	for _, is := range []bool{opts.Kubeconfig != "", opts.RESTConfig != nil, opts.Client != nil} {
@@ -236,7 +244,7 @@ func (k *Kubelet) Pods() []PodInfo {
 	var out []PodInfo
 	for _, key := range k.engine.keys() {
 		if p := k.engine.pod(key); p != nil {
-			out = append(out, p.info(k.opts.Address))
+			out = append(out, p.info())
 		}
 	}
 	return out
@@ -249,8 +257,8 @@ func (k *Kubelet) Exits() []ExitRecord {
 	return slices.Clone(k.engine.exits)
 }
 
-func (p *pod) info(address string) PodInfo {
-	status := p.status(address)
+func (p *pod) info() PodInfo {
+	status := p.status()
 	info := PodInfo{
 		Namespace: p.static.pod.Namespace, Name: p.static.pod.Name, UID: p.static.hash(), Hash: p.static.hash(),
 		Manifest: p.static.path, Created: p.created.Time, Ready: true,

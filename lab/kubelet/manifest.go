@@ -26,7 +26,20 @@ const (
 // staticPod is one manifest, parsed. The pod's UID is its hash: the same content in the same file is the same pod.
 type staticPod struct {
 	pod  *corev1.Pod
-	path string // of the manifest, as seen on the host
+	path string // of the manifest, as seen on the host; empty for a pod of the API
+
+	// A pod of the API has these: an address of its own, what its containers are run by, and what their processes see beside what the API shows.
+	address  string
+	programs map[string]Program // by container
+	inner    *corev1.Pod        // pod with the contents of its volumes and variables; nil: pod itself
+}
+
+// effective is the pod as its processes see it.
+func (s *staticPod) effective() *corev1.Pod {
+	if s.inner != nil {
+		return s.inner
+	}
+	return s.pod
 }
 
 func (s *staticPod) key() string  { return s.pod.Namespace + "/" + s.pod.Name }

@@ -56,8 +56,8 @@ func (m *mirrors) claim(key string) {
 }
 
 // set publishes the pod as it is now.
-func (m *mirrors) set(p *pod, address string) {
-	status := p.status(address)
+func (m *mirrors) set(p *pod) {
+	status := p.status()
 	key := p.static.key()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,9 +18,10 @@ const (
 
 // status describes the pod as a kubelet does. Times have whole seconds, as the API keeps them, so that a status that was written and
 // read back equals itself.
-func (p *pod) status(address string) corev1.PodStatus {
+func (p *pod) status() corev1.PodStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	address := p.address
 	s := corev1.PodStatus{
 		HostIP: address, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
 		StartTime: &p.created,

@@ -53,6 +53,9 @@ func (k *Kubelet) boot() (*run, error) {
 			machine: machine{hostName: k.opts.HostName, version: k.opts.Version},
 		}
 		h := &heartbeat{client: client, name: nodeName, log: k.log}
+		if k.opts.Pods != nil {
+			r.runAPIPods(ctx, k, client, nodeName)
+		}
 		r.wg.Go(func() { a.run(ctx) })
 		r.wg.Go(func() { h.run(ctx, k.opts.Profile.LeaseRenew) })
 	}
@@ -85,7 +88,7 @@ func (r *run) runPods(ctx context.Context, k *Kubelet, client kubernetes.Interfa
 				ensure(key, want)
 			}
 			for _, key := range k.engine.keys() {
-				if pods[key] == nil {
+				if p := k.engine.pod(key); pods[key] == nil && p != nil && p.static.path != "" {
 					ensure(key, nil)
 				}
 			}

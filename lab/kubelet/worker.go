@@ -20,6 +20,12 @@ const (
 
 const defaultTermGrace = 30 * time.Second
 
+// publisher shows in the API what became of a pod.
+type publisher interface {
+	set(p *pod)
+	remove(key string) // the pod's processes have ended
+}
+
 // worker drives one pod name through its life. One goroutine, one pod at a time:
 //
 //	        manifest                    manifest changed or removed
@@ -34,12 +40,13 @@ const defaultTermGrace = 30 * time.Second
 type worker struct {
 	key     string
 	engine  *engine
-	mirrors *mirrors
+	mirrors publisher
 	profile Profile
 	dice    *dice
 	log     *slog.Logger
 	probing map[*container]*process // whose probes run in this kubelet
 	probes  sync.WaitGroup
+	once    bool // the name is not used again: the work ends with the pod
 
 	wake chan struct{}
 	mu   sync.Mutex
@@ -77,12 +84,15 @@ func (w *worker) run(ctx context.Context) {
 			w.terminate(ctx, pod)
 		case pod == nil && want == nil:
 			w.mirrors.remove(w.key)
+			if w.once {
+				return
+			}
 			w.pause(ctx, nil, 0)
 		case pod == nil:
-			w.mirrors.set(w.engine.create(want), w.engine.address)
+			w.mirrors.set(w.engine.create(want))
 		default:
 			next := w.sync(ctx, pod)
-			w.mirrors.set(pod, w.engine.address)
+			w.mirrors.set(pod)
 			w.pause(ctx, pod, next)
 		}
 	}
@@ -236,7 +246,7 @@ func (w *worker) probe(ctx context.Context, p *pod, c *container) {
 	}
 	w.probing[c] = c.proc
 	pr := &prober{
-		pod: p, container: c, proc: c.proc, host: w.engine.address, grace: w.grace(p), cap: w.profile.ProbeMax,
+		pod: p, container: c, proc: c.proc, host: p.address, grace: w.grace(p), cap: w.profile.ProbeMax,
 		started: c.started, log: w.log,
 	}
 	w.probes.Go(func() { pr.run(ctx) })

@@ -10,9 +10,13 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/transplant-dev/transplant/lab/seed/component"
 )
 
 func main() {
+	component.Run() // a seed starts its simulated parts from this program
+
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
@@ -29,6 +33,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(buildCommand(), upCommand(), hostsCommand())
+	root.AddCommand(buildCommand(), upCommand(), hostsCommand(), seedCommand())
 	return root
 }

@@ -1,0 +1,64 @@
+package seed
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/lab/kubelet"
+	"github.com/transplant-dev/transplant/lab/seed/component"
+)
+
+// Images of the parts of Kubermatic that are simulated, by repository; every tag of them runs the simulation.
+const (
+	ImageMachineController = "quay.io/kubermatic/machine-controller"
+	ImageOSM               = "quay.io/kubermatic/operating-system-manager"
+)
+
+// everywhere is what a process listens on that was not told where: its pod's address, see kubelet.PodOptions.
+const everywhere = "--bind-address=0.0.0.0"
+
+// program finds what a container is run by: its image's program, started by http-prober where the command says so.
+func (s *Seed) program(c *corev1.Container) (kubelet.Program, error) {
+	p, err := s.image(c.Image)
+	if err != nil {
+		return kubelet.Program{}, err
+	}
+	if len(c.Command) == 0 || path.Base(c.Command[0]) != component.Prober {
+		return p, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return kubelet.Program{}, fmt.Errorf("finding the lab's own program: %w", err)
+	}
+	env := append([]corev1.EnvVar{{Name: component.EnvComponent, Value: "1"}, {Name: component.EnvProgram, Value: p.Path}}, p.Env...)
+	return kubelet.Program{Path: self, Env: env}, nil
+}
+
+func (s *Seed) image(image string) (kubelet.Program, error) {
+	repository, _, _ := strings.Cut(image, "@")
+	if i := strings.LastIndexByte(repository, ':'); i > strings.LastIndexByte(repository, '/') {
+		repository = repository[:i]
+	}
+	if file, ok := s.opts.Binaries.Image(image); ok {
+		if strings.HasSuffix(repository, "/kube-controller-manager") {
+			return kubelet.Program{Path: file, Args: []string{everywhere}}, nil
+		}
+		return kubelet.Program{Path: file}, nil
+	}
+	if p, ok := s.opts.Programs[repository]; ok {
+		return p, nil
+	}
+	switch repository {
+	case ImageMachineController, ImageOSM:
+		self, err := os.Executable()
+		if err != nil {
+			return kubelet.Program{}, fmt.Errorf("finding the lab's own program: %w", err)
+		}
+		return kubelet.Program{Path: self, Env: []corev1.EnvVar{{Name: component.EnvComponent, Value: "1"}}}, nil
+	}
+	return kubelet.Program{}, fmt.Errorf("the lab has no program for image %q", image)
+}
