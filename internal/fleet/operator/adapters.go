@@ -111,19 +111,19 @@ type FleetRules struct {
 	// VSphereCSI is the version of vSphere's CSI driver that clusters get; empty for whichever fits.
 	VSphereCSI string
 	// Datacenter tells what the seed says of a datacenter; nil for nothing.
-	Datacenter func(name string) *rules.Datacenter
+	Datacenter func(ctx context.Context, name string) *rules.Datacenter
 }
 
 var _ Rules = FleetRules{}
 
 // Refusals implements Rules. That a name is under both groups is the operator's to see.
-func (f FleetRules) Refusals(c *kubermaticv1.Cluster, inTree bool) []string {
-	return rules.Refusals(c, f.facts(c, inTree))
+func (f FleetRules) Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string {
+	return rules.Refusals(c, f.facts(ctx, c, inTree))
 }
 
 // Repair implements Rules.
 func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) error {
-	addition := rules.Repair(c, f.facts(c, true))
+	addition := rules.Repair(c, f.facts(ctx, c, true))
 	change := objects.Of(group, c)
 	for _, name := range addition.Features {
 		change.Feature(name, true)
@@ -141,10 +141,10 @@ func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cl
 	return err
 }
 
-func (f FleetRules) facts(c *kubermaticv1.Cluster, inTree bool) rules.Facts {
+func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) rules.Facts {
 	facts := rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree}
 	if f.Datacenter != nil {
-		facts.Datacenter = f.Datacenter(c.Spec.Cloud.DatacenterName)
+		facts.Datacenter = f.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
 	}
 	return facts
 }

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
@@ -49,11 +51,21 @@ func (op *Operator) Warm(ctx context.Context) {
 	caches.Wait()
 }
 
-// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Whoever calls it holds the lease, and ends ctx when that is lost.
+// Lead decides and acts until ctx ends, and returns when everything that it began has ended. Whoever calls it holds the lease. When ctx ends, nothing new is
+// begun, and steps under way are finished; when the fence that ctx carries closes, everything ends at once.
 func (op *Operator) Lead(ctx context.Context) {
 	op.leading.Store(true)
 	defer op.leading.Store(false)
-	context.AfterFunc(ctx, op.queue.ShutDown)
+	context.AfterFunc(ctx, func() {
+		op.queue.ShutDown()
+		op.runs.stopAll()
+	})
+	acting := ctx
+	if fence := election.FromContext(ctx); fence != nil {
+		bound, release := fence.Bind(ctx)
+		defer release()
+		acting = bound
+	}
 	for !op.synced() {
 		select {
 		case <-ctx.Done():
@@ -67,23 +79,23 @@ func (op *Operator) Lead(ctx context.Context) {
 	}
 	var workers sync.WaitGroup
 	for n := range op.Workers {
-		workers.Go(func() { op.work(ctx, n) })
+		workers.Go(func() { op.work(ctx, acting, n) })
 	}
 	workers.Go(func() { op.handOut(ctx) })
 	workers.Wait()
 	op.jobs.Wait()
 }
 
-// work takes clusters from the queue until that is shut down.
-func (op *Operator) work(ctx context.Context, worker int) {
+// work takes clusters from the queue until ctx ends; acting is the context of what it begins.
+func (op *Operator) work(ctx, acting context.Context, worker int) {
 	for {
 		name, ended := op.queue.Get()
-		if ended {
+		if ended || ctx.Err() != nil {
 			return
 		}
 		begun := time.Now()
 		op.pulse.begin(worker, begun)
-		err := op.reconcile(ctx, name)
+		err := op.reconcile(acting, name)
 		op.pulse.end(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {
@@ -167,6 +179,11 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 		found = append(found, o.Group)
 	}
 	return found, op.clusters.ready() == nil
+}
+
+// Refusals are the sentences of the rules that keep a cluster from being migrated as it is.
+func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []string {
+	return op.Rules.Refusals(ctx, c, op.deployments.plane(c.ControlPlaneNamespace()).InTree != "")
 }
 
 // pulse notes since when each worker is busy.

@@ -72,7 +72,7 @@ type Machines interface {
 // Rules judge Cluster objects.
 type Rules interface {
 	// Refusals are the sentences of the rules that an object breaks as it is; inTree is that its control plane was seen with an in-tree provider.
-	Refusals(c *kubermaticv1.Cluster, inTree bool) []string
+	Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string
 	// Repair writes what the mutating webhook would have: the annotations, and what goes with them.
 	Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) error
 }

@@ -20,7 +20,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	op.latest(found)
 	main := mainOf(found)
 	for _, o := range found {
-		d := state.Decide(op.observe(found, o, o.Group == main.Group), op.Limits)
+		d := state.Decide(op.observe(ctx, found, o, o.Group == main.Group), op.Limits)
 		written, err := op.write(ctx, o, d)
 		if err != nil {
 			return err
@@ -52,14 +52,14 @@ func mainOf(found []view.Object) view.Object {
 }
 
 // observe puts together what is known of a cluster.
-func (op *Operator) observe(found []view.Object, o view.Object, main bool) state.Observation {
+func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Object, main bool) state.Observation {
 	c := o.Cluster
 	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace())}
 	for _, f := range found {
 		out.Groups = append(out.Groups, f.Group)
 	}
 	if c.Spec.Features[kubermaticv1.FeatureExternalCloudProvider] {
-		out.Refusals = op.Rules.Refusals(c, out.Plane.InTree != "")
+		out.Refusals = op.Rules.Refusals(ctx, c, out.Plane.InTree != "")
 	}
 	if !main {
 		out.Journal = state.Journal{Known: true}

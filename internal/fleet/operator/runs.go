@@ -19,6 +19,7 @@ type runs struct {
 	mu      sync.Mutex
 	active  map[string]*run
 	waiting []waiter
+	ending  bool
 }
 
 // run is one that is under way.
@@ -43,7 +44,7 @@ func newRuns(limit int, stall time.Duration, now func() time.Time) *runs {
 func (r *runs) admit(name string, urgent bool, part state.Part, back bool) (*run, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.active[name] != nil {
+	if r.ending || r.active[name] != nil {
 		return nil, false
 	}
 	r.wait(name, urgent)
@@ -99,6 +100,19 @@ func (r *runs) stop(name string) {
 	if a := r.active[name]; a != nil && !a.stopped {
 		a.stopped = true
 		close(a.stop)
+	}
+}
+
+// stopAll ends all runs between two steps, and lets none begin.
+func (r *runs) stopAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ending = true
+	for _, a := range r.active {
+		if !a.stopped {
+			a.stopped = true
+			close(a.stop)
+		}
 	}
 }
 

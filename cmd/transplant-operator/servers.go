@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/admission"
+	"github.com/transplant-dev/transplant/internal/fleet/certs"
+	"github.com/transplant-dev/transplant/internal/fleet/operator"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/fleet/web"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	// shutdownTimeout is how long answers under way are waited for.
+	shutdownTimeout = 5 * time.Second
+	// datacenterTimeout bounds the look at the seed's datacenters in a decision.
+	datacenterTimeout = 2 * time.Second
+)
+
+// server serves until its context ends.
+type server func(context.Context) error
+
+// servers listens on every address that is wanted, so that one that is taken is told at the start.
+func (p *process) servers(ctx context.Context) ([]server, error) {
+	var out []server
+	var manager *certs.Manager
+	if p.webhookAddress != "" {
+		manager = certs.New(certs.Options{Client: p.kube, Namespace: p.namespace, Secret: p.webhookSecret, Hosts: p.hosts(), Configurations: p.webhookConfigurations, Log: p.log})
+		out = append(out, func(ctx context.Context) error { manager.Run(ctx); return nil })
+	}
+	for _, s := range []struct {
+		address string
+		make    func(net.Listener) (server, error)
+	}{
+		{p.healthAddress, func(l net.Listener) (server, error) { return plain(l, p.health(manager)), nil }},
+		{p.metricsAddress, func(l net.Listener) (server, error) {
+			return plain(l, promhttp.HandlerFor(p.metrics.Registry, promhttp.HandlerOpts{})), nil
+		}},
+		{p.webhookAddress, func(l net.Listener) (server, error) { return p.webhooks(l, manager), nil }},
+		{p.webAddress, func(l net.Listener) (server, error) { return p.page(ctx, l, manager) }},
+	} {
+		if s.address == "" {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
+		if err != nil {
+			return nil, fmt.Errorf("listening on %s: %w", s.address, err)
+		}
+		made, err := s.make(l)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, made)
+	}
+	return out, nil
+}
+
+// hosts are the names by which the webhooks are called: those of the Service, and the address that they listen on where that is a certain one.
+func (p *process) hosts() []string {
+	hosts := certs.ServiceHosts(p.namespace, p.webhookService)
+	if host, _, err := net.SplitHostPort(p.webhookAddress); err == nil && host != "" {
+		if ip := net.ParseIP(host); ip == nil || !ip.IsUnspecified() {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// plain serves without TLS until ctx ends.
+func plain(l net.Listener, h http.Handler) server { return serving(l, h, nil) }
+
+func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
+	return func(ctx context.Context) error {
+		s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, TLSConfig: encryption, BaseContext: func(net.Listener) context.Context { return ctx }}
+		done := make(chan struct{})
+		defer close(done)
+		stop := context.AfterFunc(ctx, func() {
+			drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+			defer cancel()
+			_ = s.Shutdown(drain) // what does not end in time is cut off with the process
+		})
+		defer stop()
+		serve := s.Serve
+		if encryption != nil {
+			serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+		}
+		if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+		}
+		return nil
+	}
+}
+
+// health tells whether the process works (/healthz: restart it) and whether it can be asked (/readyz: send requests elsewhere).
+func (p *process) health(manager *certs.Manager) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/healthz", answer(func(*http.Request) error { return errors.Join(p.elector.Check(p.lease), p.operator.Alive()) }))
+	mux.HandleFunc("/readyz", answer(func(r *http.Request) error {
+		if manager != nil {
+			if err := manager.Check(r); err != nil {
+				return err
+			}
+		}
+		return p.operator.Ready()
+	}))
+	return mux
+}
+
+func answer(check func(*http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := check(r); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte("ok\n")) // who asks and goes away does not matter
+	}
+}
+
+func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
+	datacenters := &admission.Datacenters{Client: p.dynamic}
+	handler := admission.New(admission.Options{OtherGroups: admission.Groups(p.dynamic), Datacenter: datacenters.Get, VSphereCSI: p.vSphereCSI, Log: p.log}).Handler()
+	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
+}
+
+// rules are those of the webhooks, asked again before a migration.
+func (p *process) rules() operator.Rules {
+	datacenters := &admission.Datacenters{Client: p.dynamic}
+	return operator.FleetRules{Hosted: p.hosted, VSphereCSI: p.vSphereCSI, Datacenter: func(ctx context.Context, name string) *rules.Datacenter {
+		ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)
+		defer cancel()
+		known, err := datacenters.Get(ctx, name)
+		if err != nil {
+			p.log.Error(err, "The datacenters of the seed cannot be read", "datacenter", name)
+		}
+		return known
+	}}
+}
+
+// page serves the page about the fleet.
+func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manager) (server, error) {
+	handler := web.Handler(web.Options{
+		Clusters: p.operator, Kube: p.kube, Config: p.base, EnableActions: p.enableActions, ToolVersion: toolVersion(), Log: p.log,
+		Seed: v1.Cluster{Server: p.base.Host},
+		Plane: func(ctx context.Context, o view.Object) (web.Plane, error) {
+			return p.hosted.Plane(ctx, operator.Target{Name: o.Cluster.Name, Namespace: o.Cluster.ControlPlaneNamespace(), Group: o.Group, Cluster: o.Cluster})
+		},
+		Refusals: func(o view.Object) []string { return p.operator.Refusals(ctx, o.Cluster) },
+	})
+	switch {
+	case p.webCertificate != "":
+		pair, err := tls.LoadX509KeyPair(p.webCertificate, p.webKey)
+		if err != nil {
+			return nil, fmt.Errorf("reading the page's certificate: %w", err)
+		}
+		return serving(l, handler, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}), nil
+	case manager != nil:
+		return serving(l, handler, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: manager.GetCertificate}), nil
+	}
+	return plain(l, handler), nil
+}
