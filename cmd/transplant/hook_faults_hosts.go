@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -27,9 +28,51 @@ func testHosts(hosts []hostaccess.Host) []hostaccess.Host {
 	}
 	out := make([]hostaccess.Host, 0, len(hosts))
 	for _, h := range hosts {
-		out = append(out, faultyHost{Host: h, dir: dir})
+		out = append(out, faulty(h, dir))
 	}
 	return out
+}
+
+// faulty is a host that goes wrong, and offers no more than the one that it hides: who asks whether a host can be dialled, or guards its kubelet by itself,
+// gets the answer of the real one.
+func faulty(h hostaccess.Host, dir string) hostaccess.Host {
+	one := faultyHost{Host: h, dir: dir}
+	dialer, dials := h.(hostaccess.Dialer)
+	guard, guards := h.(hostaccess.KubeletGuard)
+	trier, tries := h.(hostaccess.ImageTrier)
+	if dials && guards && tries {
+		return faultyPod{faultyHost: one, dialer: dialer, guard: guard, trier: trier}
+	}
+	return one
+}
+
+// faultyPod is a faultyHost that is reached through its kubelet.
+type faultyPod struct {
+	faultyHost
+	dialer hostaccess.Dialer
+	guard  hostaccess.KubeletGuard
+	trier  hostaccess.ImageTrier
+}
+
+func (h faultyPod) TryImage(ctx context.Context, image string, command []string) error {
+	if err := h.reached(); err != nil {
+		return err
+	}
+	return h.trier.TryImage(ctx, image, command)
+}
+
+func (h faultyPod) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if err := h.reached(); err != nil {
+		return nil, err
+	}
+	return h.dialer.DialContext(ctx, network, address)
+}
+
+func (h faultyPod) RestartKubeletGuarded(ctx context.Context, before []hostaccess.GuardedFile) error {
+	if err := h.reached(); err != nil {
+		return err
+	}
+	return h.guard.RestartKubeletGuarded(ctx, before)
 }
 
 // testClock is a clock that is wrong by TRANSPLANT_TEST_CLOCK, for example -2h.
@@ -62,6 +105,10 @@ var (
 	_ hostaccess.Digester = faultyHost{}
 	_ hostaccess.Clock    = faultyHost{}
 	_ hostaccess.Granter  = faultyHost{}
+
+	_ hostaccess.Dialer       = faultyPod{}
+	_ hostaccess.KubeletGuard = faultyPod{}
+	_ hostaccess.ImageTrier   = faultyPod{}
 )
 
 func (h faultyHost) has(fault string) bool {

@@ -1,0 +1,126 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+const (
+	// AccessTry is the label of a pod that tries an image; nothing of the host is mounted in it.
+	AccessTry = "try"
+	// pullBudget is how long a machine may take to pull an image that it does not have.
+	pullBudget = 5 * time.Minute
+)
+
+var _ hostaccess.ImageTrier = (*host)(nil)
+
+// hopelessImage are what a kubelet says of an image or a container that waiting does not make better.
+var hopelessImage = []string{
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError", "CrashLoopBackOff",
+}
+
+// notStarted are the reasons with which a container ends that never ran.
+var notStarted = []string{"StartError", "ContainerCannotRun", "ContainerStatusUnknown"}
+
+// TryImage makes a pod of the image, pinned to the node, and takes it away again.
+func (h *host) TryImage(ctx context.Context, image string, command []string) error {
+	name := h.a.name(AccessTry)
+	ctx, cancel := context.WithTimeoutCause(ctx, pullBudget, fmt.Errorf("it was not started in %s", pullBudget))
+	defer cancel()
+	if _, err := h.a.Kube.CoreV1().Pods(h.a.Namespace).Create(ctx, h.tried(name, image, command), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("trying image %s on host %s: creating pod %s/%s: %w", image, h.name, h.a.Namespace, name, err)
+	}
+	defer func() {
+		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer stop()
+		_ = h.a.deletePod(clean, name) // else it goes with its Job
+	}()
+	return h.awaitTried(ctx, name, image)
+}
+
+func (h *host) awaitTried(ctx context.Context, name, image string) error {
+	begun, told, last := time.Now(), false, ""
+	var since time.Time
+	for {
+		p, err := h.look.get1(ctx, name)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("trying image %s on host %s: pod %s/%s was deleted", image, h.name, h.a.Namespace, name)
+		}
+		if err == nil {
+			started, why, certain := verdictOf(p)
+			if started {
+				return nil
+			}
+			if why != last {
+				last, since = why, time.Now()
+			}
+			if why != "" && (certain || time.Since(since) > persistent) {
+				return &hostaccess.ImageError{Host: h.name, Image: image, Why: why}
+			}
+		}
+		if !told && time.Since(begun) > impatience {
+			told = true
+			hostaccess.Progress(ctx, "waiting until host %s has image %s", h.name, image)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("trying image %s on host %s: %w", image, h.name, context.Cause(ctx))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// verdictOf says whether a pod's container was started, or else what stands in its way; certain where that does not pass by itself.
+func verdictOf(p *corev1.Pod) (started bool, why string, certain bool) {
+	for _, s := range p.Status.ContainerStatuses {
+		switch t, w := s.State.Terminated, s.State.Waiting; {
+		case s.State.Running != nil:
+			return true, "", false
+		case t != nil && slices.Contains(notStarted, t.Reason):
+			return false, strings.TrimSpace(t.Reason + " " + t.Message), true
+		case t != nil:
+			return true, "", false // what it ended with is its own affair: it was there to be started
+		case w != nil && slices.Contains(hopelessImage, w.Reason):
+			return false, strings.TrimSpace(w.Reason + ": " + w.Message), w.Reason == "InvalidImageName" || w.Reason == "ImagePullBackOff"
+		}
+	}
+	if p.Status.Phase == corev1.PodFailed {
+		return false, strings.TrimSpace(p.Status.Reason + " " + p.Status.Message), true
+	}
+	return false, "", false
+}
+
+// tried is a pod of an image that may do nothing.
+func (h *host) tried(name, image string, command []string) *corev1.Pod {
+	h.look.mu.Lock()
+	s := h.look.spec
+	h.look.mu.Unlock()
+	s.Name = name
+	h.a.mu.Lock()
+	s.Job = h.a.job
+	h.a.mu.Unlock()
+	p := build(s)
+	p.Labels[LabelAccess] = AccessTry
+	p.Annotations = map[string]string{AnnotationPurpose: "try image " + image}
+	p.Spec.HostPID, p.Spec.Volumes = false, nil
+	p.Spec.TerminationGracePeriodSeconds, p.Spec.ActiveDeadlineSeconds = ptr.To[int64](1), ptr.To(int64(pullBudget/time.Second))
+	p.Spec.Containers = []corev1.Container{{
+		Name: "try", Image: image, ImagePullPolicy: corev1.PullIfNotPresent, Command: command,
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}}
+	return p
+}
