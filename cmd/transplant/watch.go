@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,6 +91,7 @@ func (c *connection) watchStatus(ctx context.Context, board *status.Board, outpu
 	view := c.viewOf(c.out)
 	said := ""
 	var e ending
+	var piped pipedStatus
 	headed := false
 	return c.follow(ctx, board, func() (bool, error) {
 		s := status.Judge(board.Facts())
@@ -104,8 +106,7 @@ func (c *connection) watchStatus(ctx context.Context, board *status.Board, outpu
 		case view.redraws:
 			err = view.draw(statusText(s, c.layoutFor(c.out, false), all))
 		default:
-			if line := statusLine(s); line != said {
-				said = line
+			if line, changed := piped.line(s); changed {
 				_, err = fmt.Fprintln(c.out, layout{ascii: c.ascii}.plain(s.Time.Format("15:04:05")+" "+line))
 			}
 		}
@@ -150,14 +151,61 @@ func (e *ending) of(s v1.Status, at time.Time) (bool, error) {
 	return true, withCode(exitError, "nobody works on migration %s any longer: %d of %d steps are done\nnext: %s", s.Run, s.StepsDone, s.StepsTotal, s.Next)
 }
 
-// statusLine is what a pipe gets of a status: whatever tells two situations apart, and no ages.
-func statusLine(s v1.Status) string {
+// pipedStatus is what a pipe was told of a run.
+type pipedStatus struct {
+	// said is the last line as it is compared, heard what each step was said to wait for last.
+	said  string
+	heard map[string]string
+}
+
+// line is what a pipe gets of a status, and whether it says something new. What a step waits for is often what its kubelet says of a pod, hundreds of
+// letters that come again with every other change: it is written whole once, and by its beginning after that.
+func (p *pipedStatus) line(s v1.Status) (string, bool) {
+	said := statusLine(s, steadily)
+	if said == p.said {
+		return "", false
+	}
+	p.said = said
+	heard := map[string]string{}
+	for _, c := range s.Current {
+		heard[c.ID] = steadily(c.Waiting)
+	}
+	out := statusLine(s, func(waiting string) string {
+		for _, c := range s.Current {
+			if c.Waiting == waiting && p.heard[c.ID] == heard[c.ID] {
+				return beginning(waiting)
+			}
+		}
+		return waiting
+	})
+	p.heard = heard
+	return out, true
+}
+
+// backOff is what a kubelet repeats with other words each time it tries again.
+var backOff = regexp.MustCompile(`ErrImagePull|ImagePullBackOff|back-off [0-9][0-9a-z.]*|Back-off pulling image`)
+
+// steadily is what somebody waits for without what changes by itself while the cause stays.
+func steadily(waiting string) string { return backOff.ReplaceAllString(waiting, "~") }
+
+// beginning is enough of a text to know it again.
+func beginning(s string) string {
+	const enough = 100
+	runes := []rune(s)
+	if len(runes) <= enough {
+		return s
+	}
+	return string(runes[:enough]) + "..."
+}
+
+// statusLine is whatever tells two situations apart, and no ages; wait is how it is written what a step waits for.
+func statusLine(s v1.Status, wait func(string) string) string {
 	var parts []string
 	parts = append(parts, fmt.Sprintf("%s %d/%d", s.State, s.StepsDone, s.StepsTotal))
 	for _, c := range s.Current {
 		step := c.ID
 		if c.Waiting != "" {
-			step += " waits: " + c.Waiting
+			step += " waits: " + wait(c.Waiting)
 		}
 		parts = append(parts, step)
 	}

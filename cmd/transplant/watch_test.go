@@ -190,10 +190,37 @@ func TestAFingerprintHasNoAges(t *testing.T) {
 	if n := strings.Count(out.String(), "\n"); n != 1 {
 		t.Errorf("%d lines", n)
 	}
-	if statusLine(a) != statusLine(b) {
-		t.Errorf("%s\n%s", statusLine(a), statusLine(b))
+	if statusLine(a, steadily) != statusLine(b, steadily) {
+		t.Errorf("%s\n%s", statusLine(a, steadily), statusLine(b, steadily))
 	}
-	if s := status.Judge(status.Facts{}); statusLine(s) != "not-started 0/0" {
-		t.Errorf("%s", statusLine(s))
+	if s := status.Judge(status.Facts{}); statusLine(s, steadily) != "not-started 0/0" {
+		t.Errorf("%s", statusLine(s, steadily))
+	}
+}
+
+func TestALongMessageOfAKubeletIsSaidOnce(t *testing.T) {
+	long := "pod kube-system/ccm-cp-1 on node cp-1: %s of image example.com/ccm:v1 (rpc error: code = Unknown desc = failed to pull and unpack image: " + strings.Repeat("no route to host, ", 20) + ")"
+	of := func(done int, waiting string) v1.Status {
+		return v1.Status{State: v1.StateApplying, StepsDone: done, StepsTotal: 6, Current: []v1.StepStatus{{ID: "external/ccm@cp-1", Waiting: waiting}}}
+	}
+	pulls, backsOff := strings.Replace(long, "%s", "ErrImagePull", 1), strings.Replace(long, "%s", "ImagePullBackOff", 1)
+	var p pipedStatus
+	if line, changed := p.line(of(2, pulls)); !changed || line != "applying 2/6 · external/ccm@cp-1 waits: "+pulls {
+		t.Errorf("the first time: %v %q", changed, line)
+	}
+	for _, again := range []string{pulls, backsOff, pulls} {
+		if line, changed := p.line(of(2, again)); changed {
+			t.Errorf("nothing new was said again: %q", line)
+		}
+	}
+	line, changed := p.line(of(3, backsOff))
+	if !changed || !strings.HasPrefix(line, "applying 3/6 · external/ccm@cp-1 waits: pod kube-system/ccm-cp-1 on node cp-1: ImagePullBackOff") || len(line) > 160 {
+		t.Errorf("beside something new: %v %q", changed, line)
+	}
+	if line, changed := p.line(of(3, "another reason")); !changed || !strings.HasSuffix(line, "waits: another reason") {
+		t.Errorf("another reason: %v %q", changed, line)
+	}
+	if line, changed := p.line(of(3, pulls)); !changed || !strings.HasSuffix(line, pulls) {
+		t.Errorf("it comes back after another reason: %v %q", changed, line)
 	}
 }
