@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +37,9 @@ type connection struct {
 	host                                 hostFlags
 	quiet, ascii                         bool
 	color                                format
+	// called is the name of this program, given the global flags.
+	called string
+	given  *pflag.FlagSet
 
 	config  *rest.Config
 	kube    kubernetes.Interface
@@ -66,6 +72,32 @@ func (c *connection) flags(f *pflag.FlagSet) {
 	f.BoolVarP(&c.quiet, "quiet", "q", false, "no narration on standard error")
 	c.colorFlag(f)
 	f.BoolVar(&c.ascii, "ascii", false, "marks of plain letters: ok warn FAIL skip ????")
+}
+
+// spoken are global flags that only say how the answer looks.
+var spoken = []string{"quiet", "color", "ascii"}
+
+// command is another command for the same cluster, as a person types it: with the global flags that this one was given, since none of them is kept anywhere.
+func (c *connection) command(args ...string) string {
+	words := append([]string{c.called}, args...)
+	if c.given != nil {
+		c.given.VisitAll(func(f *pflag.Flag) {
+			if f.Changed && !slices.Contains(spoken, f.Name) {
+				words = append(words, "--"+f.Name+"="+quotedWord(f.Value.String()))
+			}
+		})
+	}
+	return strings.Join(words, " ")
+}
+
+// plainWord is what a shell takes as it stands.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+func quotedWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // connect connects to the cluster's API, and to nothing else.

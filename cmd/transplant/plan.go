@@ -151,7 +151,7 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 		if err := writeYAML(o.out, p); err != nil {
 			return err
 		}
-		c.narrate("saved %s; carry it out with: transplant apply %s", o.out, o.out)
+		c.narrate("saved %s; carry it out with: %s", o.out, c.command("apply", quotedWord(o.out)))
 	}
 	err = o.format.print(c.out, p, map[string]func() error{
 		"text":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, false)) },

@@ -76,6 +76,7 @@ func rootOf(c *connection, name string) *cobra.Command {
 		return withCode(exitError, "%w\nsee: %s --help", err, cmd.CommandPath())
 	})
 	c.flags(root.PersistentFlags())
+	c.called, c.given = name, root.PersistentFlags()
 	complete(root, "host-access", completeHostAccess)
 	root.AddGroup(&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "plan", Title: "Plan:"},
 		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"},
