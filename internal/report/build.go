@@ -50,7 +50,7 @@ func Build(in Input) v1.Report {
 	r := v1.Report{
 		TypeMeta: v1.Type(v1.KindReport), ToolVersion: in.ToolVersion, Created: in.Now.UTC(), Cluster: j.Plan.Cluster, Run: j.Run,
 		Strategy: j.Plan.Strategy, Direction: direction(j), Started: j.Started.UTC(), Ended: ended(j, in.Now).UTC(), Findings: j.Plan.Findings,
-		Gaps: []v1.Gap{}, Steps: steps(j),
+		Gaps: []v1.Gap{}, Steps: steps(j), Without: j.Without,
 	}
 	r.DurationSeconds = round(r.Ended.Sub(r.Started))
 	judged := judge(in, r.Ended)
@@ -64,7 +64,7 @@ func Build(in Input) v1.Report {
 	}
 	r.Unknown, r.Notes = judged.Unknown, judged.Notes
 	r.Handover = handover(in, judged, r.Gaps)
-	r.Inventory = inventory(in.Before, in.After, r.Direction)
+	r.Inventory = inventory(in.Before, in.After, r.Direction, going(j))
 	r.Disruption = disruption(in, r.Steps)
 	r.Unpromised = unpromised(in, judged)
 	r.Sources = sources(in, r)

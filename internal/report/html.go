@@ -22,7 +22,8 @@ var pageStyle string
 // page is parsed once; a mistake in it fails every test of the package.
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock": clock, "duration": duration, "short": short, "successor": successor, "certainty": certainty, "plural": plural, "orNone": orNone, "pathTitle": probe.Title,
-	"spaced": func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+	"withoutHint": func() string { return withoutHint },
+	"spaced":      func(s string) string { return strings.ReplaceAll(s, "-", " ") },
 }).Parse(pageText))
 
 // view is what the page shows.

@@ -20,14 +20,16 @@ type inventories struct {
 	out           v1.InventoryReport
 	// cameNodes and wentNodes are Nodes that are in one of the two only; by name.
 	cameNodes, wentNodes map[string]bool
+	// goes are the Nodes that the migration itself has taken down or given up, each with why; by name.
+	goes map[string]string
 	// unready are the Nodes that were not Ready, before or after.
 	unready map[string]bool
 }
 
-// inventory compares what there was before with what there is after.
-func inventory(before, after *v1.Snapshot, direction string) v1.InventoryReport {
+// inventory compares what there was before with what there is after. goes are Nodes that have to be gone, each with why.
+func inventory(before, after *v1.Snapshot, direction string, goes map[string]string) v1.InventoryReport {
 	c := &inventories{
-		before: before, after: after, forward: direction == directionForward,
+		before: before, after: after, forward: direction == directionForward, goes: goes,
 		cameNodes: map[string]bool{}, wentNodes: map[string]bool{}, unready: map[string]bool{},
 	}
 	c.out.Known = before != nil && after != nil && len(gatherErrors(before)) == 0 && len(gatherErrors(after)) == 0
@@ -62,6 +64,24 @@ func inventory(before, after *v1.Snapshot, direction string) v1.InventoryReport 
 		return x.Field < y.Field
 	})
 	return c.out
+}
+
+// going are the Nodes that a migration takes down, or has given up with their hosts, each with why.
+func going(j v1.Journal) map[string]string {
+	out := map[string]string{}
+	steps := j.Plan.Steps
+	if j.Rollback != nil {
+		steps = slices.Concat(steps, j.Rollback.Steps)
+	}
+	for _, s := range steps {
+		if s.Await != nil && s.Await.NodeGone != "" {
+			out[s.Await.NodeGone] = "its host was replaced, as the plan says"
+		}
+	}
+	for _, h := range j.Without {
+		out[h.Node] = fmt.Sprintf("its host %s was gone for good, and %s took it out of the migration", h.Name, h.By)
+	}
+	return out
 }
 
 // listed tells that none of these facts is unknown, on either side: what could not be listed is not gone.

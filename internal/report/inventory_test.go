@@ -1,6 +1,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -205,7 +206,7 @@ func TestInventory(t *testing.T) {
 			if c.direction == "" {
 				c.direction = directionForward
 			}
-			got := inventory(before, after, c.direction)
+			got := inventory(before, after, c.direction, nil)
 			if diff := cmp.Diff(c.want, got.Differences); diff != "" {
 				t.Errorf("differences (-want +got):\n%s", diff)
 			}
@@ -221,7 +222,7 @@ func TestARecreatedLoadBalancerHasItsNameAndAnotherIdentity(t *testing.T) {
 	after.Cloud.LoadBalancers[0].ID = "other"
 	after.Cloud.LoadBalancers[1].Created = t0
 	after.Cloud.LoadBalancers[2].Address = "elsewhere"
-	got := inventory(snapshot(), after, directionForward).LoadBalancers
+	got := inventory(snapshot(), after, directionForward, nil).LoadBalancers
 	if want := (v1.LoadBalancerDiff{Before: 4, After: 4, Recreated: 2, AddressChanged: 1}); got != want {
 		t.Errorf("load balancers are %+v, want %+v", got, want)
 	}
@@ -230,7 +231,7 @@ func TestARecreatedLoadBalancerHasItsNameAndAnotherIdentity(t *testing.T) {
 func TestARecreatedNodeIsCounted(t *testing.T) {
 	after := snapshot()
 	after.Nodes[0].UID, after.Nodes[1].ProviderID = "other", "aws:///us-east-1b/i-1"
-	got := inventory(snapshot(), after, directionForward).Nodes
+	got := inventory(snapshot(), after, directionForward, nil).Nodes
 	if want := (v1.NodeDiff{Before: 8, After: 8, Recreated: 1, ChangedProviderID: 1}); got != want {
 		t.Errorf("nodes are %+v, want %+v", got, want)
 	}
@@ -269,5 +270,41 @@ func TestPartsThatCannotBeComparedAreUnknown(t *testing.T) {
 				t.Errorf("what is unknown counts as different: %+v; result %s", r.Inventory.Differences, r.Result)
 			}
 		})
+	}
+}
+
+func TestANodeThatWasGivenUpOrReplacedMayBeGone(t *testing.T) {
+	in := migration()
+	lost, replaced, deleted := in.Before.Nodes[0].Name, in.Before.Nodes[1].Name, in.Before.Nodes[2].Name
+	in.After.Nodes = in.After.Nodes[3:]
+	in.Journal.Without = []v1.HostOut{{Name: "cp-1", Node: lost, By: "ops", At: t0, Evidence: []string{"no answer", "its node is not Ready"}}}
+	in.Journal.Rollback = &v1.Plan{Steps: []v1.Step{{ID: "await/cp-2", Await: &v1.Await{NodeGone: replaced}}}}
+	r := Build(in)
+	why := map[string]string{}
+	for _, d := range r.Inventory.Differences {
+		if d.Field == fieldObject {
+			why[d.Object] = d.Why
+		}
+	}
+	want := map[string]string{
+		"Node/" + lost: "its host cp-1 was gone for good, and ops took it out of the migration", "Node/" + replaced: "its host was replaced, as the plan says", "Node/" + deleted: "",
+	}
+	for object, w := range want {
+		if have, ok := why[object]; !ok || have != w {
+			t.Errorf("%s: %v %q, want %q", object, ok, have, w)
+		}
+	}
+	for format, write := range map[string]func() string{"markdown": func() string { return markdown(r) }, "html": func() string {
+		var b strings.Builder
+		if err := writeHTML(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}} {
+		for _, says := range []string{"Hosts that were taken out", "cp-1", "no answer; its node is not Ready", withoutHint} {
+			if text := write(); !strings.Contains(text, says) {
+				t.Errorf("%s does not say %q", format, says)
+			}
+		}
 	}
 }

@@ -74,6 +74,7 @@ func markdown(r v1.Report) string {
 	m.figures(r)
 	m.gaps(r)
 	m.disruption(r)
+	m.without(r)
 	m.inventory(r)
 	m.steps(r)
 	m.list("What cannot be promised", r.Unpromised)
@@ -133,6 +134,21 @@ func (m *md) gaps(r v1.Report) {
 		}
 	}
 }
+
+func (m *md) without(r v1.Report) {
+	if len(r.Without) == 0 {
+		return
+	}
+	m.line("\n## Hosts that were taken out")
+	m.line("\n%s", withoutHint)
+	m.header("host", "node", "by", "at (UTC)", "evidence")
+	for _, h := range r.Without {
+		m.row(h.Name, h.Node, h.By, h.At.UTC().Format(time.DateTime), strings.Join(h.Evidence, "; "))
+	}
+}
+
+// withoutHint is what holds of every host that was taken out.
+const withoutHint = "These hosts were gone for good: their steps were skipped, and what they run is not known. None may come back as it was."
 
 func (m *md) inventory(r v1.Report) {
 	inv := r.Inventory

@@ -30,7 +30,7 @@ func (c *inventories) nodes() {
 		a, ok := after[b.Name]
 		if !ok {
 			c.wentNodes[b.Name] = true
-			c.differ("Node/"+b.Name, fieldObject, "present", "")
+			c.expect("Node/"+b.Name, fieldObject, "present", "", c.goes[b.Name])
 			continue
 		}
 		c.node(b, a)

@@ -21,8 +21,10 @@ type Report struct {
 	Started         time.Time `json:"started"`
 	Ended           time.Time `json:"ended"`
 	DurationSeconds float64   `json:"durationSeconds"`
-	Handover        Handover  `json:"handover"`
-	Gaps            []Gap     `json:"gaps"`
+	// Without are the hosts that were taken out of the migration since they were gone for good; nothing is known of what they run.
+	Without  []HostOut `json:"without,omitempty"`
+	Handover Handover  `json:"handover"`
+	Gaps     []Gap     `json:"gaps"`
 	// Pauses are the gaps of loops that stay in kube-controller-manager: their manager does not change, but its process was restarted. They are
 	// apart from Gaps because what they last is that manager's own start: v1.26 sleeps for 10 s before it first lists nodes for node IPAM.
 	Pauses      []Gap           `json:"pauses,omitempty"`
