@@ -14,6 +14,9 @@ import (
 // KubeletFlagsFile is where kubeadm keeps the flags that differ between kubelets.
 const KubeletFlagsFile = "/var/lib/kubelet/kubeadm-flags.env"
 
+// KubeletFlagFiles are where a kubelet's flags stand if no unit can be read; the flags of a later one win.
+var KubeletFlagFiles = []string{KubeletFlagsFile, "/etc/default/kubelet", "/etc/sysconfig/kubelet"}
+
 const (
 	kubeadmVariable = "KUBELET_KUBEADM_ARGS"
 	// extraVariable comes last on a kubelet's command line, and so its flags win.

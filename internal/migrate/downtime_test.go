@@ -1,6 +1,8 @@
 package migrate
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -9,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -104,4 +107,73 @@ func TestALeaseWhoseHolderDiedLongAgoKeepsNobodyFromGoingBack(t *testing.T) {
 	w.mu.Unlock()
 	w.rollBack()
 	w.rolledBack(files)
+}
+
+// trying is a host on which images can be tried.
+type trying struct {
+	hostaccess.Host
+	answer func(image string, command []string) error
+}
+
+func (h trying) TryImage(_ context.Context, image string, command []string) error {
+	return h.answer(image, command)
+}
+
+func TestNoManagerIsStoppedBeforeTheImageOfTheNewOneIsThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	old := func() int {
+		found, err := w.hosts[0].Processes(t.Context(), kcm)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(found)
+	}
+	var tried []string
+	var answer error
+	with := func(o *Options) {
+		o.Hosts = []hostaccess.Host{trying{Host: w.hosts[0], answer: func(image string, command []string) error {
+			if old() != 1 {
+				t.Error("the old manager was stopped before")
+			}
+			tried = append(tried, image+" "+strings.Join(command, " "))
+			return answer
+		}}}
+	}
+	answer = &hostaccess.ImageError{Host: "cp-1", Image: p.Options.Image, Why: "ImagePullBackOff: no such host"}
+	err := w.engine(with).Run(t.Context(), p, nil)
+	says(t, err, "image "+p.Options.Image+" cannot be used on host cp-1: ImagePullBackOff: no such host. The old manager still runs, and this step changed nothing", "transplant rollback")
+	if !errors.Is(err, context.DeadlineExceeded) || old() != 1 {
+		t.Errorf("%d managers run, and the error is %v", old(), err)
+	}
+	answer = errors.New("nobody answers")
+	says(t, w.engine(with).Run(t.Context(), p, nil), "nobody answers; the old manager still runs, and nothing was changed")
+	answer = nil
+	if err := w.engine(with).Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(tried) != 3 || !strings.HasPrefix(tried[2], p.Options.Image+" ") || !strings.HasSuffix(tried[2], " --version") {
+		t.Errorf("tried %q", tried)
+	}
+	w.migrated(p)
+}
+
+func TestAnImageOfWhichNobodyKnowsIsNamedBeforeADowntime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	var said []string
+	if err := w.engine(func(o *Options) {
+		o.Tell = func(e Event) {
+			if strings.Contains(e.Message, p.Options.Image) && e.Kind == "progress" {
+				said = append(said, e.Message)
+			}
+		}
+	}).Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "is not proven") || !strings.Contains(said[0], "host cp-1") {
+		t.Errorf("said %q", said)
+	}
 }

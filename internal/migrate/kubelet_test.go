@@ -478,3 +478,43 @@ func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
 		t.Error("another error was changed")
 	}
 }
+
+func TestAFileOfAKubeletThatNoStepChangesMakesThePlanStale(t *testing.T) {
+	t.Parallel()
+	unit := "/etc/systemd/system/kubelet.service"
+	for name, meddle := range map[string]func(w *world){
+		"an environment file changes": func(w *world) { w.write("cp-1", defaultsFile, "KUBELET_EXTRA_ARGS=--v=9\n", 0o644) },
+		"a drop-in comes": func(w *world) {
+			w.write("cp-1", unit+".d/99-mine.conf", "[Service]\nEnvironment=X=--cloud-provider=aws\n", 0o644)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.write("cp-1", flagsFile, "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws\"\n", 0o644)
+			w.write("cp-1", defaultsFile, "KUBELET_EXTRA_ARGS=--v=2\n", 0o644)
+			w.write("cp-1", unit, "[Service]\nEnvironmentFile=-"+flagsFile+"\nEnvironmentFile=-"+defaultsFile+"\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS\n", 0o644)
+			p := w.given(plainStep("cp-1"))
+			p.Facts = append(p.Facts, v1.Fact{ID: "kubelet-files:cp-1", Value: defaultsFile + " " + unit + " " + flagsFile},
+				v1.Fact{ID: "file:cp-1:" + defaultsFile, Value: hostaccess.SHA256([]byte("KUBELET_EXTRA_ARGS=--v=2\n"))})
+			for _, f := range p.Facts[1:] {
+				p.Steps[0].Requires = append(p.Steps[0].Requires, f.ID)
+			}
+			slices.SortFunc(p.Facts, func(a, b v1.Fact) int { return strings.Compare(a.ID, b.ID) })
+			o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock}
+			if err := Preflight(t.Context(), o, p); err != nil {
+				t.Fatalf("nothing was changed: %v", err)
+			}
+			meddle(w)
+			err := Preflight(t.Context(), o, p)
+			if _, ok := errors.AsType[*StaleError](err); !ok {
+				t.Errorf("error: %v", err)
+			}
+			if name == "a drop-in comes" {
+				says(t, err, "the files that start the kubelet on host cp-1 are others by now (+ "+unit+".d/99-mine.conf)")
+			} else {
+				says(t, err, defaultsFile+" on host cp-1 was changed by somebody else")
+			}
+		})
+	}
+}

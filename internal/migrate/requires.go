@@ -36,7 +36,7 @@ func (e *Engine) requires(ctx context.Context, s v1.Step) error {
 		sort.Strings(changed)
 		return &StaleError{Changed: changed}
 	}
-	return nil
+	return e.imagesThere(ctx, s)
 }
 
 // Preflight looks at every fact of a plan that nothing was done of yet, and names all that have changed, so that a stale plan is refused before its
@@ -88,6 +88,8 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 		return e.textHolds(ctx, kubeadmRef, kubeadmconfig.Key, want)
 	case "kubelet-config":
 		return e.textHolds(ctx, "ConfigMap/"+namespace+"/"+name, "kubelet", want)
+	case "kubelet-files":
+		return e.kubeletFilesHold(ctx, name, want)
 	case "node":
 		node, _, _ := strings.Cut(name, ":")
 		return e.nodeHolds(ctx, node, want)

@@ -172,3 +172,39 @@ func gateScript(edits []v1.Edit) string {
 func inUnitDir(at string) bool {
 	return slices.ContainsFunc(controlplane.UnitDirs, func(dir string) bool { return strings.HasPrefix(at, dir+"/") })
 }
+
+// KubeletFilesFact is the ID of the fact that the kubelet's unit on a host consists of the files of which it did.
+func KubeletFilesFact(host string) string { return "kubelet-files:" + host }
+
+// kubeletFacts are the facts that a change of a kubelet relies on: what is in each file that decides how the kubelet starts, whether the step changes it or
+// not, and which files these are. A flag that somebody adds in another file meanwhile would come into force with this restart, and might win.
+func (b *builder) kubeletFacts(h v1.Host, s v1.Step) []string {
+	files := append([]string{s.Path}, s.Files...)
+	var unit []string
+	for _, f := range h.Kubelet.Files {
+		if !slices.Contains(files, f.Path) {
+			files = append(files, f.Path)
+		}
+		if f.Present && !ofConfiguration(h.Kubelet, f.Path) {
+			unit = append(unit, f.Path)
+		}
+	}
+	out := make([]string, 0, len(files)+1)
+	for _, at := range files {
+		out = append(out, b.fileFact(h, at))
+	}
+	if len(unit) > 0 {
+		slices.Sort(unit)
+		out = append(out, b.fact(KubeletFilesFact(h.Name), strings.Join(slices.Compact(unit), " "), ""))
+	}
+	return out
+}
+
+// ofConfiguration tells that a file is the kubelet's configuration or a drop-in of that, and no part of its unit.
+func ofConfiguration(k *v1.Kubelet, at string) bool {
+	if k.Config != nil && at == k.Config.Path {
+		return true
+	}
+	dir := k.Flags["config-dir"]
+	return dir != "" && strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/")
+}

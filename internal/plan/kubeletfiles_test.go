@@ -178,3 +178,32 @@ func TestNoBatchIsLargerThanItsBudget(t *testing.T) {
 		}
 	}
 }
+
+func TestEveryFileThatStartsAKubeletIsAFactOfItsChange(t *testing.T) {
+	const config, unit = "/var/lib/kubelet/config.yaml", "/usr/lib/systemd/system/kubelet.service"
+	s := aws26()
+	k := s.Hosts[1].Kubelet
+	k.Config = &v1.KubeletConfig{Path: config}
+	k.Files = nil
+	for _, at := range []string{unit, controlplane.KubeletFlagsFile, defaults, config} {
+		k.Files = append(k.Files, v1.File{Path: at, Present: true, SHA256: sum(at)})
+	}
+	p := mustMake(t, s, v1.Options{})
+	host := s.Hosts[1].Name
+	i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepKubelet && s.Host == host })
+	if i < 0 {
+		t.Fatal("no step changes the kubelet")
+	}
+	values := map[string]string{}
+	for _, f := range p.Facts {
+		values[f.ID] = f.Value
+	}
+	for id, want := range map[string]string{
+		FileFact(host, unit): sum(unit), FileFact(host, defaults): sum(defaults), FileFact(host, config): sum(config),
+		KubeletFilesFact(host): defaults + " " + unit + " " + controlplane.KubeletFlagsFile,
+	} {
+		if values[id] != want || !slices.Contains(p.Steps[i].Requires, id) {
+			t.Errorf("fact %s is %q, not %q, or the step does not require it: %q", id, values[id], want, p.Steps[i].Requires)
+		}
+	}
+}

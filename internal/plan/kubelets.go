@@ -25,9 +25,7 @@ func (b *builder) kubelets() {
 		}
 		b.placed(h, &s, edits)
 		s.Requires = []string{"cluster:uid"}
-		for _, at := range append([]string{s.Path}, s.Files...) {
-			s.Requires = append(s.Requires, b.fileFact(h, at))
-		}
+		s.Requires = append(s.Requires, b.kubeletFacts(h, s)...)
 		if b.drained(h) {
 			s.Drain, s.EstimateSeconds = true, 125
 			s.Why = "volumes of the in-tree plugin are mounted here, and CSI could not unmount them: the node is drained first; " + s.Why

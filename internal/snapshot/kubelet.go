@@ -23,9 +23,6 @@ const (
 	kubeadmConfig = "/var/lib/kubelet/config.yaml"
 )
 
-// flagFiles are where a kubelet's flags stand if no unit can be read; the flags of a later one win.
-var flagFiles = []string{controlplane.KubeletFlagsFile, "/etc/default/kubelet", "/etc/sysconfig/kubelet"}
-
 // kubelet reads how the kubelet is started, what it is configured with, and what runs.
 func (l *looker) kubelet(ctx context.Context) {
 	k := &v1.Kubelet{}
@@ -72,7 +69,7 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 	sources := map[string]string{}
 	sums := map[string]string{}
 	var present []string
-	for _, at := range flagFiles {
+	for _, at := range controlplane.KubeletFlagFiles {
 		file, err := l.access.ReadFile(ctx, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -100,7 +97,7 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 	}
 	k.Source = controlplane.KubeletFlagsFile
 	if len(present) == 0 {
-		k.Error = fmt.Sprintf("there is neither a unit %s nor any of %s, so that the kubelet's flags are not known", kubeletUnit, strings.Join(flagFiles, ", "))
+		k.Error = fmt.Sprintf("there is neither a unit %s nor any of %s, so that the kubelet's flags are not known", kubeletUnit, strings.Join(controlplane.KubeletFlagFiles, ", "))
 		return
 	}
 	if !slices.Contains(present, k.Source) {

@@ -1,0 +1,123 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// wantedImage is what a step will start on a host.
+type wantedImage struct {
+	host, image string
+	command     []string
+}
+
+// imagesThere proves, before the first manager is stopped under the strategy downtime, that every host which is to run the new one can pull its image and start
+// it: from then on until it runs nobody runs the loops, and an image that cannot be pulled would make that hours. Under leader migration nothing has to be
+// proven: the old manager goes on until the new one is ready.
+//
+// Where the access to a host can start nothing, the node's own list of images is looked at, and what is not in it is told and stops nothing.
+func (e *Engine) imagesThere(ctx context.Context, s v1.Step) error {
+	if !e.beginsDowntime(s) {
+		return nil
+	}
+	var refused []string
+	for _, w := range e.imagesToCome() {
+		h, err := e.host(w.host)
+		if err != nil {
+			return err
+		}
+		trier, ok := h.(hostaccess.ImageTrier)
+		if !ok {
+			e.listedImage(ctx, s, w)
+			continue
+		}
+		err = trier.TryImage(ctx, w.image, w.command)
+		if bad, ok := errors.AsType[*hostaccess.ImageError](err); ok {
+			refused = append(refused, bad.Error())
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w; the old manager still runs, and nothing was changed", err)
+		}
+		e.tell(s, "progress", fmt.Sprintf("image %s is there and starts on host %s", w.image, w.host))
+	}
+	if len(refused) > 0 {
+		return &ImageError{Reasons: refused}
+	}
+	return nil
+}
+
+// ImageError says that the new manager cannot be started on hosts, and that the old one was left alone therefore.
+type ImageError struct{ Reasons []string }
+
+func (e *ImageError) Error() string {
+	return strings.Join(e.Reasons, "; ") + ". The old manager still runs, and this step changed nothing: put the image right where it is pulled from and run the same command again, " +
+		"or go back with transplant rollback and make a new plan with --image"
+}
+
+// Is tells that the cluster was left as it is until something comes that is waited for.
+func (e *ImageError) Is(target error) bool { return target == context.DeadlineExceeded } //nolint:errorlint // this is what errors.Is asks
+
+// beginsDowntime tells that a step is the first that takes a manager of the loops down under the strategy downtime.
+func (e *Engine) beginsDowntime(s v1.Step) bool {
+	if e.plan.Strategy != plan.Downtime || e.plan.Direction != plan.Forward || s.ID == "" {
+		return false
+	}
+	for _, other := range e.plan.Steps {
+		if other.Component != kcm || other.Host == "" && other.Ref == "" {
+			continue
+		}
+		return other.ID == s.ID
+	}
+	return false
+}
+
+// imagesToCome are the images of the new manager on each host that is to run it. A DaemonSet's pods are looked for where the control plane is.
+func (e *Engine) imagesToCome() []wantedImage {
+	var out []wantedImage
+	doc := e.journal.Doc()
+	for _, s := range e.plan.Steps {
+		if s.Component != ccm || s.Kind != v1.StepAddManifest || isOut(doc, s.Host) {
+			continue
+		}
+		m, err := controlplane.Parse([]byte(s.Content))
+		if err != nil || len(m.Command()) == 0 || e.plan.Options.Image == "" {
+			continue
+		}
+		out = append(out, wantedImage{host: s.Host, image: e.plan.Options.Image, command: []string{m.Command()[0], "--version"}})
+	}
+	if len(out) > 0 {
+		return out
+	}
+	daemons := slices.ContainsFunc(e.plan.Steps, func(s v1.Step) bool { return s.Component == ccm && strings.HasPrefix(s.Ref, "DaemonSet/") })
+	for _, h := range beforeHosts(e.Before) {
+		if daemons && h.ControlPlane && !isOut(doc, h.Name) && e.plan.Options.Image != "" {
+			out = append(out, wantedImage{host: h.Name, image: e.plan.Options.Image})
+		}
+	}
+	return out
+}
+
+// listedImage tells whether a node says that it has an image. A kubelet names the 50 largest, so that one which is not named may be there.
+func (e *Engine) listedImage(ctx context.Context, s v1.Step, w wantedImage) {
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	n, err := e.Kube.CoreV1().Nodes().Get(limited, e.nodeOf(w.host), metav1.GetOptions{})
+	if err == nil && slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool { return slices.Contains(i.Names, w.image) }) {
+		e.tell(s, "progress", fmt.Sprintf("node %s says that it has image %s", n.Name, w.image))
+		return
+	}
+	e.tell(s, "progress", fmt.Sprintf("whether host %s can pull image %s is not proven: the access to it cannot start a pod. Nobody runs the loops until it has it; crictl pull %s there shows it", w.host, w.image, w.image))
+}
