@@ -43,7 +43,7 @@ func PauseOf(cm *corev1.ConfigMap, run string) *v1.Pause {
 
 // AskToPause asks the run to wait before its next step. A run that is asked already goes on being paused by who asked first, who is returned.
 func AskToPause(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (*v1.Pause, error) {
-	return control(ctx, kube, want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
+	return InCluster(kube).control(ctx, want.Run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		if now != nil {
 			return now, false
 		}
@@ -57,7 +57,7 @@ func AskToPause(ctx context.Context, kube kubernetes.Interface, want v1.Pause) (
 
 // AskToResume lets a paused run go on. It returns the pause that ends; nil when there was none.
 func AskToResume(ctx context.Context, kube kubernetes.Interface, run string) (*v1.Pause, error) {
-	return control(ctx, kube, run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
+	return InCluster(kube).control(ctx, run, func(data map[string]string, now *v1.Pause) (*v1.Pause, bool) {
 		delete(data, controlBy)
 		delete(data, controlAt)
 		delete(data, controlReason)
@@ -67,11 +67,11 @@ func AskToResume(ctx context.Context, kube kubernetes.Interface, run string) (*v
 
 // control changes the control ConfigMap, once more where somebody else wrote it in between. One that is not there is made: a run that was begun by an
 // earlier version has none.
-func control(ctx context.Context, kube kubernetes.Interface, run string, change func(data map[string]string, now *v1.Pause) (*v1.Pause, bool)) (*v1.Pause, error) {
-	maps := kube.CoreV1().ConfigMaps(namespace)
+func (h Home) control(ctx context.Context, run string, change func(data map[string]string, now *v1.Pause) (*v1.Pause, bool)) (*v1.Pause, error) {
+	maps := h.maps()
 	var out *v1.Pause
 	err := Retry(ctx, writeBudget, func(ctx context.Context) error {
-		cm, err := maps.Get(ctx, ControlName, metav1.GetOptions{})
+		cm, err := maps.Get(ctx, h.name(ControlName), metav1.GetOptions{})
 		absent := apierrors.IsNotFound(err)
 		if err != nil && !absent {
 			return err
@@ -85,7 +85,7 @@ func control(ctx context.Context, kube kubernetes.Interface, run string, change 
 			return nil
 		}
 		if absent {
-			_, err = maps.Create(ctx, controlMap(data), metav1.CreateOptions{})
+			_, err = maps.Create(ctx, h.controlMap(data), metav1.CreateOptions{})
 			return err
 		}
 		cm.Data = data
@@ -96,14 +96,14 @@ func control(ctx context.Context, kube kubernetes.Interface, run string, change 
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("writing the ConfigMap %s/%s: %w", namespace, ControlName, err)
+		return nil, fmt.Errorf("writing the ConfigMap %s: %w", h.at(ControlName), err)
 	}
 	return out, nil
 }
 
-func controlMap(data map[string]string) *corev1.ConfigMap {
+func (h Home) controlMap(data map[string]string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: ControlName, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
+		ObjectMeta: metav1.ObjectMeta{Name: h.name(ControlName), Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
 		Data:       data,
 	}
 }
@@ -112,12 +112,13 @@ func controlMap(data map[string]string) *corev1.ConfigMap {
 // of an older one goes.
 func (e *Engine) ensureControl(ctx context.Context) error {
 	run := e.journal.Doc().Run
-	maps := e.Kube.CoreV1().ConfigMaps(namespace)
+	h := e.home()
+	maps := h.maps()
 	return Retry(ctx, writeBudget, func(ctx context.Context) error {
-		cm, err := maps.Get(ctx, ControlName, metav1.GetOptions{})
+		cm, err := maps.Get(ctx, h.name(ControlName), metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			_, err = maps.Create(ctx, controlMap(map[string]string{controlRun: run}), metav1.CreateOptions{})
+			_, err = maps.Create(ctx, h.controlMap(map[string]string{controlRun: run}), metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return nil
 			}
@@ -141,7 +142,7 @@ func (e *Engine) pause(ctx context.Context, before v1.Step, stop <-chan struct{}
 			e.Tell(Event{Time: e.Clock.Now(), Kind: "progress", Message: "this run cannot be paused from elsewhere: " + err.Error()})
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("making the ConfigMap %s/%s, through which a run is paused: %w", namespace, ControlName, err)
+			return fmt.Errorf("making the ConfigMap %s, through which a run is paused: %w", e.home().at(ControlName), err)
 		}
 		e.controlled = true
 	}
@@ -161,7 +162,8 @@ func (e *Engine) pause(ctx context.Context, before v1.Step, stop <-chan struct{}
 }
 
 func (e *Engine) asked(ctx context.Context) (*v1.Pause, error) {
-	cm, err := e.Kube.CoreV1().ConfigMaps(namespace).Get(ctx, ControlName, metav1.GetOptions{})
+	h := e.home()
+	cm, err := h.maps().Get(ctx, h.name(ControlName), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) { // somebody took it away: nobody asks for anything
 		return nil, nil
 	} else if err != nil {

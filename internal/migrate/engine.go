@@ -37,11 +37,13 @@ import (
 type Options struct {
 	Kube    kubernetes.Interface
 	Dynamic dynamic.Interface
+	// Seed hosts the control plane; nil for a cluster that runs its own.
+	Seed *Seed
 	// Hosts whose files and processes steps act on.
 	Hosts []hostaccess.Host
 	// NodeNames maps a host's name to its Node's.
 	NodeNames map[string]string
-	// Scrape asks a manager on a host for its gauges; an error means unknown.
+	// Scrape asks a manager on a host, or in a pod of the seed, for its gauges; an error means unknown.
 	Scrape func(ctx context.Context, component, host, address string) (v1.Manager, error)
 	// Version asks a component on a host for the version of its program; empty when it does not tell, an error when it does not answer. Steps that change a
 	// version prove it by this; nil leaves that to mirror pods.
@@ -85,6 +87,8 @@ type Engine struct {
 	deferred map[string]bool
 	// away are the hosts that were out of reach.
 	away *away
+	// silences are the leases that steps have looked at in vain.
+	silences map[string]*handover.Silence
 	// controlled tells that the ConfigMap through which the run is paused was made, deaf that it may not be read.
 	controlled, deaf bool
 }
@@ -323,6 +327,9 @@ func (e *Engine) settle(ctx context.Context, s v1.Step, x executor) error {
 		return err
 	}
 	limit := timeout(s)
+	if e.refInSeed(s.Ref) {
+		limit = rolloutBudget
+	}
 	reason, begun := "the change is not visible", e.Clock.Now()
 	err := e.poll(ctx, limit, settleInterval, func(ctx context.Context) (bool, error) {
 		settled, why := e.settled(ctx, s, x)

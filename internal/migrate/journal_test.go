@@ -101,7 +101,7 @@ func TestALargeSnapshotIsKeptInPieces(t *testing.T) {
 		}
 		before.Nodes = append(before.Nodes, v1.Node{Name: fmt.Sprint(i), ProviderID: hex.EncodeToString(random)})
 	}
-	if err := saveBefore(t.Context(), kube, before); err != nil {
+	if err := InCluster(kube).saveBefore(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
 	pieces := 0
@@ -121,7 +121,7 @@ func TestALargeSnapshotIsKeptInPieces(t *testing.T) {
 		t.Error("the pieces do not make what was written")
 	}
 	// A smaller one replaces it, and what is left of the larger one is not read.
-	if err := saveBefore(t.Context(), kube, &v1.Snapshot{ToolVersion: "small"}); err != nil {
+	if err := InCluster(kube).saveBefore(t.Context(), &v1.Snapshot{ToolVersion: "small"}); err != nil {
 		t.Fatal(err)
 	}
 	if have, err = Before(t.Context(), kube); err != nil || have.ToolVersion != "small" || len(have.Nodes) != 0 {

@@ -35,7 +35,7 @@ var ErrLockLost = errors.New("the lock on the cluster was lost: somebody else ma
 
 // Lock is held while a cluster is changed.
 type Lock struct {
-	kube   kubernetes.Interface
+	home   Home
 	clock  clock.Clock
 	holder string
 	cancel context.CancelCauseFunc
@@ -60,7 +60,12 @@ func Holder(user string) string {
 // process of this machine that is gone is taken over at once; another one only when it was not renewed for its duration, which is observed
 // and not computed from clocks that may differ; or with steal.
 func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, holder string, steal bool) (context.Context, *Lock, error) {
-	l := &Lock{kube: kube, clock: c, holder: holder, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	return InCluster(kube).Acquire(ctx, c, holder, steal)
+}
+
+// Acquire takes the lock of this home, as the function of that name does.
+func (h Home) Acquire(ctx context.Context, c clock.Clock, holder string, steal bool) (context.Context, *Lock, error) {
+	l := &Lock{home: h, clock: c, holder: holder, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	if err := l.take(ctx, steal); err != nil {
 		return nil, nil, err
 	}
@@ -71,21 +76,21 @@ func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, hold
 }
 
 func (l *Lock) take(ctx context.Context, steal bool) error {
-	leases := l.kube.CoordinationV1().Leases(namespace)
+	leases := l.home.leases()
 	now := metav1.NewMicroTime(l.clock.Now())
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: ptr.To(int32(lockDuration / time.Second)), AcquireTime: &now, RenewTime: &now}
 	live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LockName, Namespace: namespace}, Spec: spec}, metav1.CreateOptions{})
+		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LockName, Namespace: l.home.namespace()}, Spec: spec}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return l.take(ctx, steal)
 		}
 		if err != nil {
-			return fmt.Errorf("creating the lock Lease %s/%s: %w", namespace, LockName, err)
+			return fmt.Errorf("creating the lock Lease %s: %w", l.home.lock(), err)
 		}
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("reading the lock Lease %s/%s: %w", namespace, LockName, err)
+		return fmt.Errorf("reading the lock Lease %s: %w", l.home.lock(), err)
 	}
 	holder := ptr.Deref(live.Spec.HolderIdentity, "")
 	if holder != "" && !steal && !endedHere(holder) {
@@ -103,7 +108,7 @@ func (l *Lock) take(ctx context.Context, steal bool) error {
 	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
 		return &LockedError{Holder: "another transplant that started at the same moment"}
 	} else if err != nil {
-		return fmt.Errorf("taking the lock Lease %s/%s: %w", namespace, LockName, err)
+		return fmt.Errorf("taking the lock Lease %s: %w", l.home.lock(), err)
 	}
 	return nil
 }
@@ -115,7 +120,7 @@ func (l *Lock) still(ctx context.Context, rv string) bool {
 		return false
 	case <-l.clock.After(2 * lockRenewal):
 	}
-	live, err := l.kube.CoordinationV1().Leases(namespace).Get(ctx, LockName, metav1.GetOptions{})
+	live, err := l.home.leases().Get(ctx, LockName, metav1.GetOptions{})
 	return err == nil && live.ResourceVersion == rv
 }
 
@@ -199,7 +204,7 @@ func (l *Lock) until(ctx context.Context, at time.Time) bool {
 func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockRenewal)
 	defer cancel()
-	leases := l.kube.CoordinationV1().Leases(namespace)
+	leases := l.home.leases()
 	live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -223,12 +228,12 @@ func (l *Lock) Release(ctx context.Context) error {
 	l.cancel(context.Canceled)
 	<-l.done
 	return Retry(ctx, lockRenewal, func(ctx context.Context) error {
-		leases := l.kube.CoordinationV1().Leases(namespace)
+		leases := l.home.leases()
 		live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("releasing the lock Lease %s/%s: %w", namespace, LockName, err)
+			return fmt.Errorf("releasing the lock Lease %s: %w", l.home.lock(), err)
 		}
 		if ptr.Deref(live.Spec.HolderIdentity, "") != l.holder {
 			return nil
@@ -244,11 +249,16 @@ func (l *Lock) Release(ctx context.Context) error {
 
 // LockHolder says who holds the lock; empty for nobody.
 func LockHolder(ctx context.Context, kube kubernetes.Interface) (string, error) {
-	live, err := kube.CoordinationV1().Leases(namespace).Get(ctx, LockName, metav1.GetOptions{})
+	return InCluster(kube).LockHolder(ctx)
+}
+
+// LockHolder says who holds the lock; empty for nobody.
+func (h Home) LockHolder(ctx context.Context) (string, error) {
+	live, err := h.leases().Get(ctx, LockName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", nil
 	} else if err != nil {
-		return "", fmt.Errorf("reading the lock Lease %s/%s: %w", namespace, LockName, err)
+		return "", fmt.Errorf("reading the lock Lease %s: %w", h.lock(), err)
 	}
 	return ptr.Deref(live.Spec.HolderIdentity, ""), nil
 }

@@ -88,6 +88,9 @@ func (e *Engine) missing(host string) error {
 // targets are the managers that should run, and an unknown one for each control-plane host that is out of reach: what it runs is not known, and whoever
 // asks for all has to know that.
 func (e *Engine) targets(ctx context.Context, components ...string) ([]Target, []v1.Manager, error) {
+	if e.Seed != nil {
+		return e.seedTargets(ctx, components...)
+	}
 	var out []Target
 	var unknown []v1.Manager
 	for _, h := range e.Hosts {

@@ -117,7 +117,7 @@ func (e *Engine) owned(ctx context.Context, expect map[string]string) (string, e
 	return Owned(managers, expect), nil
 }
 
-// Owned compares the managers' gauges with the expected owners, loop -> component; "" expects one owner of either kind.
+// Owned compares the managers' gauges with the expected owners, loop -> component; "" expects one owner of either kind, and NotIn none of a kind.
 func Owned(managers []v1.Manager, expect map[string]string) string {
 	for _, m := range managers {
 		if m.Error != "" {
@@ -137,6 +137,12 @@ func Owned(managers []v1.Manager, expect map[string]string) string {
 				owners = append(owners, m.Component+"@"+m.Host)
 				right = expect[loop] == "" || m.Component == expect[loop]
 			}
+		}
+		if component, no := strings.CutPrefix(expect[loop], "!"); no {
+			if at := slices.IndexFunc(owners, func(o string) bool { return strings.HasPrefix(o, component+"@") }); at >= 0 {
+				return fmt.Sprintf("loop %s still runs in %s", loop, owners[at])
+			}
+			continue
 		}
 		switch {
 		case len(owners) == 0:

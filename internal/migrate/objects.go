@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // resources of the kinds that a plan makes or deletes.
@@ -55,7 +57,7 @@ func (e *Engine) object(ref string) (dynamic.ResourceInterface, string, error) {
 	case len(parts) == 2:
 		return e.Dynamic.Resource(gvr), parts[1], nil
 	}
-	return e.Dynamic.Resource(gvr).Namespace(parts[1]), parts[2], nil
+	return e.dynamicOf(parts[1]).Resource(gvr).Namespace(parts[1]), parts[2], nil
 }
 
 // ensureObject creates an object that is absent.
@@ -76,7 +78,7 @@ func (x ensureObject) done(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !same(want, live) {
+	if !same(given(s, want), live) {
 		return false, nil
 	}
 	if s.Component != "" && (live.GetKind() == "Deployment" || live.GetKind() == "DaemonSet") {
@@ -95,11 +97,14 @@ func (x ensureObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	if err != nil {
 		return err
 	}
-	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(want, live) {
+	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(given(s, want), live) {
 		return fmt.Errorf("%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it", s.Ref)
 	}
 	rec.Created = true
 	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	if want, err = x.complete(ctx, s, want); err != nil {
 		return err
 	}
 	x.Hook("during", s.ID)
@@ -113,6 +118,20 @@ func (x ensureObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		}
 		return nil
 	})
+}
+
+// complete waits until what an object is derived from is there.
+func (x ensureObject) complete(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	var out *unstructured.Unstructured
+	err := x.poll(ctx, timeout(s), settleInterval, func(ctx context.Context) (bool, error) {
+		var err error
+		out, err = x.derived(ctx, s, want)
+		return out != nil, err
+	})
+	if errors.Is(err, errWaited) {
+		return nil, &VerifyError{Waited: timeout(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", namespace, plan.TokenSecret, kcm)}
+	}
+	return out, err
 }
 
 func decode(s v1.Step) (*unstructured.Unstructured, error) {

@@ -51,7 +51,7 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 		} else if err != nil {
 			return err
 		}
-		if b == nil || b.Host != s.Host || b.Component != s.Component {
+		if b == nil || b.Host != s.Host && !e.refInSeed(s.Ref) || b.Component != s.Component {
 			continue
 		}
 		if err := e.successor(ctx, s, *b); err != nil {
@@ -89,14 +89,13 @@ func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
 		out = append(out, handover.Candidate{Component: m.Component, Host: m.Host, Processes: func(context.Context) ([]v1.Process, error) { return nil, errors.New(m.Error) }})
 	}
 	for _, t := range targets {
-		h, err := e.host(t.Host)
+		processes, err := e.processesOf(t.Component, t.Host)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, handover.Candidate{
-			Component: t.Component, Host: t.Host,
-			Look:      func(ctx context.Context) (v1.Manager, error) { return e.Scrape(ctx, t.Component, t.Host, t.Address) },
-			Processes: func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, t.Component) },
+			Component: t.Component, Host: t.Host, Processes: processes,
+			Look: func(ctx context.Context) (v1.Manager, error) { return e.Scrape(ctx, t.Component, t.Host, t.Address) },
 		})
 	}
 	return out, nil
@@ -107,6 +106,9 @@ func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
 func (e *Engine) successor(ctx context.Context, s v1.Step, b handover.Binding) error {
 	if (s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit) && b.Lease == s.Component {
 		return nil // the last of its kind goes; nobody is to take this lease over
+	}
+	if e.refInSeed(s.Ref) && b.Lease == s.Component {
+		return nil // the pods that take it over come with the step
 	}
 	reason := ""
 	err := e.waitFor(ctx, s, bindBudget, settleInterval, func() string { return "nobody is ready to take lease " + b.Lease + " over: " + reason }, func(ctx context.Context) (bool, error) {
@@ -177,6 +179,9 @@ func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 }
 
 func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord) error {
+	if e.Seed != nil {
+		return e.releasePod(ctx, s, r)
+	}
 	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
 	h, err := e.host(r.Host)
 	if err != nil {

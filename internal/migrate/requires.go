@@ -84,6 +84,10 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 	switch kind {
 	case "workload":
 		return e.workloadHolds(ctx, name, want, detail)
+	case "command":
+		return e.commandHolds(ctx, name, want, detail)
+	case "seed":
+		return e.seedHolds(ctx, want)
 	case "kubeadm":
 		return e.textHolds(ctx, kubeadmRef, kubeadmconfig.Key, want)
 	case "kubelet-config":
@@ -115,6 +119,54 @@ func (e *Engine) workloadHolds(ctx context.Context, ref, want, detail string) (s
 	}
 	if templateSum(live) != want {
 		return fmt.Sprintf("the pod template of %s was changed by somebody else%s", ref, templateDifference(detail, live)), nil
+	}
+	return "", nil
+}
+
+// commandHolds compares the command of a component in the seed, of whose name the rest of the fact's ID is the last part.
+func (e *Engine) commandHolds(ctx context.Context, name, want, detail string) (string, error) {
+	at := strings.LastIndex(name, "/")
+	ref, component := name[:max(at, 0)], name[at+1:]
+	want, detail = e.wantedOf(ref, component, want, detail)
+	live, err := e.live(ctx, ref)
+	if apierrors.IsNotFound(err) {
+		return ref + " is gone", nil
+	} else if err != nil {
+		return "", err
+	}
+	sum, err := commandSum(live, v1.Step{Ref: ref, Component: component})
+	if err != nil {
+		return "", err
+	}
+	if sum != want {
+		return fmt.Sprintf("the command of %s in %s was changed by somebody else%s", component, ref, templateDifference(detail, live)), nil
+	}
+	return "", nil
+}
+
+// wantedOf is what the command of a component in the seed should be: what this run made of it last, else what the plan saw.
+func (e *Engine) wantedOf(ref, component, value, detail string) (string, string) {
+	doc := e.journal.Doc()
+	for _, rec := range doc.Records {
+		for _, s := range append(append([]v1.Step(nil), doc.Plan.Steps...), rollbackSteps(doc)...) {
+			if s.ID == rec.ID && s.Ref == ref && s.Component == component && rec.AfterSHA256 != "" && rec.Ended != nil {
+				value, detail = rec.AfterSHA256, ""
+			}
+		}
+	}
+	return value, detail
+}
+
+func (e *Engine) seedHolds(ctx context.Context, want string) (string, error) {
+	if e.Seed == nil {
+		return "", fmt.Errorf("the plan is for a control plane in a seed, and none was given: name its kubeconfig and namespace")
+	}
+	ns, err := e.Seed.Kube.CoreV1().Namespaces().Get(ctx, e.Seed.Namespace, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading namespace %s of the seed: %w", e.Seed.Namespace, err)
+	}
+	if string(ns.UID) != want {
+		return fmt.Sprintf("namespace %s of the seed is another one: its uid is %s, the plan was made for %s", e.Seed.Namespace, ns.UID, want), nil
 	}
 	return "", nil
 }

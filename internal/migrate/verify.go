@@ -31,6 +31,9 @@ func (x verify) done(ctx context.Context, s v1.Step) (bool, error) {
 	if len(remains) > 0 {
 		return false, pendingError(strings.Join(remains, "; "))
 	}
+	if why, err := x.rested(ctx, s); err != nil || why != "" {
+		return false, pending(why, err)
+	}
 	why, err := x.owned(ctx, s.Expect)
 	if err != nil {
 		return false, err
@@ -55,7 +58,13 @@ func (x verify) lost(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing services: %w", err)
 	}
-	return append(lostNodes(x.staying(), nodes.Items), lostServices(x.Before.Services, services.Items)...), nil
+	staying := x.staying()
+	if x.Seed != nil {
+		if staying, err = x.notReplaced(ctx, staying, nodes.Items); err != nil {
+			return nil, err
+		}
+	}
+	return append(lostNodes(staying, nodes.Items), lostServices(x.Before.Services, services.Items)...), nil
 }
 
 // staying are the nodes from before that the plan does not have taken down.

@@ -29,6 +29,8 @@ type workloadBefore struct {
 	Command []string `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	Edited  bool     `json:"edited,omitempty"`
+	// Mounted are the volumes that the step added.
+	Mounted []string `json:"mounted,omitempty"`
 }
 
 func (x workload) done(ctx context.Context, s v1.Step) (bool, error) {
@@ -50,7 +52,7 @@ func (x workload) done(ctx context.Context, s v1.Step) (bool, error) {
 		if replicasOf(live) == 0 {
 			continue // its lease runs out; nobody waits for it
 		}
-		if why, err := x.leads(ctx, live, lease); err != nil || why != "" {
+		if why, err := x.led(ctx, s, live, lease); err != nil || why != "" {
 			return false, pending(why, err)
 		}
 	}
@@ -80,12 +82,22 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err != nil {
 		return err
 	}
-	rec.AfterSHA256 = templateSum(next)
+	unchanged := equalJSON(live.Object["spec"], next.Object["spec"])
+	if !unchanged { // else an earlier try has bound them
+		if err := x.bindPods(ctx, s, rec); err != nil {
+			return err
+		}
+	}
+	if rec.AfterSHA256 = templateSum(next); x.refInSeed(s.Ref) {
+		if rec.AfterSHA256, err = commandSum(next, s); err != nil {
+			return err
+		}
+	}
 	if err := x.journal.Save(ctx, *rec); err != nil {
 		return err
 	}
 	x.Hook("during", s.ID)
-	return x.update(ctx, s.Ref, func(o *unstructured.Unstructured) (bool, error) {
+	err = x.update(ctx, s.Ref, func(o *unstructured.Unstructured) (bool, error) {
 		next, err := x.next(s, o)
 		if err != nil || equalJSON(o.Object["spec"], next.Object["spec"]) {
 			return false, err
@@ -93,6 +105,26 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		o.Object = next.Object
 		return true, nil
 	})
+	if err != nil || !x.refInSeed(s.Ref) {
+		return err
+	}
+	return x.release(ctx, s, rec)
+}
+
+// led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so themselves, and a lease that is not
+// their component's is not asked for: who has it then is said by the owners that the step expects.
+func (x workload) led(ctx context.Context, s v1.Step, live *unstructured.Unstructured, lease string) (string, error) {
+	if !x.refInSeed(s.Ref) {
+		return x.leads(ctx, live, lease)
+	}
+	if lease != s.Component {
+		return "", nil
+	}
+	pods, err := x.podsOf(ctx, live)
+	if err != nil {
+		return "", err
+	}
+	return x.leadsBy(ctx, s.Component, lease, pods)
 }
 
 // next is the object as the step wants it.
@@ -127,8 +159,16 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	}
 	command, args := was.Command, was.Args
 	if !was.Edited {
-		if command, args, err = controlplane.ApplyArguments(list(c, "command"), list(c, "args"), edits); err != nil {
+		if command, args, err = controlplane.ApplyArguments(list(c, "command"), list(c, "args"), flagEdits(edits)); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Ref, err)
+		}
+		if err := applyMounts(next, c, edits); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range was.Mounted {
+		if err := dropVolume(next, c, name); err != nil {
+			return nil, err
 		}
 	}
 	for name, value := range map[string][]string{"command": command, "args": args} {
@@ -153,7 +193,7 @@ func before(s v1.Step, live *unstructured.Unstructured) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		was.Command, was.Args, was.Edited = list(c, "command"), list(c, "args"), true
+		was.Command, was.Args, was.Edited, was.Mounted = list(c, "command"), list(c, "args"), true, mounted(s.Edits)
 	}
 	data, err := json.Marshal(was)
 	if err != nil {
@@ -183,8 +223,8 @@ func containerOf(o *unstructured.Unstructured, s v1.Step) (map[string]any, error
 }
 
 func runs(c map[string]any, component string) bool {
-	for _, word := range append(list(c, "command"), list(c, "args")...) {
-		if word == component || strings.HasSuffix(word, "/"+component) {
+	for _, word := range controlplane.Unwrapped(append(list(c, "command"), list(c, "args")...)) {
+		if word == component || strings.HasSuffix(word, "/"+component) || component == ccm && strings.HasSuffix(word, "-"+ccm) && !strings.HasPrefix(word, "-") {
 			return true
 		}
 	}
@@ -227,6 +267,15 @@ func templateSum(o *unstructured.Unstructured) string {
 	return snapshot.TemplateSHA256(template)
 }
 
+// commandSum is the hash of the command of a step's component, as a snapshot has that of one in a seed.
+func commandSum(o *unstructured.Unstructured, s v1.Step) (string, error) {
+	c, err := containerOf(o, s)
+	if err != nil {
+		return "", err
+	}
+	return snapshot.CommandSHA256(append(list(c, "command"), list(c, "args")...)), nil
+}
+
 // rolledOut says why a workload is not what its template says; empty when it is. Pods that are ending count: a manager that still ends may still
 // write to the cloud.
 func (e *Engine) rolledOut(ctx context.Context, o *unstructured.Unstructured) (string, error) {
@@ -266,7 +315,7 @@ func (e *Engine) podsOf(ctx context.Context, o *unstructured.Unstructured) ([]co
 	if err != nil || len(match) == 0 {
 		return nil, fmt.Errorf("%s %s/%s has no selector by labels", o.GetKind(), o.GetNamespace(), o.GetName())
 	}
-	pods, err := e.Kube.CoreV1().Pods(o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
+	pods, err := e.kubeOf(o.GetNamespace()).CoreV1().Pods(o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}

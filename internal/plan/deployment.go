@@ -10,6 +10,9 @@ import (
 // otherControlPlane plans for control planes whose hosts are not edited: those that are replaced, and those that run as Deployments. It returns false
 // when the snapshot and the options ask for neither.
 func (b *builder) otherControlPlane() (bool, error) {
+	if b.inSeed() {
+		return true, b.seed()
+	}
 	if b.opts.ReplaceHosts {
 		return true, b.replace()
 	}
@@ -36,7 +39,9 @@ func ChooseStrategy(snap *v1.Snapshot, o v1.Options) (strategy, why string) {
 	if o.ReplaceHosts {
 		return LeaderMigration, "hosts are replaced one by one"
 	}
-	if m := hosted(snap, KCM); m != nil {
+	if m := hosted(snap, KCM); m != nil && snap.Cluster.Seed != "" && m.Replicas != nil && *m.Replicas > 1 {
+		return LeaderMigration, fmt.Sprintf("%s has %d replicas", m.Manifest, *m.Replicas)
+	} else if m != nil {
 		return Downtime, KCM + " runs as " + m.Manifest
 	}
 	n := 0

@@ -12,6 +12,9 @@ import (
 
 // effects says in sentences what this plan will change, what it will not, and what nobody can promise.
 func (b *builder) effects() []string {
+	if b.inSeed() {
+		return b.seedEffects()
+	}
 	if b.opts.ReplaceHosts {
 		return b.replacedEffects()
 	}

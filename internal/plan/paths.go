@@ -23,9 +23,29 @@ const (
 	DeriveCloudConfig = "cloud-config"
 	// DeriveKubeconfig makes the CCM's kubeconfig from the KCM's (server, CA) and the token of TokenSecret.
 	DeriveKubeconfig = "ccm-kubeconfig"
+	// DeriveSeedKubeconfig and DeriveSeedCloudConfig do the same in the namespace of a seed, in Secrets, from what the kube-controller-manager's Deployment
+	// mounts there; DeriveSeedManager gives the cloud-controller-manager's Deployment the environment, volumes and nodes of the kube-controller-manager's.
+	DeriveSeedKubeconfig  = "seed-kubeconfig"
+	DeriveSeedCloudConfig = "seed-cloud-config"
+	DeriveSeedManager     = "seed-manager"
 )
 
 // Files lists every path that a plan reads or writes on a control-plane host, for the snapshot.
 func Files() []string {
 	return []string{KCMMigration, CCMMigration, CCMCloudConf, CCMKubeconfig, KCMKubeconfig, CCMManifest}
 }
+
+// Names of the objects that a migration makes in the namespace of a seed, and where their content is mounted.
+const (
+	SeedKubeconfig     = "cloud-controller-manager-kubeconfig"
+	SeedKubeconfigKey  = "kubeconfig"
+	SeedCloudConfig    = "cloud-controller-manager-cloud-config"
+	SeedCloudConfigKey = "config"
+	SeedMigration      = "transplant-leader-migration"
+
+	seedKubeconfigDir  = "/etc/kubernetes/kubeconfig"
+	seedCloudConfigDir = "/etc/kubernetes/cloud-config"
+	seedMigrationDir   = "/etc/transplant/leader-migration"
+	seedMigrationKCM   = "kube-controller-manager.yaml"
+	seedMigrationCCM   = "cloud-controller-manager.yaml"
+)

@@ -35,6 +35,8 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 	}
 	r.fact("cluster:uid", snap.Cluster.UID, "")
 	switch {
+	case j.Plan.Cluster.Seed != "":
+		r.seedBack()
 	case j.Plan.Options.ReplaceHosts:
 		if err := r.replaced(); err != nil {
 			return nil, err
@@ -84,7 +86,10 @@ func (r *rollback) verifyBack() {
 func (r *rollback) expectBack(ipam bool) map[string]string {
 	out := map[string]string{}
 	for _, s := range r.journal.Plan.Steps {
-		for loop := range s.Expect {
+		for loop, owner := range s.Expect {
+			if strings.HasPrefix(owner, v1.NotIn("")) {
+				continue // it says who does not run the loop, not that there is one
+			}
 			if ipam || loop != string(controllernames.NodeIPAM) {
 				out[loop] = KCM
 			}

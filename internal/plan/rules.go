@@ -95,6 +95,12 @@ var Rules = []Rule{
 		"the component would not start", startsUpgraded},
 	{"P-38", "every API server, manager and scheduler gets the target version, and kubeadm is told; without one no image changes",
 		"the control plane would stay between two versions, and kubeadm would take it back", targetReached},
+	{"P-39", "no cloud-controller-manager of a hosted control plane starts before the cloud loops are out of every pod of kube-controller-manager, which was looked at, or before all of them respect the migration lease",
+		"an old pod that still ends, or whose node is away, would write to the cloud beside it", seedOneOwner},
+	{"P-40", "a hosted control plane keeps its in-tree provider until the part that comes when its machines are done, and loses it only when the cloud-controller-manager was seen to own the loops",
+		"volumes of machines that are not replaced yet could not be attached or detached", seedKeepsProvider},
+	{"P-41", "in a seed only the namespace of the cluster is changed, and no credential of it stands in the plan",
+		"another cluster's control plane would be changed, or whoever may read the plan could use the cloud", seedStays},
 }
 
 // Verify returns every rule that a plan of a migration breaks. The snapshot that it was made from may be nil: then only what the plan itself says is

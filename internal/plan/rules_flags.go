@@ -31,6 +31,10 @@ func (r *reading) providerName() string {
 // minorOf is the minor of a step's component; false when it is not known.
 func (r *reading) minorOf(s v1.Step) (int, bool) {
 	h := r.host(s.Host)
+	if c := r.deployed(s); c != nil {
+		n, err := (&builder{snap: r.snap}).minorOf(c)
+		return n, err == nil
+	}
 	if h == nil {
 		return 0, false
 	}

@@ -202,6 +202,9 @@ func (r *reading) history(flag string, f func(s v1.Step, before string, e v1.Edi
 // original is the value of a flag before the plan.
 func (r *reading) original(s v1.Step, flag string) string {
 	h := r.host(s.Host)
+	if c := r.deployed(s); c != nil {
+		return c.Flags[flag]
+	}
 	switch {
 	case h == nil:
 		return ""
@@ -216,6 +219,14 @@ func (r *reading) original(s v1.Step, flag string) string {
 		return allGates(c.Command, c.Flags[flag])
 	}
 	return c.Flags[flag]
+}
+
+// deployed is the component of a step that edits a Deployment, as the snapshot has it; nil for another step.
+func (r *reading) deployed(s v1.Step) *v1.Component {
+	if r.snap == nil || s.Kind != v1.StepEditWorkload || !r.seeded() {
+		return nil
+	}
+	return hosted(r.snap, s.Component)
 }
 
 // mentions tells that a value is in a list separated by commas.

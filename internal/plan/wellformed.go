@@ -155,7 +155,7 @@ func named(s v1.Step) error {
 	return nil
 }
 
-var ops = map[string]bool{opSetGate: true, opUnsetGate: true, "setFlag": true, "unsetFlag": true, "addHostPath": true, "removeHostPath": true, opImage: true, opVersion: true}
+var ops = map[string]bool{opSetGate: true, opUnsetGate: true, "setFlag": true, "unsetFlag": true, "addHostPath": true, "removeHostPath": true, opImage: true, opVersion: true, opMount: true, opUnmount: true}
 
 func patchable(s v1.Step) error {
 	if strings.HasPrefix(s.Ref, "Secret/") {

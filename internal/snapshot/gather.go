@@ -46,6 +46,8 @@ type Sources struct {
 	Kube kubernetes.Interface
 	// Dynamic is the same API, for kinds that client-go does not know: the objects of machine controllers.
 	Dynamic dynamic.Interface
+	// Seed hosts the control plane; nil for a cluster that runs its own. With a seed, Deployments of the cluster itself are no part of its control plane.
+	Seed *Seed
 	// Traffic watches the requests of both clients; nil when nobody wants to know how many there were and how the API server's clock goes.
 	Traffic *Traffic
 	// Hosts whose files and processes can be read.
@@ -99,6 +101,9 @@ type gatherer struct {
 	// found are all workloads, of whatever role.
 	found []workload
 
+	// seedPods are the pods of the control plane in the seed.
+	seedPods []corev1.Pod
+
 	mu     sync.Mutex
 	errors []v1.GatherError
 	// plugins are the image credential providers of each host, for asking them.
@@ -131,7 +136,10 @@ func Gather(ctx context.Context, src Sources, opts Options) *v1.Snapshot {
 		g.certificateRequests, g.machines, g.kubeadm, g.kubeletDefaults, g.namespaces, g.authorities)
 	g.matchPods()
 	g.emptyServices()
-	g.hosted()
+	if g.Seed == nil {
+		g.hosted()
+	}
+	g.seedPlane(ctx)
 	together(ctx, g.leases, g.managers, g.cloud, g.endpoints, g.access, g.afterHosts)
 	g.finish(before)
 	return g.snap
@@ -183,7 +191,13 @@ func (g *gatherer) managers(ctx context.Context) {
 		}
 	}
 	wg.Wait()
+	if g.Seed != nil {
+		g.seedManagers(ctx)
+	}
 	for _, c := range g.snap.Hosted {
+		if g.Seed != nil {
+			break // its pods were asked
+		}
 		if c.Name == kcm || c.Name == ccm {
 			const why = "its pods serve /metrics in the cluster's network, which is not reached from here"
 			g.unknown("managers/"+c.Manifest+"/"+c.Name, "asking "+c.Name+" of "+c.Manifest+" which loops it runs: "+why)

@@ -110,7 +110,7 @@ var shownEnv = []string{
 }
 
 func containerOf(c *corev1.Container) v1.Container {
-	command := slices.Concat(c.Command, c.Args)
+	command := controlplane.Unwrapped(slices.Concat(c.Command, c.Args))
 	out := v1.Container{
 		Name: c.Name, Image: c.Image, Command: maskCommand(command), Flags: maskFlags(controlplane.FlagsOf(wordsOf(command))),
 		Requests: quantities(c.Resources.Requests), Limits: quantities(c.Resources.Limits),

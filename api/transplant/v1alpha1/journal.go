@@ -123,6 +123,8 @@ type HandoverRecord struct {
 	Ended      *time.Time `json:"ended,omitempty"`
 	Released   *time.Time `json:"released,omitempty"`
 	NextHolder string     `json:"nextHolder,omitempty"`
+	// Node is where the pod of the holder ran, for a manager that is a pod; its Host is the pod's name then.
+	Node string `json:"node,omitempty"`
 	// Note says why the lease was left alone, where it was.
 	Note string `json:"note,omitempty"`
 }

@@ -72,7 +72,18 @@ type Options struct {
 	DrainTimeout string `json:"drainTimeout,omitempty"`
 	// ForceUnmanaged lets a drain evict pods that no controller would bring back.
 	ForceUnmanaged bool `json:"forceUnmanaged,omitempty"`
+	// Part of the migration of a hosted control plane that the plan is for: handover or finish. Empty for a cluster that runs its own control plane.
+	Part string `json:"part,omitempty"`
 }
+
+// Parts of the migration of a hosted control plane.
+const (
+	PartHandover = "handover"
+	PartFinish   = "finish"
+)
+
+// NotIn is the value of Step.Expect for a loop that no manager of a component may run; who else does, if anybody, is not looked at.
+func NotIn(component string) string { return "!" + component }
 
 // Shapes of a cloud-controller-manager, what happens to node IPAM, and what to the volumes.
 const (
@@ -177,7 +188,7 @@ type Step struct {
 	Leases []string `json:"leases,omitempty"`
 	// Successors are the components one of which must be ready on another host before an owner is stopped.
 	Successors []string `json:"successors,omitempty"`
-	// Expect is the ownership that holds after the step: loop -> component. A loop mapped to "" is not looked at.
+	// Expect is the ownership that holds after the step: loop -> component. A loop mapped to "" has one owner of either kind; see also NotIn.
 	Expect map[string]string `json:"expect,omitempty"`
 	// Group names steps that are done together on one host; the engine defers a group whose host owns loops behind the others of its phase.
 	Group string `json:"group,omitempty"`
@@ -207,7 +218,8 @@ type Step struct {
 
 // Edit is a change of a manifest or of kubelet flags.
 type Edit struct {
-	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, setImage (the image of a manifest keeps its registry and repository and gets another tag) or
+	// Op is setFlag, unsetFlag, addHostPath, removeHostPath, mountConfigMap and unmount (of a workload: Name is the volume, Value the ConfigMap, Path where
+	// it is mounted), setImage (the image of a manifest keeps its registry and repository and gets another tag) or
 	// setVersion (of kubeadm's ClusterConfiguration); of a kubelet also setGate and unsetGate, for featureGates in its configuration file.
 	Op string `json:"op"`
 	// Name is the flag without dashes, the volume name, the component whose image it is, the field that holds the version, or the gate.

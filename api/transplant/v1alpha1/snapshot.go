@@ -69,6 +69,10 @@ type Cluster struct {
 	Version string `json:"version,omitempty"`
 	// Provider is the in-tree provider that the live managers name, e.g. aws; empty when they name none or several.
 	Provider string `json:"provider,omitempty"`
+	// Seed is the namespace of another cluster, the seed, in which the control plane runs as Deployments, and SeedUID that namespace's uid. Both are empty
+	// for a cluster that runs its own control plane. Objects in a namespace of this name are the seed's.
+	Seed    string `json:"seed,omitempty"`
+	SeedUID string `json:"seedUID,omitempty"`
 }
 
 // Host is a machine whose files and processes can be reached.
@@ -134,6 +138,10 @@ type Component struct {
 	Processes []Process `json:"processes,omitempty"`
 	// Pod is the mirror pod in the API.
 	Pod *MirrorPod `json:"pod,omitempty"`
+	// CloudConfig is that of a Deployment in a seed, from the ConfigMap or Secret that it mounts.
+	CloudConfig *CloudConfig `json:"cloudConfig,omitempty"`
+	// Rollout says why the Deployment in a seed is not what its template says; empty when it is.
+	Rollout string `json:"rollout,omitempty"`
 	// Error says why the manifest could not be understood.
 	Error string `json:"error,omitempty"`
 }

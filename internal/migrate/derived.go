@@ -1,0 +1,242 @@
+package migrate
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+// derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials of the cloud and of the cluster. It is
+// derived when the object is made, from the Deployment that the step names as its source; nil while it cannot be known yet.
+func (x ensureObject) derived(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if s.Derive == "" {
+		return want, nil
+	}
+	if x.Seed == nil {
+		return nil, fmt.Errorf("step %s derives from %s, and no seed was given", s.ID, s.Source)
+	}
+	_, name, ok := strings.Cut(s.Source, "/"+x.Seed.Namespace+"/")
+	if !ok {
+		return nil, fmt.Errorf("source %s of step %s is not in namespace %s of the seed", s.Source, s.ID, x.Seed.Namespace)
+	}
+	d, err := x.Seed.Kube.AppsV1().Deployments(x.Seed.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading %s in the seed: %w", s.Source, err)
+	}
+	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == kcm })
+	if at < 0 {
+		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, kcm)
+	}
+	src := source{x.Engine, d, &d.Spec.Template.Spec.Containers[at]}
+	out := want.DeepCopy()
+	switch s.Derive {
+	case plan.DeriveSeedKubeconfig:
+		return src.kubeconfig(ctx, out)
+	case plan.DeriveSeedCloudConfig:
+		return src.cloudConfig(ctx, out)
+	case plan.DeriveSeedManager:
+		return src.manager(out)
+	}
+	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
+}
+
+// given is the part of an object that its step says itself. To the environment and the volumes of a derived manager others are added.
+func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
+	if s.Derive != plan.DeriveSeedManager {
+		return want
+	}
+	out := want.DeepCopy()
+	spec, err := podSpec(out)
+	if err != nil {
+		return want
+	}
+	delete(spec, "volumes")
+	containers, _ := spec["containers"].([]any)
+	for _, c := range containers {
+		if c, ok := c.(map[string]any); ok {
+			delete(c, "env")
+			delete(c, "volumeMounts")
+		}
+	}
+	return out
+}
+
+// source is the kube-controller-manager's Deployment in the seed, and its container.
+type source struct {
+	*Engine
+	deployment *appsv1.Deployment
+	container  *corev1.Container
+}
+
+func (s source) flags() map[string]string {
+	return controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(s.container.Command, s.container.Args)))
+}
+
+func (s source) file(ctx context.Context, at string) ([]byte, error) {
+	return snapshot.Mounted(ctx, s.Seed.Kube, s.Seed.Namespace, &s.deployment.Spec.Template.Spec, s.container, at)
+}
+
+// kubeconfig takes server and CA from the kube-controller-manager's, and the token of the cloud-controller-manager's account in the migrated cluster.
+func (s source) kubeconfig(ctx context.Context, out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	secret, err := s.Kube.CoreV1().Secrets(namespace).Get(ctx, plan.TokenSecret, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, plan.TokenSecret, err)
+	}
+	token := secret.Data[corev1.ServiceAccountTokenKey]
+	if len(token) == 0 {
+		return nil, nil // kube-controller-manager's token controller fills it in
+	}
+	at := s.flags()["kubeconfig"]
+	if at == "" {
+		return nil, fmt.Errorf("%s has no --kubeconfig that tells where its API server is", s.deployment.Name)
+	}
+	data, err := s.file(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	from, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s of %s is not one: %w", at, s.deployment.Name, noContent(err))
+	}
+	current, ok := from.Contexts[from.CurrentContext]
+	if !ok || from.Clusters[current.Cluster] == nil {
+		return nil, fmt.Errorf("kubeconfig %s of %s: its current context %q names no cluster", at, s.deployment.Name, from.CurrentContext)
+	}
+	cluster := from.Clusters[current.Cluster]
+	if cluster.CertificateAuthority != "" && len(cluster.CertificateAuthorityData) == 0 {
+		ca := cluster.CertificateAuthority
+		if !path.IsAbs(ca) {
+			ca = path.Join(path.Dir(at), ca)
+		}
+		if cluster.CertificateAuthorityData, err = s.file(ctx, ca); err != nil {
+			return nil, err
+		}
+		cluster.CertificateAuthority = ""
+	}
+	const name = plan.CCMAccount
+	kc := clientcmdapi.NewConfig()
+	kc.Clusters[name], kc.AuthInfos[name] = cluster, &clientcmdapi.AuthInfo{Token: string(token)}
+	kc.Contexts[name], kc.CurrentContext = &clientcmdapi.Context{Cluster: name, AuthInfo: name}, name
+	text, err := clientcmd.Write(*kc)
+	if err != nil {
+		return nil, fmt.Errorf("rendering the kubeconfig of %s: %w", ccm, noContent(err))
+	}
+	return out, set(out, plan.SeedKubeconfigKey, text)
+}
+
+// noContent keeps the text of a parser's error back, which may quote the file that it read.
+func noContent(error) error {
+	return errors.New("it cannot be read (the reason is not shown, since it may quote the file)")
+}
+
+func (s source) cloudConfig(ctx context.Context, out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	at := s.flags()["cloud-config"]
+	data, err := s.file(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	d, err := cloudconfig.Derive(s.provider(), data)
+	if err == nil && len(d.Problems) > 0 {
+		err = errors.New(strings.Join(d.Problems, "; "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deriving the external provider's cloud config from %s of %s: %w", at, s.deployment.Name, err)
+	}
+	return out, set(out, plan.SeedCloudConfigKey, d.Data)
+}
+
+// set puts a value into a Secret.
+func set(o *unstructured.Unstructured, key string, value []byte) error {
+	return unstructured.SetNestedField(o.Object, base64.StdEncoding.EncodeToString(value), "data", key)
+}
+
+// manager gives the cloud-controller-manager what the kube-controller-manager reached the cloud with: its environment, and the volumes that are neither
+// named by one of its flags (keys of the control plane) nor part of what starts it; and where it may run.
+func (s source) manager(out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(out.Object, &d); err != nil {
+		return nil, fmt.Errorf("reading the Deployment of %s: %w", ccm, err)
+	}
+	from, to := &s.deployment.Spec.Template.Spec, &d.Spec.Template.Spec
+	c := &to.Containers[0]
+	c.EnvFrom = s.container.EnvFrom
+	given := map[string]bool{}
+	for _, e := range c.Env {
+		given[e.Name] = true
+	}
+	for _, e := range s.container.Env {
+		if !given[e.Name] {
+			c.Env = append(c.Env, e)
+		}
+	}
+	for _, m := range s.container.VolumeMounts {
+		if s.keepsBack(m) || slices.ContainsFunc(to.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
+			continue
+		}
+		c.VolumeMounts = append(c.VolumeMounts, m)
+		for _, v := range from.Volumes {
+			if v.Name == m.Name {
+				to.Volumes = append(to.Volumes, v)
+			}
+		}
+	}
+	to.NodeSelector, to.Tolerations, to.Affinity, to.ImagePullSecrets = from.NodeSelector, from.Tolerations, from.Affinity, from.ImagePullSecrets
+	to.ServiceAccountName, to.AutomountServiceAccountToken = from.ServiceAccountName, from.AutomountServiceAccountToken
+	to.PriorityClassName, to.DNSPolicy, to.DNSConfig, to.HostAliases = from.PriorityClassName, from.DNSPolicy, from.DNSConfig, from.HostAliases
+	to.SecurityContext, to.RuntimeClassName = from.SecurityContext, from.RuntimeClassName
+	s.labels(&d)
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d)
+	if err != nil {
+		return nil, fmt.Errorf("writing the Deployment of %s: %w", ccm, err)
+	}
+	delete(object, "status")
+	return &unstructured.Unstructured{Object: object}, nil
+}
+
+// keepsBack tells that a mount is not the cloud-controller-manager's: a flag of the kube-controller-manager names a file in it, or its program is there.
+func (s source) keepsBack(m corev1.VolumeMount) bool {
+	names := []string{}
+	for _, value := range s.flags() {
+		names = append(names, value)
+	}
+	for _, words := range [][]string{s.container.Command, controlplane.Unwrapped(slices.Concat(s.container.Command, s.container.Args))} {
+		if len(words) > 0 {
+			names = append(names, words[0])
+		}
+	}
+	dir := path.Clean(m.MountPath)
+	return slices.ContainsFunc(names, func(n string) bool { return n == dir || strings.HasPrefix(n, dir+"/") })
+}
+
+// labels of the kube-controller-manager's pods are those by which network policies let them reach the API server and the cloud; those by which its own
+// Deployment finds them are not taken.
+func (s source) labels(d *appsv1.Deployment) {
+	var own map[string]string
+	if s.deployment.Spec.Selector != nil {
+		own = s.deployment.Spec.Selector.MatchLabels
+	}
+	for k, v := range s.deployment.Spec.Template.Labels {
+		if _, is := own[k]; is || k == "pod-template-hash" || d.Spec.Template.Labels[k] != "" {
+			continue
+		}
+		d.Spec.Template.Labels[k] = v
+	}
+}

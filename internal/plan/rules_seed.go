@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+// seeded tells that the plan is for a control plane that another cluster hosts.
+func (r *reading) seeded() bool { return r.Cluster.Seed != "" }
+
+// seedOneOwner holds a hosted control plane's manager back until the in-tree loops are proven off, or respect the migration lease.
+func seedOneOwner(r *reading) error {
+	first, ok := r.first()
+	if !r.seeded() || !ok {
+		return nil
+	}
+	before := r.Steps[:first]
+	if r.Strategy == LeaderMigration {
+		if !slices.ContainsFunc(before, func(s v1.Step) bool {
+			return s.Component == KCM && s.Kind == v1.StepEditWorkload && sets(s, "enable-leader-migration", "true") && slices.Contains(s.Leases, KCM)
+		}) {
+			return fmt.Errorf("%s comes before %s has learned the migration lease", r.Steps[first].ID, KCM)
+		}
+		return nil
+	}
+	off := slices.IndexFunc(before, func(s v1.Step) bool { return s.Component == KCM && s.Kind == v1.StepEditWorkload && loopsOff(s) })
+	if off < 0 {
+		return fmt.Errorf("%s comes before the cloud loops are taken out of %s", r.Steps[first].ID, KCM)
+	}
+	if !slices.ContainsFunc(before[off:], func(s v1.Step) bool {
+		return s.Kind == v1.StepVerify && s.Component == KCM && s.Ref == before[off].Ref && slices.Contains(s.Leases, KCM)
+	}) {
+		return fmt.Errorf("%s comes before anybody has looked whether the cloud loops have ended", r.Steps[first].ID)
+	}
+	return nil
+}
+
+// loopsOff tells that a step switches every cloud loop off by --controllers.
+func loopsOff(s v1.Step) bool {
+	e, ok := edit(s, "controllers")
+	if !ok || e.Op != "setFlag" {
+		return false
+	}
+	for _, l := range controllernames.CloudLoops {
+		if !disabled(e.Value, l) {
+			return false
+		}
+	}
+	return true
+}
+
+// seedKeepsProvider holds the provider in the control plane until the part of the migration that comes when the machines are done.
+func seedKeepsProvider(r *reading) error {
+	if !r.seeded() {
+		return nil
+	}
+	for i, s := range r.Steps {
+		e, ok := edit(s, "cloud-provider")
+		if !ok || s.Component != KCM && s.Component != KAS {
+			continue
+		}
+		if r.Options.Part != v1.PartFinish {
+			return fmt.Errorf("step %s changes --cloud-provider to %q", s.ID, e.Value)
+		}
+		if i == 0 || r.Steps[0].Kind != v1.StepVerify || len(r.Steps[0].Expect) == 0 && r.Strategy == LeaderMigration {
+			return fmt.Errorf("step %s comes before anybody has looked who owns the loops", s.ID)
+		}
+	}
+	return nil
+}
+
+// seedStays holds every change of the seed within the namespace of the cluster, and credentials out of the plan.
+func seedStays(r *reading) error {
+	if !r.seeded() {
+		return nil
+	}
+	for _, s := range r.Steps {
+		parts := strings.Split(s.Ref, "/")
+		if s.Host != "" {
+			return fmt.Errorf("step %s is on host %s: a hosted control plane has none", s.ID, s.Host)
+		}
+		if s.Kind == v1.StepEditWorkload || s.Component == CCM && s.Kind == v1.StepEnsureObject {
+			if len(parts) != 3 || parts[1] != r.Cluster.Seed {
+				return fmt.Errorf("step %s changes %s, which is not in namespace %s of the seed", s.ID, s.Ref, r.Cluster.Seed)
+			}
+		}
+		if s.Kind == v1.StepEnsureObject && parts[0] == "Secret" && (strings.Contains(s.Object, `"data"`) || strings.Contains(s.Object, `"stringData"`)) {
+			return fmt.Errorf("step %s has the content of %s", s.ID, s.Ref)
+		}
+		if slices.Contains([]v1.StepKind{v1.StepEditWorkload}, s.Kind) && !slices.Contains(s.Requires, "seed:uid") {
+			return fmt.Errorf("step %s does not require the uid of the seed's namespace", s.ID)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package snapshot
+
+import (
+	"net"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// SeedPod is a pod of a seed in which a component of a hosted control plane runs.
+type SeedPod struct {
+	Component string
+	Name, UID string
+	// Address is IP:port where the component serves /metrics; empty while the pod has no address.
+	Address string
+	// Node of the seed on which it runs.
+	Node string
+	// Container is the id of the container's present or last life; empty before the first.
+	Container string
+	// Restarts of the container.
+	Restarts int32
+	// Running tells that the kubelet says that the container runs; Ended that it has terminated and is not started again.
+	Running, Ended bool
+	// Ending tells that the pod is being deleted, with a grace period.
+	Ending bool
+}
+
+// defaultPorts are where the components serve unless --secure-port says otherwise.
+var defaultPorts = map[string]string{kas: "6443", kcm: "10257", ccm: "10258"}
+
+// SeedPods finds the pods that run one of the components, sorted by component and name. A pod that has succeeded or failed runs nothing.
+func SeedPods(pods []corev1.Pod, components ...string) []SeedPod {
+	var out []SeedPod
+	for i := range pods {
+		p := &pods[i]
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		for at := range p.Spec.Containers {
+			c := &p.Spec.Containers[at]
+			if name := SeedComponent(c); slices.Contains(components, name) {
+				out = append(out, seedPod(p, c, name))
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b SeedPod) int { return strings.Compare(a.Component+"@"+a.Name, b.Component+"@"+b.Name) })
+	return out
+}
+
+// SeedComponent is the component of the control plane that a container runs, whatever starts it; empty for another program. A provider's own manager is a
+// cloud-controller-manager.
+func SeedComponent(c *corev1.Container) string {
+	command := controlplane.Unwrapped(slices.Concat(c.Command, c.Args))
+	for _, word := range command {
+		if strings.HasPrefix(word, "-") {
+			break
+		}
+		if name := componentNamed(path.Base(word)); name != "" {
+			return name
+		}
+	}
+	if len(c.Command) == 0 {
+		return componentNamed(path.Base(repositoryOf(c.Image)))
+	}
+	return ""
+}
+
+func componentNamed(program string) string {
+	if strings.HasSuffix(program, "-"+ccm) {
+		return ccm
+	}
+	if slices.Contains(components, program) {
+		return program
+	}
+	return ""
+}
+
+func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {
+	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Ending: ending(p)}
+	port := controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))["secure-port"]
+	if port == "" {
+		port = defaultPorts[component]
+	}
+	if p.Status.PodIP != "" {
+		out.Address = net.JoinHostPort(p.Status.PodIP, port)
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.Name != c.Name {
+			continue
+		}
+		out.Container, out.Restarts, out.Running = s.ContainerID, s.RestartCount, s.State.Running != nil
+		if t := s.State.Terminated; t != nil {
+			out.Container = t.ContainerID
+			out.Ended = p.DeletionTimestamp != nil || p.Spec.RestartPolicy == corev1.RestartPolicyNever
+		}
+	}
+	return out
+}
+
+func ending(p *corev1.Pod) bool {
+	return p.DeletionTimestamp != nil && (p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds > 0)
+}
