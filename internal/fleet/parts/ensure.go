@@ -1,13 +1,18 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/fleet/machines"
 )
 
@@ -53,11 +58,97 @@ type Result struct {
 }
 
 // Ensure brings the parts to what they have to be, as far as one call can, and looks at them. It may be called again at any time and changes nothing that
-// is right. It waits for nothing but answers.
-func (p Parts) Ensure(_ context.Context) (Result, error) { return Result{}, errNotBuilt }
+// is right. It waits for nothing but answers. The result holds what was found also when there is an error: one half may fail and the other not.
+func (p Parts) Ensure(ctx context.Context) (Result, error) {
+	var r Result
+	if !p.CCMReady {
+		r.wait("the cloud-controller-manager is not ready, before which no machine may become external")
+	}
+	volumes, gates, err := p.migration(ctx, &r)
+	if err != nil {
+		return r, err
+	}
+	r.Volumes = volumes
+	err = errors.Join(p.machineComponents(ctx, &r, gates), p.drivers(ctx, &r))
+	r.Ready = err == nil && p.CCMReady && r.MachinesReady && r.CSIReady
+	slices.Sort(r.Waiting)
+	return r, err
+}
 
-// Manifests returns every object of the CSI driver of a provider for a minor of Kubernetes, as Ensure applies it; no credentials are in it. None
-// for a provider without a driver here.
-func Manifests(_ string, _ int) ([]*unstructured.Unstructured, error) { return nil, errNotBuilt }
+func (r *Result) wait(format string, args ...any) {
+	r.Waiting = append(r.Waiting, fmt.Sprintf(format, args...))
+}
 
-var errNotBuilt = errors.New("parts of fleets: not built yet")
+func (r *Result) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
+
+func (p Parts) clusterName() string { return cmp.Or(p.ClusterName, usualCluster) }
+
+// migration finds which in-tree plugins kubelets hand over to their drivers: which the new machines show, and the feature gates that they need for it
+// beside their defaults. A kubelet must not hand over what kube-controller-manager does not (KEP-625), so its gates decide.
+func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []string, error) {
+	if !p.CSI {
+		return nil, nil, nil
+	}
+	manager, err := p.managerGates(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var volumes []machines.Volume
+	var gates []string
+	provider, _ := catalogue.Lookup(p.Provider)
+	for _, d := range driversOf[p.Provider] {
+		v := machines.Volume{Driver: d.name}
+		i := slices.IndexFunc(provider.Plugins, func(v catalogue.VolumePlugin) bool { return v.Driver == d.name })
+		if i < 0 {
+			volumes = append(volumes, v)
+			continue
+		}
+		plugin := provider.Plugins[i]
+		kubelet := catalogue.GateFor("kubelet", plugin.MigrationGate, p.Minor)
+		switch on := manager(plugin.MigrationGate); {
+		case !kubelet.Known || kubelet.Default:
+			v.Plugin = plugin.Name
+		case on:
+			v.Plugin = plugin.Name
+			gates = append(gates, plugin.MigrationGate)
+		default:
+			r.note("volumes of %s go on in-tree: kube-controller-manager does not have the feature gate %s", plugin.Name, plugin.MigrationGate)
+		}
+		volumes = append(volumes, v)
+	}
+	return volumes, gates, nil
+}
+
+// note adds to the message about the CSI driver.
+func (r *Result) note(format string, args ...any) {
+	if r.CSIMessage != "" {
+		r.CSIMessage += "; "
+	}
+	r.CSIMessage += fmt.Sprintf(format, args...)
+}
+
+// managerGates tells which feature gates kube-controller-manager runs with.
+func (p Parts) managerGates(ctx context.Context) (func(string) bool, error) {
+	const name = "controller-manager"
+	d, err := p.Seed.Dynamic.Resource(deploymentsResource).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", p.Namespace, name, err)
+	}
+	_, container, err := podOf(d, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", p.Namespace, name, err)
+	}
+	_, list, _ := readCommandLine(container.Command, container.Args).find("feature-gates", false)
+	set := map[string]string{}
+	for part := range strings.SplitSeq(list, ",") {
+		gate, value, _ := strings.Cut(part, "=")
+		set[strings.TrimSpace(gate)] = strings.TrimSpace(value)
+	}
+	return func(gate string) bool {
+		if v, ok := set[gate]; ok {
+			return isTrue(v)
+		}
+		known := catalogue.GateFor("kube-controller-manager", gate, p.Minor)
+		return !known.Known || known.Default
+	}, nil
+}

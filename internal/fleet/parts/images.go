@@ -1,0 +1,83 @@
+package parts
+
+import "slices"
+
+// images are the containers of a CSI driver for a span of minors of Kubernetes.
+type images struct {
+	// from and to are the first and the last minor.
+	from, to int
+	driver   string
+	// registry and the tags of the sidecars in it.
+	registry                                               string
+	provisioner, attacher, resizer, registrar, healthProbe string
+	// also is a second container of the driver's own in the controller; empty for none.
+	also string
+}
+
+func (i images) sidecar(name, tag string) string { return i.registry + "/" + name + ":" + tag }
+
+const (
+	oldRegistry   = "k8s.gcr.io/sig-storage" // of the manifests of that time; it redirects to the next
+	registry      = "registry.k8s.io/sig-storage"
+	azureRegistry = "mcr.microsoft.com/oss/kubernetes-csi"
+)
+
+// imagesOf are the images by driver. A driver's minors are those that its makers name for the release; its sidecars those of the release's own manifests.
+//
+//   - ebs: kubernetes-sigs/aws-ebs-csi-driver, README.md and deploy/kubernetes/overlays/stable/gcr of v1.19.0 (Kubernetes 1.17 and later) and v1.31.0 (all
+//     minors that the project or EKS supports, which began with 1.23 then). A tag's manifests name the release before it.
+//   - cinder: kubernetes/cloud-provider-openstack, manifests/cinder-csi-plugin of the newest tag of each minor; a plugin is released for its minor.
+//   - azure disk: kubernetes-sigs/azuredisk-csi-driver, README.md and deploy of v1.21.0 (1.20 and later) and v1.29.2 (1.21 and later).
+//   - azure file: kubernetes-sigs/azurefile-csi-driver, README.md and deploy of v1.22.0, whose README names v1.21.0 for 1.20, and of v1.29.0 (1.21 and later).
+//   - gce pd: kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, README.md (1.25: 1.8, 1.26: 1.9, 1.27: 1.10, 1.28 and 1.29: 1.12) and
+//     deploy/kubernetes/images/stable-master of v1.8.22, v1.10.1 and v1.12.2, each of which names a published image. Before 1.25 the README names no
+//     minors; the release that was stable then is taken.
+//   - vsphere: kubernetes-sigs/vsphere-csi-driver, manifests/vanilla of the tags; the minors are those of catalogue.DriverOf. It names no release for 1.27
+//     and later there, so there is none here.
+var imagesOf = map[string][]images{
+	"ebs.csi.aws.com": {
+		{20, 22, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.18.0", registry, "v3.4.1", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
+		{23, 30, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.30.0", registry, "v4.0.1", "v4.5.1", "v1.10.1", "v2.10.1", "v2.12.0", ""},
+	},
+	"cinder.csi.openstack.org": {
+		{20, 20, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.20.0", oldRegistry, "v1.6.1", "v2.2.1", "v0.5.1", "v1.3.0", "v2.1.0", ""},
+		{21, 21, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.21.0", oldRegistry, "v2.1.1", "v3.1.0", "v1.1.0", "v1.3.0", "v2.1.0", ""},
+		{22, 22, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.22.0", oldRegistry, "v2.2.0", "v3.1.0", "v1.1.0", "v2.1.0", "v2.2.0", ""},
+		{23, 23, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.23.0", oldRegistry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.4.0", "v2.5.0", ""},
+		{24, 24, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.24.6", oldRegistry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
+		{25, 25, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.25.6", oldRegistry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", ""},
+		{26, 26, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.26.4", oldRegistry, "v3.3.0", "v4.0.0", "v1.4.0", "v2.6.2", "v2.8.0", ""},
+		{27, 27, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.27.3", registry, "v3.4.1", "v4.2.0", "v1.7.0", "v2.6.3", "v2.9.0", ""},
+		{28, 28, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.28.3", registry, "v3.4.1", "v4.2.0", "v1.8.0", "v2.6.3", "v2.9.0", ""},
+		{29, 29, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.29.0", registry, "v3.6.2", "v4.4.2", "v1.9.2", "v2.9.2", "v2.11.0", ""},
+		{30, 30, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.30.3", registry, "v3.6.2", "v4.4.2", "v1.9.2", "v2.9.2", "v2.11.0", ""},
+	},
+	"disk.csi.azure.com": {
+		{20, 20, azureRegistry + "/azuredisk-csi:v1.21.0", azureRegistry, "v3.2.0", "v3.5.0", "v1.5.0", "v2.5.1", "v2.7.0", ""},
+		{21, 30, azureRegistry + "/azuredisk-csi:v1.29.2", azureRegistry, "v3.5.0", "v4.3.0", "v1.8.0", "v2.8.0", "v2.10.0", ""},
+	},
+	"file.csi.azure.com": {
+		{20, 20, azureRegistry + "/azurefile-csi:v1.21.0", azureRegistry, "v3.2.0", "v3.5.0", "v1.5.0", "v2.5.1", "v2.7.0", ""},
+		{21, 30, azureRegistry + "/azurefile-csi:v1.29.0", azureRegistry, "v3.5.0", "v4.3.0", "v1.8.0", "v2.8.0", "v2.10.0", ""},
+	},
+	"pd.csi.storage.gke.io": {
+		{20, 22, "k8s.gcr.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.3.4", oldRegistry, "v2.2.1", "v3.2.1", "v1.2.0", "v2.1.0", "v2.4.0", ""},
+		{23, 25, "k8s.gcr.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.7.2", oldRegistry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
+		{26, 26, "k8s.gcr.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.9.2", oldRegistry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
+		{27, 30, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.10.1", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
+	},
+	"csi.vsphere.vmware.com": {
+		{20, 22, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.4.1", oldRegistry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.3.0", "v2.4.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.4.1"},
+		{23, 24, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.6.2", oldRegistry, "v3.2.1", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.6.2"},
+		{25, 25, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.7.3", oldRegistry, "v3.3.0", "v3.5.0", "v1.6.0", "v2.6.2", "v2.8.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.7.3"},
+		{26, 26, "gcr.io/cloud-provider-vsphere/csi/release/driver:v3.0.3", oldRegistry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v3.0.3"},
+	},
+}
+
+func imagesAt(driver string, minor int) (images, bool) {
+	i := slices.IndexFunc(imagesOf[driver], func(i images) bool { return minor >= i.from && minor <= i.to })
+	if i < 0 {
+		return images{}, false
+	}
+	return imagesOf[driver][i], true
+}

@@ -1,0 +1,206 @@
+package parts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// fieldManager of what is applied.
+	fieldManager = "transplant"
+	namespace    = "kube-system"
+	// managedBy marks what is ours: a driver that somebody else has installed is left alone.
+	managedBy      = "app.kubernetes.io/managed-by"
+	clusterMark    = "%CLUSTER%"
+	usualCluster   = "kubernetes" // what kube-controller-manager calls a cluster that nobody named
+	defaultClass   = "storageclass.kubernetes.io/is-default-class"
+	oldDefault     = "storageclass.beta.kubernetes.io/is-default-class"
+	credentials    = "transplant-csi-credentials" // #nosec G101 -- a name
+	credentialsAre = "transplant.dev/credentials-version"
+	appliedIs      = "transplant.dev/applied"
+)
+
+// Manifests returns every object of the CSI drivers of a provider for a minor of Kubernetes, as Ensure applies them, in order; no credentials are in
+// them, and the StorageClass is not the default one. It fails for a provider or a minor for which no driver is known here.
+func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error) {
+	drivers, ok := driversOf[provider]
+	if !ok {
+		return nil, fmt.Errorf("no CSI driver is known here for provider %q", provider)
+	}
+	var out []*unstructured.Unstructured
+	for _, d := range drivers {
+		objects, err := d.manifests(minor, usualCluster)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, objects...)
+		if d.class.name != "" {
+			class, err := d.storageClass(false)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, class)
+		}
+	}
+	return out, nil
+}
+
+// manifests are the objects of a driver but its StorageClass, in the order in which they are applied: the workloads last.
+func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructured, error) {
+	i, ok := imagesAt(d.name, minor)
+	if !ok {
+		return nil, fmt.Errorf("no release of the CSI driver %s is known here for Kubernetes 1.%d: install one yourself, or set spec.disableCSIDriver", d.name, minor)
+	}
+	objects := []runtime.Object{
+		&storagev1.CSIDriver{TypeMeta: kind(storagev1.SchemeGroupVersion, "CSIDriver"), ObjectMeta: d.meta(d.name, ""), Spec: d.spec},
+	}
+	objects = append(objects, d.rights("controller", d.controllerRules())...)
+	objects = append(objects, d.rights("node", d.nodeRights)...)
+	objects = append(objects, d.leases()...)
+	if d.settings != nil {
+		objects = append(objects, &corev1.ConfigMap{TypeMeta: kind(corev1.SchemeGroupVersion, "ConfigMap"), ObjectMeta: d.meta(d.settings.name, namespace), Data: d.settings.data})
+	}
+	objects = append(objects, d.controllerWorkload(i, cluster), d.nodeWorkload(i, cluster))
+	out := make([]*unstructured.Unstructured, 0, len(objects))
+	for _, o := range objects {
+		u, err := applied(o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
+	}
+	return out, nil
+}
+
+// applied is an object as it is sent: without status and times, which are the server's.
+func applied(o runtime.Object) (*unstructured.Unstructured, error) {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", o, err)
+	}
+	delete(m, "status")
+	strip(m)
+	return &unstructured.Unstructured{Object: m}, nil
+}
+
+// strip takes away what is empty: a field that is applied is owned, and an empty one would be taken from whoever has set it.
+func strip(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case nil:
+			delete(m, k)
+		case map[string]any:
+			if len(v) == 0 && k != "emptyDir" {
+				delete(m, k)
+				continue
+			}
+			strip(v)
+			if len(v) == 0 && k != "emptyDir" {
+				delete(m, k)
+			}
+		case []any:
+			for _, e := range v {
+				if e, ok := e.(map[string]any); ok {
+					strip(e)
+				}
+			}
+		}
+	}
+}
+
+func kind(gv schema.GroupVersion, name string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: gv.String(), Kind: name}
+}
+
+func (d driver) meta(name, ns string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: ns, Labels: map[string]string{managedBy: fieldManager, "app.kubernetes.io/name": d.short}}
+}
+
+// storageClass is the class that people use for new volumes. It is made once: most of a StorageClass cannot be changed.
+func (d driver) storageClass(usual bool) (*unstructured.Unstructured, error) {
+	c := &storagev1.StorageClass{
+		TypeMeta: kind(storagev1.SchemeGroupVersion, "StorageClass"), ObjectMeta: d.meta(d.class.name, ""), Provisioner: d.name, Parameters: d.class.parameters,
+		ReclaimPolicy: pointer(corev1.PersistentVolumeReclaimDelete), VolumeBindingMode: pointer(storagev1.VolumeBindingWaitForFirstConsumer), AllowVolumeExpansion: pointer(true),
+	}
+	if usual {
+		c.Annotations = map[string]string{defaultClass: "true"}
+	}
+	return applied(c)
+}
+
+var (
+	see    = []string{"get", "list", "watch"}
+	events = rule("", []string{"events"}, []string{"get", "list", "watch", "create", "update", "patch"})
+)
+
+// controllerRules are what the sidecars of the controller need (deploy/kubernetes/rbac.yaml of kubernetes-csi/external-provisioner, external-attacher and
+// external-resizer), and what the driver needs beside them.
+func (d driver) controllerRules() []rbacv1.PolicyRule {
+	out := []rbacv1.PolicyRule{
+		rule("", []string{"persistentvolumes"}, []string{"get", "list", "watch", "create", "update", "patch", "delete"}),
+		rule("", []string{"persistentvolumeclaims"}, []string{"get", "list", "watch", "update"}),
+		rule("", []string{"persistentvolumeclaims/status"}, []string{"patch"}),
+		rule("", []string{"nodes", "pods"}, see),
+		rule("storage.k8s.io", []string{"storageclasses", "csinodes"}, see),
+		events,
+	}
+	if !d.noAttach {
+		out = append(out, rule("storage.k8s.io", []string{"volumeattachments"}, []string{"get", "list", "watch", "update", "patch"}),
+			rule("storage.k8s.io", []string{"volumeattachments/status"}, []string{"patch"}))
+	}
+	return append(out, d.controllerRights...)
+}
+
+func (d driver) account(part string) string { return d.short + "-" + part }
+
+// rights are an account of a part, and what it may do in the cluster.
+func (d driver) rights(part string, rules []rbacv1.PolicyRule) []runtime.Object {
+	name := "transplant:" + d.account(part)
+	out := []runtime.Object{
+		&corev1.ServiceAccount{TypeMeta: kind(corev1.SchemeGroupVersion, "ServiceAccount"), ObjectMeta: d.meta(d.account(part), namespace)},
+	}
+	if len(rules) == 0 {
+		return out
+	}
+	return append(out,
+		&rbacv1.ClusterRole{TypeMeta: kind(rbacv1.SchemeGroupVersion, "ClusterRole"), ObjectMeta: d.meta(name, ""), Rules: rules},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta: kind(rbacv1.SchemeGroupVersion, "ClusterRoleBinding"), ObjectMeta: d.meta(name, ""),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account(part), Namespace: namespace}},
+		})
+}
+
+// leases are what the sidecars elect their leaders by.
+func (d driver) leases() []runtime.Object {
+	name := "transplant:" + d.account("controller")
+	return []runtime.Object{
+		&rbacv1.Role{
+			TypeMeta: kind(rbacv1.SchemeGroupVersion, "Role"), ObjectMeta: d.meta(name, namespace),
+			Rules: []rbacv1.PolicyRule{rule("coordination.k8s.io", []string{"leases"}, []string{"get", "list", "watch", "create", "update", "patch", "delete"})},
+		},
+		&rbacv1.RoleBinding{
+			TypeMeta: kind(rbacv1.SchemeGroupVersion, "RoleBinding"), ObjectMeta: d.meta(name, namespace),
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: d.account("controller"), Namespace: namespace}},
+		},
+	}
+}
+
+// arguments are a program's, the cluster's mark filled in.
+func (p program) arguments(cluster string) []string {
+	out := slices.Clone(p.args)
+	for i := range out {
+		out[i] = strings.ReplaceAll(out[i], clusterMark, cluster)
+	}
+	return out
+}

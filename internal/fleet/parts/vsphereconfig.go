@@ -1,0 +1,77 @@
+package parts
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+)
+
+// vcenter is a vCenter of the external provider's cloud config.
+type vcenter struct {
+	Server       string   `yaml:"server"`
+	User         string   `yaml:"user"`
+	Password     string   `yaml:"password"`
+	Port         uint     `yaml:"port"`
+	InsecureFlag bool     `yaml:"insecureFlag"`
+	Datacenters  []string `yaml:"datacenters"`
+}
+
+// vsphereConfig makes the CSI driver's config of the in-tree cloud config. Errors hold nothing of it.
+func vsphereConfig(in []byte, cluster string) ([]byte, error) {
+	d, err := cloudconfig.Derive("vsphere", in)
+	if err != nil {
+		return nil, err
+	}
+	var c struct {
+		Global  vcenter            `yaml:"global"`
+		VCenter map[string]vcenter `yaml:"vcenter"`
+	}
+	if yaml.Unmarshal(d.Data, &c) != nil {
+		return nil, errors.New("the cloud config of vSphere cannot be read")
+	}
+	if len(c.VCenter) == 0 {
+		return nil, errors.New("the cloud config of vSphere names no vCenter")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "[Global]\ncluster-id = %s\n", quoted(cluster))
+	for _, name := range slices.Sorted(maps.Keys(c.VCenter)) {
+		v := c.VCenter[name].orElse(c.Global, name)
+		if v.User == "" || v.Password == "" || len(v.Datacenters) == 0 {
+			return nil, errors.New("the cloud config of vSphere names no user, password or datacenter for a vCenter")
+		}
+		fmt.Fprintf(&b, "\n[VirtualCenter %s]\nuser = %s\npassword = %s\nport = \"%d\"\ninsecure-flag = \"%t\"\ndatacenters = %s\n",
+			quoted(v.Server), quoted(v.User), quoted(v.Password), v.Port, v.InsecureFlag, quoted(strings.Join(v.Datacenters, ",")))
+	}
+	return []byte(b.String()), nil
+}
+
+func (v vcenter) orElse(global vcenter, name string) vcenter {
+	if v.Server == "" {
+		v.Server = name
+	}
+	if v.User == "" {
+		v.User, v.Password = global.User, global.Password
+	}
+	if v.Port == 0 {
+		v.Port = global.Port
+	}
+	if v.Port == 0 {
+		v.Port = 443
+	}
+	v.InsecureFlag = v.InsecureFlag || global.InsecureFlag
+	if len(v.Datacenters) == 0 {
+		v.Datacenters = global.Datacenters
+	}
+	return v
+}
+
+// quoted is a value as gcfg reads it.
+func quoted(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
+}
