@@ -25,6 +25,8 @@ type changing struct {
 	until string
 	// without are the hosts that are gone for good.
 	without []string
+	// accepted are the reasons for living with a difference that a verification finds, by object.
+	accepted map[string]string
 	// kubelets are options of a plan that was begun which this run may change.
 	kubelets v1.Options
 }
@@ -50,6 +52,10 @@ func newApply(c *connection) *cobra.Command {
 				return err
 			}
 			f.kubelets = o.options
+			var err error
+			if o.accept, f.accepted, err = splitAccepted(o.accept); err != nil {
+				return err
+			}
 			return c.apply(cmd.Context(), args, f, o)
 		},
 	}
@@ -122,7 +128,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 		if err != nil {
 			return err
 		}
-		return c.execute(ctx, j, p, n, snap, snap)
+		return c.execute(ctx, j, p, n, snap, snap, f.accepted)
 	})
 }
 
@@ -236,7 +242,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 			return err
 		}
-		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options.LeaseName))
+		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options.LeaseName), f.accepted)
 	})
 }
 
@@ -253,7 +259,7 @@ func samePlan(path string, begun v1.Plan) bool {
 }
 
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
-func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot) error {
+func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot, accepted map[string]string) error {
 	hard, stop, done := signals(ctx, c)
 	defer done()
 	doc := j.Doc()
@@ -269,6 +275,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	}
 	engine := migrate.New(migrate.Options{
 		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, Before: before, Tell: tell, Clock: testClock(), Hook: testHook,
+		Compare: c.comparing(j, before, accepted),
 	}, j)
 	part := *p
 	if part.Until = ""; steps < len(p.Steps) {

@@ -43,7 +43,7 @@ func (f *planFlags) flags(cmd *cobra.Command) {
 	fl.BoolVar(&f.options.KeepLeaderMigration, "keep-leader-migration", false, "leave leader migration on at the end, for a quicker way back")
 	kubeletFlags(fl, &f.options)
 	canaryFlags(fl, &f.options)
-	fl.StringArrayVar(&f.accept, "accept", nil, `accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted`)
+	fl.StringArrayVar(&f.accept, "accept", nil, `accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted. Apply also takes differences that its verification finds, OBJECT="reason"`)
 	for flag, words := range map[string][]string{"strategy": plan.Strategies, "shape": plan.Shapes, "node-ipam": plan.NodeIPAMChoices, "volumes": plan.VolumesChoices} {
 		complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}

@@ -15,10 +15,14 @@ import (
 
 func newRollback(c *connection) *cobra.Command {
 	var f changing
+	var accept []string
 	cmd := &cobra.Command{
 		Use: "rollback", Short: "Go back to the in-tree manager, from wherever the migration stands", Args: cobra.NoArgs,
 		Example: "  transplant rollback",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.accepted, err = acceptedObjects(accept); err != nil {
+				return err
+			}
 			if err := c.open(cmd.Context()); err != nil {
 				return err
 			}
@@ -28,6 +32,7 @@ func newRollback(c *connection) *cobra.Command {
 	f.flags(cmd)
 	kubeletFlags(cmd.Flags(), &f.kubelets)
 	c.probes.beside(cmd)
+	cmd.Flags().StringArrayVar(&accept, "accept", nil, `live with a difference that the verification at the end finds, OBJECT="reason" or "OBJECT FIELD=reason"`)
 	return cmd
 }
 
@@ -85,7 +90,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 			return err
 		}
-		return c.execute(ctx, j, p, len(p.Steps), before, snap)
+		return c.execute(ctx, j, p, len(p.Steps), before, snap, f.accepted)
 	})
 }
 

@@ -50,6 +50,9 @@ type Options struct {
 	Version func(ctx context.Context, component, host, address string) (string, error)
 	// Before is the snapshot from before the migration, that verifications compare with.
 	Before *v1.Snapshot
+	// Compare says in sentences what is not as it was before the migration and nothing explains, and what could not be compared; nil where nobody looks at
+	// the whole cluster. Steps that verify ask it when all that they look at themselves is right.
+	Compare func(ctx context.Context) (problems, unknown []string)
 	// Tell is called for everything a watching operator wants to know; nil for silence.
 	Tell func(Event)
 	// ReadLocal reads a file of this machine that a step copies to hosts; os.ReadFile when nil.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -231,5 +232,35 @@ func TestTargets(t *testing.T) {
 	}
 	if diff := cmp.Diff([]Target{{kcm, "cp-1", "127.9.9.1:10257", kcmManifest}, {kcm, "cp-2", "127.9.9.2:10257", kcmManifest}}, have); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
+	}
+}
+
+func TestAVerificationAsksForTheWholeComparison(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	p, _ := w.begin()
+	var problems []string
+	asked := 0
+	compare := func(o *Options) {
+		o.Compare = func(context.Context) ([]string, []string) {
+			asked++
+			return problems, []string{"CSINodes are unknown"}
+		}
+	}
+	problems = []string{"Node/cp-1 taints was (none) and is x:NoSchedule"}
+	err := w.engine(compare).Run(t.Context(), p, nil)
+	says(t, err, "not as before the migration: Node/cp-1 taints was (none) and is x:NoSchedule. To live with a difference, run the same command again with --accept")
+	if _, ok := errors.AsType[*VerifyError](err); !ok || asked < 2 {
+		t.Errorf("it was looked at %d times: %v", asked, err)
+	}
+	problems = nil
+	var said []string
+	if err := w.engine(compare, func(o *Options) {
+		o.Tell = func(e Event) { said = append(said, e.Message) }
+	}).Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(said, "not compared: CSINodes are unknown") {
+		t.Errorf("what could not be compared was not told: %q", said)
 	}
 }

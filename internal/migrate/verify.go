@@ -41,6 +41,24 @@ func (x verify) done(ctx context.Context, s v1.Step) (bool, error) {
 	if why != "" {
 		return false, pendingError(why)
 	}
+	return x.compared(ctx, s)
+}
+
+// compared is what transplant verify looks at beside nodes, addresses and owners: volumes and what attaches them, endpoints, labels and taints, the cloud.
+func (x verify) compared(ctx context.Context, s v1.Step) (bool, error) {
+	if x.Compare == nil {
+		return true, nil
+	}
+	problems, unknown := x.Compare(ctx)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if len(problems) > 0 {
+		return false, pendingError("not as before the migration: " + strings.Join(problems, "; ") + ". To live with a difference, run the same command again with --accept 'OBJECT=REASON', e.g. 'Node/worker-3 taints=ours'")
+	}
+	if len(unknown) > 0 {
+		x.tell(s, "progress", "not compared: "+strings.Join(unknown, "; "))
+	}
 	return true, nil
 }
 

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/report"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+// besides are the checks of transplant verify that a run's own verification does not repeat: it is not finished, it asks for the owners itself, and what was
+// probed is judged when the probes have ended.
+var besides = map[string]bool{"finished": true, "owners": true, "hosts": true, "disruption": true, "facts": true}
+
+// comparing is the comparison of transplant verify for the steps of a run that verify, so that a migration which goes on behind one would also pass the other.
+func (c *connection) comparing(j *migrate.Journal, before *v1.Snapshot, accepted map[string]string) func(context.Context) (problems, unknown []string) {
+	return func(ctx context.Context) (problems, unknown []string) {
+		doc := j.Doc()
+		after := c.gather(ctx, doc.Plan.Options.LeaseName)
+		r := report.Build(report.Input{Journal: doc, Before: before, After: after, Now: now(), ToolVersion: version})
+		snapshot.Who(ctx, c.kube, before.TakenAt, r.Inventory.Differences)
+		v, _ := report.Verify(report.VerifyInput{Report: r, Phase: doc.Phase, Errors: after.Errors, CloudBefore: before.Cloud != nil, CloudNow: after.Cloud != nil, Accept: accepted})
+		for _, check := range v.Checks {
+			switch {
+			case besides[check.Name]:
+			case check.Outcome == v1.Fail:
+				problems = append(problems, check.Problems...)
+			case check.Outcome == v1.Unknown:
+				unknown = append(unknown, check.Problems...)
+			}
+		}
+		return problems, unknown
+	}
+}
+
+// splitAccepted takes the differences of a verification out of the values of --accept: their keys name an object, and those of findings a code.
+func splitAccepted(values []string) (codes []string, objects map[string]string, err error) {
+	var differences []string
+	for _, a := range values {
+		if key, _, _ := strings.Cut(a, "="); strings.Contains(key, "/") {
+			differences = append(differences, a)
+		} else {
+			codes = append(codes, a)
+		}
+	}
+	objects, err = acceptedObjects(differences)
+	return codes, objects, err
+}

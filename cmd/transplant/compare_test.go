@@ -1,0 +1,16 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestFindingsAndDifferencesAreAcceptedByOneFlag(t *testing.T) {
+	codes, objects, err := splitAccepted([]string{"GAP-001=known", "Node/worker-3 taints=ours", "Service/shop/*=moved"})
+	if err != nil || !slices.Equal(codes, []string{"GAP-001=known"}) || len(objects) != 2 || objects["Node/worker-3 taints"] != "ours" || objects["Service/shop/*"] != "moved" {
+		t.Errorf("%q, %v, %v", codes, objects, err)
+	}
+	if _, _, err := splitAccepted([]string{"Node/worker-3="}); err == nil {
+		t.Error("a difference is accepted without a reason")
+	}
+}
