@@ -1,0 +1,204 @@
+package parts
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+// minors of a provider in which its volumes may have to move: those of its in-tree provider.
+func minors(t *testing.T, provider string) []int {
+	t.Helper()
+	p, ok := catalogue.Lookup(provider)
+	if !ok {
+		t.Fatalf("the catalogue does not know %s", provider)
+	}
+	last := p.LastInTree
+	if provider == "vsphere" {
+		last = 26 // the makers name no release for later ones
+	}
+	var out []int
+	for m := catalogue.Oldest; m <= last; m++ {
+		out = append(out, m)
+	}
+	return out
+}
+
+// every object of every provider and minor.
+func every(t *testing.T, visit func(name string, minor int, objects []*unstructured.Unstructured)) {
+	t.Helper()
+	for _, provider := range slices.Sorted(maps.Keys(driversOf)) {
+		for _, minor := range minors(t, provider) {
+			objects, err := Manifests(provider, minor)
+			if err != nil {
+				t.Errorf("%s in 1.%d: %v", provider, minor, err)
+				continue
+			}
+			visit(fmt.Sprintf("%s in 1.%d", provider, minor), minor, objects)
+		}
+	}
+}
+
+func TestEveryInTreeVolumePluginHasItsDriver(t *testing.T) {
+	for _, p := range catalogue.Providers() {
+		for _, plugin := range p.Plugins {
+			i := slices.IndexFunc(driversOf[p.Name], func(d driver) bool { return d.name == plugin.Driver })
+			if i < 0 {
+				t.Errorf("%s: %s has no driver here", p.Name, plugin.Name)
+				continue
+			}
+			known, _ := catalogue.DriverOf(plugin.Driver)
+			for _, image := range imagesOf[plugin.Driver] {
+				if !known.IsImage(image.driver) {
+					t.Errorf("%s is not an image of %s by the catalogue: somebody else's would not be recognized", image.driver, plugin.Driver)
+				}
+			}
+		}
+	}
+}
+
+func TestReleasesFitTheMinorsThatTheirMakersName(t *testing.T) {
+	for name, list := range imagesOf {
+		known, _ := catalogue.DriverOf(name)
+		next := catalogue.Oldest
+		for _, i := range list {
+			if i.from != next || i.to < i.from {
+				t.Errorf("%s: a span from 1.%d to 1.%d, expected from 1.%d on", name, i.from, i.to, next)
+			}
+			next = i.to + 1
+			version := i.driver[strings.LastIndex(i.driver, ":")+1:]
+			if r, ok := known.Release(version); ok && (i.from < r.Oldest || r.Newest != 0 && i.to > r.Newest) {
+				t.Errorf("%s %s is for 1.%d to 1.%d, its makers say 1.%d to 1.%d", name, version, i.from, i.to, r.Oldest, r.Newest)
+			}
+			if migrates, ok := known.Migrates(version); ok && !migrates {
+				t.Errorf("%s %s does not take over volumes of the in-tree plugin", name, version)
+			}
+		}
+	}
+}
+
+func TestManifestsAreWhole(t *testing.T) {
+	every(t, func(name string, _ int, objects []*unstructured.Unstructured) {
+		seen := map[string]bool{}
+		accounts := map[string]bool{}
+		for _, o := range objects {
+			id := o.GetKind() + " " + o.GetName()
+			if seen[id] {
+				t.Errorf("%s: %s is there twice", name, id)
+			}
+			seen[id] = true
+			if resources[o.GetKind()] == "" || o.GetLabels()[managedBy] != fieldManager {
+				t.Errorf("%s: %s cannot be applied, or is not marked as ours", name, id)
+			}
+			if _, ok := o.Object["status"]; ok || strings.Contains(fmt.Sprint(o.Object), "creationTimestamp") {
+				t.Errorf("%s: %s has fields that are the server's", name, id)
+			}
+			if o.GetKind() == "ServiceAccount" {
+				accounts[o.GetName()] = true
+			}
+		}
+		for _, o := range objects {
+			pod := podIn(t, o)
+			if pod == nil {
+				continue
+			}
+			if !accounts[pod.ServiceAccountName] {
+				t.Errorf("%s: %s runs as %s, which is not there", name, o.GetName(), pod.ServiceAccountName)
+			}
+			wholePod(t, name+": "+o.GetName(), *pod)
+		}
+	})
+}
+
+func podIn(t *testing.T, o *unstructured.Unstructured) *corev1.PodSpec {
+	t.Helper()
+	switch o.GetKind() {
+	case "Deployment":
+		var d appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &d, true); err != nil {
+			t.Fatal(err)
+		}
+		return &d.Spec.Template.Spec
+	case "DaemonSet":
+		var d appsv1.DaemonSet
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &d, true); err != nil {
+			t.Fatal(err)
+		}
+		return &d.Spec.Template.Spec
+	}
+	return nil
+}
+
+// wholePod wants every mount to have its volume, every image its tag and every %mark% filled in.
+func wholePod(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	volumes, ports := map[string]bool{}, map[int32]bool{}
+	for _, v := range pod.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, c := range pod.Containers {
+		if _, tag, ok := strings.Cut(c.Image[strings.LastIndex(c.Image, "/"):], ":"); !ok || tag == "" {
+			t.Errorf("%s: container %s has the image %q", name, c.Name, c.Image)
+		}
+		for _, m := range c.VolumeMounts {
+			if !volumes[m.Name] {
+				t.Errorf("%s: container %s mounts %s, which is no volume", name, c.Name, m.Name)
+			}
+		}
+		if text := fmt.Sprint(c.Args, c.Command, c.Env); strings.Contains(text, "%") {
+			t.Errorf("%s: container %s has an unfilled mark: %s", name, c.Name, text)
+		}
+		for _, p := range c.Ports {
+			if ports[p.ContainerPort] {
+				t.Errorf("%s: two containers listen on %d", name, p.ContainerPort)
+			}
+			ports[p.ContainerPort] = true
+		}
+	}
+}
+
+func TestDriversOnTheHostsNetworkDoNotListenOnTheSamePort(t *testing.T) {
+	for provider, drivers := range driversOf {
+		seen := map[int32]string{}
+		for _, d := range drivers {
+			if d.node.hostNetwork && d.node.port != 0 {
+				if other := seen[d.node.port]; other != "" {
+					t.Errorf("%s: %s and %s both listen on %d", provider, other, d.name, d.node.port)
+				}
+				seen[d.node.port] = d.name
+			}
+		}
+	}
+}
+
+func TestVSphereHasNoHalfOfAWebhook(t *testing.T) {
+	for _, minor := range minors(t, "vsphere") {
+		objects, err := Manifests("vsphere", minor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if strings.Contains(strings.ToLower(o.GetKind()+o.GetName()), "webhook") {
+				t.Errorf("1.%d: %s %s", minor, o.GetKind(), o.GetName())
+			}
+		}
+	}
+}
+
+func TestWhatIsNotKnownIsRefused(t *testing.T) {
+	if _, err := Manifests("hetzner", 26); err == nil {
+		t.Error("a provider without a driver has manifests")
+	}
+	if _, err := Manifests("vsphere", 29); err == nil || !strings.Contains(err.Error(), "disableCSIDriver") {
+		t.Errorf("vSphere in 1.29: %v", err)
+	}
+}
