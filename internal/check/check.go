@@ -96,6 +96,8 @@ type Options struct {
 	CCMEnv []string
 	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s; empty means unknown.
 	RenewDeadline string
+	// Part is that of the migration of a hosted control plane, handover or finish, and Provider what its owner says the cloud is; empty where nobody says.
+	Part, Provider string
 	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and do not block its
 	// continuation.
 	InProgress bool
@@ -128,7 +130,7 @@ func Run(s *v1.Snapshot, opts Options) v1.CheckReport {
 		Findings:    make([]v1.Finding, 0, len(Checks)),
 	}
 	f := newFacts(s, opts)
-	for _, c := range Checks {
+	for _, c := range checksFor(s) {
 		finding := one(c, f)
 		f.outcomes[c.Code] = finding.Outcome
 		if *f.blocker == "" && (finding.Outcome == v1.Fail || finding.Outcome == v1.Unknown) {
@@ -156,7 +158,9 @@ func staleCodes(accept map[string]string, findings []v1.Finding) []string {
 
 func one(c Check, f facts) v1.Finding {
 	finding := v1.Finding{}
-	if on := unanswered(c, f.outcomes); on != "" {
+	if why := otherwiseInSeed(c, f); why != "" {
+		finding = skip("%s", why)
+	} else if on := unanswered(c, f.outcomes); on != "" {
 		finding = dependent(on)
 	} else {
 		finding = c.judge(f)
@@ -233,7 +237,7 @@ func ValidateAccept(accept map[string]string) error {
 }
 
 func find(code string) (Check, bool) {
-	for _, c := range Checks {
+	for _, c := range slices.Concat(Checks, seedChecks) {
 		if strings.EqualFold(c.Code, code) {
 			return c, true
 		}

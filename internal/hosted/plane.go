@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
@@ -50,6 +51,8 @@ type Plane struct {
 	Options v1.Options
 	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager was started with.
 	Provider string
+	// Cloud reads what the cloud holds, for the comparison of before and after; nil when nobody may ask it.
+	Cloud inventory.Source
 	// Accept are findings that may be: code -> reason.
 	Accept map[string]string
 	// Holder names who holds the lock, for whoever finds it held; empty for migrate.Holder of this process.
@@ -59,7 +62,7 @@ type Plane struct {
 	// ToolVersion stands in snapshots and plans.
 	ToolVersion string
 	// Clock is the real one when nil.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 	// Hook is called at named points of a step ("before", "during", "after"); tests end a run there.
 	Hook func(point, step string)
 }
@@ -114,5 +117,3 @@ type Owners struct {
 
 // LoopNames are the cloud loops as Owners names them.
 func LoopNames() []string { return []string{"service", "route", "cloud-node-lifecycle"} }
-
-var errNotBuilt = errors.New("hosted control planes: not built yet")

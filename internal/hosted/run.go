@@ -2,36 +2,205 @@ package hosted
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
-
-// Gather looks at both clusters once and changes nothing. What could not be looked at is in Errors of the snapshot.
-func (p *Plane) Gather(_ context.Context) *v1.Snapshot { return &v1.Snapshot{} }
-
-// Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.
-func (p *Plane) Check(_ *v1.Snapshot) v1.CheckReport { return v1.CheckReport{} }
-
-// Plan makes the plan of a part. It fails with *BlockedError when the checks refuse, and makes the same plan for the same snapshot.
-func (p *Plane) Plan(_ *v1.Snapshot, _ Part) (*v1.Plan, error) { return nil, errNotBuilt }
 
 // Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done, also when it was done before.
 // When stop is closed it finishes the step under way and returns ErrInterrupted; when ctx ends it stops at once, and the next Run goes on.
-func (p *Plane) Run(_ context.Context, _ Part, _ func(migrate.Event), _ <-chan struct{}) error {
-	return errNotBuilt
+func (p *Plane) Run(ctx context.Context, part Part, tell func(migrate.Event), stop <-chan struct{}) error {
+	if done, err := p.done(ctx, part); done || err != nil {
+		return err
+	}
+	return p.locked(ctx, func(ctx context.Context, publish func(string)) error {
+		if done, err := p.done(ctx, part); done || err != nil { // somebody may have been at it until the lock was free
+			return err
+		}
+		j, before, err := p.begin(ctx, part)
+		if err != nil {
+			return err
+		}
+		doc := j.Doc()
+		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, &doc.Plan, stop); err != nil {
+			return cause(ctx, err)
+		}
+		return p.end(ctx, j, v1.RunApplied)
+	})
+}
+
+// done tells that a part was carried out, and says why it cannot be for what is in the journals.
+func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
+	handover, err := p.phase(ctx, Handover)
+	if err != nil {
+		return false, err
+	}
+	if handover == v1.RunRollingBack {
+		return false, ErrRollback
+	}
+	if part == Handover {
+		return handover == v1.RunApplied, nil
+	}
+	if handover == v1.RunApplying {
+		return false, fmt.Errorf("the handover of %s is under way: finish it before the in-tree provider is taken out", p.Name)
+	}
+	finish, err := p.phase(ctx, Finish)
+	return finish == v1.RunApplied, err
+}
+
+// phase is that of a part's journal; empty when there is none.
+func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
+	j, err := p.home(part).Open(ctx)
+	if errors.Is(err, migrate.ErrNoJournal) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	return j.Doc().Phase, nil
+}
+
+// begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was begun is made anew: what it was made from
+// may be days old.
+func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Snapshot, error) {
+	home := p.home(part)
+	j, err := home.Open(ctx)
+	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
+		before, err := home.Before(ctx)
+		return j, before, err
+	}
+	if err != nil && !errors.Is(err, migrate.ErrNoJournal) {
+		return nil, nil, err
+	}
+	if err := p.observe(ctx); err != nil {
+		return nil, nil, err
+	}
+	snap := p.Gather(ctx)
+	made, err := p.Plan(snap, part)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := p.clock().Now().UTC()
+	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
+		return nil, nil, context.Cause(ctx)
+	}
+	j, err = home.Create(ctx, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: p.Holder, Plan: *made}, snap)
+	return j, snap, err
 }
 
 // Rollback takes Handover back from wherever it is, or goes on with doing so. It returns nil when the control plane is as before.
-func (p *Plane) Rollback(_ context.Context, _ func(migrate.Event), _ <-chan struct{}) error {
-	return errNotBuilt
+func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
+	return p.locked(ctx, func(ctx context.Context, publish func(string)) error {
+		finish, err := p.phase(ctx, Finish)
+		if err != nil {
+			return err
+		}
+		if finish != "" {
+			return ErrTooLate
+		}
+		home := p.home(Handover)
+		j, err := home.Open(ctx)
+		if err != nil {
+			return err
+		}
+		doc := j.Doc()
+		if doc.Phase == v1.RunRolledBack {
+			return nil
+		}
+		before, err := home.Before(ctx)
+		if err != nil {
+			return err
+		}
+		if doc.Phase != v1.RunRollingBack || doc.Rollback == nil {
+			back, err := plan.MakeRollback(&doc, before, p.clock().Now())
+			if err != nil {
+				return err
+			}
+			if err := j.SetPhase(ctx, v1.RunRollingBack, back, nil); err != nil {
+				return err
+			}
+			doc = j.Doc()
+		}
+		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, doc.Rollback, stop); err != nil {
+			return cause(ctx, err)
+		}
+		return p.end(ctx, j, v1.RunRolledBack)
+	})
 }
 
-// Owners asks every manager's pod, and the leases. It takes no snapshot.
-func (p *Plane) Owners(_ context.Context) (Owners, error) { return Owners{}, errNotBuilt }
+func (p *Plane) end(ctx context.Context, j *migrate.Journal, phase string) error {
+	ended := p.clock().Now().UTC()
+	return j.SetPhase(ctx, phase, nil, &ended)
+}
 
-// Status says how a part stands, from the journal and the lock in the seed alone.
-func (p *Plane) Status(_ context.Context, _ Part) (v1.Status, error) { return v1.Status{}, errNotBuilt }
+// cause adds why a run's context ended: a lost lock reads otherwise than an operator that stops.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil && !errors.Is(err, c) {
+		return fmt.Errorf("%w: %w", c, err)
+	}
+	return err
+}
 
-// Error tells how many findings refuse, and the first of them.
-func (e *BlockedError) Error() string { return "the checks refuse the migration" }
+// releaseTimeout bounds giving the lock up after the caller's context has ended.
+const releaseTimeout = 10 * time.Second
+
+// locked holds the lock on the cluster during do.
+func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) error {
+	holder := p.Holder
+	if holder == "" {
+		holder = migrate.Holder("transplant")
+	}
+	held, lock, err := p.home(Handover).Acquire(ctx, p.clock(), holder, p.StealLock)
+	if err != nil {
+		return err
+	}
+	err = do(held, lock.Publish)
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	return errors.Join(err, lock.Release(release))
+}
+
+func (p *Plane) home(part Part) migrate.Home {
+	h := migrate.Home{Kube: p.Seed.Kube, Namespace: p.Namespace}
+	if part != Handover {
+		h.Part = string(part)
+	}
+	return h
+}
+
+func (p *Plane) engine(j *migrate.Journal, before *v1.Snapshot, tell func(migrate.Event)) *migrate.Engine {
+	return migrate.New(migrate.Options{
+		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &migrate.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
+		Scrape: p.scrape, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
+	}, j)
+}
+
+// teller tells the caller what happens, and whoever looks at the lock.
+func (p *Plane) teller(run string, tell func(migrate.Event), publish func(string)) func(migrate.Event) {
+	progress := migrate.NewProgress(run, publish)
+	return func(e migrate.Event) {
+		progress.Saw(e)
+		if tell != nil {
+			tell(e)
+		}
+	}
+}
+
+func (p *Plane) clock() clock.Clock {
+	if p.Clock == nil {
+		return clock.RealClock{}
+	}
+	return p.Clock
+}
+
+func (p *Plane) scrape(ctx context.Context, component, pod, address string) (v1.Manager, error) {
+	if p.Scrape == nil {
+		return v1.Manager{}, errors.New("there is no way to reach it: nothing scrapes the pods of the seed")
+	}
+	return p.Scrape(ctx, component, pod, address)
+}

@@ -266,3 +266,10 @@ func propagation(s v1.Step) *metav1.DeletionPropagation {
 	foreground := metav1.DeletePropagationForeground
 	return &foreground
 }
+
+// ClientFor returns the client for the object of a reference Kind/namespace/name or Kind/name.
+func ClientFor(client dynamic.Interface, ref string) (dynamic.ResourceInterface, error) {
+	e := &Engine{Options: Options{Dynamic: client}}
+	out, _, err := e.object(ref)
+	return out, err
+}

@@ -175,3 +175,6 @@ func (b *builder) ensure(phase, why string, objects []object) {
 		})
 	}
 }
+
+// ObserverObjects are the account that may read the managers' /metrics, and its right.
+func ObserverObjects() []map[string]any { return observerObjects() }

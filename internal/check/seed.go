@@ -1,0 +1,206 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+// Parts of the migration of a hosted control plane, as Options.Part has them.
+const partFinish = v1.PartFinish
+
+// deployed is the first component of a name in the seed; nil when there is none.
+func (f facts) deployed(name string) *v1.Component {
+	for i := range f.Hosted {
+		if f.Hosted[i].Name == name {
+			return &f.Hosted[i]
+		}
+	}
+	return nil
+}
+
+var seedReadable = Check{
+	Code: "HCP-001", Reason: "SeedUnreadable", Category: categorySeed, Level: LevelCritical, Impact: ImpactNone, Mandatory: true, Retryable: true,
+	Title: "the namespace of the cluster in the seed can be read, and has a kube-controller-manager and a kube-apiserver",
+	Explain: []string{
+		"The control plane of a hosted cluster runs as Deployments in a namespace of another cluster, the seed. What its kube-controller-manager is started with, which pods it has and what they run is read there, and every step changes it there. Without these the migration cannot be planned.",
+		"A Deployment counts by what its containers run, also behind a program that waits for the API server first (http-prober).",
+	},
+	judge: func(f facts) v1.Finding {
+		for _, e := range f.Errors {
+			if strings.HasPrefix(e.Fact, "seed/") && e.Fact != "seed/cloud-config" {
+				return unknown("%s", e.Error)
+			}
+		}
+		for _, name := range []string{kcm, kas} {
+			if c := f.deployed(name); c == nil {
+				return v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("namespace %s of the seed has no Deployment that runs %s", f.Cluster.Seed, name), Objects: []string{name}}
+			} else if c.Error != "" {
+				return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + ": " + c.Error, Objects: []string{c.Manifest}}
+			}
+		}
+		return pass("namespace %s of the seed has both", f.Cluster.Seed)
+	},
+}
+
+var seedProvider = Check{
+	Code: "HCP-002", Reason: "SeedProvider", Category: categorySeed, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: []string{"HCP-001"},
+	Title: "the hosted kube-controller-manager runs with the in-tree provider of the cloud that its cluster is in",
+	Explain: []string{
+		"The loops move from the in-tree provider that --cloud-provider names to that provider's cloud-controller-manager. Where it is external or empty already there is nothing to move; where it is another one than the Cluster object says, one of the two is wrong, and a manager for the wrong cloud would delete every node.",
+	},
+	judge: func(f facts) v1.Finding {
+		c := f.deployed(kcm)
+		has := c.Flags["cloud-provider"]
+		out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "an in-tree provider"}
+		switch {
+		case f.opts.Part == partFinish && has == "external":
+			return pass("%s is external already", c.Manifest)
+		case has == "" || has == "external":
+			out.Summary = fmt.Sprintf("%s runs with --cloud-provider=%q: there is no in-tree provider to move out of", c.Manifest, has)
+			return out
+		case f.opts.Provider != "" && f.opts.Provider != has:
+			out.Summary = fmt.Sprintf("%s runs with --cloud-provider=%s, and the cluster is said to be in %s", c.Manifest, has, f.opts.Provider)
+			out.Expected = "--cloud-provider=" + f.opts.Provider
+			return out
+		}
+		return pass("%s runs with --cloud-provider=%s", c.Manifest, has)
+	},
+}
+
+var seedRolledOut = Check{
+	Code: "HCP-003", Reason: "SeedNotRolledOut", Category: categorySeed, Level: LevelError, Impact: ImpactNoLoops, Retryable: true, DependsOn: []string{"HCP-001"},
+	Title: "the Deployments of the control plane are rolled out, and have replicas",
+	Explain: []string{
+		"A step changes a Deployment and waits until its new pods are ready and its old ones have ended. One that is not rolled out before has a reason: an image that cannot be pulled, a node that is full, a pod that does not end. The loops would stop with the old pods and not start with new ones.",
+		"A control plane with no replicas is hibernated: nothing runs that could move.",
+	},
+	judge: func(f facts) v1.Finding {
+		out := v1.Finding{Outcome: v1.Fail, Expected: "every pod updated and ready, none that ends"}
+		for _, name := range []string{kas, kcm} {
+			c := f.deployed(name)
+			switch {
+			case c.Replicas != nil && *c.Replicas == 0:
+				out.Objects, out.Summary = append(out.Objects, c.Manifest), c.Manifest+" has no replicas: the control plane is hibernated"
+			case c.Rollout != "" && out.Summary == "":
+				out.Objects, out.Summary = append(out.Objects, c.Manifest), c.Manifest+": "+c.Rollout
+			case c.Rollout != "":
+				out.Objects = append(out.Objects, c.Manifest)
+			}
+		}
+		if out.Summary != "" {
+			return out
+		}
+		return pass("both are")
+	},
+}
+
+var seedConfig = Check{
+	Code: "HCP-004", Reason: "SeedCloudConfig", Category: categorySeed, Level: LevelCritical, Impact: ImpactNoLoops, Mandatory: true, DependsOn: []string{"HCP-002"},
+	Title: "the cloud config of the hosted kube-controller-manager can be read and turned into the external provider's",
+	Explain: []string{
+		"The cloud-controller-manager's config is derived from the one that the kube-controller-manager mounts from a ConfigMap or Secret. Nothing of its values is kept.",
+	},
+	judge: func(f facts) v1.Finding {
+		c := f.deployed(kcm)
+		switch {
+		case f.opts.Part == partFinish:
+			return skip("nothing is derived any longer")
+		case c.Flags["cloud-config"] == "":
+			return pass("%s needs none", c.Manifest)
+		case c.CloudConfig == nil:
+			return unknown("the cloud config %s of %s was not looked at", c.Flags["cloud-config"], c.Manifest)
+		case c.CloudConfig.Error != "":
+			return v1.Finding{Outcome: v1.Fail, Summary: c.CloudConfig.Error, Objects: []string{c.Manifest}}
+		}
+		return pass("it can")
+	},
+}
+
+var seedOwners = Check{
+	Code: "HCP-005", Reason: "SeedOwners", Category: categorySeed, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, Retryable: true, DependsOn: []string{"HCP-001"},
+	Title: "each cloud loop has at most one owner among the pods in the seed",
+	Explain: []string{
+		"Every pod that runs a kube-controller-manager or a cloud-controller-manager is asked on /metrics which loops it runs. Two that run the same loop write to the cloud side by side.",
+		"Managers are asked with a token of an account that may read /metrics and nothing else. Before a migration has begun the account is not there, and what the pods run is not known yet: that is a warning. The run makes the account first and asks before it plans.",
+	},
+	judge: func(f facts) v1.Finding {
+		if !f.seedShowsLoops() {
+			return skip("%s of %s does not say which loops it runs", kcm, f.Cluster.Version)
+		}
+		if len(f.Managers) == 0 {
+			return unknown("no pod of a manager was found in the seed")
+		}
+		var silent []string
+		owners := map[string][]string{}
+		for _, m := range f.Managers {
+			if m.Error != "" {
+				silent = append(silent, m.Component+" in pod "+m.Host+": "+m.Error)
+			}
+			for _, l := range m.Loops {
+				owners[l] = append(owners[l], m.Component+"/"+m.Host)
+			}
+		}
+		for _, l := range controllernames.CloudLoops {
+			if o := owners[string(l)]; len(o) > 1 {
+				slices.Sort(o)
+				return v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("loop %s runs in %s at once", l, strings.Join(o, " and ")), Objects: o, Expected: "one owner"}
+			}
+		}
+		if len(silent) > 0 {
+			slices.Sort(silent)
+			out := v1.Finding{Outcome: v1.Unknown, Summary: "which loops they run is not known: " + strings.Join(silent, "; ")}
+			if !slices.ContainsFunc(silent, func(s string) bool { return !strings.Contains(s, "is not there yet") }) {
+				out.Outcome = v1.Warn
+			}
+			return out
+		}
+		return pass("%s say so", plural(len(f.Managers), "pod"))
+	},
+}
+
+// seedShowsLoops tells that a kube-controller-manager of the cluster's version says on /metrics which loops it runs.
+func (f facts) seedShowsLoops() bool {
+	minor, ok := versionMinor(f.Cluster.Version)
+	return !ok || catalogue.ShowsLoops(kcm, minor)
+}
+
+var seedManager = Check{
+	Code: "HCP-006", Reason: "SeedManagerThere", Category: categorySeed, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: []string{"HCP-001"},
+	Title: "no cloud-controller-manager runs in the seed before the handover, and one does after it",
+	Explain: []string{
+		"A cloud-controller-manager that somebody else has started beside the in-tree one runs every loop a second time. Before the in-tree provider is taken out there has to be one, or nobody would run the loops.",
+	},
+	judge: func(f facts) v1.Finding {
+		c := f.deployed(ccm)
+		if f.opts.Part == partFinish {
+			if c == nil || c.Replicas != nil && *c.Replicas == 0 {
+				return v1.Finding{Outcome: v1.Fail, Summary: "no cloud-controller-manager runs in the seed: hand the loops over first", Expected: "a Deployment of one"}
+			}
+			return pass("%s runs one", c.Manifest)
+		}
+		if c != nil && (c.Replicas == nil || *c.Replicas > 0) {
+			return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + " runs one already: remove it, or go on with the migration that started it", Objects: []string{c.Manifest}, Expected: "none"}
+		}
+		return pass("none does")
+	},
+}
+
+var seedElection = Check{
+	Code: "HCP-007", Reason: "SeedElection", Category: categorySeed, Level: LevelCritical, Impact: ImpactTwoOwners, Mandatory: true, DependsOn: []string{"HCP-001"},
+	Title: "the pods of the hosted kube-controller-manager elect a leader",
+	Explain: []string{
+		"Old and new pods of a Deployment run side by side while it is rolled out, and a pod whose node is away may run although it is gone from the API. What keeps them apart is the lease kube-controller-manager.",
+	},
+	judge: func(f facts) v1.Finding {
+		c := f.deployed(kcm)
+		if c.Flags["leader-elect"] == "false" {
+			return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + " runs with --leader-elect=false", Objects: []string{c.Manifest}, Expected: "leader election"}
+		}
+		return pass("%s does", c.Manifest)
+	},
+}

@@ -1,0 +1,54 @@
+package hosted
+
+import (
+	"context"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+// Gather looks at both clusters once and changes nothing. What could not be looked at is in Errors of the snapshot. It asks the user cluster for rights that
+// the engine needs there; those in the seed show when they are used.
+func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
+	snap := snapshot.Gather(ctx, snapshot.Sources{
+		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &snapshot.Seed{Kube: p.Seed.Kube, Namespace: p.Namespace}, Cloud: p.Cloud, ToolVersion: p.ToolVersion, Now: p.clock().Now,
+		Scrape: func(ctx context.Context, component, pod, address string) v1.Manager {
+			m, err := p.scrape(ctx, component, pod, address)
+			if err != nil {
+				m.Error = err.Error()
+			}
+			return m
+		},
+	}, snapshot.Options{LeaseName: p.Options.LeaseName, ObjectRefs: plan.ObjectRefs(), Needs: snapshot.DefaultNeeds})
+	snap.Cluster.Context = p.Name
+	return snap
+}
+
+// Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.
+func (p *Plane) Check(snap *v1.Snapshot) v1.CheckReport {
+	return p.checkFor(snap, Handover)
+}
+
+func (p *Plane) checkFor(snap *v1.Snapshot, part Part) v1.CheckReport {
+	o := plan.Choose(snap, p.options(part))
+	return check.Run(snap, check.Options{
+		Strategy: o.Strategy, Image: o.Image, LeaseName: o.LeaseName, RenewDeadline: o.RenewDeadline, Accept: p.Accept, Part: string(part), Provider: p.Provider,
+	})
+}
+
+func (p *Plane) options(part Part) v1.Options {
+	o := plan.Defaults(p.Options)
+	o.Part = string(part)
+	return o
+}
+
+// Plan makes the plan of a part. It fails with *BlockedError when the checks refuse, and makes the same plan for the same snapshot.
+func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
+	report := p.checkFor(snap, part)
+	if report.Summary.Blocked {
+		return nil, &BlockedError{Report: report}
+	}
+	return plan.Make(snap, p.options(part), report.Findings, snap.TakenAt)
+}

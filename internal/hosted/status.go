@@ -1,0 +1,119 @@
+package hosted
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// Status says how a part stands, from the journal and the lock in the seed alone.
+func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
+	now := p.clock().Now().UTC()
+	out := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Time: now, State: v1.StateNotStarted, Phase: v1.StateNotStarted, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
+	j, err := p.home(part).Open(ctx)
+	if errors.Is(err, migrate.ErrNoJournal) {
+		return out, nil
+	} else if err != nil {
+		return out, err
+	}
+	doc := j.Doc()
+	steps := &doc.Plan
+	if doc.Rollback != nil && (doc.Phase == v1.RunRollingBack || doc.Phase == v1.RunRolledBack) {
+		steps = doc.Rollback
+	}
+	out.Cluster, out.Run, out.Phase, out.State, out.Started = doc.Plan.Cluster, doc.Run, doc.Phase, doc.Phase, doc.Started
+	end := now
+	if doc.Ended != nil {
+		end = *doc.Ended
+	}
+	out.ElapsedSeconds = end.Sub(doc.Started).Seconds()
+	failed := count(&out, steps, doc.Records)
+	progress, err := p.lock(ctx, &out)
+	if err != nil {
+		return out, err
+	}
+	underWay := doc.Phase == v1.RunApplying || doc.Phase == v1.RunRollingBack
+	switch {
+	case !underWay:
+	case out.Lock != nil && out.Lock.Expired:
+		out.State = v1.StateStalled
+	case out.Lock != nil:
+		waiting(&out, progress)
+	case failed:
+		out.State = v1.StateFailed
+	default:
+		out.State = v1.StateStopped
+	}
+	return out, nil
+}
+
+// count fills in what the records say of the steps; it tells whether the last one that was begun went wrong.
+func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
+	of := map[string]v1.StepRecord{}
+	for _, r := range records {
+		of[r.ID] = r
+	}
+	failed := false
+	var sections []string
+	for _, s := range steps.Steps {
+		if len(sections) == 0 || sections[len(sections)-1] != s.Phase {
+			sections = append(sections, s.Phase)
+		}
+		rec, begun := of[s.ID]
+		switch {
+		case rec.Result == "done" || rec.Result == "already-done" || rec.Result == "skipped":
+			out.StepsDone++
+			continue
+		case begun:
+			out.Current = append(out.Current, v1.StepStatus{ID: s.ID, Title: s.Title, SinceSeconds: out.Time.Sub(rec.Started).Seconds()})
+			failed, out.LastError = rec.Error != "", rec.Error
+		case out.Upcoming == "":
+			out.Upcoming = s.ID
+		}
+		if out.Section == "" {
+			out.Section, out.SectionNumber = s.Phase, len(sections)
+		}
+	}
+	out.StepsTotal, out.Sections = len(steps.Steps), len(sections)
+	if len(out.Current) > 0 {
+		out.Upcoming = ""
+	}
+	return failed
+}
+
+// lock reads who holds the lock, and what they publish on it.
+func (p *Plane) lock(ctx context.Context, out *v1.Status) (*v1.Progress, error) {
+	l, err := p.Seed.Kube.CoordinationV1().Leases(p.Namespace).Get(ctx, migrate.LockName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && ptr.Deref(l.Spec.HolderIdentity, "") == "" {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", p.Namespace, migrate.LockName, err)
+	}
+	out.Lock = &v1.LockStatus{Holder: *l.Spec.HolderIdentity, AgeFrom: "this machine's clock and the holder's"}
+	if l.Spec.RenewTime != nil {
+		age := out.Time.Sub(l.Spec.RenewTime.Time).Seconds()
+		out.Lock.AgeSeconds, out.Lock.Expired = age, age > float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))
+	}
+	return migrate.ReadProgress(l.Annotations[migrate.ProgressAnnotation]), nil
+}
+
+// waiting fills in what who carries the run out says it waits for.
+func waiting(out *v1.Status, progress *v1.Progress) {
+	if progress == nil || progress.Run != out.Run {
+		return
+	}
+	for _, s := range progress.Steps {
+		for i := range out.Current {
+			if out.Current[i].ID == s.ID && s.Waiting != "" {
+				out.Current[i].Waiting = s.Waiting
+			}
+		}
+	}
+}
