@@ -98,9 +98,12 @@ faults: ## The long campaigns: let everything go wrong at every step (out/faults
 	cd lab && $(GO) test ./faults/processlab -run TestEveryFault -count=1 -v -timeout 0 -faults.matrix=$(CURDIR)/out/faults $(faults_flags)
 	$(if $(STRATEGIES)$(CAMPAIGNS),,cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=100 -ccmtrial.handovers=100)
 
+# FAULTS_HOSTS_ARGS chooses another cluster, e.g. '-hosts.control-planes=1 -hosts.outage=20s'.
+FAULTS_HOSTS_ARGS ?=
+
 .PHONY: faults-hosts
 faults-hosts: ## Let something go wrong at every step on real hosts, there and back; needs root (out/hosts/matrix-hosts.md)
-	cd lab && $(GO) test ./hosts/stage -run GetOver -count=1 -v -timeout 0 -hosts.real -hosts.faults -hosts.out=$(CURDIR)/out/hosts
+	cd lab && $(GO) test ./hosts/stage -run GetOver -count=1 -v -timeout 0 -hosts.real -hosts.faults -hosts.out=$(CURDIR)/out/hosts $(FAULTS_HOSTS_ARGS)
 
 .PHONY: captures
 captures: ## Take the snapshots that the rules are tested with from real API servers again

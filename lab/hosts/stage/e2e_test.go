@@ -24,6 +24,8 @@ var (
 	real   = flag.Bool("hosts.real", false, "migrate a kubeadm cluster of real hosts (make e2e-hosts)")
 	name   = flag.String("hosts.name", "e2e", "name of the cluster; one that runs is taken as it is")
 	subnet = flag.String("hosts.subnet", "10.79.0.0/24", "its network")
+	planes = flag.Int("hosts.control-planes", 3, "control-plane hosts of a cluster that is made")
+	nodes  = flag.Int("hosts.workers", 1, "its workers")
 	keep   = flag.Bool("hosts.keep", false, "leave the cluster up")
 	owners = flag.Int("hosts.owner-steps", 2, "how often the step that moves the loops is measured, with the one of the whole cycle")
 	out    = flag.String("hosts.out", "", "write reports into this directory")
@@ -99,7 +101,7 @@ func theStage(t *testing.T) *Stage {
 
 func open() (*Stage, error) {
 	ctx := context.Background()
-	o := hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: 3, Workers: 1, Progress: os.Stderr}
+	o := hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes, Progress: os.Stderr}
 	if *goWrong {
 		o.Tags = []string{"faults"}
 	}

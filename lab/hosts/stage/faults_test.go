@@ -10,10 +10,15 @@ import (
 	"github.com/transplant-dev/transplant/lab/faults"
 )
 
-var goWrong = flag.Bool("hosts.faults", false, "let things go wrong on real hosts, a few at each sort of step")
+var (
+	goWrong = flag.Bool("hosts.faults", false, "let things go wrong on real hosts, a few at each sort of step")
+	outage  = flag.Duration("hosts.outage", time.Minute, "how long nobody reaches an API server at the first step of each sort")
+)
 
-// Lengths on real hosts: a kubelet takes ten seconds and more to notice anything.
-var lengths = faults.Lengths{Outage: time.Minute, ShortOutage: 15 * time.Second, Access: 5 * time.Second, Off: 10 * time.Second, Full: 10 * time.Second}
+// lengths on real hosts: a kubelet takes ten seconds and more to notice anything.
+func lengths() faults.Lengths {
+	return faults.Lengths{Outage: *outage, ShortOutage: 15 * time.Second, Access: 5 * time.Second, Off: 10 * time.Second, Full: 10 * time.Second}
+}
 
 // What the lab of processes cannot show: evicted pods, full file systems and power cuts below real kubelets; one at each step, there and back.
 func TestRealHostsGetOverWhatGoesWrong(t *testing.T) {
@@ -34,7 +39,7 @@ func TestRealHostsGetOverWhatGoesWrong(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := faults.Campaign{
-			Cluster: lab, Args: args, Choose: faults.InTurns(kinds, 0, lengths), StateDir: s.StateDir(),
+			Cluster: lab, Args: args, Choose: faults.InTurns(kinds, 0, lengths()), StateDir: s.StateDir(),
 			Log: func(format string, args ...any) {
 				t.Logf("%s "+format, append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 			},
