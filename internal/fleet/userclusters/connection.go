@@ -28,6 +28,7 @@ const (
 // connection is a way to one API server with one set of credentials. The transport is its own: client-go's are kept for ever, by credentials.
 type connection struct {
 	base   *http.Transport
+	dialer *dialer
 	rt     http.RoundTripper
 	server *url.URL
 	ended  context.Context
@@ -55,8 +56,9 @@ func (p *Pool) connect(kubeconfig []byte) (*connection, error) {
 	if proxy == nil {
 		proxy = http.ProxyFromEnvironment
 	}
+	d := &dialer{Dialer: net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}}
 	base := &http.Transport{
-		Proxy: proxy, DialContext: (&net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}).DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: p.o.Dial,
+		Proxy: proxy, DialContext: d.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: p.o.Dial,
 		ResponseHeaderTimeout: p.o.Answer, IdleConnTimeout: idle, MaxConnsPerHost: perCluster, MaxIdleConnsPerHost: perCluster, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
 	}
@@ -64,7 +66,7 @@ func (p *Pool) connect(kubeconfig []byte) (*connection, error) {
 	if err != nil {
 		return nil, hideValues(err)
 	}
-	out := &connection{base: base, rt: rt, server: server, owner: p}
+	out := &connection{base: base, dialer: d, rt: rt, server: server, owner: p}
 	out.ended, out.end = context.WithCancel(context.Background()) //nolint:forbidigo // it lives as long as the pool wants it to, not its first caller
 	return out, nil
 }
@@ -123,7 +125,7 @@ func serverOf(host string) (*url.URL, error) {
 		return nil, errors.New("its server is not a URL")
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && (ip == nil || !ip.IsLoopback()) {
-		return nil, errors.New("its server is not reached by https, so that credentials would be sent in clear text")
+		return nil, errors.New("its server is not reached by https, so that no credentials would be sent")
 	}
 	return u, nil
 }
@@ -156,16 +158,25 @@ func (c *connection) send(req *http.Request, release func()) (*http.Response, er
 	return resp, nil
 }
 
-// close ends the watches, and closes what is idle now and what will be.
+// close ends the watches at once, and everything when the last request has ended.
 func (c *connection) close() {
 	if c == nil {
 		return
 	}
 	c.owner.mu.Lock()
 	c.shut = true
+	unused := c.inUse == 0
 	c.owner.mu.Unlock()
 	c.end()
+	if unused {
+		c.drop()
+	}
+}
+
+// drop closes everything. No request is under way, and none comes.
+func (c *connection) drop() {
 	c.base.CloseIdleConnections()
+	c.dialer.closeAll()
 }
 
 // body tells when an answer was read.

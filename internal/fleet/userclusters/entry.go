@@ -247,7 +247,7 @@ func (p *Pool) release(c *connection) {
 	last := c.inUse == 0 && c.shut
 	p.mu.Unlock()
 	if last {
-		c.base.CloseIdleConnections()
+		c.drop()
 	}
 }
 

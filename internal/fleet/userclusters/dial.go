@@ -1,0 +1,63 @@
+package userclusters
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// dialer keeps an eye on the connections that it has made. A transport's own closing leaves behind what was being dialed at that moment.
+type dialer struct {
+	net.Dialer
+	mu     sync.Mutex
+	closed bool
+	open   map[*tracked]bool
+}
+
+// DialContext connects, unless everything was closed.
+func (d *dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := d.Dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	t := &tracked{Conn: c, dialer: d}
+	d.mu.Lock()
+	closed := d.closed
+	if !closed {
+		if d.open == nil {
+			d.open = map[*tracked]bool{}
+		}
+		d.open[t] = true
+	}
+	d.mu.Unlock()
+	if closed {
+		_ = c.Close()
+		return nil, ErrClosed
+	}
+	return t, nil
+}
+
+// closeAll closes every connection that there is, and those that come.
+func (d *dialer) closeAll() {
+	d.mu.Lock()
+	d.closed = true
+	open := d.open
+	d.open = nil
+	d.mu.Unlock()
+	for c := range open {
+		_ = c.Conn.Close()
+	}
+}
+
+// tracked is a connection that tells when it is closed.
+type tracked struct {
+	net.Conn
+	dialer *dialer
+}
+
+func (t *tracked) Close() error {
+	t.dialer.mu.Lock()
+	delete(t.dialer.open, t)
+	t.dialer.mu.Unlock()
+	return t.Conn.Close()
+}
