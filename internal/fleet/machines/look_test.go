@@ -1,0 +1,288 @@
+package machines
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/transplant-dev/transplant/internal/apitest"
+)
+
+// place is a seed and a user cluster with an API server each.
+type place struct {
+	t          *testing.T
+	seed, user *apitest.Server
+	clock      *clocktesting.FakePassiveClock
+	restarter  Restarter
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{t: t, seed: apitest.New(t), user: apitest.New(t), clock: clocktesting.NewFakePassiveClock(changed)}
+	p.user.Serve("apps/v1", "storage.k8s.io/v1", "cluster.k8s.io/v1alpha1")
+	kube, _ := p.seed.Clients(t)
+	l := Looker{Name: "x", Store: Store{Seed: kube, Namespace: "cluster-x"}, CCMReady: true, PartsReady: true, Clock: p.clock}
+	l.Kube, l.Dynamic = p.user.Clients(t)
+	p.restarter = Restarter{Looker: l, Policy: Policy{Wanted: true}}
+	return p
+}
+
+// add makes an object of machine-controller; its uid is its name, and so is its owner's.
+func (p *place) add(r schema.GroupVersionResource, kind, name, ownerKind, owner string, created time.Time, content map[string]any) {
+	p.t.Helper()
+	o := &unstructured.Unstructured{Object: content}
+	o.SetAPIVersion(r.GroupVersion().String())
+	o.SetKind(kind)
+	o.SetNamespace("kube-system")
+	o.SetName(name)
+	o.SetUID(types.UID(name))
+	o.SetCreationTimestamp(metav1.NewTime(created))
+	if owner != "" {
+		yes := true
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: r.GroupVersion().String(), Kind: ownerKind, Name: owner, UID: types.UID(owner), Controller: &yes}})
+	}
+	if _, err := p.restarter.Dynamic.Resource(r).Namespace("kube-system").Create(p.t.Context(), o, metav1.CreateOptions{}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *place) oneMachine() {
+	status := map[string]any{"observedGeneration": int64(0), "replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": int64(1), "readyReplicas": int64(1)}
+	p.add(DeploymentsResource, "MachineDeployment", "md", "", "", before, map[string]any{
+		"spec": map[string]any{"replicas": int64(1), "strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": "0%"}},
+			"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{"kept": "yes"}}, "spec": map[string]any{"unknown": "kept"}}}, "status": status,
+	})
+	p.add(SetsResource, "MachineSet", "set", "MachineDeployment", "md", before, map[string]any{"metadata": map[string]any{"annotations": map[string]any{revisionAnnotation: "3"}}, "spec": map[string]any{"replicas": int64(1)}})
+	p.add(MachinesResource, "Machine", "machine", "MachineSet", "set", before, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{AnnotationExternal: "true"}}, "spec": map[string]any{"providerID": "aws:///z/i-1"},
+		"status": map[string]any{"nodeRef": map[string]any{"name": "node", "uid": "node"}, "errorReason": "InvalidConfiguration", "errorMessage": "quota"},
+	})
+	p.user.Put(p.t, node("node", "kubelet", nil), &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: "node", Annotations: map[string]string{migratedPlugins: "kubernetes.io/aws-ebs,kubernetes.io/cinder"}},
+		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com"}}},
+	})
+}
+
+func node(name, manager string, taints []corev1.Taint) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(before), Labels: map[string]string{ownedBy: "machine"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kube-controller-manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:podCIDR":{}}}`)}},
+				{Manager: "kubelet", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
+				{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}},"f:spec":{"f:providerID":{}}}`)}},
+			},
+		},
+		Spec:   corev1.NodeSpec{ProviderID: "aws:///z/i-1", Taints: taints},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+}
+
+func (p *place) pass() Pass {
+	p.t.Helper()
+	out, err := p.restarter.Pass(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+func (p *place) md() Deployment {
+	p.t.Helper()
+	u, err := p.restarter.Dynamic.Resource(DeploymentsResource).Namespace("kube-system").Get(p.t.Context(), "md", metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if text(u, "spec", "template", "spec", "unknown") != "kept" || text(u, "spec", "template", "metadata", "annotations", "kept") != "yes" {
+		p.t.Errorf("what nobody asked to change was changed: %v", u.Object["spec"])
+	}
+	return DeploymentOf(u)
+}
+
+func TestWhatIsReadOfAClusterIsWhatIsThere(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	f, err := Gather(t.Context(), p.restarter.Kube, p.restarter.Dynamic, changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Machine{{Namespace: "kube-system", Name: "machine", UID: "machine", Created: before, Owner: "set", External: "true", ProviderID: "aws:///z/i-1", NodeName: "node", NodeUID: "node", Error: "InvalidConfiguration: quota"}}
+	if diff := cmp.Diff(want, f.Machines); diff != "" {
+		t.Errorf("machines (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]MachineSet{{Namespace: "kube-system", Name: "set", UID: "set", Created: before, Owner: "md", Replicas: 1, Revision: 3}}, f.Sets); diff != "" {
+		t.Errorf("sets (-want +got):\n%s", diff)
+	}
+	wantNode := []Node{{
+		Name: "node", UID: "node", ProviderID: "aws:///z/i-1", Created: before, Ready: true, ProviderIDBy: "kubelet", OwnedBy: "machine",
+		Drivers: []string{"ebs.csi.aws.com"}, Plugins: []string{"kubernetes.io/aws-ebs", "kubernetes.io/cinder"},
+	}}
+	if diff := cmp.Diff(wantNode, f.Nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if d := f.Deployments[0]; unavailable(d) != 0 || d.MaxSurge.IntValue() != 1 || len(f.Unknown) > 0 {
+		t.Errorf("%+v, unknown %v", d, f.Unknown)
+	}
+}
+
+func TestAPassRestartsAndRemembersItFirst(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	got := p.pass()
+	if got.Did != "restarted MachineDeployment md" || got.Complete || got.Machines[0].Reason != AnnotationContradicted {
+		t.Errorf("got %+v", got)
+	}
+	record, _, err := p.restarter.Store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := p.md().ForceRestart
+	if value == "" || record.Restart.Began["kube-system/md"].Value != value || record.ExternalSince == nil || len(record.Nodes) != 1 {
+		t.Errorf("template %q, record %+v", value, record)
+	}
+	writes := len(p.user.Writes())
+	if got = p.pass(); got.Did != "" || len(p.user.Writes()) != writes || !strings.Contains(got.Waiting, "is being restarted") {
+		t.Errorf("a second pass: %+v", got)
+	}
+}
+
+func TestAPassThatWasCutOffIsDoneAgainWithItsValue(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	p.user.Deny("patch", "machinedeployments")
+	if _, err := p.restarter.Pass(t.Context()); !apierrors.IsForbidden(err) {
+		t.Fatalf("got %v", err)
+	}
+	record, _, err := p.restarter.Store.Load(t.Context())
+	if err != nil || record.Restart.Began["kube-system/md"].Value == "" {
+		t.Fatalf("it was not remembered: %+v, %v", record, err)
+	}
+	p.clock.SetTime(p.clock.Now().Add(time.Minute))
+	f, o, _, err := p.restarter.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := Next(f, o, p.restarter.Policy); s.Restart == nil || s.Value != record.Restart.Began["kube-system/md"].Value {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestWithoutTheAnnotationNothingOfTheUserClusterIsWritten(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	p.restarter.Policy.Wanted = false
+	if got := p.pass(); got.Did != "" || got.Waiting != "" || len(p.user.Writes()) != 3 { // the three that the test made
+		t.Errorf("%+v, wrote %v", got, p.user.Writes())
+	}
+}
+
+func TestTwoPassesAtOnceDoNotBothAct(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	raced := false
+	p.seed.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		if !raced && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, RecordName) {
+			raced = true
+			c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: "cluster-x"}, Data: map[string]string{recordKey: "{}"}}
+			p.seed.Put(t, c) // somebody else was faster
+		}
+		return false
+	}
+	if _, err := p.restarter.Pass(t.Context()); !apierrors.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+	if p.md().ForceRestart != "" {
+		t.Error("it was restarted although the record belongs to somebody else")
+	}
+}
+
+func TestSinceWhenMachinesAreExternalIsNotedOnceAndOnlyWhenBothAreReady(t *testing.T) {
+	p := newPlace(t)
+	for _, c := range []struct{ ccm, parts, want bool }{{false, true, false}, {true, false, false}, {true, true, true}, {false, false, true}} {
+		p.restarter.CCMReady, p.restarter.PartsReady = c.ccm, c.parts
+		p.clock.SetTime(p.clock.Now().Add(time.Minute))
+		o, err := p.restarter.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		record, _, err := p.restarter.Store.Load(t.Context())
+		if err != nil || (record.ExternalSince != nil) != c.want {
+			t.Errorf("%+v: %+v, %v", c, record, err)
+		}
+		if o.Complete != (c.ccm && c.parts) {
+			t.Errorf("%+v: complete %t", c, o.Complete)
+		}
+		if c.want && !record.ExternalSince.Equal(changed.Add(3*time.Minute)) {
+			t.Errorf("%+v: since %s", c, record.ExternalSince)
+		}
+	}
+}
+
+func TestAClusterWithoutMachinesAPIHasNoMachines(t *testing.T) {
+	p := newPlace(t)
+	p.user.Serve("apps/v1", "storage.k8s.io/v1")
+	if got := p.pass(); !got.Complete || !got.Restarted {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatCannotBeListedIsUnknownAndForgetsNothing(t *testing.T) {
+	for _, resource := range []string{"machines", "machinesets", "machinedeployments", "nodes", "csinodes", "volumeattachments"} {
+		p := newPlace(t)
+		p.oneMachine()
+		p.pass()
+		p.user.Deny("list", resource)
+		got := p.pass()
+		if got.Complete || len(got.Unknown) != 1 || !strings.Contains(got.Unknown[0], resource) || !strings.HasPrefix(got.Message(), "not known: ") {
+			t.Errorf("%s: %+v", resource, got)
+		}
+		record, _, err := p.restarter.Store.Load(t.Context())
+		if err != nil || len(record.Nodes) != 1 {
+			t.Errorf("%s: %+v, %v", resource, record, err)
+		}
+	}
+}
+
+func TestAVolumeOfANodeThatIsGoneIsSeen(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	pv := "pv-1"
+	p.user.Put(t, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "gone", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &pv}}})
+	got := p.pass()
+	if got.Did != "" || !strings.Contains(got.Waiting, "volume pv-1") || !slices.ContainsFunc(got.Warnings, func(w string) bool { return strings.Contains(w, "pv-1") }) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTheRecordIsWrittenOnlyWhenItChanges(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	p.restarter.Policy.Wanted = false
+	p.pass()
+	writes := len(p.seed.Writes())
+	p.clock.SetTime(p.clock.Now().Add(time.Hour))
+	p.pass()
+	if got := len(p.seed.Writes()); got != writes {
+		t.Errorf("wrote %v", p.seed.Writes()[writes:])
+	}
+}
+
+func TestARecordThatCannotBeReadSaysWhatToDo(t *testing.T) {
+	p := newPlace(t)
+	p.seed.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: "cluster-x"}, Data: map[string]string{recordKey: "{"}})
+	if _, err := p.restarter.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "delete it") {
+		t.Errorf("got %v", err)
+	}
+}
