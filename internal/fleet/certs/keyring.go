@@ -25,8 +25,8 @@ const (
 	keyKey       = "tls.key"
 )
 
-// skew is how far the clock of an API server may be behind ours.
-const skew = time.Hour
+// skew is how far the clock of an API server may be behind ours, for something that lasts for a while: an hour, or less where that is much of it.
+func skew(life time.Duration) time.Duration { return min(time.Hour, life/10) }
 
 // policy is how long things last.
 type policy struct {
@@ -93,7 +93,7 @@ func (k keyring) leafIsFine(now time.Time, p policy) bool {
 	if signedAlready := signer == 0; signedAlready {
 		return !due(leaf, now)
 	}
-	spread := k.bundle[0].NotBefore.Add(skew + p.overlap)
+	spread := k.bundle[0].NotBefore.Add(skew(p.authority) + p.overlap)
 	return now.Before(spread) && spread.Before(leaf.NotAfter)
 }
 
@@ -108,7 +108,7 @@ func newAuthority(now time.Time, life time.Duration) (*x509.Certificate, *ecdsa.
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "transplant-operator webhooks " + serial.Text(36)},
-		NotBefore: now.Add(-skew), NotAfter: now.Add(life), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		NotBefore: now.Add(-skew(life)), NotAfter: now.Add(life), IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -130,7 +130,7 @@ func (k keyring) sign(now time.Time, p policy) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "transplant-operator"}, NotBefore: now.Add(-skew), NotAfter: earlier(now.Add(p.leaf), k.bundle[0].NotAfter),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "transplant-operator"}, NotBefore: now.Add(-skew(p.leaf)), NotAfter: earlier(now.Add(p.leaf), k.bundle[0].NotAfter),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, host := range p.hosts {
