@@ -86,13 +86,14 @@ func addFlags(c *corev1.Container, flags []string) {
 	}
 }
 
-var allAddresses = regexp.MustCompile(`(^|=)(?:0\.0\.0\.0|\[::\])?(:[0-9]+)$|(^|=)0\.0\.0\.0$`)
+// allAddresses finds the address that stands for all of them, and that of the pod's own loopback, which a process does not have either: at the end of a word or of a string in JSON, in which http-prober is told what to start.
+var allAddresses = regexp.MustCompile(`(^|=|")(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)?(:[0-9]+)("|$)|(^|=|")0\.0\.0\.0("|$)`)
 
 // listenOn replaces the address that stands for all addresses: a process has no network of its own, and two replicas would be in each other's way.
 func listenOn(c *corev1.Container, address string) {
 	for _, words := range [][]string{c.Command, c.Args} {
 		for i, w := range words {
-			words[i] = allAddresses.ReplaceAllString(w, "${1}${3}"+address+"${2}")
+			words[i] = allAddresses.ReplaceAllString(w, "${1}${4}"+address+"${2}${3}${5}")
 		}
 	}
 }
@@ -120,6 +121,8 @@ func (a *apiPods) variables(ctx context.Context, namespace string, c *corev1.Con
 		var kind, name, key string
 		var optional *bool
 		switch from := e.ValueFrom; {
+		case from != nil && from.ResourceFieldRef != nil: // a process has no limits
+			continue
 		case from != nil && from.SecretKeyRef != nil:
 			kind, name, key, optional = "Secret", from.SecretKeyRef.Name, from.SecretKeyRef.Key, from.SecretKeyRef.Optional
 		case from != nil && from.ConfigMapKeyRef != nil:

@@ -18,19 +18,19 @@ func BuildPrograms(ctx context.Context, out string) (map[string]kubelet.Program,
 	if err != nil {
 		return nil, err
 	}
-	product, err := build.BuildProduct(ctx, root, out)
+	ccm, err := build.BuildCommand(ctx, root, out, "aws-cloud-controller-manager")
 	if err != nil {
 		return nil, err
 	}
 	programs := map[string]kubelet.Program{
-		build.CCMImage: {Path: product.CCM, Args: []string{everywhere}},
+		build.CCMImage: {Path: ccm, Args: []string{everywhere}},
 	}
 	if _, err := os.Stat(filepath.Join(root, "cmd", "transplant-operator", "main.go")); err == nil {
 		operator, err := build.BuildCommand(ctx, root, out, "transplant-operator")
 		if err != nil {
 			return nil, err
 		}
-		programs[ImageOperator] = kubelet.Program{Path: operator}
+		programs[ImageOperator] = kubelet.Program{Path: operator, Args: []string{"--kubeconfig=$(KUBECONFIG)"}}
 	}
 	return programs, nil
 }

@@ -95,7 +95,9 @@ func TestASeedRunsTheControlPlanesOfUserClusters(t *testing.T) {
 	}
 	keys := map[string]bool{}
 	for _, call := range c.AWS().Audit().Calls(mutations()) {
-		keys[call.Key] = true
+		if call.Service != "lab" {
+			keys[call.Key] = true
+		}
 	}
 	if len(keys) != 1 || !slices.ContainsFunc(managers, func(p corev1.Pod) bool { return keys[p.Name] }) {
 		t.Errorf("the account was changed by %v, not by one of the manager's pods", keys)

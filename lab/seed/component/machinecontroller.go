@@ -250,12 +250,12 @@ func (w *controller) set(ctx context.Context, set *Set) error {
 }
 
 func (w *controller) create(ctx context.Context, set *Set) error {
-	spec, _, err := unstructured.NestedMap(set.template, "spec")
+	spec, _, err := unstructured.NestedMap(set.Template, "spec")
 	if err != nil {
 		return fmt.Errorf("reading template of MachineSet %q: %w", set.Name, err)
 	}
-	labels, _, _ := unstructured.NestedStringMap(set.template, "metadata", "labels")
-	annotations, _, _ := unstructured.NestedStringMap(set.template, "metadata", "annotations")
+	labels, _, _ := unstructured.NestedStringMap(set.Template, "metadata", "labels")
+	annotations, _, _ := unstructured.NestedStringMap(set.Template, "metadata", "annotations")
 	m := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	m.SetGroupVersionKind(Group.WithKind("Machine"))
 	m.SetGenerateName(set.Name + "-")
@@ -379,7 +379,7 @@ func (w *controller) createSet(ctx context.Context, d *Set, first bool, revision
 		replicas = int64(d.replicas())
 	}
 	s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{labelTemplate: d.hash()}}, "template": d.template,
+		"replicas": replicas, "selector": map[string]any{"matchLabels": map[string]any{labelTemplate: d.hash()}}, "template": d.Template,
 	}}}
 	s.SetGroupVersionKind(Group.WithKind("MachineSet"))
 	s.SetName(d.Name + "-" + d.hash())

@@ -77,7 +77,7 @@ type Set struct {
 	Spec              SetSpec   `json:"spec"`
 	Status            SetStatus `json:"status,omitempty"`
 
-	template map[string]any
+	Template map[string]any `json:"-"`
 }
 
 // SetSpec is what it should be.
@@ -107,7 +107,7 @@ type SetStatus struct {
 
 // hash names a template: any change of it makes another MachineSet.
 func (s *Set) hash() string {
-	data, err := json.Marshal(s.template)
+	data, err := json.Marshal(s.Template)
 	if err != nil {
 		return ""
 	}
@@ -133,7 +133,7 @@ func listSets(ctx context.Context, dyn dynamic.Interface, kind schema.GroupVersi
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, s); err != nil {
 			return nil, fmt.Errorf("reading %s %q: %w", kind.Resource, list.Items[i].GetName(), err)
 		}
-		s.template, _, _ = unstructured.NestedMap(list.Items[i].Object, "spec", "template")
+		s.Template, _, _ = unstructured.NestedMap(list.Items[i].Object, "spec", "template")
 		out = append(out, s)
 	}
 	return out, nil

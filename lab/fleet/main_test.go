@@ -1,0 +1,173 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/seed"
+	"github.com/transplant-dev/transplant/lab/seed/component"
+)
+
+func TestMain(m *testing.M) {
+	component.Run()
+	os.Exit(m.Run())
+}
+
+// patience bounds what a test waits for; a slow machine may take as long.
+const patience = 8 * time.Minute
+
+// Flags of the operator that make it look more often than it would in earnest.
+var quick = []string{"--look-interval=1s", "--retry=1s", "--max-retry=5s", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
+
+func newWorld(t *testing.T) *World {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs etcd and Kubernetes")
+	}
+	dir := t.TempDir()
+	if keep := os.Getenv("FLEET_DIR"); keep != "" { // to look at afterwards
+		dir = filepath.Join(keep, strings.ReplaceAll(t.Name(), "/", "-"))
+		if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := Start(t.Context(), seed.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if t.Failed() {
+			w.explain(ctx, t)
+		}
+		if err := w.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// explain logs what the operator's pods said last, and the Clusters' conditions.
+func (w *World) explain(ctx context.Context, t *testing.T) {
+	files, _ := filepath.Glob(filepath.Join(w.Dir(), seed.NodeName, "var/log/pods", OperatorNamespace+"_*", "*", "*.log"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+		t.Logf("%s:\n%s", filepath.Base(filepath.Dir(filepath.Dir(f))), strings.Join(lines[max(0, len(lines)-25):], "\n"))
+	}
+	for _, group := range []string{"kubermatic.k8c.io", "kubermatic.k8s.io"} {
+		list, err := w.Dynamic().Resource(clusters(group)).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue
+		}
+		for i := range list.Items {
+			conditions, _ := (&Object{w, group, list.Items[i].GetName()}).Conditions(ctx)
+			for name, c := range conditions {
+				t.Logf("%s %s: %s %s %s", list.Items[i].GetName(), name, c.Status, c.Reason, c.Message)
+			}
+		}
+	}
+}
+
+func within(t *testing.T) context.Context {
+	t.Helper()
+	d := patience
+	if given, err := time.ParseDuration(os.Getenv("FLEET_PATIENCE")); err == nil {
+		d = given
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addCluster adds a user cluster with machines, load balancers and routes of the in-tree manager's.
+func (w *World) addCluster(t *testing.T, o seed.ClusterOptions, machines int) *seed.Cluster {
+	t.Helper()
+	ctx := within(t)
+	c, err := w.AddCluster(ctx, o)
+	must(t, err)
+	must(t, c.AddMachines(ctx, "pool", machines))
+	for _, s := range cluster.WorkloadServices()[:2] {
+		_, err := c.Client().CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{})
+		must(t, err)
+	}
+	must(t, seed.Await(ctx, "load balancers and routes", func(ctx context.Context) error { return inLine(ctx, c, machines) }))
+	return c
+}
+
+// inLine tells whether every Service has its load balancer, and every node a route.
+func inLine(ctx context.Context, c *seed.Cluster, machines int) error {
+	services, err := c.Client().CoreV1().Services("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range services.Items {
+		if s := &services.Items[i]; s.Spec.Type == corev1.ServiceTypeLoadBalancer && len(s.Status.LoadBalancer.Ingress) == 0 {
+			return fmt.Errorf("service %s has no load balancer", s.Name)
+		}
+	}
+	routes := 0
+	for _, table := range c.AWS().State().EC2.RouteTables {
+		for _, r := range table.Routes {
+			if strings.HasPrefix(r.CIDR, "10.200.") {
+				routes++
+			}
+		}
+	}
+	if routes != machines {
+		return fmt.Errorf("there are %d routes, not %d", routes, machines)
+	}
+	return nil
+}
+
+// load gives the managers of a cluster something to do all the time, so that its account's log says who acts: the ports of a Service change, again and
+// again. stop ends it.
+func load(t *testing.T, c *seed.Cluster) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(300 * time.Millisecond)
+		defer tick.Stop()
+		for n := int32(0); ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			s, err := c.Client().CoreV1().Services("default").Get(ctx, cluster.WorkloadServices()[0].Name, metav1.GetOptions{})
+			if err != nil {
+				continue
+			}
+			s.Spec.Ports[0].Port = 2000 + n%1000
+			_, _ = c.Client().CoreV1().Services("default").Update(ctx, s, metav1.UpdateOptions{}) // a conflict is tried again with the next
+		}
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
