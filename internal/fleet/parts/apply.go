@@ -77,7 +77,7 @@ func (p Parts) install(ctx context.Context, d driver, r *Result) error {
 	if err != nil {
 		return err
 	}
-	objects, err := d.manifests(p.Minor, p.clusterName())
+	objects, err := d.manifests(p.Minor, p.ClusterName)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package parts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (s *source) data(ctx context.Context) (map[string][]byte, error) {
 	case "azure":
 		return s.config(ctx, "azure.json", nil)
 	case "vsphere":
-		return s.config(ctx, "csi-vsphere.conf", func(in []byte) ([]byte, error) { return vsphereConfig(in, s.parts.clusterName()) })
+		return s.config(ctx, "csi-vsphere.conf", func(in []byte) ([]byte, error) { return vsphereConfig(in, cmp.Or(s.parts.ClusterName, s.parts.Name)) })
 	}
 	return nil, fmt.Errorf("nothing is known of the credentials of provider %q", s.parts.Provider)
 }

@@ -1,7 +1,6 @@
 package parts
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,8 @@ type Parts struct {
 	CCMReady bool
 	// CSI tells that the CSI driver is wanted: not spec.disableCSIDriver.
 	CSI bool
-	// ClusterName by which the driver marks disks as this cluster's, where it does; the old value of kube-controller-manager's --cluster-name or id.
+	// ClusterName by which the driver marks disks as this cluster's: on AWS the id in the tag kubernetes.io/cluster/<id>. Empty leaves disks unmarked, and
+	// on vSphere, which needs a mark, means Name.
 	ClusterName string
 }
 
@@ -80,8 +80,6 @@ func (r *Result) wait(format string, args ...any) {
 }
 
 func (r *Result) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
-
-func (p Parts) clusterName() string { return cmp.Or(p.ClusterName, usualCluster) }
 
 // migration finds which in-tree plugins kubelets hand over to their drivers: which the new machines show, and the feature gates that they need for it
 // beside their defaults. A kubelet must not hand over what kube-controller-manager does not (KEP-625), so its gates decide.

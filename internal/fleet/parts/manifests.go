@@ -21,7 +21,6 @@ const (
 	// managedBy marks what is ours: a driver that somebody else has installed is left alone.
 	managedBy      = "app.kubernetes.io/managed-by"
 	clusterMark    = "%CLUSTER%"
-	usualCluster   = "kubernetes" // what kube-controller-manager calls a cluster that nobody named
 	defaultClass   = "storageclass.kubernetes.io/is-default-class"
 	oldDefault     = "storageclass.beta.kubernetes.io/is-default-class"
 	credentials    = "transplant-csi-credentials" // #nosec G101 -- a name
@@ -38,7 +37,7 @@ func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error)
 	}
 	var out []*unstructured.Unstructured
 	for _, d := range drivers {
-		objects, err := d.manifests(minor, usualCluster)
+		objects, err := d.manifests(minor, "")
 		if err != nil {
 			return nil, err
 		}
@@ -196,9 +195,13 @@ func (d driver) leases() []runtime.Object {
 	}
 }
 
-// arguments are a program's, the cluster's mark filled in.
+// arguments are a program's, the cluster's mark filled in. Without a mark, what would hold it is left out: disks that bear a name which several clusters
+// share are worse than disks that bear none.
 func (p program) arguments(cluster string) []string {
 	out := slices.Clone(p.args)
+	if cluster == "" {
+		out = slices.DeleteFunc(out, func(a string) bool { return strings.Contains(a, clusterMark) })
+	}
 	for i := range out {
 		out[i] = strings.ReplaceAll(out[i], clusterMark, cluster)
 	}

@@ -202,3 +202,12 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 		t.Errorf("vSphere in 1.29: %v", err)
 	}
 }
+
+func TestDisksAreMarkedOnlyWithANameOfTheirOwn(t *testing.T) {
+	for _, d := range []driver{ebs, cinder} {
+		without, with := strings.Join(d.controller.arguments(""), " "), strings.Join(d.controller.arguments("prod"), " ")
+		if strings.Contains(without, "cluster") || !strings.Contains(with, "=prod") {
+			t.Errorf("%s: without a name %q, with one %q", d.name, without, with)
+		}
+	}
+}
