@@ -28,9 +28,16 @@ type Looker struct {
 	Clock clock.PassiveClock
 }
 
-// Look gathers, remembers what was seen, and judges. An error means that nothing was found out.
+// Look gathers, remembers what was seen, and judges. An error means that nothing was found out. Who looks does not restart: a restart that has stopped may
+// begin anew when it is wanted again (Policy.Wanted).
 func (l Looker) Look(ctx context.Context) (Observation, error) {
-	_, o, _, err := l.look(ctx)
+	f, o, version, err := l.look(ctx)
+	if err != nil {
+		return o, err
+	}
+	after := f.Record.clone()
+	after.Restart = Next(f, o, Policy{}).Record
+	_, err = l.Store.Save(ctx, after, f.Record, version)
 	return o, err
 }
 

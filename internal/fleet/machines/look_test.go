@@ -286,3 +286,27 @@ func TestARecordThatCannotBeReadSaysWhatToDo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestALookLetsAStoppedRestartBeginAnew(t *testing.T) {
+	p := newPlace(t)
+	p.oneMachine()
+	p.pass()
+	record, version, err := p.restarter.Store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := record.clone()
+	stopped.Restart.Stopped = &Stopped{Deployment: "kube-system/md", Machine: "machine", Reason: "it is not external", At: changed}
+	if _, err := p.restarter.Store.Save(t.Context(), stopped, record, version); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.pass(); got.Stopped == nil {
+		t.Fatalf("got %+v", got)
+	}
+	if _, err := p.restarter.Look(t.Context()); err != nil { // the annotation is off
+		t.Fatal(err)
+	}
+	if got := p.pass(); got.Stopped != nil {
+		t.Errorf("got %+v", got)
+	}
+}

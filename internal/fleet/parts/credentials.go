@@ -45,7 +45,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	exists := err == nil
 	data, err := p.credentialData(ctx)
 	switch {
-	case err != nil && exists:
+	case (err != nil || len(data) == 0) && exists: // those that were there once still are: nobody takes the keys of a running driver away
 		return have.ResourceVersion, nil
 	case err != nil:
 		return "", err
@@ -67,9 +67,11 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	return have.ResourceVersion, nil
 }
 
-// credentialData are the keys of the Secret for the provider, from the first container that has them.
+// credentialData are the keys of the Secret for the provider, from the first container that has them. None and no error means that there are no keys: the
+// role of the instances counts.
 func (p Parts) credentialData(ctx context.Context) (map[string][]byte, error) {
 	var errs []error
+	keyless := false
 	for _, name := range slices.Compact(p.sources()) {
 		d, err := p.Seed.Dynamic.Resource(deploymentsResource).Namespace(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -83,12 +85,18 @@ func (p Parts) credentialData(ctx context.Context) (map[string][]byte, error) {
 			return nil, fmt.Errorf("reading Deployment %s/%s: %w", p.Namespace, name, err)
 		}
 		data, err := (&source{parts: p, pod: pod, container: container}).data(ctx)
-		if err == nil {
+		if err == nil && len(data) > 0 {
 			return data, nil
+		}
+		if keyless = keyless || err == nil; err == nil {
+			continue
 		}
 		errs = append(errs, fmt.Errorf("taking the cloud's credentials from Deployment %s: %w", name, err))
 	}
-	if len(errs) == 0 {
+	switch {
+	case keyless && len(errs) == 0:
+		return map[string][]byte{}, nil
+	case len(errs) == 0:
 		return nil, errors.New("no Deployment of the control plane has the cloud's credentials")
 	}
 	return nil, errors.Join(errs...)

@@ -369,3 +369,36 @@ func TestTheConfigOfVSphereIsTranslated(t *testing.T) {
 		t.Error("a config without a vCenter is taken")
 	}
 }
+
+func TestTheKeysOfARunningDriverAreNotTakenAway(t *testing.T) {
+	w := newWorld(t, "aws", 26)
+	w.ensure()
+	w.seed.Put(t, deployment("controller-manager", []string{"--cloud-provider=external"}, nil)) // the migration is finished: no keys there any longer
+	w.ensure()
+	keys := func() string {
+		secret, err := w.parts.User.Kube.CoreV1().Secrets(namespace).Get(t.Context(), credentials, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(secret.Data["AWS_ACCESS_KEY_ID"])
+	}
+	if keys() != "AKIATEST" {
+		t.Errorf("the key is %q", keys())
+	}
+	w.seed.Put(t, deployment("aws-cloud-controller-manager", nil, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "AWS_ACCESS_KEY_ID", Value: "AKIACCM"}, {Name: "AWS_SECRET_ACCESS_KEY", Value: "x"}}
+	}))
+	w.ensure()
+	if keys() != "AKIACCM" {
+		t.Errorf("the key is %q, the cloud-controller-manager's is newer", keys())
+	}
+}
+
+func TestADriverWithoutKeysUsesTheRoleOfItsInstance(t *testing.T) {
+	w := newWorld(t, "aws", 26)
+	w.seed.Put(t, deployment("controller-manager", nil, nil))
+	w.ensure()
+	if r := w.ensure(); !r.CSIReady {
+		t.Errorf("got %+v", r)
+	}
+}
