@@ -131,8 +131,14 @@ func (n *next) landed(d Deployment) bool {
 }
 
 func (n *next) finished(d Deployment) bool {
+	return n.state(d).Settled && !n.stale(d)
+}
+
+// stale tells that a MachineDeployment has machines that are not external, or will make some: its template is older than the change, and its machines do
+// not show otherwise. That the change was noticed late must not replace machines that are external already.
+func (n *next) stale(d Deployment) bool {
 	s := n.state(d)
-	return s.Settled && s.Done == s.Machines && !n.oldTemplate(d)
+	return s.Done < s.Machines || s.Machines == 0 && n.oldTemplate(d)
 }
 
 // begin starts the next MachineDeployment that may be.
@@ -177,12 +183,12 @@ func (n *next) restart(d Deployment) Step {
 	return Step{Record: n.record, Restart: &d, Value: value}
 }
 
-// candidates are the MachineDeployments whose template is older than the change, those with few machines first and those that want none last: they cost
+// candidates are the MachineDeployments that are stale by their template, those with few machines first and those that want none last: they cost
 // nothing and prove nothing.
 func (n *next) candidates() []Deployment {
 	var out []Deployment
 	for _, d := range n.Deployments {
-		if _, begun := n.record.Began[key(d)]; !begun && !d.Deleting && n.oldTemplate(d) {
+		if _, begun := n.record.Began[key(d)]; !begun && !d.Deleting && n.oldTemplate(d) && n.stale(d) {
 			out = append(out, d)
 		}
 	}

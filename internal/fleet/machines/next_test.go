@@ -256,3 +256,22 @@ func TestBudgets(t *testing.T) {
 		t.Errorf("got %+v", step)
 	}
 }
+
+func TestMachinesThatAreExternalAlreadyAreNotReplaced(t *testing.T) {
+	s := simulate(1, md("rolled-just-before", 2), md("old", 2))
+	for i := range s.facts.Nodes {
+		if strings.HasPrefix(s.facts.Nodes[i].Name, "rolled") {
+			s.facts.Nodes[i].ProviderIDBy = "aws-cloud-controller-manager" // the change was noticed only after they came up
+		}
+	}
+	o, _ := s.run(wanted, 60)
+	if diff := cmp.Diff([]string{"old"}, s.started); diff != "" || !o.Complete {
+		t.Errorf("restarted (-want +got):\n%s; %s", diff, o.Message())
+	}
+}
+
+func TestAnErrorOfAMachineIsShort(t *testing.T) {
+	if got := noNode(Machine{Error: strings.Repeat("no quota\n", 200)}); len(got) > 230 || strings.Contains(got, "\n") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Observe judges facts. It never says that something is complete which it does not know.
@@ -178,11 +179,18 @@ func (w *world) reason(m Machine, n *Node, e Evidence) (Reason, string) {
 	return w.against(m, *n, e)
 }
 
+// longest is how much of what machine-controller says goes into a message.
+const longest = 200
+
 func noNode(m Machine) string {
-	if m.Error != "" {
-		return "has no node: " + m.Error
+	if m.Error == "" {
+		return "has no node"
 	}
-	return "has no node"
+	text := strings.Join(strings.Fields(m.Error), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "..."
+	}
+	return "has no node: " + text
 }
 
 // up is why a node is not one that works.
