@@ -29,8 +29,8 @@ const (
 	ValidatePath = "/validate-clusters"
 )
 
-// lookupTimeout bounds what is looked up for one answer, well inside the 5 s that the API server waits.
-const lookupTimeout = 2 * time.Second
+// lookupTimeout bounds what is looked up for one answer, inside the 2 s that the API server waits for the first of the webhooks.
+const lookupTimeout = time.Second
 
 // Options are what answers rest on. Every field may be left out.
 type Options struct {

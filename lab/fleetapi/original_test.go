@@ -1,0 +1,81 @@
+package fleetapi
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/admission"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
+)
+
+var original = flag.String("fleetapi.original", "testdata/original-crd.yaml", "the original's definition of Clusters")
+
+// withOriginal is a seed on which the original was there first, with a cluster in it.
+func withOriginal(t *testing.T) (*seed, *unstructured.Unstructured) {
+	t.Helper()
+	s := bare(t, old)
+	data, err := os.ReadFile(*original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.dynamic.Resource(definitions).Create(t.Context(), parsed(t, string(data)), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the original's group is served", func() bool {
+		_, err := s.clusters(kubermatic.GroupName).List(t.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+	return s, s.rich(t, kubermatic.GroupName)
+}
+
+func TestTheOriginalsDefinitionAndItsObjectsStayAsTheyAre(t *testing.T) {
+	s, before := withOriginal(t)
+	definition, err := s.dynamic.Resource(definitions).Get(t.Context(), "clusters."+kubermatic.GroupName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		verdicts, err := served.Install(t.Context(), s.dynamic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []served.Verdict{{Group: kubermatic.GroupName, Present: true}, {Group: kubermatic.LegacyGroupName, Present: true, Ours: true}}
+		if diff := cmp.Diff(want, verdicts); diff != "" {
+			t.Error(diff)
+		}
+	}
+	after, err := s.dynamic.Resource(definitions).Get(t.Context(), "clusters."+kubermatic.GroupName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.GetResourceVersion() != definition.GetResourceVersion() {
+		t.Error("the definition was written")
+	}
+	changeAndCompare(t, s, before)
+}
+
+// The original's schema has no rules of ours, so the webhook alone refuses what the operator's own look would find otherwise.
+func TestTheWebhooksServeTheOriginalsObjectsAsWell(t *testing.T) {
+	s, before := withOriginal(t)
+	if _, err := served.Install(t.Context(), s.dynamic); err != nil { // the other group
+		t.Fatal(err)
+	}
+	s.install(t, "webhooks.yaml", s.operator(t, admission.Options{}).address)
+	s.trusted(t)
+	enabled, err := s.patch(t, before, `{"spec":{"features":{"externalCloudProvider":true}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := enabled.GetAnnotations()[kubermatic.CCMMigrationNeeded]; !ok {
+		t.Errorf("the annotations are %v", enabled.GetAnnotations())
+	}
+	if _, err := s.patch(t, before, `{"spec":{"features":{"externalCloudProvider":false}}}`); !refused(err, "cannot be disabled once it's enabled") {
+		t.Errorf("disabling: %v", err)
+	}
+}
