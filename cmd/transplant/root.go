@@ -87,10 +87,10 @@ func rootOf(c *connection, name string) *cobra.Command {
 		group string
 		cmd   *cobra.Command
 	}{
-		{"inspect", newCheck(c)}, {"inspect", newStatus(c)}, {"inspect", newTimeline(c)}, {"inspect", newVerify(c)}, {"inspect", newProbe(c)}, {"inspect", newExplain(c)},
-		{"plan", newSnapshot(c)}, {"plan", newPlan(c)}, {"plan", newDiff(c)},
-		{"change", newApply(c)}, {"change", newPause(c)}, {"change", newResume(c)},
-		{"recover", newRollback(c)}, {"recover", newUnlock(c)},
+		{"inspect", c.hostedToo(newCheck(c), hostedCheck)}, {"inspect", c.hostedToo(newStatus(c), hostedStatus)}, {"inspect", newTimeline(c)}, {"inspect", newVerify(c)}, {"inspect", newProbe(c)}, {"inspect", newExplain(c)},
+		{"plan", newSnapshot(c)}, {"plan", c.hostedToo(newPlan(c), hostedPlanned)}, {"plan", newDiff(c)},
+		{"change", c.hostedToo(newApply(c), hostedApply)}, {"change", newPause(c)}, {"change", newResume(c)},
+		{"recover", c.hostedToo(newRollback(c), hostedRollback)}, {"recover", newUnlock(c)},
 		{"other", newReport(c)}, {"other", newVersion(c)}, {"other", newHostAgent(c)},
 	} {
 		cmd.cmd.GroupID = cmd.group

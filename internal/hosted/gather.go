@@ -28,10 +28,11 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 
 // Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.
 func (p *Plane) Check(snap *v1.Snapshot) v1.CheckReport {
-	return p.checkFor(snap, Handover)
+	return p.CheckPart(snap, Handover)
 }
 
-func (p *Plane) checkFor(snap *v1.Snapshot, part Part) v1.CheckReport {
+// CheckPart is Check for a part: what is asked before the in-tree provider is taken out is not what is asked before the handover.
+func (p *Plane) CheckPart(snap *v1.Snapshot, part Part) v1.CheckReport {
 	o := plan.Choose(snap, p.options(part))
 	return check.Run(snap, check.Options{
 		Strategy: o.Strategy, Image: o.Image, LeaseName: o.LeaseName, RenewDeadline: o.RenewDeadline, Accept: p.Accept, Part: string(part), Provider: p.Provider,
@@ -46,7 +47,7 @@ func (p *Plane) options(part Part) v1.Options {
 
 // Plan makes the plan of a part. It fails with *BlockedError when the checks refuse, and makes the same plan for the same snapshot.
 func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
-	report := p.checkFor(snap, part)
+	report := p.CheckPart(snap, part)
 	if report.Summary.Blocked {
 		return nil, &BlockedError{Report: report}
 	}

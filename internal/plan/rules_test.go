@@ -244,6 +244,25 @@ var broken = []struct {
 	{"P-38", "kubeadm is not told", "aws-1.26-upgrade", func(t *testing.T, p *v1.Plan) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return strings.HasSuffix(s.ID, kubernetesVersion) })
 	}},
+	{"P-39", "a manager starts while the loops run", "hosted-downtime", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "loops-off/") }},
+	{"P-39", "a manager starts before anybody has looked", "hosted-downtime", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "verify/loops-off") }},
+	{"P-39", "one loop stays", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
+		set(t, find(t, p, "loops-off/"), "controllers", "*,bootstrapsigner,tokencleaner,-service,-route")
+	}},
+	{"P-39", "a manager starts before the other one respects the lease", "hosted-leader-migration", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/") }},
+	{"P-40", "the provider goes while machines need it", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "loops-off/")
+		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "cloud-provider", Value: "external"})
+	}},
+	{"P-40", "the provider goes before anybody has looked who owns the loops", "hosted-finish", func(t *testing.T, p *v1.Plan) { p.Steps = p.Steps[1:] }},
+	{"P-41", "another namespace of the seed is changed", "hosted-downtime", func(t *testing.T, p *v1.Plan) { find(t, p, "loops-off/").Ref = "Deployment/cluster-y/controller-manager" }},
+	{"P-41", "a Secret stands in the plan", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "create/Secret/cluster-x/").Object, `"kind"`, `"data":{"kubeconfig":"eA=="},"kind"`)
+	}},
+	{"P-41", "the uid of the seed's namespace is not required", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "loops-off/")
+		s.Requires = slices.DeleteFunc(s.Requires, func(id string) bool { return id == "seed:uid" })
+	}},
 }
 
 // base makes a plan and the snapshot that it is for.
@@ -256,6 +275,12 @@ func base(t *testing.T, name string) (*v1.Plan, *v1.Snapshot) {
 	for _, c := range compact {
 		if c.name == name {
 			s := c.snap()
+			return mustMake(t, s, c.options), s
+		}
+	}
+	for _, c := range hostedPlans {
+		if c.name == name {
+			s := seeded(c.replicas)
 			return mustMake(t, s, c.options), s
 		}
 	}

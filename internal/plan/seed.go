@@ -466,9 +466,9 @@ func (b *builder) seedEffects() []string {
 	case b.opts.Strategy == Downtime:
 		out = append(out, fmt.Sprintf("gap: from the end of the last old pod of %s to the first lease of the %s nobody runs the loops %s: load balancers, routes and nodes stay as they are, a node that joins keeps its taint, and a Service waits for its address",
 			KCM, CCM, strings.Join(b.seedExpected(), ", ")))
-		out = append(out, unfenced(b.snap, b.opts)...)
+		out = append(out, b.seedUnfenced())
 	default:
-		out = append(out, unfenced(b.snap, b.opts)...)
+		out = append(out, b.seedUnfenced())
 	}
 	if b.opts.Part == v1.PartHandover {
 		out = append(out, "not changed: machines, their kubelets and volumes; "+KCM+" and "+KAS+" keep the in-tree provider until the machines are done")
@@ -477,6 +477,16 @@ func (b *builder) seedEffects() []string {
 		out = append(out, fmt.Sprintf("not observed: which manager runs a loop is not said on /metrics by %s 1.%d or by the manager in image %s; each step waits for its pods and their leases", KCM, b.kcm, b.opts.Image))
 	}
 	return append(append(out, b.balancerNote()...), b.notes...)
+}
+
+// seedUnfenced says what nobody can promise of the in-tree manager.
+func (b *builder) seedUnfenced() string {
+	deadline := "10s"
+	if m := hosted(b.snap, KCM); m != nil && m.Flags["leader-elect-renew-deadline"] != "" {
+		deadline = m.Flags["leader-elect-renew-deadline"]
+	}
+	return fmt.Sprintf("not promised: the in-tree manager is not fenced. If it is paused and resumed it can still write to the cloud for one renew deadline, %s. Its leases are released only when its pod was seen to end, "+
+		"so a planned handover does not open that window", deadline)
 }
 
 // Operations of edits on what a workload mounts.

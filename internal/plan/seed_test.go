@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+const seedImage = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"
+
+// seeded is a cluster whose control plane another one hosts.
+func seeded(replicas int32) *v1.Snapshot {
+	return &v1.Snapshot{
+		Cluster: v1.Cluster{UID: "uid", Version: "v1.26.0", Provider: "aws", Seed: "cluster-x", SeedUID: "seed-uid"},
+		Nodes:   []v1.Node{{Name: "n1", UID: "n1", ProviderID: "aws:///eu-1a/i-1", Ready: "True"}},
+		Hosted: []v1.Component{
+			{Name: KAS, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/apiserver", SHA256: "a", Replicas: ptr.To[int32](2), Image: "registry.k8s.io/kube-apiserver:v1.26.0",
+				Command: []string{"kube-apiserver", "--cloud-provider=aws"}, Flags: map[string]string{"cloud-provider": "aws"}},
+			{Name: KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/controller-manager", SHA256: "c", Replicas: &replicas, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
+				Command: []string{"kube-controller-manager", "--cloud-provider=aws"}, CloudConfig: &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"},
+				Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config", "controllers": "*,bootstrapsigner,tokencleaner", "cluster-cidr": "172.25.0.0/16", "configure-cloud-routes": "false",
+					"allocate-node-cidrs": "true", "bind-address": "$(POD_IP)", "kubeconfig": "/etc/kubernetes/kubeconfig/kubeconfig"}},
+		},
+		Managers: []v1.Manager{{Component: KCM, Host: "controller-manager-1", Loops: []string{"cloud-node-lifecycle", "service"}, Leads: []string{KCM}}},
+	}
+}
+
+var hostedPlans = []struct {
+	name     string
+	replicas int32
+	options  v1.Options
+}{
+	{"hosted-downtime", 1, v1.Options{Image: seedImage}},
+	{"hosted-leader-migration", 2, v1.Options{Image: seedImage}},
+	{"hosted-finish", 2, v1.Options{Image: seedImage, Part: v1.PartFinish}},
+}
+
+func TestThePlansOfHostedControlPlanes(t *testing.T) {
+	for _, c := range hostedPlans {
+		t.Run(c.name, func(t *testing.T) {
+			have := inBrief(mustMake(t, seeded(c.replicas), c.options))
+			path := "testdata/" + c.name + ".plan.txt"
+			if *update {
+				if err := os.WriteFile(path, []byte(have), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if have != string(want) {
+				t.Errorf("the plan of %s is\n%s", c.name, have)
+			}
+		})
+	}
+}
+
+func TestTheClusterNameOfAHostedControlPlaneStays(t *testing.T) {
+	for name, want := range map[string]string{"": "kubernetes", "x7b": "x7b"} {
+		s := seeded(1)
+		if name != "" {
+			hosted(s, KCM).Flags["cluster-name"] = name
+		}
+		p := mustMake(t, s, v1.Options{Image: seedImage})
+		if o := find(t, p, "start/").Object; !strings.Contains(o, `"--cluster-name=`+want+`"`) {
+			t.Errorf("a cluster of the name %q gets the manager %s", want, o)
+		}
+	}
+}
+
+func TestAHostedControlPlaneIsRefusedWhen(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*v1.Snapshot)
+		options v1.Options
+		says    string
+	}{
+		"it is hibernated":                   {func(s *v1.Snapshot) { hosted(s, KCM).Replicas = ptr.To[int32](0) }, v1.Options{}, "no replicas"},
+		"nobody elects a leader":             {func(s *v1.Snapshot) { hosted(s, KCM).Flags["leader-elect"] = "false" }, v1.Options{}, "--leader-elect=false"},
+		"it has no kube-controller-manager":  {func(s *v1.Snapshot) { s.Hosted = s.Hosted[:1] }, v1.Options{}, "no Deployment of kube-controller-manager"},
+		"its cloud config cannot be derived": {func(s *v1.Snapshot) { hosted(s, KCM).CloudConfig.Error = "key Foo is not known" }, v1.Options{}, "key Foo"},
+		"leader migration is asked for and the version has none": {func(s *v1.Snapshot) {
+			hosted(s, KCM).Image, s.Cluster.Version = "registry.k8s.io/kube-controller-manager:v1.21.0", "v1.21.0"
+		}, v1.Options{Strategy: LeaderMigration}, "no leader migration"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := seeded(1)
+			c.change(s)
+			c.options.Image = seedImage
+			if _, err := Make(s, c.options, nil, now); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+	}
+}
