@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
@@ -157,10 +158,7 @@ func (r Rollout) fate(m v1.FleetMember, rows map[Key]v1.FleetCluster, started St
 	case v1.StandingNotEnabled:
 		return fresh(patient, ours, "it was enabled, and is not: somebody switched it off")
 	case v1.StandingExternal:
-		if patient { // no operator has looked since it was enabled
-			return fateRunning, "", time.Time{}
-		}
-		return fateDone, "", row.Since
+		return external(row, patient, ours)
 	}
 	return r.waiting(row, patient, ours)
 }
@@ -203,6 +201,21 @@ func fresh(patient, ours bool, reason string) (fate, string, time.Time) {
 	return fateToDo, "", time.Time{}
 }
 
+// external is the fate of a cluster that is enabled, and of which nothing says that it has to be migrated: no webhook has seen it, and the operator has not
+// yet, or it has no in-tree provider.
+func external(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
+	looked := row.Phase != "" && !strings.Contains(row.Message, "is off")
+	switch {
+	case looked || !ours:
+		return fateDone, "", row.Since
+	case patient:
+		return fateRunning, "", time.Time{}
+	}
+	return fateFailed, unseen, time.Time{}
+}
+
+const unseen = "no operator has taken it up: see whether transplant-operator runs"
+
 // waiting is the fate of a cluster whose migration is asked for and does not go on.
 func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
 	switch {
@@ -215,7 +228,7 @@ func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool) (fate, string,
 	case row.Stuck != "":
 		return fateFailed, row.Stuck, time.Time{}
 	case ours && !patient && untaken(row):
-		return fateFailed, "no operator has taken it up: see whether transplant-operator runs", time.Time{}
+		return fateFailed, unseen, time.Time{}
 	}
 	return fateRunning, "", time.Time{}
 }

@@ -13,6 +13,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
 
@@ -53,7 +54,7 @@ func Row(o Object, twice bool) v1.FleetCluster {
 	migration := c.Status.Conditions[kubermaticv1.ConditionMigration]
 	row := v1.FleetCluster{
 		Name: c.Name, Group: o.Group, UID: string(c.UID), Created: c.CreationTimestamp.UTC(), HumanName: c.Spec.HumanReadableName, Namespace: c.ControlPlaneNamespace(),
-		Provider: Provider(c.Spec.Cloud), Version: c.Spec.Version, External: c.External(), Phase: migration.Reason, Since: migration.LastTransitionTime.UTC(),
+		Provider: rules.ProviderOf(c.Spec.Cloud), Version: c.Spec.Version, External: c.External(), Phase: migration.Reason, Since: migration.LastTransitionTime.UTC(),
 		Owners: owners(c.Status.Conditions), Machines: machines(c.Status.Conditions[kubermaticv1.ConditionMachines].Message),
 		Hold: hold(c.Annotations), RestartsMachines: c.Annotations[kubermaticv1.AnnotationRestartMachines] == "true", Twice: twice,
 		Deleting: c.DeletionTimestamp != nil, Conditions: conditions(c.Status.Conditions),
@@ -130,33 +131,6 @@ func message(row v1.FleetCluster, said string) string {
 		return "no operator has looked at this cluster since it was enabled"
 	}
 	return said
-}
-
-// Provider is the cloud as the object names it; the settings that are there decide where it names none.
-func Provider(spec kubermaticv1.CloudSpec) string {
-	switch {
-	case spec.ProviderName != "":
-		return spec.ProviderName
-	case spec.AWS != nil:
-		return "aws"
-	case spec.Azure != nil:
-		return "azure"
-	case spec.GCP != nil:
-		return "gcp"
-	case spec.Openstack != nil:
-		return "openstack"
-	case spec.VSphere != nil:
-		return "vsphere"
-	case spec.Hetzner != nil:
-		return "hetzner"
-	case spec.Digitalocean != nil:
-		return "digitalocean"
-	case spec.Kubevirt != nil:
-		return "kubevirt"
-	case spec.Anexia != nil:
-		return "anexia"
-	}
-	return ""
 }
 
 // owners is who runs the loops, by the two conditions that say so.

@@ -96,18 +96,6 @@ func TestMachinesAreCountedFromTheConditionOrNotAtAll(t *testing.T) {
 	}
 }
 
-func TestTheProviderIsTheOneThatIsSetWhereNoneIsNamed(t *testing.T) {
-	for want, spec := range map[string]kubermaticv1.CloudSpec{
-		"": {}, "aws": {AWS: &kubermaticv1.ProviderSpec{}}, "openstack": {Openstack: &kubermaticv1.OpenstackSpec{}}, "gcp": {ProviderName: "gcp", AWS: &kubermaticv1.ProviderSpec{}},
-		"azure": {Azure: &kubermaticv1.ProviderSpec{}}, "vsphere": {VSphere: &kubermaticv1.ProviderSpec{}}, "hetzner": {Hetzner: &kubermaticv1.HetznerSpec{}},
-		"digitalocean": {Digitalocean: &kubermaticv1.ProviderSpec{}}, "kubevirt": {Kubevirt: &kubermaticv1.ProviderSpec{}}, "anexia": {Anexia: &kubermaticv1.ProviderSpec{}},
-	} {
-		if have := Provider(spec); have != want {
-			t.Errorf("%q instead of %q", have, want)
-		}
-	}
-}
-
 func TestAClusterUnderBothGroupsIsMarkedInBothRows(t *testing.T) {
 	rows := Rows([]Object{cluster("b"), legacy(cluster("a")), cluster("a")})
 	var have []string

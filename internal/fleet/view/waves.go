@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 )
 
 // Until is when a cluster of a rollout counts as done.
@@ -66,6 +68,30 @@ func upto(wave string, total int) (int, error) {
 
 // Refusals are the sentences of the rules that keep a cluster from being migrated as it is; empty for none.
 type Refusals map[Key][]string
+
+// Refused judges every object as it would be with the external provider enabled.
+func Refused(all []Object) Refusals {
+	out := Refusals{}
+	for _, o := range all {
+		if sentences := RefusedOne(o); len(sentences) > 0 {
+			out[o.Key()] = sentences
+		}
+	}
+	return out
+}
+
+// RefusedOne are the sentences of the rules that keep a cluster from being migrated as it is.
+func RefusedOne(o Object) []string {
+	if provider, ok := rules.Lookup(rules.ProviderOf(o.Cluster.Spec.Cloud)); ok && provider.InTree == "" {
+		return []string{provider.Title + " was never an in-tree provider: there is nothing to migrate"}
+	}
+	c := o.Cluster.DeepCopy()
+	if c.Spec.Features == nil {
+		c.Spec.Features = map[string]bool{}
+	}
+	c.Spec.Features[kubermaticv1.FeatureExternalCloudProvider] = true
+	return rules.Refusals(c, rules.Facts{})
+}
 
 // Waves puts the clusters into waves: by the names that come first, then by age, so that one that is added later changes no wave before its own. Whatever is
 // under way or done keeps its place, so that the same choices give the same waves when a rollout is gone on with. Every cluster is in exactly one wave, or

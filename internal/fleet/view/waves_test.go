@@ -167,6 +167,21 @@ func TestNamesThatComeFirstDo(t *testing.T) {
 	}
 }
 
+func TestTheRulesRefuseWhatCannotBeMigrated(t *testing.T) {
+	in := func(provider string) Object {
+		return cluster(provider, func(c *kubermaticv1.Cluster) { c.Spec.Cloud.ProviderName = provider })
+	}
+	have := Refused([]Object{in("aws"), in("hetzner"), in("nutanix")})
+	key := func(name string) Key { return Key{kubermaticv1.GroupName, name} }
+	if len(have) != 2 || have[key("hetzner")][0] != "Hetzner Cloud was never an in-tree provider: there is nothing to migrate" ||
+		!strings.Contains(strings.Join(have[key("nutanix")], ""), "not supported") {
+		t.Errorf("%v", have)
+	}
+	if o := in("aws"); len(RefusedOne(o)) > 0 || o.Cluster.Spec.Features != nil {
+		t.Errorf("asking changed the cluster: %+v", o.Cluster.Spec)
+	}
+}
+
 func TestSelectingRows(t *testing.T) {
 	rows := Rows([]Object{cluster("a"), cluster("b", func(c *kubermaticv1.Cluster) { c.Spec.Cloud.ProviderName = "gcp" }), cluster("c")})
 	names := func(rows []v1.FleetCluster) (out string) {

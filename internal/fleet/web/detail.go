@@ -1,0 +1,176 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/hosted"
+)
+
+// looking bounds what is asked of one control plane for the page.
+const looking = 30 * time.Second
+
+// Detail is one cluster: its row, and what is not in its object.
+type Detail struct {
+	Cluster v1.FleetCluster `json:"cluster"`
+	// Owners is who runs each loop now; nil when nobody could look.
+	Owners *hosted.Owners `json:"owners,omitempty"`
+	// Parts are the parts of the migration that were begun, by their journals in the seed.
+	Parts []PartStatus `json:"parts,omitempty"`
+	// Timeline is what happened, the last first.
+	Timeline []v1.TimelineEntry `json:"timeline"`
+	// Actions are what may be done now, in order; none where the page is read-only or the person may not update the object.
+	Actions []ActionName `json:"actions"`
+	// NotRead are the sentences that name what could not be looked at.
+	NotRead []string `json:"notRead,omitempty"`
+}
+
+// PartStatus is how a part of the migration stands.
+type PartStatus struct {
+	Part   hosted.Part `json:"part"`
+	Status v1.Status   `json:"status"`
+}
+
+func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
+	object, twice, err := s.find(r, p, "get")
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	d := Detail{Cluster: view.Row(object, twice), Timeline: []v1.TimelineEntry{}, Actions: []ActionName{}}
+	ctx, cancel := context.WithTimeout(r.Context(), looking)
+	defer cancel()
+	s.look(ctx, object, &d)
+	if s.EnableActions {
+		yes, err := s.auth.may(ctx, p, "update", object.Key())
+		if err != nil {
+			d.NotRead = append(d.NotRead, err.Error())
+		}
+		if yes {
+			d.Actions = possible(d.Cluster)
+		}
+	}
+	s.write(w, http.StatusOK, d)
+}
+
+// begun tells that a control plane is worth asking: something is or was under way in it.
+func begun(row v1.FleetCluster) bool {
+	return row.Standing == v1.StandingMigrating || row.Standing == v1.StandingFailed || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingCompleted
+}
+
+// look asks for what is not in the object, side by side.
+func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	missing := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		d.NotRead = append(d.NotRead, fmt.Sprintf(format, args...))
+	}
+	wg.Go(func() {
+		entries, err := s.timeline(ctx, o)
+		d.Timeline = entries
+		if err != nil {
+			missing("events: %v", err)
+		}
+	})
+	if s.Plane != nil && (begun(d.Cluster) || d.Cluster.External) {
+		plane, err := s.Plane(ctx, o)
+		if err != nil {
+			missing("its control plane: %v", err)
+		} else {
+			wg.Go(func() {
+				owners, err := plane.Owners(ctx)
+				if err != nil {
+					missing("who runs the loops: %v", err)
+					return
+				}
+				d.Owners = &owners
+			})
+			wg.Go(func() { d.Parts = parts(ctx, plane, missing) })
+		}
+	}
+	wg.Wait()
+	slices.Sort(d.NotRead)
+}
+
+func parts(ctx context.Context, plane Plane, missing func(string, ...any)) []PartStatus {
+	var out []PartStatus
+	for _, part := range []hosted.Part{hosted.Handover, hosted.Finish} {
+		status, err := plane.Status(ctx, part)
+		switch {
+		case err != nil:
+			missing("the journal of the %s: %v", part, err)
+		case status.Run != "":
+			out = append(out, PartStatus{Part: part, Status: status})
+		}
+	}
+	return out
+}
+
+// timeline are the transitions of the conditions and the events of the object, the last first.
+func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntry, error) {
+	out := []v1.TimelineEntry{}
+	for _, c := range view.Row(o, false).Conditions {
+		if c.Since.IsZero() {
+			continue
+		}
+		level := "info"
+		if c.Type == string(kubermaticv1.ConditionStuck) && c.Status == "True" || c.Reason == kubermaticv1.PhaseFailed || c.Reason == kubermaticv1.PhaseBlocked {
+			level = "error"
+		}
+		out = append(out, v1.TimelineEntry{Time: c.Since, Source: "condition", Level: level, Object: c.Type, Message: cmp.Or(c.Message, c.Reason) + " (" + c.Status + ")"})
+	}
+	list, err := s.Kube.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: 200})
+	if err == nil {
+		for _, e := range list.Items {
+			if e.InvolvedObject.Kind != "Cluster" || e.InvolvedObject.Name != o.Cluster.Name {
+				continue
+			}
+			at := e.LastTimestamp.Time
+			if at.IsZero() {
+				at = e.EventTime.Time
+			}
+			out = append(out, v1.TimelineEntry{Time: at.UTC(), Source: v1.TimelineEvent, Level: map[bool]string{true: "warning", false: "info"}[e.Type == "Warning"],
+				Object: e.Reason, Message: e.Message, Count: int(max(e.Count, 1))})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b v1.TimelineEntry) int { return b.Time.Compare(a.Time) })
+	return out[:min(len(out), 200)], err
+}
+
+// check runs the checks that the operator runs before a migration, and answers with what did not pass.
+func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
+	object, _, err := s.find(r, p, "get")
+	if err == nil && s.Plane == nil {
+		err = &refusal{http.StatusNotImplemented, "this operator opens no control planes for the page"}
+	}
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), looking)
+	defer cancel()
+	plane, err := s.Plane(ctx, object)
+	if err != nil {
+		s.fail(w, &refusal{http.StatusBadGateway, err.Error()})
+		return
+	}
+	s.write(w, http.StatusOK, troubles(plane.Check(plane.Gather(ctx))))
+}
+
+// troubles is a report without what passed and what was skipped.
+func troubles(r v1.CheckReport) v1.CheckReport {
+	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f v1.Finding) bool { return f.Outcome == v1.Pass || f.Outcome == v1.Skip })
+	return r
+}

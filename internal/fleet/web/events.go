@@ -1,0 +1,158 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+)
+
+const (
+	// together is for how long changes are collected before they are sent; beating how often something is sent though nothing changed, and who listens is
+	// asked for anew.
+	together = 250 * time.Millisecond
+	beating  = 15 * time.Second
+	// maxStreams is how many pages may be live at a time.
+	maxStreams = 200
+	// sending bounds the sending of one event: a browser that is suspended takes nothing.
+	sending = 20 * time.Second
+)
+
+// delta is what is new since the last event: rows that are other ones, and the keys of those that went.
+type delta struct {
+	Time    time.Time         `json:"time"`
+	Summary v1.FleetSummary   `json:"summary"`
+	Rows    []v1.FleetCluster `json:"rows,omitempty"`
+	Gone    []string          `json:"gone,omitempty"`
+	NotRead []string          `json:"notRead,omitempty"`
+}
+
+// events sends the whole fleet once, and what changes from then on: server-sent events, which a browser asks for again by itself.
+func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		s.fail(w, &refusal{http.StatusServiceUnavailable, "too many pages are open"})
+		return
+	}
+	status, err := s.seen(r.Context(), p)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	out := stream{w: w, control: http.NewResponseController(w)}
+	if out.send("fleet", status) != nil {
+		return
+	}
+	s.follow(r, p, out, rowsOf(status))
+}
+
+// follow sends what changes until the browser goes, the request ends or whoever listens may no longer.
+func (s *server) follow(r *http.Request, p *person, out stream, last map[string][]byte) {
+	changed := s.Clusters.Changed(r.Context())
+	beat := s.Clock.NewTicker(beating)
+	defer beat.Stop()
+	for {
+		quiet := false
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+			if !s.pause(r, together) {
+				return
+			}
+		case <-beat.C():
+			quiet = true
+		}
+		user, err := s.auth.who(r.Context(), p.token)
+		if err == nil && user == nil {
+			_ = out.send("over", map[string]string{"error": nobody.words}) // the browser may be gone, too
+			return
+		}
+		status, err := s.seen(r.Context(), p)
+		if err != nil {
+			_ = out.send("over", map[string]string{"error": err.Error()})
+			return
+		}
+		d, now := difference(status, last)
+		last = now
+		switch {
+		case len(d.Rows)+len(d.Gone) > 0:
+			err = out.send("rows", d)
+		case quiet:
+			err = out.send("beat", map[string]time.Time{"time": status.Time})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// pause waits; false when the request ended meanwhile.
+func (s *server) pause(r *http.Request, d time.Duration) bool {
+	t := s.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-r.Context().Done():
+		return false
+	case <-t.C():
+		return true
+	}
+}
+
+func rowKey(row v1.FleetCluster) string { return row.Group + "/" + row.Name }
+
+func rowsOf(status v1.FleetStatus) map[string][]byte {
+	out := make(map[string][]byte, len(status.Clusters))
+	for _, row := range status.Clusters {
+		out[rowKey(row)], _ = json.Marshal(row) // a row is texts, numbers and times
+	}
+	return out
+}
+
+func difference(status v1.FleetStatus, last map[string][]byte) (delta, map[string][]byte) {
+	now := rowsOf(status)
+	d := delta{Time: status.Time, Summary: view.Summary(status.Clusters), NotRead: status.NotRead}
+	for _, row := range status.Clusters {
+		if key := rowKey(row); !bytes.Equal(now[key], last[key]) {
+			d.Rows = append(d.Rows, row)
+		}
+	}
+	for key := range last {
+		if _, there := now[key]; !there {
+			d.Gone = append(d.Gone, key)
+		}
+	}
+	return d, now
+}
+
+// stream writes server-sent events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (s stream) send(event string, doc any) error {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("encoding event %s: %w", event, err)
+	}
+	if err := s.control.SetWriteDeadline(time.Now().Add(sending)); err != nil && !isUnsupported(err) {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.w, "event: %s\ndata: %s\n\n", event, data); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// isUnsupported tells that the connection knows no deadline, as that of a recorder in a test.
+func isUnsupported(err error) bool { return errors.Is(err, http.ErrNotSupported) }

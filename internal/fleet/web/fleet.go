@@ -1,0 +1,91 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/roster"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
+)
+
+// fleet answers with the clusters that somebody may see.
+func (s *server) fleet(w http.ResponseWriter, r *http.Request, p *person) {
+	status, err := s.seen(r.Context(), p)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	s.write(w, http.StatusOK, status)
+}
+
+// seen is the fleet as somebody may see it: all Clusters of a group for who may list them, else those that they may get.
+func (s *server) seen(ctx context.Context, p *person) (v1.FleetStatus, error) {
+	objects, complete := s.Clusters.List()
+	all, err := s.lists(ctx, p)
+	if err != nil {
+		return v1.FleetStatus{}, err
+	}
+	rows := view.Rows(objects)
+	allowed, err := s.allowed(ctx, p, rows, all)
+	if err != nil {
+		return v1.FleetStatus{}, err
+	}
+	shown := make([]v1.FleetCluster, 0, len(rows))
+	for i, row := range rows {
+		if allowed[i] {
+			shown = append(shown, row)
+		}
+	}
+	if len(shown) == 0 && len(all) == 0 {
+		return v1.FleetStatus{}, &refusal{http.StatusForbidden, "you may neither list clusters of this seed nor get any one of them"}
+	}
+	out := v1.FleetStatus{TypeMeta: v1.Type(v1.KindFleetStatus), Time: s.now(), Seed: s.Seed, Summary: view.Summary(shown), Clusters: shown}
+	if !complete {
+		out.NotRead = append(out.NotRead, "the operator has not read all clusters yet")
+	}
+	return out, nil
+}
+
+// lists are the groups whose Clusters somebody may list.
+func (s *server) lists(ctx context.Context, p *person) (map[string]bool, error) {
+	all := map[string]bool{}
+	for _, group := range roster.Groups() {
+		yes, err := s.auth.may(ctx, p, "list", view.Key{Group: group})
+		if err != nil {
+			return nil, err
+		}
+		if yes {
+			all[group] = true
+		}
+	}
+	return all, nil
+}
+
+// allowed tells of each row whether somebody may see it.
+func (s *server) allowed(ctx context.Context, p *person, rows []v1.FleetCluster, all map[string]bool) ([]bool, error) {
+	out := make([]bool, len(rows))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	places := make(chan struct{}, questions)
+	for i, row := range rows {
+		if all[row.Group] {
+			out[i] = true
+			continue
+		}
+		places <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-places }()
+			yes, err := s.auth.may(ctx, p, "get", view.Key{Group: row.Group, Name: row.Name})
+			mu.Lock()
+			defer mu.Unlock()
+			if out[i] = yes; err != nil {
+				failed = err
+			}
+		})
+	}
+	wg.Wait()
+	return out, failed
+}
