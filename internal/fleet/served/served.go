@@ -82,12 +82,13 @@ func Judge(group string, crd *unstructured.Unstructured) Verdict {
 	if _, ok, _ := unstructured.NestedMap(version, "subresources", "status"); !ok {
 		out.Missing = append(out.Missing, "it has no status subresource")
 	}
-	if all, _, _ := unstructured.NestedBool(crd.Object, "spec", "preserveUnknownFields"); !all {
-		root, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
-		for _, path := range needed {
-			if !keeps(root, strings.Split(path, ".")) {
-				out.Missing = append(out.Missing, "it does not keep "+path)
-			}
+	root, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
+	if kind, _, _ := unstructured.NestedString(root, "properties", "status", "properties", "conditions", "type"); kind != "object" {
+		out.Missing = append(out.Missing, "it does not say that status.conditions is a map, which used to be a list: writing one over the other would lose it")
+	}
+	for _, path := range needed {
+		if !keeps(root, strings.Split(path, ".")) {
+			out.Missing = append(out.Missing, "it does not keep "+path)
 		}
 	}
 	slices.Sort(out.Missing)

@@ -65,10 +65,10 @@ func TestADefinitionIsUsableWhenItKeepsWhatAMigrationWrites(t *testing.T) {
 			crd.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["name"] = "v2"
 		}},
 		"namespaced": {ours: true, missing: "not cluster-scoped", edit: func(crd *unstructured.Unstructured) { crd.Object["spec"].(map[string]any)["scope"] = "Namespaced" }},
-		"no schema, as before structural schemas": {edit: func(crd *unstructured.Unstructured) {
+		"a schema that keeps everything and says nothing, as the legacy group's": {missing: "it does not say that status.conditions is a map", edit: func(crd *unstructured.Unstructured) {
 			crd.SetLabels(nil)
 			clear(schemaOf(crd))
-			crd.Object["spec"].(map[string]any)["preserveUnknownFields"] = true
+			maps.Copy(schemaOf(crd), map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
