@@ -288,7 +288,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		c.choices(err, p.Direction)
-		c.narrate("stopped. What was done stays; to go on: transplant %s; to go back: transplant rollback", map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[p.Direction])
+		c.narrate("stopped. What was done stays; to go on: transplant %s", map[string]string{plan.Forward: "apply; to go back: transplant rollback", plan.Rollback: "rollback"}[p.Direction])
 		return err
 	}
 	if rest := undone(p, j.Doc()); len(rest.Steps) > 0 {

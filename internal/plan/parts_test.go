@@ -326,3 +326,13 @@ func TestTheCommandsOfAStepDoWhatItDoes(t *testing.T) {
 		t.Error("no step was tried")
 	}
 }
+
+func TestAnImageWithoutItsTag(t *testing.T) {
+	for in, want := range map[string]string{
+		"mirror/manager:latest": "mirror/manager", "mirror:5000/manager": "mirror:5000/manager", "mirror:5000/manager:v1@sha256:00": "mirror:5000/manager", "manager": "manager",
+	} {
+		if have := untagged(in); have != want {
+			t.Errorf("%s without its tag is %s, want %s", in, have, want)
+		}
+	}
+}

@@ -83,7 +83,7 @@ func programOf(provider, image string) (program, error) {
 		p.minor = libraryMinor(image)
 	}
 	if p.minor == 0 {
-		return p, fmt.Errorf("image %s does not tell its version, and with it which names and flags its manager knows: name it with its tag, e.g. %s:v1.30.0", image, strings.SplitN(image, "@", 2)[0])
+		return p, fmt.Errorf("image %s does not tell its version, and with it which names and flags its manager knows: name it with its tag, e.g. %s:v1.30.0", image, untagged(image))
 	}
 	p.command = provider + "-" + CCM
 	if known, ok := nearest(provider, p.minor); ok {
@@ -133,4 +133,13 @@ func libraryMinor(image string) int {
 		return 0
 	}
 	return n
+}
+
+// untagged is an image's name without its digest and its tag; the port of a registry is no tag.
+func untagged(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		image = image[:at]
+	}
+	return image
 }

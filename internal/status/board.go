@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -26,6 +27,8 @@ const (
 	firstRetry     = 200 * time.Millisecond
 	lastRetry      = 2 * time.Second
 	forbiddenRetry = time.Minute
+	// coldAuthorizer is for how long a refusal of what could be read before counts for nothing: an API server that was just started knows no roles yet.
+	coldAuthorizer = 20 * time.Second
 	// readTimeout bounds a list, watchFor is how long a watch is asked to last.
 	readTimeout = 15 * time.Second
 	watchFor    = 5 * time.Minute
@@ -51,6 +54,7 @@ type Board struct {
 	mu      sync.Mutex
 	objects map[string]map[string]metav1.Object // by source
 	errors  map[string]error
+	refused map[string]time.Time // since when what could be read before is refused
 }
 
 // NewBoard returns an empty board. The leases are those of LeaseNames.
@@ -59,7 +63,7 @@ func NewBoard(o Options, leases []string) *Board {
 		o.Clock = clock.RealClock{}
 	}
 	return &Board{
-		Options: o, sources: sourcesOf(o.Kube, leases), changed: make(chan struct{}, 1), objects: map[string]map[string]metav1.Object{}, errors: map[string]error{},
+		Options: o, sources: sourcesOf(o.Kube, leases), changed: make(chan struct{}, 1), objects: map[string]map[string]metav1.Object{}, errors: map[string]error{}, refused: map[string]time.Time{},
 	}
 }
 
@@ -76,12 +80,37 @@ func (b *Board) look(ctx context.Context, s source) (string, error) {
 	objects, version, err := s.read(reading)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.cold(s, err) {
+		return version, errCold
+	}
 	if b.errors[s.name] = err; err == nil {
 		b.objects[s.name] = objects // what was read before stays known while an API server restarts
 	} else if apierrors.IsForbidden(err) {
 		delete(b.objects, s.name)
 	}
 	return version, err
+}
+
+// errCold stands for a refusal that passes by itself.
+var errCold = errors.New("the API server knows no roles yet")
+
+// cold tells that a refusal is that of an API server which was just started: what it refuses could be read a moment ago. The board is locked.
+func (b *Board) cold(s source, err error) bool {
+	if !apierrors.IsForbidden(err) {
+		if err == nil {
+			delete(b.refused, s.name)
+		}
+		return false
+	}
+	since, refused := b.refused[s.name]
+	if !refused && b.objects[s.name] == nil {
+		return false
+	}
+	if !refused {
+		since = b.Clock.Now()
+		b.refused[s.name] = since
+	}
+	return b.Clock.Since(since) < coldAuthorizer && b.objects[s.name] != nil
 }
 
 // Follow watches every source until ctx ends, through restarts of API servers. Changed tells when there is something new.
@@ -133,7 +162,12 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 	})
 	if err != nil {
 		b.mu.Lock()
-		b.errors[s.name] = err
+		cold := b.cold(s, err)
+		if cold {
+			err = errCold
+		} else {
+			b.errors[s.name] = err
+		}
 		b.mu.Unlock()
 		b.tell()
 		return err

@@ -13,6 +13,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -172,3 +174,48 @@ func TestFollowingThroughARestartOfTheAPIServer(t *testing.T) {
 	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrate.LockName)
 	until(t, b, "both steps are done and the lock is gone", func(s v1.Status) bool { return s.StepsDone == 2 && s.Lock == nil && len(s.NotRead) == 0 })
 }
+
+func TestARefusalRightAfterAStartOfTheAPIServerCountsForNothing(t *testing.T) {
+	server, _ := cluster(t)
+	var cold atomic.Bool
+	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+		if cold.Load() {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no roles yet"}`))
+		}
+		return cold.Load()
+	}
+	kube, _ := server.Clients(t)
+	fake := testclock.NewFakePassiveClock(noon)
+	b := NewBoard(Options{Kube: kube, Now: func() time.Time { return noon }, Clock: passive{fake}}, LeaseNames(nil))
+	b.Look(t.Context())
+	cold.Store(true)
+	for _, after := range []time.Duration{0, coldAuthorizer - time.Second} {
+		fake.SetTime(noon.Add(after))
+		b.Look(t.Context())
+		if s := Judge(b.Facts()); s.State != v1.StateApplying || len(s.NotRead) != 0 {
+			t.Errorf("after %s the state is %q, and it says %q", after, s.State, s.NotRead)
+		}
+	}
+	fake.SetTime(noon.Add(coldAuthorizer))
+	b.Look(t.Context())
+	if s := Judge(b.Facts()); s.State != "unknown" || len(s.NotRead) == 0 {
+		t.Errorf("rights that were taken away: state %q, %q", s.State, s.NotRead)
+	}
+	cold.Store(false)
+	b.Look(t.Context())
+	if s := Judge(b.Facts()); s.State != v1.StateApplying || len(s.NotRead) != 0 {
+		t.Errorf("rights that were given again: state %q, %q", s.State, s.NotRead)
+	}
+}
+
+// passive is a clock that is set by hand.
+type passive struct{ *testclock.FakePassiveClock }
+
+func (passive) After(time.Duration) <-chan time.Time        { return nil }
+func (passive) NewTimer(time.Duration) clock.Timer          { return nil }
+func (passive) NewTicker(time.Duration) clock.Ticker        { return nil }
+func (passive) Sleep(time.Duration)                         {}
+func (passive) Tick(time.Duration) <-chan time.Time         { return nil }
+func (passive) AfterFunc(time.Duration, func()) clock.Timer { return nil }
