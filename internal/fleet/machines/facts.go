@@ -94,6 +94,9 @@ type Node struct {
 	Uninitialized bool
 	// ProviderIDBy is the field manager that set spec.providerID: kubelet, aws-cloud-controller-manager, ... Empty when the API server does not say.
 	ProviderIDBy string
+	// ProviderIDAt is when that manager last wrote to the node (beside its status): as long as it wrote nothing later, when it set the providerID. Zero when
+	// the API server does not say.
+	ProviderIDAt time.Time
 	// OwnedBy is the label by which machine-controller marks the node of a machine: the machine's uid.
 	OwnedBy string
 	// Virtual tells that no kubelet of a cloud's instance runs there (label type=virtual-kubelet).

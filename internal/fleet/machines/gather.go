@@ -144,8 +144,9 @@ func each(ctx context.Context, list pager.ListPageFunc, visit func(runtime.Objec
 func NodeOf(n *corev1.Node, csi *storagev1.CSINode) Node {
 	out := Node{
 		Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID, Created: n.CreationTimestamp.Time, OwnedBy: n.Labels[ownedBy],
-		ProviderIDBy: providerIDBy(n.ManagedFields), Virtual: n.Labels["type"] == "virtual-kubelet", NotReadySince: n.CreationTimestamp.Time,
+		Virtual: n.Labels["type"] == "virtual-kubelet", NotReadySince: n.CreationTimestamp.Time,
 	}
+	out.ProviderIDBy, out.ProviderIDAt = providerIDBy(n.ManagedFields)
 	for _, t := range n.Spec.Taints {
 		out.Uninitialized = out.Uninitialized || t.Key == uninitialized
 	}

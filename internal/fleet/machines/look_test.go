@@ -82,7 +82,7 @@ func node(name, manager string, taints []corev1.Taint) *corev1.Node {
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				{Manager: "kube-controller-manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:podCIDR":{}}}`)}},
 				{Manager: "kubelet", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-				{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}},"f:spec":{"f:providerID":{}}}`)}},
+				{Manager: manager, Time: &metav1.Time{Time: before}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}},"f:spec":{"f:providerID":{}}}`)}},
 			},
 		},
 		Spec:   corev1.NodeSpec{ProviderID: "aws:///z/i-1", Taints: taints},
@@ -126,7 +126,7 @@ func TestWhatIsReadOfAClusterIsWhatIsThere(t *testing.T) {
 		t.Errorf("sets (-want +got):\n%s", diff)
 	}
 	wantNode := []Node{{
-		Name: "node", UID: "node", ProviderID: "aws:///z/i-1", Created: before, Ready: true, ProviderIDBy: "kubelet", OwnedBy: "machine",
+		Name: "node", UID: "node", ProviderID: "aws:///z/i-1", Created: before, Ready: true, ProviderIDBy: "kubelet", ProviderIDAt: before, OwnedBy: "machine",
 		Drivers: []string{"ebs.csi.aws.com"}, Plugins: []string{"kubernetes.io/aws-ebs", "kubernetes.io/cinder"},
 	}}
 	if diff := cmp.Diff(wantNode, f.Nodes); diff != "" {

@@ -16,9 +16,8 @@ import (
 // revisionAnnotation is machine-controller's, on MachineSets.
 const revisionAnnotation = "machinedeployment.clusters.k8s.io/revision"
 
-// providerIDBy is the field manager that set spec.providerID; the last one when there are several.
-func providerIDBy(fields []metav1.ManagedFieldsEntry) string {
-	manager, at := "", time.Time{}
+// providerIDBy is the field manager that set spec.providerID, and when it last wrote; the last one when there are several.
+func providerIDBy(fields []metav1.ManagedFieldsEntry) (manager string, at time.Time) {
 	for _, e := range fields {
 		if e.FieldsV1 == nil || e.Subresource != "" {
 			continue
@@ -36,7 +35,7 @@ func providerIDBy(fields []metav1.ManagedFieldsEntry) string {
 			manager, at = e.Manager, when
 		}
 	}
-	return manager
+	return manager, at
 }
 
 func timeOf(t *metav1.Time) time.Time {

@@ -133,6 +133,24 @@ func TestATaintThatSomebodyAddedLaterProvesNothing(t *testing.T) {
 	}
 }
 
+func TestAnOldNodeThatWasInitializedLateMayBeInTree(t *testing.T) {
+	for name, c := range map[string]struct {
+		created, at time.Time
+		want        Evidence
+	}{
+		"tainted by hand, since it had no providerID": {before, before.Add(2 * time.Hour), EvidenceNone},
+		"external before we came":                     {before, before.Add(time.Minute), EvidenceInitialized},
+		"the API server does not say when":            {before, time.Time{}, EvidenceInitialized},
+		"new, and written to again later":             {after, after.Add(48 * time.Hour), EvidenceInitialized},
+	} {
+		n := external("n", c.created)
+		n.ProviderIDAt = c.at
+		if got := only(t, migrating(1).with(Machine{Name: "m", Owner: "old", Created: c.created}, n)); got.Evidence != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 func TestNodesThatAreGoneAreForgotten(t *testing.T) {
 	r := Record{}
 	if !r.See([]Node{{UID: "a", Uninitialized: true}, {UID: "b"}}) || r.See([]Node{{UID: "b"}, {UID: "a"}}) {

@@ -16,8 +16,8 @@ type images struct {
 
 func (i images) sidecar(name, tag string) string { return i.registry + "/" + name + ":" + tag }
 
+// registry has what the manifests of older releases name in k8s.gcr.io, too, which was frozen in 2023 and redirects to it (kubernetes.io/blog/2023/02/06).
 const (
-	oldRegistry   = "k8s.gcr.io/sig-storage" // of the manifests of that time; it redirects to the next
 	registry      = "registry.k8s.io/sig-storage"
 	azureRegistry = "mcr.microsoft.com/oss/kubernetes-csi"
 )
@@ -40,13 +40,13 @@ var imagesOf = map[string][]images{
 		{23, 30, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.30.0", registry, "v4.0.1", "v4.5.1", "v1.10.1", "v2.10.1", "v2.12.0", ""},
 	},
 	"cinder.csi.openstack.org": {
-		{20, 20, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.20.0", oldRegistry, "v1.6.1", "v2.2.1", "v0.5.1", "v1.3.0", "v2.1.0", ""},
-		{21, 21, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.21.0", oldRegistry, "v2.1.1", "v3.1.0", "v1.1.0", "v1.3.0", "v2.1.0", ""},
-		{22, 22, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.22.0", oldRegistry, "v2.2.0", "v3.1.0", "v1.1.0", "v2.1.0", "v2.2.0", ""},
-		{23, 23, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.23.0", oldRegistry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.4.0", "v2.5.0", ""},
-		{24, 24, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.24.6", oldRegistry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
-		{25, 25, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.25.6", oldRegistry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", ""},
-		{26, 26, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.26.4", oldRegistry, "v3.3.0", "v4.0.0", "v1.4.0", "v2.6.2", "v2.8.0", ""},
+		{20, 20, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.20.0", registry, "v1.6.1", "v2.2.1", "v0.5.1", "v1.3.0", "v2.1.0", ""},
+		{21, 21, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.21.0", registry, "v2.1.1", "v3.1.0", "v1.1.0", "v1.3.0", "v2.1.0", ""},
+		{22, 22, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.22.0", registry, "v2.2.0", "v3.1.0", "v1.1.0", "v2.1.0", "v2.2.0", ""},
+		{23, 23, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.23.0", registry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.4.0", "v2.5.0", ""},
+		{24, 24, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.24.6", registry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
+		{25, 25, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.25.6", registry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", ""},
+		{26, 26, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.26.4", registry, "v3.3.0", "v4.0.0", "v1.4.0", "v2.6.2", "v2.8.0", ""},
 		{27, 27, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.27.3", registry, "v3.4.1", "v4.2.0", "v1.7.0", "v2.6.3", "v2.9.0", ""},
 		{28, 28, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.28.3", registry, "v3.4.1", "v4.2.0", "v1.8.0", "v2.6.3", "v2.9.0", ""},
 		{29, 29, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.29.0", registry, "v3.6.2", "v4.4.2", "v1.9.2", "v2.9.2", "v2.11.0", ""},
@@ -61,16 +61,16 @@ var imagesOf = map[string][]images{
 		{21, 30, azureRegistry + "/azurefile-csi:v1.29.0", azureRegistry, "v3.5.0", "v4.3.0", "v1.8.0", "v2.8.0", "v2.10.0", ""},
 	},
 	"pd.csi.storage.gke.io": {
-		{20, 22, "k8s.gcr.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.3.4", oldRegistry, "v2.2.1", "v3.2.1", "v1.2.0", "v2.1.0", "v2.4.0", ""},
-		{23, 25, "k8s.gcr.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.7.2", oldRegistry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
-		{26, 26, "k8s.gcr.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.9.2", oldRegistry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
+		{20, 22, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.3.4", registry, "v2.2.1", "v3.2.1", "v1.2.0", "v2.1.0", "v2.4.0", ""},
+		{23, 25, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.7.2", registry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
+		{26, 26, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.9.2", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
 		{27, 30, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.10.1", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
 	},
 	"csi.vsphere.vmware.com": {
-		{20, 22, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.4.1", oldRegistry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.3.0", "v2.4.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.4.1"},
-		{23, 24, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.6.2", oldRegistry, "v3.2.1", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.6.2"},
-		{25, 25, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.7.3", oldRegistry, "v3.3.0", "v3.5.0", "v1.6.0", "v2.6.2", "v2.8.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.7.3"},
-		{26, 26, "gcr.io/cloud-provider-vsphere/csi/release/driver:v3.0.3", oldRegistry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v3.0.3"},
+		{20, 22, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.4.1", registry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.3.0", "v2.4.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.4.1"},
+		{23, 24, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.6.2", registry, "v3.2.1", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.6.2"},
+		{25, 25, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.7.3", registry, "v3.3.0", "v3.5.0", "v1.6.0", "v2.6.2", "v2.8.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.7.3"},
+		{26, 26, "gcr.io/cloud-provider-vsphere/csi/release/driver:v3.0.3", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v3.0.3"},
 	},
 }
 
