@@ -105,6 +105,18 @@ FAULTS_HOSTS_ARGS ?=
 faults-hosts: ## Let something go wrong at every step on real hosts, there and back; needs root (out/hosts/matrix-hosts.md)
 	cd lab && $(GO) test ./hosts/stage -run GetOver -count=1 -v -timeout 0 -hosts.real -hosts.faults -hosts.out=$(CURDIR)/out/hosts $(FAULTS_HOSTS_ARGS)
 
+.PHONY: fleet
+fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input
+	cd lab && $(GO) test ./fleet -count=1 -v -timeout 0 -fleet.all
+
+# CLUSTERS of the benchmark, and how many of them are migrated first.
+CLUSTERS ?= 500
+WAVE     ?= 20
+
+.PHONY: bench-fleet
+bench-fleet: ## Measure the operator with CLUSTERS=500 Clusters, WAVE=20 of them migrated first (writes out/bench-fleet/)
+	cd lab && $(GO) test ./fleet -run TestAFleetCosts -count=1 -v -timeout 0 -fleet.clusters=$(CLUSTERS) -fleet.migrate=$(WAVE) -fleet.idle=60s -fleet.out=$(CURDIR)/out/bench-fleet
+
 .PHONY: captures
 captures: ## Take the snapshots that the rules are tested with from real API servers again
 	cd lab && $(GO) test ./field -run Captured -count=1 -update

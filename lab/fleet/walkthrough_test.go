@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/lab/seed"
 	"github.com/transplant-dev/transplant/lab/seed/component"
@@ -48,6 +50,7 @@ func walkThrough(t *testing.T, w *World, group string, options seed.ClusterOptio
 	stop := load(t, c)
 	defer stop()
 	must(t, o.AwaitPhase(ctx, kv1.PhaseNotNeeded))
+	notExternalYet(ctx, t, w, c)
 	oldNodes, err := c.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	must(t, err)
 
@@ -60,6 +63,8 @@ func walkThrough(t *testing.T, w *World, group string, options seed.ClusterOptio
 	must(t, o.AwaitPhase(ctx, kv1.PhaseMachines))
 	step("the parts are patched; machines are waited for")
 	handedOver(t, x, c)
+	keptName(t, x)
+	timed(ctx, t, o)
 	must(t, o.AwaitCondition(ctx, kv1.ConditionCSIKubeletMigrationCompleted, Condition{"False", kv1.ReasonMigrationInProgress, kv1.MessageMigrationInProgress}))
 	must(t, o.AwaitCondition(ctx, kv1.ConditionMachines, Condition{Status: "False", Message: "0 of 2 machines"}))
 
@@ -87,6 +92,23 @@ func walkThrough(t *testing.T, w *World, group string, options seed.ClusterOptio
 		t.Errorf("%s of %s at %s, when the external manager acted already", call.Action, call.Key, call.Arrived)
 	}
 	leaks(ctx, t, w, c)
+}
+
+// notExternalYet: a feature that is false is not had, and nothing of what it brings is there.
+func notExternalYet(ctx context.Context, t *testing.T, w *World, c *seed.Cluster) {
+	t.Helper()
+	drivers, err := c.Client().StorageV1().CSIDrivers().List(ctx, metav1.ListOptions{})
+	must(t, err)
+	if len(drivers.Items) > 0 {
+		t.Errorf("there are %d CSI drivers, and the feature is false", len(drivers.Items))
+	}
+	deployments, err := w.Client().AppsV1().Deployments(c.Namespace).List(ctx, metav1.ListOptions{})
+	must(t, err)
+	for _, d := range deployments.Items {
+		if strings.Contains(d.Name, string(External)) || strings.Contains(fmt.Sprint(words(&d.Spec.Template.Spec)), "external-cloud-provider") {
+			t.Errorf("Deployment %s: %v, and the feature is false", d.Name, words(&d.Spec.Template.Spec))
+		}
+	}
 }
 
 func enabled(ctx context.Context, t *testing.T, o *Object) {
@@ -136,6 +158,31 @@ func handedOver(t *testing.T, x *Witness, c *seed.Cluster) {
 	} {
 		if told := x.Told(name, flag); told.IsZero() || told.Before(ready) {
 			t.Errorf("%s got %s at %s; the cloud-controller-manager was ready at %s", name, flag, told, ready)
+		}
+	}
+}
+
+// keptName: load balancers are found by the cluster's name in some clouds; the in-tree manager was told none.
+func keptName(t *testing.T, x *Witness) {
+	t.Helper()
+	for _, c := range x.Changes() {
+		if strings.HasSuffix(c.Name, string(External)) && value(c.Words, "--cluster-name") != "" && value(c.Words, "--cluster-name") != "kubernetes" {
+			t.Errorf("the cloud-controller-manager runs with %v; the in-tree manager's name was kubernetes", c.Words)
+		}
+	}
+}
+
+// timed: every condition says since when it is so.
+func timed(ctx context.Context, t *testing.T, o *Object) {
+	t.Helper()
+	have, err := o.Get(ctx)
+	must(t, err)
+	conditions, _, err := unstructured.NestedMap(have.Object, "status", "conditions")
+	must(t, err)
+	for name, c := range conditions {
+		at, _, _ := unstructured.NestedString(c.(map[string]any), "lastTransitionTime") //nolint:forcetypeassert // the schema says so
+		if when, err := time.Parse(time.RFC3339, at); err != nil || when.IsZero() {
+			t.Errorf("condition %s has lastTransitionTime %q", name, at)
 		}
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
@@ -36,6 +38,8 @@ const OperatorNamespace = "transplant-system"
 type World struct {
 	*seed.Seed
 	root   string
+	kube   kubernetes.Interface // without a Seed
+	dyn    dynamic.Interface
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
@@ -62,6 +66,22 @@ func Start(ctx context.Context, o seed.Options) (*World, error) {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
 	return w, nil
+}
+
+// Client is the administrator's, of the seed.
+func (w *World) Client() kubernetes.Interface {
+	if w.kube != nil {
+		return w.kube
+	}
+	return w.Seed.Client()
+}
+
+// Dynamic is the administrator's client of the seed for kinds without Go types.
+func (w *World) Dynamic() dynamic.Interface {
+	if w.dyn != nil {
+		return w.dyn
+	}
+	return w.Seed.Dynamic()
 }
 
 // InstallCRDs applies deploy/crds and waits until both groups are served.

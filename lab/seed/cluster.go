@@ -215,6 +215,11 @@ func (c *Cluster) Client() kubernetes.Interface { return c.client }
 // Dynamic is the administrator's client for kinds without Go types.
 func (c *Cluster) Dynamic() dynamic.Interface { return c.dynamic }
 
+// Kubeconfig is a new kubeconfig of a user who may do everything, for a rotation of credentials.
+func (c *Cluster) Kubeconfig(user string) ([]byte, error) {
+	return c.pki.Kubeconfig(c.Server(), pki.Identity{User: user, Groups: pki.Admin.Groups})
+}
+
 // AWS is the cluster's account.
 func (c *Cluster) AWS() *awssim.Server { return c.account.sim }
 

@@ -95,6 +95,7 @@ type Seed struct {
 	mu       sync.Mutex
 	clusters []*Cluster
 	exits    []kubelet.ExitRecord
+	held     map[string]bool // namespaces and apps (namespace/app) whose pods get no node
 }
 
 // Start starts a seed without user clusters and returns when a Deployment would run. On an error nothing is left running.

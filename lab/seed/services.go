@@ -24,7 +24,7 @@ import (
 // change, or here.
 func (s *Seed) bind(ctx context.Context, object any) {
 	pod, ok := object.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+	if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || s.isHeld(pod) {
 		return
 	}
 	binding := &corev1.Binding{
@@ -43,6 +43,37 @@ func (s *Seed) bind(ctx context.Context, object any) {
 			}
 		}
 	})
+}
+
+// Hold keeps new pods of an app of a namespace from getting a node, as a full seed would: they stay Pending. Release ends it.
+func (s *Seed) Hold(namespace, app string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = map[string]bool{}
+	}
+	s.held[namespace+"/"+app] = true
+}
+
+// Release gives nodes to the pods that Hold kept waiting.
+func (s *Seed) Release(ctx context.Context, namespace, app string) error {
+	s.mu.Lock()
+	delete(s.held, namespace+"/"+app)
+	s.mu.Unlock()
+	pods, err := s.pods.Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing pods of %q: %w", namespace, err)
+	}
+	for _, p := range pods {
+		s.bind(context.WithoutCancel(ctx), p)
+	}
+	return nil
+}
+
+func (s *Seed) isHeld(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[pod.Namespace+"/"+pod.Labels["app"]]
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
