@@ -58,6 +58,9 @@ func (n *next) step() Step {
 	if s, ok := n.stopped(); ok {
 		return s
 	}
+	if n.over() {
+		return Step{Record: n.record, Done: true}
+	}
 	if s := n.regression(); s != nil {
 		return n.stop(*s)
 	}
@@ -116,9 +119,20 @@ func (n *next) progress() {
 		figure := fmt.Sprintf("%d/%d-%d,%d,%d", s.Done, s.Machines, deleting, d.Updated, d.Available)
 		if figure != b.Progress {
 			b.Progress, b.Moved = figure, n.now()
-			n.record.Began[key(d)] = b
+		}
+		b.Finished = b.Finished || n.landed(d) && n.finished(d)
+		n.record.Began[key(d)] = b
+	}
+}
+
+// over tells that everything was restarted and came up. What becomes of its machines later is no longer a restart's affair.
+func (n *next) over() bool {
+	for _, b := range n.record.Began {
+		if !b.Finished {
+			return false
 		}
 	}
+	return len(n.candidates()) == 0
 }
 
 func (n *next) now() time.Time { return n.Time.UTC().Truncate(time.Second) }

@@ -275,3 +275,31 @@ func TestAnErrorOfAMachineIsShort(t *testing.T) {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
 }
+
+func TestWhatFailsAfterTheLastRestartIsNotItsAffair(t *testing.T) {
+	s := simulate(1, md("a", 2))
+	if o, _ := s.run(wanted, 60); !o.Complete {
+		t.Fatal("it was not finished")
+	}
+	s.facts.Nodes[0].Ready, s.facts.Nodes[0].NotReadySince = false, s.facts.Time
+	s.facts.Time = s.facts.Time.Add(24 * time.Hour)
+	if _, step := s.pass(wanted); step.Stopped != nil || step.Pause != nil || !step.Done {
+		t.Errorf("got %+v", step)
+	}
+}
+
+func TestACanaryThatFailsLaterStopsTheOthers(t *testing.T) {
+	s := simulate(1, md("canary", 1), md("paused", 2))
+	s.facts.Deployments[1].Paused = true // the owner is not ready for it
+	s.run(wanted, 60)
+	s.facts.Deployments[1].Paused = false
+	for i := range s.facts.Nodes {
+		if n := &s.facts.Nodes[i]; strings.HasPrefix(n.Name, "canary") {
+			n.Ready, n.NotReadySince = false, s.facts.Time
+		}
+	}
+	s.facts.Time = s.facts.Time.Add(time.Hour)
+	if _, step := s.pass(wanted); step.Stopped == nil || step.Stopped.Deployment != "kube-system/canary" || step.Restart != nil {
+		t.Errorf("got %+v", step)
+	}
+}

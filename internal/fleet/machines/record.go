@@ -69,6 +69,8 @@ type Begun struct {
 	// Progress is a figure that changes with every machine that comes or goes, and Moved when it last did.
 	Progress string    `json:"progress,omitempty"`
 	Moved    time.Time `json:"moved"`
+	// Finished tells that all of its machines were external once.
+	Finished bool `json:"finished,omitempty"`
 	// Again is when it went on after a stop.
 	Again time.Time `json:"again,omitzero"`
 }

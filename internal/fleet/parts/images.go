@@ -16,7 +16,7 @@ type images struct {
 
 func (i images) sidecar(name, tag string) string { return i.registry + "/" + name + ":" + tag }
 
-// registry has what the manifests of older releases name in k8s.gcr.io, too, which was frozen in 2023 and redirects to it (kubernetes.io/blog/2023/02/06).
+// registry has what the manifests of older releases name in k8s.gcr.io, too, which was frozen in 2023 and redirects to it (kubernetes.io/blog/2023/03/10/image-registry-redirect).
 const (
 	registry      = "registry.k8s.io/sig-storage"
 	azureRegistry = "mcr.microsoft.com/oss/kubernetes-csi"
