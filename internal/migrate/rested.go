@@ -16,7 +16,7 @@ import (
 )
 
 // rested says why it is not proven that the pods of a workload in the seed are those that its template says and that nobody else acts by the leases of the
-// step; empty when it is. The lease of the step's component has to be led by one of these pods, when the workload is there; of every other lease nobody may be the
+// step; empty when it is. A workload that is gone has none, unless the step names successors: then it has to be there. The lease of the step's component has to be led by one of these pods, when the workload is there; of every other lease nobody may be the
 // holder but a manager of another kind that says so itself.
 //
 // The lease is more than a formality: a pod whose node is away may be gone from the API and run. It loses its lease before one of these pods can have it.
@@ -29,7 +29,9 @@ func (e *Engine) rested(ctx context.Context, s v1.Step) (string, error) {
 	if err != nil && !gone {
 		return "", err
 	}
-	if gone {
+	if gone && len(s.Successors) > 0 {
+		return s.Ref + " is gone", nil
+	} else if gone {
 		return e.noPods(ctx, s)
 	}
 	if why, err := e.rolledOut(ctx, live); err != nil || why != "" {

@@ -81,6 +81,10 @@ func (b *builder) seedReady(m *v1.Component) error {
 	if m.Flags["leader-elect"] == "false" {
 		errs = append(errs, fmt.Errorf("%s runs with --leader-elect=false: nothing keeps an old pod from acting beside a new one; take the flag out first", m.Manifest))
 	}
+	if m.Flags["cidr-allocator-type"] == cloudAllocator {
+		errs = append(errs, fmt.Errorf("%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
+			m.Manifest, cloudAllocator))
+	}
 	if b.provider.Name == providerAzure && b.opts.Part != v1.PartFinish && b.program.nodeManager != "" {
 		b.notes = append(b.notes, "Azure: nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster; it comes with the parts of the cloud provider there, not with this plan")
 	}
@@ -320,6 +324,14 @@ func (b *builder) seedManager(m *v1.Component) {
 // seedDeployment is the name of the cloud-controller-manager's Deployment in the seed, as Kubermatic has it.
 func seedDeployment(provider string) string { return provider + "-" + CCM }
 
+// seedManagerRef is the Deployment of the cloud-controller-manager: the one that is there, else the one that the plan makes.
+func (b *builder) seedManagerRef() string {
+	if c := hosted(b.snap, CCM); c != nil && b.opts.Part == v1.PartFinish {
+		return c.Manifest
+	}
+	return b.seedName("Deployment", seedDeployment(b.provider.Name))
+}
+
 func (b *builder) renderSeedManager(m *v1.Component) object {
 	port := ccmPort
 	if b.provider.Name == providerAzure {
@@ -392,7 +404,10 @@ func seedProbe(path, port string, period, failures int) object {
 }
 
 func (b *builder) seedVerify(phase, id string, expect map[string]string) {
-	b.add(v1.Step{ID: id, Phase: phase, Kind: v1.StepVerify, Title: "each loop has one owner, nodes and load balancers are as before", Expect: b.seedExpect(expect), EstimateSeconds: 2})
+	b.add(v1.Step{
+		ID: id, Phase: phase, Kind: v1.StepVerify, Title: "each loop has one owner, nodes and load balancers are as before", Ref: b.seedManagerRef(), Component: CCM, Leases: []string{CCM}, Successors: []string{CCM},
+		Expect: b.seedExpect(expect), EstimateSeconds: 2,
+	})
 }
 
 // seedForget switches leader migration off in the cloud-controller-manager, when no in-tree manager is left that wants the lease.
@@ -416,7 +431,8 @@ func (b *builder) seedForget() {
 // seedFinish takes the in-tree provider out of the control plane.
 func (b *builder) seedFinish(m *v1.Component) {
 	b.add(v1.Step{
-		ID: "verify/owner", Phase: PhaseVerify, Kind: v1.StepVerify, Title: "the " + CCM + " runs every cloud loop", Expect: b.seedExpect(owners(CCM)), EstimateSeconds: 1,
+		ID: "verify/owner", Phase: PhaseVerify, Kind: v1.StepVerify, Title: "the " + CCM + " runs every cloud loop", Ref: b.seedManagerRef(), Component: CCM, Leases: []string{CCM}, Successors: []string{CCM},
+		Expect: b.seedExpect(owners(CCM)), EstimateSeconds: 1,
 	})
 	if m.Flags["cloud-provider"] == b.provider.Name {
 		edits := externalEdits(m)
