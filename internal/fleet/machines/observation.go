@@ -32,7 +32,9 @@ type MachineState struct {
 	Node string
 	// Deployment is the name of its MachineDeployment; empty when it has none.
 	Deployment string
-	Migrated   bool
+	// Deleting tells that its deletion was asked for.
+	Deleting bool
+	Migrated bool
 	// Reason why it is not migrated; empty when it is.
 	Reason Reason
 	// Message says the same as a clause, with what to do where somebody has to.

@@ -107,32 +107,44 @@ func newer(s, than *MachineSet) bool {
 // belongs to one machine, the one with the strongest claim.
 func match(machines []Machine, nodes []Node) (nodeOf map[string]*Node, machineOf map[string]string) {
 	nodeOf, machineOf = map[string]*Node{}, map[string]string{}
-	claims := []func(m Machine, n Node) bool{
-		func(m Machine, n Node) bool { return m.UID == n.OwnedBy },
-		func(m Machine, n Node) bool { return m.ProviderID != "" && m.ProviderID == n.ProviderID },
-		func(m Machine, n Node) bool { return m.NodeUID != "" && m.NodeUID == n.UID },
-		func(m Machine, n Node) bool { return m.NodeUID == "" && m.NodeName != "" && m.NodeName == n.Name },
-		func(m Machine, n Node) bool { return m.Name == n.Name },
-	}
 	alive := map[string]bool{}
 	for _, m := range machines {
 		alive[m.UID] = true
 	}
-	for strength, claim := range claims {
+	for _, claim := range claims {
+		claimant := map[string]string{} // by what a node must have, the machine's uid
+		for _, m := range machines {
+			if key := claim.machine(m); key != "" && nodeOf[m.UID] == nil && claimant[key] == "" {
+				claimant[key] = m.UID
+			}
+		}
 		for i := range nodes {
 			n := &nodes[i]
-			if machineOf[n.UID] != "" || strength > 0 && alive[n.OwnedBy] {
-				continue
-			}
-			for _, m := range machines {
-				if nodeOf[m.UID] == nil && claim(m, *n) {
-					nodeOf[m.UID], machineOf[n.UID] = n, m.UID
-					break
-				}
+			uid := claimant[claim.node(*n)]
+			marked := alive[n.OwnedBy] && uid != n.OwnedBy // the label names another machine
+			if uid != "" && !marked && nodeOf[uid] == nil && machineOf[n.UID] == "" {
+				nodeOf[uid], machineOf[n.UID] = n, uid
 			}
 		}
 	}
 	return nodeOf, machineOf
+}
+
+// claims are what a machine has and its node has to have, the strongest first. What is empty claims nothing.
+var claims = []struct {
+	machine func(Machine) string
+	node    func(Node) string
+}{
+	{func(m Machine) string { return m.UID }, func(n Node) string { return n.OwnedBy }},
+	{func(m Machine) string { return m.ProviderID }, func(n Node) string { return n.ProviderID }},
+	{func(m Machine) string { return m.NodeUID }, func(n Node) string { return n.UID }},
+	{func(m Machine) string {
+		if m.NodeUID != "" {
+			return "" // that node was another one of the same name
+		}
+		return m.NodeName
+	}, func(n Node) string { return n.Name }},
+	{func(m Machine) string { return m.Name }, func(n Node) string { return n.Name }},
 }
 
 func (w *world) deploymentOf(m Machine) *Deployment {
@@ -144,7 +156,7 @@ func (w *world) deploymentOf(m Machine) *Deployment {
 }
 
 func (w *world) machine(m Machine) MachineState {
-	s := MachineState{Namespace: m.Namespace, Name: m.Name, Evidence: EvidenceNone}
+	s := MachineState{Namespace: m.Namespace, Name: m.Name, Deleting: !m.Deleting.IsZero(), Evidence: EvidenceNone}
 	if d := w.deploymentOf(m); d != nil {
 		s.Deployment = d.Name
 	}

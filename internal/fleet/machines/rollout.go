@@ -5,12 +5,8 @@ import "fmt"
 // deployment judges a MachineDeployment, its machines already judged.
 func (w *world) deployment(d Deployment, machines []MachineState) DeploymentState {
 	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas}
-	deleting := map[string]bool{}
-	for _, m := range w.Machines {
-		deleting[m.Namespace+"/"+m.Name] = !m.Deleting.IsZero()
-	}
 	for _, m := range machines {
-		if m.Deployment != d.Name || m.Namespace != d.Namespace || deleting[m.Namespace+"/"+m.Name] {
+		if m.Deployment != d.Name || m.Namespace != d.Namespace || m.Deleting {
 			continue
 		}
 		s.Machines++
