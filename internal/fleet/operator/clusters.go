@@ -23,6 +23,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
+// discoveryTimeout bounds the question whether a group is served.
+const discoveryTimeout = 10 * time.Second
+
 // groups are the API groups that Clusters may be under; an object of the first one goes before one of the second.
 var groups = []string{kubermaticv1.GroupName, kubermaticv1.LegacyGroupName}
 
@@ -30,7 +33,7 @@ var groups = []string{kubermaticv1.GroupName, kubermaticv1.LegacyGroupName}
 // is not kept.
 type clusters struct {
 	client    dynamic.Interface
-	discovery discovery.DiscoveryInterface
+	discovery discovery.ServerResourcesInterfaceWithContext
 	changed   func(name string)
 	log       logr.Logger
 
@@ -49,7 +52,7 @@ type source struct {
 	ended    chan struct{}
 }
 
-func newClusters(client dynamic.Interface, d discovery.DiscoveryInterface, changed func(name string), log logr.Logger) *clusters {
+func newClusters(client dynamic.Interface, d discovery.ServerResourcesInterfaceWithContext, changed func(name string), log logr.Logger) *clusters {
 	return &clusters{client: client, discovery: d, changed: changed, log: log, sources: map[string]*source{}, listeners: map[chan struct{}]bool{}}
 }
 
@@ -71,7 +74,7 @@ func (c *clusters) run(ctx context.Context, every time.Duration) {
 func (c *clusters) discover(ctx context.Context) {
 	var problems []error
 	for _, group := range groups {
-		served, err := c.served(group)
+		served, err := c.served(ctx, group)
 		if err != nil { // what is cached stays
 			problems = append(problems, fmt.Errorf("asking the seed whether it serves %s: %w", group, err))
 			continue
@@ -84,8 +87,10 @@ func (c *clusters) discover(ctx context.Context) {
 	c.asked = c.asked || c.problem == nil
 }
 
-func (c *clusters) served(group string) (bool, error) {
-	list, err := c.discovery.ServerResourcesForGroupVersion(objects.Resource(group).GroupVersion().String())
+func (c *clusters) served(ctx context.Context, group string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, objects.Resource(group).GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -117,12 +122,12 @@ func (c *clusters) keep(ctx context.Context, group string, served bool) {
 func (c *clusters) start(ctx context.Context, group string) *source {
 	resource := c.client.Resource(objects.Resource(group))
 	s := &source{ended: make(chan struct{})}
-	s.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
+	s.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			return resource.Watch(ctx, o)
 		},
-	}, &unstructured.Unstructured{}, 0, cache.Indexers{byNamespace: namespaceOf})
+	}, c.client), &unstructured.Unstructured{}, 0, cache.Indexers{byNamespace: namespaceOf})
 	_ = s.informer.SetTransform(reduced) // fails only for one that runs
 	_, _ = s.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { c.tell(o) },

@@ -20,7 +20,8 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 	op.latest(found)
 	main := mainOf(found)
 	for _, o := range found {
-		d := state.Decide(op.observe(ctx, found, o, o.Group == main.Group), op.Limits)
+		seen := op.observe(ctx, found, o, o.Group == main.Group)
+		d := state.Decide(seen, op.Limits)
 		written, err := op.write(ctx, o, d)
 		if err != nil {
 			return err
@@ -29,7 +30,7 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 			op.tell(o, d.Events)
 		}
 		if o.Group == main.Group {
-			op.act(ctx, o, d)
+			op.act(ctx, o, seen, d)
 		}
 	}
 	return nil
@@ -75,7 +76,7 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 }
 
 // act begins what the decision asks for.
-func (op *Operator) act(ctx context.Context, o view.Object, d state.Decision) {
+func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observation, d state.Decision) {
 	c, w := o.Cluster, d.Work
 	t := Target{Name: c.Name, Namespace: c.ControlPlaneNamespace(), Group: o.Group, Cluster: c}
 	op.Metrics.phase(c.Name, d)
@@ -96,10 +97,11 @@ func (op *Operator) act(ctx context.Context, o view.Object, d state.Decision) {
 	if w.Annotate {
 		op.annotate(ctx, t)
 	}
-	if w.Run != state.NoPart && !w.Stop {
-		op.begin(ctx, t, d)
-	} else {
+	switch {
+	case w.Run == state.NoPart || w.Stop:
 		op.runs.leave(c.Name)
+	case !seen.Run.Active: // a run that has ended since is not begun again before its end was decided upon
+		op.begin(ctx, t, d)
 	}
 	if w.Journal || w.Owners || w.Parts || w.Machines {
 		op.look(ctx, t, w)

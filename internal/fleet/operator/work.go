@@ -40,7 +40,6 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 		}
 	}
 	journal, readErr := op.journal(ctx, t)
-	op.runs.end(t.Name)
 	op.Metrics.runEnded(r.part, r.back, result, time.Since(begun))
 	op.memory.known(t.Name, t.Cluster.UID, func(rec *dossier) {
 		ended(&rec.run, result, message)
@@ -51,6 +50,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 		}
 		rec.owners.At = time.Time{} // who owns the loops may have changed
 	})
+	op.runs.end(t.Name) // what is decided from here on knows how it ended
 	op.Log.Info("A run has ended", "cluster", t.Name, "part", r.part, "rollback", r.back, "outcome", result, "message", message)
 	if result == state.Broken || result == state.Stale {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeWarning, state.ReasonMigrationFailed, message)
@@ -147,7 +147,8 @@ func (op *Operator) seeOwners(ctx context.Context, t Target) {
 	op.Metrics.looked("owners", err)
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		if err == nil {
-			found.Seen, r.owners = r.owners.Seen, found
+			found.Seen = r.owners.Seen
+			r.owners = found
 		}
 		note(&r.owners.Seen, time.Now(), err)
 	})
@@ -162,7 +163,8 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 	op.Metrics.looked("parts", err)
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		if err == nil {
-			found.Seen, r.parts = r.parts.Seen, found
+			found.Seen = r.parts.Seen
+			r.parts = found
 		}
 		note(&r.parts.Seen, time.Now(), err)
 	})

@@ -48,7 +48,9 @@ func (j *judge) conditions(d Decision) conditionMap {
 // set writes a condition, with the time of its transition. For ConditionMigration a change of phase is one.
 func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s corev1.ConditionStatus, reason, message string) {
 	now := metav1.NewTime(j.Now.Truncate(time.Second))
-	message = shorten(message)
+	if message = shorten(message); message == "" { // a merge patch cannot tell an empty one from one that is left as it is
+		message = reason
+	}
 	was, ok := j.Cluster.Status.Conditions[t]
 	if ok && was.Status == s && was.Reason == reason && was.Message == message && !was.LastTransitionTime.IsZero() {
 		out[t] = was
@@ -148,7 +150,7 @@ func (j *judge) stuck(out conditionMap, phase string) {
 		if limit > 0 {
 			j.wakeIn(limit - j.Now.Sub(since))
 		}
-		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "")
+		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionFalse, ReasonInTime, "the phase takes no longer than it may")
 	default:
 		j.set(out, kubermaticv1.ConditionStuck, corev1.ConditionTrue, ReasonTooLong, fmt.Sprintf("%s takes longer than %s: %s", phase, limit, message))
 	}

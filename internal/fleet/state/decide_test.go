@@ -273,3 +273,15 @@ func TestChecksThatRefuseBlockAndAreAskedAgainWithoutFlapping(t *testing.T) {
 	l.in(kubermaticv1.PhaseBlocked)
 	l.went(kubermaticv1.PhaseQueued, kubermaticv1.PhaseBlocked)
 }
+
+func TestNoConditionIsWrittenWithoutAMessage(t *testing.T) {
+	l := born(t)
+	l.handedOver()
+	l.Parts.CSI = ""
+	l.counted(0, 1)
+	for kind, c := range l.in(kubermaticv1.PhaseMachines).Conditions {
+		if c.Message == "" || c.Reason == "" {
+			t.Errorf("%s has the reason %q and the message %q: a merge patch would keep the last one", kind, c.Reason, c.Message)
+		}
+	}
+}

@@ -179,7 +179,7 @@ func (j *judge) overcome() bool {
 // mayGoBack tells that it was observed after the failure that no cloud-controller-manager runs a loop.
 func (j *judge) mayGoBack() bool {
 	o := j.Owners
-	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 && o.At.After(j.Run.Ended) && j.Run.Outcome != NoWayBack
+	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.External)+len(o.Twice) == 0 && !o.At.Before(j.Run.Ended) && j.Run.Outcome != NoWayBack
 }
 
 // held keeps a migration from beginning. One that was begun is held only after it has failed, which is how it is tried again.

@@ -1,0 +1,403 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+func TestAClusterWhoseFeatureIsSwitchedOnEndsCompleted(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.cluster("a")
+		w.until("a", kubermaticv1.PhaseNotNeeded, time.Second)
+		w.enable("a")
+		w.until("a", kubermaticv1.PhaseHandover, time.Second)
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+		if got := w.began(); !slices.Equal(got, []string{"a handover", "a finish"}) {
+			t.Errorf("the runs were %v", got)
+		}
+		c := w.read("a")
+		done := c.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted]
+		if done.Status != corev1.ConditionTrue || done.Reason != "CSIKubeletMigrationSuccess" || done.LastTransitionTime.IsZero() {
+			t.Errorf("the original's condition is %+v", done)
+		}
+		raw, err := w.dynamic.Resource(objects.Resource(kubermaticv1.GroupName)).Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kept, _, _ := unstructured.NestedString(raw.Object, "spec", "cloud", "aws", "secretAccessKey"); kept != "secret" {
+			t.Error("what our types do not know of a Cluster was lost")
+		}
+		if !w.closed["a"] {
+			t.Error("the connections to a completed cluster are kept")
+		}
+	})
+}
+
+func TestNoClusterRunsTwiceAndNoMoreRunThanMay(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxParallel = 3 }, func(w *world) {
+		for n := range 30 {
+			w.cluster(fmt.Sprint("c", n), enabled)
+		}
+		for n := range 30 {
+			w.until(fmt.Sprint("c", n), kubermaticv1.PhaseCompleted, 10*time.Minute)
+		}
+		if w.twice || w.most > 3 || w.most < 3 {
+			t.Errorf("runs of one cluster at a time: %t; at most %d at a time", w.twice, w.most)
+		}
+		if n := len(w.began()); n != 60 {
+			t.Errorf("30 clusters took %d runs", n)
+		}
+	})
+}
+
+func TestTenClustersThatHangKeepNobodyElseWaiting(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxParallel = 10 }, func(w *world) {
+		for n := range 500 {
+			w.cluster(fmt.Sprint("c", n))
+		}
+		for n := range 10 {
+			name := fmt.Sprint("c", n)
+			w.change(name, func(c *userCluster) {
+				c.hangs = true
+				c.run = func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
+					tell(migrate.Event{Kind: "started", Number: 1, Total: 9})
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-stop:
+						return migrate.ErrInterrupted
+					}
+				}
+			})
+			w.change(name, func(c *userCluster) { c.journal.Handover = state.Begun })
+			w.enable(name)
+			w.until(name, kubermaticv1.PhaseHandover, time.Minute)
+		}
+		w.enable("c250")
+		if took := w.until("c250", kubermaticv1.PhaseQueued, time.Second); took > time.Second {
+			t.Errorf("the change was seen after %s", took)
+		}
+		if took := w.until("c250", kubermaticv1.PhaseHandover, 3*time.Minute); took > w.StallAfter+w.StallAfter/2 {
+			t.Errorf("its run began after %s, with a limit for stalled ones of %s", took, w.StallAfter)
+		}
+		w.enable("c251")
+		if took := w.until("c251", kubermaticv1.PhaseHandover, time.Minute); took > time.Second {
+			t.Errorf("with places given up, the next run began after %s", took)
+		}
+		w.until("c250", kubermaticv1.PhaseCompleted, 2*time.Minute)
+		w.until("c251", kubermaticv1.PhaseCompleted, 2*time.Minute)
+	})
+}
+
+func TestFiveHundredIdleClustersCostNothing(t *testing.T) {
+	bubble(t, func(o *Options) { o.Limits = state.DefaultLimits(); o.Limits.Audit = 0 }, func(w *world) {
+		for n := range 500 {
+			if n%2 == 0 {
+				w.cluster(fmt.Sprint("c", n))
+				continue
+			}
+			w.cluster(fmt.Sprint("c", n), enabled, func(u *unstructured.Unstructured) {
+				_ = unstructured.SetNestedMap(u.Object, map[string]any{"status": "True", "reason": kubermaticv1.ReasonMigrationSuccess, "message": kubermaticv1.MessageMigrationSuccess},
+					"status", "conditions", string(kubermaticv1.ConditionCSIKubeletMigrationCompleted))
+			})
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		w.kube.ClearActions()
+		w.dynamic.ClearActions()
+		seen := w.seen
+		<-time.After(time.Hour)
+		synctest.Wait()
+		discoveries := 0
+		for _, a := range w.kube.Actions() {
+			if a.Matches("get", "resource") {
+				discoveries++
+				continue
+			}
+			t.Errorf("a request to the seed: %s %s", a.GetVerb(), a.GetResource())
+		}
+		if n := len(w.dynamic.Actions()); n != 0 || w.seen != seen || discoveries > 2*121 {
+			t.Errorf("an hour costs %d requests about Clusters, %d looks and %d questions about groups", n, w.seen-seen, discoveries)
+		}
+	})
+}
+
+func TestAnOperatorThatLosesItsLeaseEndsWhatItBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		warm, cool := context.WithCancel(t.Context())
+		cooled := make(chan struct{})
+		go func() { defer close(cooled); w.Warm(warm) }()
+		w.begin(t.Context())
+		stopped := make(chan error, 1)
+		w.change("a", func(c *userCluster) {
+			c.run = func(ctx context.Context, _ func(migrate.Event), stop <-chan struct{}) error {
+				select {
+				case <-ctx.Done():
+					stopped <- ctx.Err()
+				case <-stop:
+					stopped <- migrate.ErrInterrupted
+				}
+				return migrate.ErrInterrupted
+			}
+		})
+		w.cluster("a", enabled)
+		<-time.After(time.Second)
+		synctest.Wait()
+		if got := w.began(); len(got) != 1 {
+			t.Fatalf("the runs were %v", got)
+		}
+		w.end()
+		select {
+		case <-stopped:
+		default:
+			t.Error("the run was not told to end")
+		}
+		w.enable("a")
+		<-time.After(time.Hour)
+		if got := w.began(); len(got) != 1 {
+			t.Errorf("an operator that does not lead began %v", got)
+		}
+		cool()
+		<-cooled
+	})
+}
+
+func TestAClusterUnderBothGroupsIsRefusedUntilOneIsGone(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.object(kubermaticv1.LegacyGroupName, "a")
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseBlocked, time.Second)
+		if got := w.began(); len(got) != 0 {
+			t.Errorf("the runs were %v", got)
+		}
+		if c := w.read("a").Status.Conditions[kubermaticv1.ConditionMigration]; !strings.Contains(c.Message, kubermaticv1.LegacyGroupName) {
+			t.Errorf("the message does not name the groups: %s", c.Message)
+		}
+		if err := w.dynamic.Resource(objects.Resource(kubermaticv1.LegacyGroupName)).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+func TestTheOldGroupAloneIsMigratedAsWell(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.plane("a", 1)
+		w.object(kubermaticv1.LegacyGroupName, "a", enabled)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if !w.readIn(kubermaticv1.LegacyGroupName, "a").MigrationCompleted() {
+			t.Error("it is not completed")
+		}
+	})
+}
+
+func TestAGroupThatComesLaterIsWatchedAndOneThatGoesIsForgotten(t *testing.T) {
+	bubble(t, func(o *Options) { o.Kube.(*fake.Clientset).Resources = nil }, func(w *world) {
+		w.cluster("a")
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if err := w.Ready(); err == nil || !strings.Contains(err.Error(), "deploy/crds") {
+			t.Errorf("without CRDs, readiness says %v", err)
+		}
+		w.serve(kubermaticv1.GroupName)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if err := w.Ready(); err != nil {
+			t.Errorf("with the CRD, readiness says %v", err)
+		}
+		w.enable("a")
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+func TestAnAPIServerThatIsDownIsWaitedForAndNotTakenForAFailure(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.change("a", func(c *userCluster) {
+			c.journal.Handover, c.down = state.Begun, errDown
+			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error {
+				return errors.New("the change is not visible")
+			}
+		})
+		w.cluster("a", enabled)
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if phase := w.phase("a"); phase != kubermaticv1.PhaseHandover {
+			t.Fatalf("after an hour it is %s", phase)
+		}
+		if c := w.read("a").Status.Conditions[kubermaticv1.ConditionStuck]; c.Status != corev1.ConditionTrue {
+			t.Errorf("it is not said to be stuck: %+v", c)
+		}
+		if n := len(w.began()); n < 10 || n > 40 {
+			t.Errorf("in an hour there were %d runs", n)
+		}
+		w.change("a", func(c *userCluster) { c.down, c.run = nil, nil })
+		w.until("a", kubermaticv1.PhaseCompleted, 20*time.Minute)
+	})
+}
+
+func TestARunThatFailsThreeTimesIsTakenBackAndStays(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		tries := 0
+		w.change("a", func(c *userCluster) {
+			c.owners = state.Owners{Nobody: loops}
+			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error {
+				if tries++; tries > 3 {
+					return nil // the way back
+				}
+				w.change("a", func(c *userCluster) { c.journal.Handover = state.Begun })
+				return errors.New("verifying: the image cannot be pulled")
+			}
+		})
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseFailed, 10*time.Minute)
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if tries != 4 || w.phase("a") != kubermaticv1.PhaseFailed {
+			t.Errorf("after %d tries it is %s", tries, w.phase("a"))
+		}
+		failed := 0
+		for len(w.recorder.Events) > 0 {
+			if strings.Contains(<-w.recorder.Events, state.ReasonMigrationFailed) {
+				failed++
+			}
+		}
+		if failed != 3 {
+			t.Errorf("there were %d events about failures", failed)
+		}
+		w.change("a", func(c *userCluster) { c.run = nil })
+		w.patch("a", fmt.Sprintf(`{"metadata":{"annotations":{%q:"mended"}}}`, kubermaticv1.AnnotationHold))
+		w.until("a", kubermaticv1.PhaseHeld, time.Second)
+		w.patch("a", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, kubermaticv1.AnnotationHold))
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+func TestAPausedClusterEndsItsRunBetweenTwoSteps(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.change("a", func(c *userCluster) { c.took = time.Hour })
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseHandover, time.Minute)
+		w.patch("a", `{"spec":{"pause":true}}`)
+		w.until("a", kubermaticv1.PhaseHeld, time.Second)
+		synctest.Wait()
+		if n, _ := w.Operator.runs.counts(); n != 0 {
+			t.Errorf("%d runs are under way", n)
+		}
+		w.change("a", func(c *userCluster) { c.took = time.Second })
+		w.patch("a", `{"spec":{"pause":false}}`)
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+func TestADeletedClusterLeavesNothingBehind(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.change("a", func(c *userCluster) { c.took = time.Hour })
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseHandover, time.Minute)
+		if err := w.dynamic.Resource(objects.Resource(kubermaticv1.GroupName)).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if n, waiting := w.Operator.runs.counts(); n+waiting != 0 || len(w.memory.records) != 0 {
+			t.Errorf("%d runs, %d that wait, %d records", n, waiting, len(w.memory.records))
+		}
+		families, err := w.Metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.Metric {
+				for _, l := range m.Label {
+					if l.GetName() == "cluster" {
+						t.Errorf("%s still has a series of the cluster", f.GetName())
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestMachinesAreRestartedInSoManyClustersAtATime(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxParallelMachines = 2 }, func(w *world) {
+		for n := range 6 {
+			name := fmt.Sprint("c", n)
+			w.change(name, func(c *userCluster) { c.machines = &state.Machines{Total: 1} })
+			w.cluster(name, enabled)
+			w.patch(name, fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, kubermaticv1.AnnotationRestartMachines))
+		}
+		for range 6 {
+			<-time.After(2 * time.Minute)
+			synctest.Wait()
+			w.user.mu.Lock()
+			for name := range w.restarts {
+				w.of(name).machines = &state.Machines{Total: 1, Migrated: 1, Done: true}
+			}
+			w.user.mu.Unlock()
+		}
+		for n := range 6 {
+			w.until(fmt.Sprint("c", n), kubermaticv1.PhaseCompleted, 5*time.Minute)
+		}
+		if w.atMost != 2 {
+			t.Errorf("machines of %d clusters were restarted at a time", w.atMost)
+		}
+	})
+}
+
+func TestConditionsAreWrittenWhereTheStatusHasNoSubresource(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.dynamic.PrependReactor("patch", "clusters", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.GetSubresource() == "status" {
+				return true, nil, apierrors.NewNotFound(objects.Resource(kubermaticv1.GroupName).GroupResource(), "a")
+			}
+			return false, nil, nil
+		})
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+func TestHibernationWaits(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.plane("a", 0)
+		w.object(kubermaticv1.GroupName, "a", enabled)
+		w.until("a", kubermaticv1.PhaseHeld, time.Second)
+		w.plane("a", 1)
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+func TestAWorkerThatHangsFailsTheHealthOfTheProcess(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		if err := w.Alive(); err != nil {
+			t.Errorf("an idle operator says %v", err)
+		}
+		w.pulse.begin(0, time.Now())
+		<-time.After(stuckWorker + time.Second)
+		if w.Alive() == nil {
+			t.Error("a worker that is stuck is not noticed")
+		}
+		w.pulse.end(0)
+	})
+}
