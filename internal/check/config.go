@@ -69,13 +69,14 @@ var credentialNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AW
 var credentialSources = []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
 
 var credentialVariable = Check{
-	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: categoryCloud, Level: LevelWarning, Impact: ImpactNoLoops, DependsOn: onHosts,
+	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: categoryCloud, Level: LevelError, Impact: ImpactNoLoops, DependsOn: onHosts,
 	Title: "the new manager gets cloud credentials where the old one has them in its environment",
 	Explain: []string{
 		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
 			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
 		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. With an instance role that has the rights, accept the warning.",
-		"The engine does not start the handover before the new manager has reached the cloud, so that wrong credentials stop the migration and do not end the loops.",
+		"Under leader migration the engine does not start the handover before the new manager has reached the cloud, so that wrong credentials stop the migration and do not end the loops, and this is a warning. Under the strategy downtime nobody runs them " +
+			"until the new manager has reached the cloud, so that this blocks.",
 	},
 	judge: func(f facts) v1.Finding {
 		var bad complaints
@@ -99,8 +100,17 @@ var credentialVariable = Check{
 		case given:
 			return pass("the new manager gets its credentials through %s", strings.Join(f.opts.CCMEnv, ", "))
 		}
-		return with(bad.finding(v1.Warn, "%s has cloud credentials in its environment, and the new manager would not get them", kcm),
+		return with(bad.finding(f.costly(), "%s has cloud credentials in its environment, and the new manager would not get them", kcm),
 			"--ccm-env that names a file, or an instance role with the same rights", "env of "+kcm,
 			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials")
 	},
+}
+
+// costly is the outcome of what would keep the new manager from starting, and may be mistaken: under leader migration the old one goes on until the new one is
+// there, and under downtime nobody runs the loops until somebody has put it right.
+func (f facts) costly() v1.Outcome {
+	if f.opts.Strategy == strategyDowntime {
+		return v1.Fail
+	}
+	return v1.Warn
 }

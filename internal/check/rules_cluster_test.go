@@ -109,6 +109,7 @@ var configRules = []rule{
 	{name: "no credentials in the environment", code: "CRED-001", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"AWS_REGION"} }},
 	{name: "credentials in the environment", code: "CRED-001", want: warn, says: []string{"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "--ccm-env"}, change: inEnvironment},
 	{name: "credentials in the environment and a file for the new manager", code: "CRED-001", want: pass_, opts: Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: inEnvironment},
+	{name: "credentials in the environment, and nobody runs the loops meanwhile", code: "CRED-001", want: fails, opts: Options{Strategy: strategyDowntime}, says: []string{"the new manager would not get them"}, change: inEnvironment},
 	{name: "a region is no credential", code: "CRED-001", want: warn, opts: Options{CCMEnv: []string{"AWS_REGION"}}, change: inEnvironment},
 }
 
