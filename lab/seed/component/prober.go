@@ -4,13 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // prober waits for an endpoint and then becomes the command that it was given as JSON, as Kubermatic's http-prober does.
@@ -52,6 +56,14 @@ func prober(ctx context.Context, args []string) error {
 			return ctx.Err()
 		case <-time.After(time.Duration(*wait) * time.Second):
 		}
+	}
+	// The signal at the parent's death belongs to the thread, and this one becomes the whole process: without it what is started would outlive the lab.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("binding the process to its parent: %w", err)
+	}
+	if os.Getppid() == 1 {
+		return errors.New("the lab has ended")
 	}
 	return syscall.Exec(os.Getenv(EnvProgram), append([]string{filepath.Base(run.Command)}, run.Args...), os.Environ()) //nolint:gosec // the lab's own programs
 }
