@@ -40,6 +40,7 @@ func Judge(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 		annotationsStay,
 		csiDriver,
 		oneGroup,
+		ourAnnotations,
 	} {
 		out = append(out, rule(before, after, facts)...)
 	}
@@ -64,7 +65,7 @@ func Refusals(c *kubermatic.Cluster, facts Facts) []string {
 }
 
 func created(c *kubermatic.Cluster, facts Facts) field.ErrorList {
-	out := slices.Concat(otherGroups(c, facts), providers(c), supported(nil, c, facts))
+	out := slices.Concat(otherGroups(c, facts), providers(c), supported(nil, c, facts), ourAnnotations(nil, c, facts))
 	provider, known := Lookup(ProviderOf(c.Spec.Cloud))
 	if !known {
 		return out

@@ -22,6 +22,9 @@ func TestWhatIsRefused(t *testing.T) {
 	version := func(p, v string, edits ...func(*kubermatic.Cluster)) *kubermatic.Cluster {
 		return cluster(p, v, edits...)
 	}
+	says := func(key, value string) func(*kubermatic.Cluster) {
+		return func(c *kubermatic.Cluster) { c.Annotations = map[string]string{key: value} }
+	}
 	running := []func(*kubermatic.Cluster){on, annotated}
 
 	for name, test := range map[string]struct {
@@ -81,6 +84,17 @@ func TestWhatIsRefused(t *testing.T) {
 		"removing the annotations while it runs": {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on), want: []string{"metadata.annotations[ccm-migration.k8c.io/migration-needed]: Forbidden", "metadata.annotations[csi-migration.k8c.io/migration-needed]: Forbidden"}},
 		"removing them afterwards":               {before: version("aws", "1.26.0", on, annotated, completed), after: version("aws", "1.26.0", on, completed)},
 		"removing them without the feature":      {before: version("aws", "1.26.0", annotated), after: version("aws", "1.26.0")},
+
+		"a strategy that there is not":        {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope")), want: []string{"metadata.annotations[transplant.dev/strategy]: Invalid value: \"hope\": has to be \"downtime\""}},
+		"a strategy that there is":            {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "downtime"))},
+		"one that was there before the rule":  {before: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope")), after: version("aws", "1.26.0", says(kubermatic.AnnotationStrategy, "hope"), on)},
+		"a new cluster with a budget below 0": {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "-1")), want: []string{"a number of machines"}},
+		"a budget of more than all":           {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "101%")), want: []string{"100%"}},
+		"a budget of words":                   {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "many")), want: []string{"100%"}},
+		"a budget":                            {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "0"))},
+		"a budget in percent":                 {after: version("aws", "1.26.0", says(kubermatic.AnnotationMaxUnavailable, "25%"))},
+		"a restart that is not asked for":     {after: version("aws", "1.26.0", says(kubermatic.AnnotationRestartMachines, "false"))},
+		"a restart of perhaps":                {after: version("aws", "1.26.0", says(kubermatic.AnnotationRestartMachines, "perhaps")), want: []string{"\"true\" or \"false\""}},
 
 		"the driver, disabled":                       {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", noCSI)},
 		"the driver, disabled and in use":            {before: version("aws", "1.26.0", inUse(corev1.ConditionTrue)), after: version("aws", "1.26.0", noCSI), want: []string{"spec.disableCsiDriver: Forbidden: CSI addon is in use or unknown state PVs"}},
