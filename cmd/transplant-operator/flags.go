@@ -31,7 +31,7 @@ type flags struct {
 	webhookService, webhookSecret                             string
 	webhookConfigurations                                     []string
 	webCertificate, webKey                                    string
-	enableActions                                             bool
+	enableActions, installCRDs                                bool
 
 	images     map[string]string
 	vSphereCSI string
@@ -45,7 +45,7 @@ func defaults() *flags {
 		lookTimeout: 30 * time.Second, stallAfter: 2 * time.Minute, limits: state.DefaultLimits(),
 		lease: "transplant-operator", leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second, drain: 50 * time.Second,
 		healthAddress: ":8081", metricsAddress: ":8080", webhookAddress: ":9443", webhookService: "transplant-operator-webhooks", webhookSecret: certs.DefaultSecret,
-		webhookConfigurations: []string{"transplant-operator"}, images: map[string]string{}, qps: 50, burst: 100,
+		webhookConfigurations: []string{"transplant-operator", "transplant-operator-strict"}, images: map[string]string{}, qps: 50, burst: 100,
 	}
 }
 
@@ -103,6 +103,7 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.webKey, "web-key", f.webKey, "file with the key of --web-certificate")
 	s.BoolVar(&f.enableActions, "enable-actions", f.enableActions, "let those who may update a Cluster act on it from the page, with their own rights")
 
+	s.BoolVar(&f.installCRDs, "install-crds", f.installCRDs, "create the definitions of Clusters that are missing and update ours; one of the original is never written")
 	s.StringToStringVar(&f.images, "ccm-image", f.images, "image of the cloud-controller-manager by provider, as aws=IMAGE; others get the official one of their version")
 	s.StringVar(&f.vSphereCSI, "vsphere-csi-driver", f.vSphereCSI, "version of vSphere's CSI driver that clusters get, e.g. v2.3.0; empty for whichever fits")
 	s.Float32Var(&f.qps, "kube-api-qps", f.qps, "requests a second to the seed")

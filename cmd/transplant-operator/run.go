@@ -24,6 +24,7 @@ import (
 
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/fleet/operator"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
 )
@@ -172,9 +173,18 @@ func (p *process) assemble() (endEvents func(), err error) {
 	p.operator, err = operator.New(operator.Options{
 		Kube: kube, Dynamic: dyn,
 		Engine: p.hosted, Parts: operator.HostedParts{Hosted: p.hosted}, Machines: operator.HostedMachines{Hosted: p.hosted}, Rules: p.rules(),
-		Limits: limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
+		Definitions: p.definitions,
+		Limits:      limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
 		LookTimeout: p.lookTimeout, Metrics: p.metrics, Log: p.log,
 		Recorder: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "transplant-operator"}),
 	})
 	return broadcaster.Shutdown, err
+}
+
+// definitions judges the CRDs of Clusters, after installing ours where that is wanted. Every replica does, and who comes second changes nothing.
+func (p *process) definitions(ctx context.Context) ([]served.Verdict, error) {
+	if p.installCRDs {
+		return served.Install(ctx, p.dynamic)
+	}
+	return served.Look(ctx, p.dynamic)
 }

@@ -20,6 +20,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
@@ -35,7 +36,10 @@ type clusters struct {
 	client    dynamic.Interface
 	discovery discovery.ServerResourcesInterfaceWithContext
 	changed   func(name string)
+	judge     func(ctx context.Context) ([]served.Verdict, error)
 	log       logr.Logger
+	// unusable are the groups whose definition would drop what is written, with the reason. Only discover uses it.
+	unusable map[string]string
 
 	mu      sync.Mutex
 	sources map[string]*source
@@ -52,8 +56,8 @@ type source struct {
 	ended    chan struct{}
 }
 
-func newClusters(client dynamic.Interface, d discovery.ServerResourcesInterfaceWithContext, changed func(name string), log logr.Logger) *clusters {
-	return &clusters{client: client, discovery: d, changed: changed, log: log, sources: map[string]*source{}, listeners: map[chan struct{}]bool{}}
+func newClusters(o *Options, changed func(name string)) *clusters {
+	return &clusters{client: o.Dynamic, discovery: o.Kube.Discovery(), judge: o.Definitions, changed: changed, log: o.Log, unusable: map[string]string{}, sources: map[string]*source{}, listeners: map[chan struct{}]bool{}}
 }
 
 // run keeps a cache for each group that is served until ctx ends.
@@ -73,18 +77,45 @@ func (c *clusters) run(ctx context.Context, every time.Duration) {
 
 func (c *clusters) discover(ctx context.Context) {
 	var problems []error
+	if err := c.definitions(ctx); err != nil {
+		problems = append(problems, err)
+	}
 	for _, group := range groups {
-		served, err := c.served(ctx, group)
+		there, err := c.served(ctx, group)
 		if err != nil { // what is cached stays
 			problems = append(problems, fmt.Errorf("asking the seed whether it serves %s: %w", group, err))
 			continue
 		}
-		c.keep(ctx, group, served)
+		c.keep(ctx, group, there && c.unusable[group] == "")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.problem = errors.Join(problems...)
 	c.asked = c.asked || c.problem == nil
+}
+
+// definitions judges the CRDs anew. Where they cannot be read, the last judgement stands.
+func (c *clusters) definitions(ctx context.Context) error {
+	if c.judge == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	verdicts, err := c.judge(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the definitions of Clusters: %w", err)
+	}
+	for _, v := range verdicts {
+		why := ""
+		if v.Present && !v.Usable() {
+			why = v.String()
+		}
+		if why != "" && c.unusable[v.Group] == "" {
+			c.log.Info("The Clusters of a group are left alone", "group", v.Group, "reason", why)
+		}
+		c.unusable[v.Group] = why
+	}
+	return nil
 }
 
 func (c *clusters) served(ctx context.Context, group string) (bool, error) {

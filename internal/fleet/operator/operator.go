@@ -37,7 +37,7 @@ func New(o Options) (*Operator, error) {
 	}
 	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), lanes: newLanes(o.Looks)}
 	op.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))
-	op.clusters = newClusters(o.Dynamic, o.Kube.Discovery(), op.changed, o.Log)
+	op.clusters = newClusters(&o, op.changed)
 	op.deployments = newDeployments(o.Kube, op.changedIn)
 	o.Metrics.watch(op)
 	return op, nil

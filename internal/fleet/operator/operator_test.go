@@ -20,6 +20,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
@@ -399,5 +400,25 @@ func TestAWorkerThatHangsFailsTheHealthOfTheProcess(t *testing.T) {
 			t.Error("a worker that is stuck is not noticed")
 		}
 		w.pulse.end(0)
+	})
+}
+
+func TestAGroupWhoseDefinitionWouldDropWhatIsWrittenIsLeftAlone(t *testing.T) {
+	missing := []string{"status.conditions is a list"}
+	definitions := func(context.Context) ([]served.Verdict, error) {
+		return []served.Verdict{{Group: kubermaticv1.GroupName, Present: true, Ours: true}, {Group: kubermaticv1.LegacyGroupName, Present: true, Missing: missing}}, nil
+	}
+	bubble(t, func(o *Options) { o.Definitions = definitions }, func(w *world) {
+		w.cluster("a")
+		w.object(kubermaticv1.LegacyGroupName, "b", enabled)
+		w.until("a", kubermaticv1.PhaseNotNeeded, time.Minute)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if c := w.readIn(kubermaticv1.LegacyGroupName, "b"); len(c.Status.Conditions) != 0 || len(w.began()) != 0 {
+			t.Errorf("it has the conditions %v, and the runs were %v", c.Status.Conditions, w.began())
+		}
+		if err := w.Ready(); err != nil {
+			t.Errorf("readiness says %v", err)
+		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
@@ -87,6 +88,9 @@ type Options struct {
 	Parts    Parts
 	Machines Machines
 	Rules    Rules
+
+	// Definitions judges the CRDs of Clusters that the seed has; a group whose CRD would drop what is written is left alone. Nil for no judgement.
+	Definitions func(ctx context.Context) ([]served.Verdict, error)
 
 	// Limits of decisions; state.DefaultLimits when zero.
 	Limits state.Limits
