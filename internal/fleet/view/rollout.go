@@ -106,7 +106,7 @@ func (r Rollout) start(n *Next, todo []v1.FleetMember, last, now time.Time) {
 		return
 	}
 	soak := time.Duration(r.Options.SoakSeconds * float64(time.Second))
-	if until := last.Add(soak); len(todo) > 0 && !last.IsZero() && now.Before(until) {
+	if until := last.Add(soak); soak > 0 && len(todo) > 0 && !last.IsZero() && now.Before(until) {
 		n.SoakUntil = until
 		return
 	}

@@ -138,7 +138,7 @@
 
   // The list.
   const columns = [
-    { id: "name", head: "Name", of: (r) => label(r) }, { id: "standing", head: "State", of: (r) => severity.indexOf(r.standing) + (r.stuck ? -10 : 0) },
+    { id: "name", head: "Name", of: (r) => label(r) }, { id: "standing", head: "State", of: (r) => severity.indexOf(r.standing) + (r.stuck || r.owners === "both" ? -10 : 0) },
     { id: "provider", head: "Provider", of: (r) => r.provider || "" }, { id: "version", head: "Version", of: (r) => r.version || "" },
     { id: "owners", head: "Loops run", of: (r) => r.owners || "" }, { id: "machines", head: "Machines", of: (r) => (r.machines && r.machines.total ? r.machines.migrated / r.machines.total : -1) },
     { id: "since", head: "Since", of: (r) => r.since || "" }, { id: "message", head: "Waits for", of: (r) => r.message || "" },
@@ -153,6 +153,7 @@
     b.addEventListener("click", () => { standing = standing === s ? "" : s; draw(); });
     $("standings").append(b);
   }
+  $("rows").addEventListener("animationend", (e) => { const tr = e.target.closest("tr"); if (tr) tr.classList.remove("fresh"); });
   $("search").addEventListener("input", () => draw());
   $("provider").addEventListener("change", () => draw());
   $("filters").addEventListener("submit", (e) => e.preventDefault());
@@ -169,7 +170,7 @@
       cell("standing", badge(r)), cell("provider", r.provider || ""), cell("version", r.version || ""),
       cell("owners", r.owners ? make("span", { class: r.owners === "both" || r.owners === "nobody" ? "bad" : "" }, r.owners) : ""),
       cell("machines", ...(r.machines ? bar(r.machines.migrated, r.machines.total, "machines of " + label(r)) : [""])),
-      cell("since", timeOf(r.since)), cell("message", make("span", { class: "clamp", title: r.message || null }, r.message || "")));
+      cell("since", timeOf(r.since)), cell("message", r.message ? make("span", { class: "clamp", title: r.message }, r.message) : ""));
   }
   function matches(r) {
     const text = $("search").value.trim().toLowerCase();
@@ -192,7 +193,7 @@
         const had = focused === d.tr;
         fill(d.tr, r);
         d.at = json;
-        if (fresh && fresh.has(key)) { d.tr.classList.remove("fresh"); void d.tr.offsetWidth; d.tr.classList.add("fresh"); }
+        if (fresh && fresh.size <= 20 && fresh.has(key)) d.tr.classList.add("fresh");
         if (had) d.tr.querySelector("a").focus({ preventScroll: true });
       }
       keep.add(key);
@@ -272,9 +273,9 @@
     if (open === key && row && row.standing === "migrating") refresh = setTimeout(loadDetail, 10000);
   }
   const card = (title, ...inside) => { const id = "card-" + title.replace(/\W+/g, "-"); return make("section", { class: "card", "aria-labelledby": id }, make("h2", { id }, title), ...inside); };
-  const table = (name, heads, lines) => make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": name }, make("table", {},
-    make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", { scope: "col" }, h)))),
-    make("tbody", {}, ...lines.map((cells) => make("tr", {}, ...cells.map((c, i) => make(i ? "td" : "th", i ? {} : { scope: "row" }, c)))))));
+  const table = (name, heads, lines) => make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": name }, make("table", { role: "table", "aria-label": name },
+    make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...heads.map((h) => make("th", { scope: "col", role: "columnheader" }, h)))),
+    make("tbody", { role: "rowgroup" }, ...lines.map((cells) => make("tr", { role: "row" }, ...cells.map((c, i) => make(i ? "td" : "th", i ? { role: "cell", "data-label": heads[i] } : { scope: "row", role: "rowheader" }, c)))))));
 
   function drawDetail(key, d) {
     const r = d.cluster, held = document.activeElement && document.activeElement.closest("#detail-body") ? document.activeElement.id : null;
@@ -307,7 +308,7 @@
     if (before && before.childNodes.length && before.dataset.key === key) found.append(...before.childNodes);
     found.dataset.key = key;
     parts.push(card("Findings", make("p", { class: "hint" }, "What the operator checks before it begins; looking changes nothing."), check, found));
-    parts.push(card("Conditions", table("Conditions", ["Condition", "Status", "Reason", "Since", "Message"], (r.conditions || []).map((c) => [c.type, c.status, c.reason || "", timeOf(c.since), c.message || ""]))));
+    parts.push(card("Conditions", !(r.conditions || []).length ? make("p", { class: "nothing" }, "No operator has written any.") : table("Conditions", ["Condition", "Status", "Reason", "Since", "Message"], (r.conditions || []).map((c) => [c.type, c.status, c.reason || "", timeOf(c.since), c.message || ""]))));
     parts.push(card("Timeline", d.timeline.length ? table("Timeline", ["Time (UTC)", "What", "Message"], d.timeline.map((e) => [make("time", { datetime: e.time, class: "time" }, e.time.replace("T", " ").replace(/(\.\d+)?Z$/, "")), e.object || e.source, e.message + (e.count > 1 ? " (" + e.count + " times)" : "")])) : make("p", { class: "nothing" }, "Nothing yet.")));
     if (d.notRead && d.notRead.length) parts.push(make("p", { class: "note" }, "Not read: " + d.notRead.join("; ")));
     $("detail-body").replaceChildren(...parts);
