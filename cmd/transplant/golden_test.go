@@ -265,19 +265,29 @@ func referencePage(root *cobra.Command) string {
 			if cmd.GroupID != g.ID {
 				continue
 			}
-			fmt.Fprintf(&b, "\n## transplant %s\n\n%s.", cmd.Use, cmd.Short)
-			if cmd.Long != "" {
-				fmt.Fprintf(&b, "\n\n%s", cmd.Long)
+			b.WriteString(referenceOf(cmd))
+			for _, sub := range cmd.Commands() {
+				b.WriteString(referenceOf(sub))
 			}
-			if cmd.Example != "" {
-				fmt.Fprintf(&b, "\n\n```\n%s\n```", cmd.Example)
-			}
-			if flags := flagTable(cmd.LocalNonPersistentFlags()); flags != "" {
-				fmt.Fprintf(&b, "\n\n%s", strings.TrimSuffix(flags, "\n"))
-			}
-			b.WriteString("\n")
 		}
 	}
+	return b.String()
+}
+
+// referenceOf is the reference of one command.
+func referenceOf(cmd *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## %s\n\n%s.", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.Short)
+	if cmd.Long != "" {
+		fmt.Fprintf(&b, "\n\n%s", cmd.Long)
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\n\n```\n%s\n```", cmd.Example)
+	}
+	if flags := flagTable(cmd.LocalNonPersistentFlags()); flags != "" {
+		fmt.Fprintf(&b, "\n\n%s", strings.TrimSuffix(flags, "\n"))
+	}
+	b.WriteString("\n")
 	return b.String()
 }
 

@@ -80,7 +80,7 @@ func rootOf(c *connection, name string) *cobra.Command {
 	complete(root, "host-access", completeHostAccess)
 	root.AddGroup(&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "plan", Title: "Plan:"},
 		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"},
-		&cobra.Group{ID: "other", Title: "Other:"})
+		&cobra.Group{ID: "fleet", Title: "Fleets:"}, &cobra.Group{ID: "other", Title: "Other:"})
 	root.SetCompletionCommandGroupID("other")
 	root.SetHelpCommandGroupID("other")
 	for _, cmd := range []struct {
@@ -91,10 +91,13 @@ func rootOf(c *connection, name string) *cobra.Command {
 		{"plan", newSnapshot(c)}, {"plan", c.hostedToo(newPlan(c), hostedPlanned)}, {"plan", newDiff(c)},
 		{"change", c.hostedToo(newApply(c), hostedApply)}, {"change", newPause(c)}, {"change", newResume(c)},
 		{"recover", c.hostedToo(newRollback(c), hostedRollback)}, {"recover", newUnlock(c)},
+		{"fleet", newFleet(c)},
 		{"other", newReport(c)}, {"other", newVersion(c)}, {"other", newHostAgent(c)},
 	} {
 		cmd.cmd.GroupID = cmd.group
-		cmd.cmd.Example = strings.ReplaceAll(cmd.cmd.Example, "  transplant ", "  "+name+" ")
+		for _, each := range append(cmd.cmd.Commands(), cmd.cmd) {
+			each.Example = strings.ReplaceAll(each.Example, "  transplant ", "  "+name+" ")
+		}
 		root.AddCommand(cmd.cmd)
 	}
 	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes + "\n")
