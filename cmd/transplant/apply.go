@@ -288,6 +288,11 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		c.choices(err, p.Direction)
+		if errors.Is(err, migrate.ErrInterrupted) {
+			if idle := engine.Unowned(context.WithoutCancel(ctx)); len(idle) > 0 {
+				c.narrate("this is the middle of the downtime: nobody runs %s until it goes on or back", strings.Join(idle, ", "))
+			}
+		}
 		c.narrate("stopped. What was done stays; to go on: transplant %s", map[string]string{plan.Forward: "apply; to go back: transplant rollback", plan.Rollback: "rollback"}[p.Direction])
 		return err
 	}

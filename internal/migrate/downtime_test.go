@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,5 +176,32 @@ func TestAnImageOfWhichNobodyKnowsIsNamedBeforeADowntime(t *testing.T) {
 	}
 	if len(said) != 1 || !strings.Contains(said[0], "is not proven") || !strings.Contains(said[0], "host cp-1") {
 		t.Errorf("said %q", said)
+	}
+}
+
+func TestWhatNobodyRunsIsKnownInTheMiddleOfADowntime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	stop := make(chan struct{})
+	e := w.engine(func(o *Options) {
+		o.Hook = func(point, step string) {
+			if point == "after" && strings.HasPrefix(step, "stop/"+kcm) {
+				close(stop)
+			}
+		}
+	})
+	if err := e.Run(t.Context(), p, stop); !errors.Is(err, ErrInterrupted) {
+		t.Fatalf("error: %v", err)
+	}
+	if idle := e.Unowned(t.Context()); !slices.Contains(idle, "service") || !slices.Contains(idle, "cloud-node-lifecycle") {
+		t.Errorf("nobody runs %q", idle)
+	}
+	e = w.engine()
+	if err := e.Run(t.Context(), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	if idle := e.Unowned(t.Context()); len(idle) > 0 {
+		t.Errorf("at the end nobody runs %q", idle)
 	}
 }

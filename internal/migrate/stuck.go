@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // stuckReasons are what a kubelet says of a container that will not come up by itself soon.
@@ -126,6 +127,34 @@ func (e *Engine) idle(managers []v1.Manager) []string {
 			for _, loop := range m.Loops {
 				delete(loops, loop)
 			}
+		}
+	}
+	return slices.Sorted(maps.Keys(loops))
+}
+
+// Unowned are the loops that nobody who answers runs when a run of the strategy downtime is stopped in its middle, sorted; none where it is not known.
+func (e *Engine) Unowned(ctx context.Context) []string {
+	if e.plan == nil || e.plan.Strategy != plan.Downtime {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+	defer cancel()
+	managers, err := e.managers(ctx, kcm, ccm)
+	if err != nil {
+		return nil
+	}
+	loops := map[string]bool{}
+	for _, s := range e.plan.Steps {
+		for loop := range s.Expect {
+			loops[loop] = true
+		}
+	}
+	for _, m := range managers {
+		if m.Error != "" {
+			return nil
+		}
+		for _, loop := range m.Loops {
+			delete(loops, loop)
 		}
 	}
 	return slices.Sorted(maps.Keys(loops))
