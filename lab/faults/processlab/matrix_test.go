@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/transplant-dev/transplant/lab/faults"
-	"github.com/transplant-dev/transplant/lab/trial"
 )
 
 var (
@@ -74,9 +73,9 @@ func everyFault(t *testing.T, s strategy) {
 		ok := t.Run(c.name, func(t *testing.T) {
 			defer write(t, s, forward, back)
 			disturbed(t, lab, forward, c.choose(), after, s.apply()...)
-			must(t, lab, "verify", "--cloud", trial.Cloud)
+			verified(t, lab)
 			disturbed(t, lab, back, c.choose(), before, rollback()...)
-			must(t, lab, "verify", "--cloud", trial.Cloud)
+			verified(t, lab)
 		})
 		if !ok && !recovered(t, lab, before) {
 			t.Fatal("the lab is not as it was: the other campaigns would tell nothing")
