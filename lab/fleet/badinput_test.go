@@ -81,7 +81,7 @@ func badSeedAPI(t *testing.T, w *World) {
 	c, o := handingOver(t, w, "seedaway")
 	w.Front().Cut()
 	// Long enough for the acting replica to lose its lease: it may not act any longer then.
-	idleFor(ctx, 10*time.Second)
+	idleFor(ctx, 15*time.Second)
 	must(t, w.Front().Heal())
 	goesOn(ctx, t, c, o)
 }

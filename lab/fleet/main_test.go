@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 const patience = 8 * time.Minute
 
 // Flags of the operator that make it look more often than it would in earnest.
-var quick = []string{"--look-interval=1s", "--retry=1s", "--max-retry=5s", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s"}
+var quick = []string{"--look-interval=1s", "--retry=1s", "--max-retry=5s"}
 
 func newWorld(t *testing.T) *World {
 	t.Helper()
