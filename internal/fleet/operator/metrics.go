@@ -157,3 +157,12 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.metrics.requests.WithLabelValues(c.side, r.Method, code).Inc()
 	return answer, err
 }
+
+// Names of the metrics that are this program's own.
+func (m *Metrics) Names() []string {
+	return []string{
+		"transplant_migration_phase", "transplant_migration_stuck", "transplant_migration_machines_done", "transplant_migration_machines_total",
+		"transplant_reconciles_total", "transplant_reconcile_duration_seconds", "transplant_status_writes_total", "transplant_looks_total", "transplant_looks_active",
+		"transplant_engine_runs_total", "transplant_engine_runs_active", "transplant_engine_run_duration_seconds", "transplant_queue_depth", "transplant_api_requests_total",
+	}
+}

@@ -166,7 +166,15 @@ func (j *judge) failed() (verdict, bool) {
 			j.run(Handover, true)
 			return verdict{kubermaticv1.PhaseFailed, j.told(j.because("the handover failed before the cloud-controller-manager ran a loop, and is being taken back"))}, true
 		}
-		message = "the handover failed for good, and is not taken back because a cloud-controller-manager runs loops, or may"
+		message = "the handover failed for good, and it is being looked whether a cloud-controller-manager runs a loop; if none does, it is taken back"
+		if len(j.Owners.External)+len(j.Owners.Twice) > 0 && !j.Owners.At.Before(j.Run.Ended) {
+			message = "the handover failed for good, and is not taken back because a cloud-controller-manager runs " +
+				strings.Join(append(slices.Clone(j.Owners.Twice), j.Owners.External...), ", ")
+		} else if j.Run.Outcome == NoWayBack {
+			message = "the handover failed for good, and cannot be taken back"
+		} else if len(j.Owners.Unsure) > 0 {
+			message += "; so far, " + strings.Join(j.Owners.Unsure, "; ")
+		}
 	}
 	return verdict{kubermaticv1.PhaseFailed, j.because(message) + "; " + tryAgain}, true
 }
