@@ -396,7 +396,9 @@ func TestTheKeysOfARunningDriverAreNotTakenAway(t *testing.T) {
 
 func TestADriverWithoutKeysUsesTheRoleOfItsInstance(t *testing.T) {
 	w := newWorld(t, "aws", 26)
-	w.seed.Put(t, deployment("controller-manager", nil, nil))
+	w.seed.Put(t, deployment("controller-manager", nil, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{field("AWS_ACCESS_KEY_ID", "metadata.name")} // no key, whatever it is
+	}))
 	w.ensure()
 	if r := w.ensure(); !r.CSIReady {
 		t.Errorf("got %+v", r)
