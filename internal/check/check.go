@@ -160,7 +160,7 @@ func one(c Check, f facts) v1.Finding {
 	finding := v1.Finding{}
 	if why := otherwiseInSeed(c, f); why != "" {
 		finding = skip("%s", why)
-	} else if on := unanswered(c, f.outcomes); on != "" {
+	} else if on := unanswered(c, f); on != "" {
 		finding = dependent(on)
 	} else {
 		finding = c.judge(f)
@@ -186,9 +186,12 @@ func accept(finding *v1.Finding, opts Options) {
 	}
 }
 
-func unanswered(c Check, outcomes map[string]v1.Outcome) string {
+func unanswered(c Check, f facts) string {
 	for _, code := range c.DependsOn {
-		if o := outcomes[code]; o != v1.Pass && o != v1.Warn {
+		if f.Cluster.Seed != "" && elsewhereInSeed[code] != "" {
+			continue // what it would say of hosts is said of the Deployments in the seed
+		}
+		if o := f.outcomes[code]; o != v1.Pass && o != v1.Warn {
 			return code
 		}
 	}

@@ -25,13 +25,15 @@ func checksFor(s *v1.Snapshot) []Check {
 	if s.Cluster.Seed == "" {
 		return Checks
 	}
-	return slices.Concat(Checks, seedChecks)
+	return slices.Concat(seedChecks, Checks)
 }
 
 // elsewhereInSeed are the checks that ask for what a hosted control plane has not, or has elsewhere, and where that is.
 var elsewhereInSeed = map[string]string{
 	"HOST-001": noHosts, "HOST-002": noHosts, "HOST-003": noHosts, "HOST-004": noHosts,
-	"LM-006": "the pods in the seed say it: HCP-005",
+	"CFG-001":  "the config that the Deployment in the seed mounts says it: HCP-004",
+	"CRED-001": "the new manager gets the environment and the volumes of the kube-controller-manager in the seed",
+	"LM-006":   "the pods in the seed say it: HCP-005",
 }
 
 const noHosts = "a hosted control plane has no hosts: its components are Deployments in the seed"

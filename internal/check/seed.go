@@ -23,6 +23,15 @@ func (f facts) deployed(name string) *v1.Component {
 	return nil
 }
 
+// reports says that what could not be gathered under a prefix is told by this check.
+func (f facts) reports(prefix string) {
+	for i, e := range f.Errors {
+		if strings.HasPrefix(e.Fact, prefix) {
+			f.reported[i] = true
+		}
+	}
+}
+
 var seedReadable = Check{
 	Code: "HCP-001", Reason: "SeedUnreadable", Category: categorySeed, Level: LevelCritical, Impact: ImpactNone, Mandatory: true, Retryable: true,
 	Title: "the namespace of the cluster in the seed can be read, and has a kube-controller-manager and a kube-apiserver",
@@ -31,6 +40,7 @@ var seedReadable = Check{
 		"A Deployment counts by what its containers run, also behind a program that waits for the API server first (http-prober).",
 	},
 	judge: func(f facts) v1.Finding {
+		f.reports("seed/")
 		for _, e := range f.Errors {
 			if strings.HasPrefix(e.Fact, "seed/") && e.Fact != "seed/cloud-config" {
 				return unknown("%s", e.Error)
@@ -129,6 +139,7 @@ var seedOwners = Check{
 		"Managers are asked with a token of an account that may read /metrics and nothing else. Before a migration has begun the account is not there, and what the pods run is not known yet: that is a warning. The run makes the account first and asks before it plans.",
 	},
 	judge: func(f facts) v1.Finding {
+		f.reports("managers/")
 		if !f.seedShowsLoops() {
 			return skip("%s of %s does not say which loops it runs", kcm, f.Cluster.Version)
 		}
