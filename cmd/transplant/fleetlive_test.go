@@ -297,3 +297,24 @@ func TestANarrowTerminalShowsWhatMattersMost(t *testing.T) {
 		t.Errorf("80 columns:\n%s", text)
 	}
 }
+
+func TestTheRolesOfAFleetAreWhatItsCommandsTake(t *testing.T) {
+	w := newSeed(t)
+	w.plain("c0")
+	asked := w.api.Record()
+	for _, args := range [][]string{{"status"}, {"plan", "--details", "none"}} {
+		if r := w.run(args...); r.code != exitOK {
+			t.Error(r.text(nil))
+		}
+	}
+	looked := asked.Rights()
+	if len(looked) == 0 {
+		t.Error("nothing was asked for")
+	}
+	holds(t, looked, "fleet-viewer")
+	w.operator()
+	if r := w.run("apply", "--yes"); r.code != exitOK {
+		t.Error(r.text(nil))
+	}
+	holds(t, asked.Rights(), "fleet-viewer", "fleet-migrator")
+}

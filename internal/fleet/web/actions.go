@@ -267,10 +267,11 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
-	plane, err := s.Plane(ctx, o)
+	plane, done, err := s.opened(ctx, o)
 	if err != nil {
 		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + err.Error()}
 	}
+	defer done()
 	snap := plane.Gather(ctx)
 	report := troubles(plane.Check(snap))
 	made, err := plane.Plan(snap, hosted.Handover)

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,6 +20,23 @@ import (
 
 // looking bounds what is asked of one control plane for the page.
 const looking = 30 * time.Second
+
+// maxLooks is how many control planes are looked at for the page at a time: a look costs the user cluster, and who may see a cluster may ask for many.
+const maxLooks = 8
+
+// opened is a control plane to look at, when there is a place among the looks; done gives the place back.
+func (s *server) opened(ctx context.Context, o view.Object) (plane Plane, done func(), err error) {
+	select {
+	case s.looks <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, errors.New("too many clusters are looked at at a time: try again")
+	}
+	done = func() { <-s.looks }
+	if plane, err = s.Plane(ctx, o); err != nil {
+		done()
+	}
+	return plane, done, err
+}
 
 // Detail is one cluster: its row, and what is not in its object.
 type Detail struct {
@@ -85,10 +103,11 @@ func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
 		}
 	})
 	if s.Plane != nil && (begun(d.Cluster) || d.Cluster.External) {
-		plane, err := s.Plane(ctx, o)
+		plane, done, err := s.opened(ctx, o)
 		if err != nil {
 			missing("its control plane: %v", err)
 		} else {
+			defer done()
 			wg.Go(func() {
 				owners, err := plane.Owners(ctx)
 				if err != nil {
@@ -161,11 +180,12 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), looking)
 	defer cancel()
-	plane, err := s.Plane(ctx, object)
+	plane, done, err := s.opened(ctx, object)
 	if err != nil {
 		s.fail(w, &refusal{http.StatusBadGateway, err.Error()})
 		return
 	}
+	defer done()
 	s.write(w, http.StatusOK, troubles(plane.Check(plane.Gather(ctx))))
 }
 

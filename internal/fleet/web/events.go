@@ -41,6 +41,7 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 		s.fail(w, &refusal{http.StatusServiceUnavailable, "too many pages are open"})
 		return
 	}
+	changed := s.Clusters.Changed(r.Context()) // before the first look, so that nothing is missed between the two
 	status, err := s.seen(r.Context(), p)
 	if err != nil {
 		s.fail(w, err)
@@ -52,12 +53,11 @@ func (s *server) events(w http.ResponseWriter, r *http.Request, p *person) {
 	if out.send("fleet", status) != nil {
 		return
 	}
-	s.follow(r, p, out, rowsOf(status))
+	s.follow(r, p, out, changed, rowsOf(status))
 }
 
 // follow sends what changes until the browser goes, the request ends or whoever listens may no longer.
-func (s *server) follow(r *http.Request, p *person, out stream, last map[string][]byte) {
-	changed := s.Clusters.Changed(r.Context())
+func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan struct{}, last map[string][]byte) {
 	beat := s.Clock.NewTicker(beating)
 	defer beat.Stop()
 	for {
@@ -73,7 +73,7 @@ func (s *server) follow(r *http.Request, p *person, out stream, last map[string]
 			quiet = true
 		}
 		user, err := s.auth.who(r.Context(), p.token)
-		if err == nil && user == nil {
+		if ended := p.session != nil && s.sessions.get(cookieOf(r)) != p.session; ended || err == nil && user == nil {
 			_ = out.send("over", map[string]string{"error": nobody.words}) // the browser may be gone, too
 			return
 		}

@@ -23,14 +23,15 @@ type server struct {
 	sessions *sessions
 	origin   *http.CrossOriginProtection
 	mux      *http.ServeMux
-	streams  chan struct{}
+	// streams has a place for each live page, looks for each look at a control plane.
+	streams, looks chan struct{}
 }
 
 func newServer(o Options) *server {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	s := &server{Options: o, auth: newAuthority(o.Kube, o.Clock), sessions: newSessions(o.Clock), origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams)}
+	s := &server{Options: o, auth: newAuthority(o.Kube, o.Clock), sessions: newSessions(o.Clock), origin: http.NewCrossOriginProtection(), mux: http.NewServeMux(), streams: make(chan struct{}, maxStreams), looks: make(chan struct{}, maxLooks)}
 	for pattern, handle := range map[string]http.HandlerFunc{
 		"GET /{$}":                                           s.page,
 		"GET /assets/{name}":                                 s.asset,

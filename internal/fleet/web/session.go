@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -220,6 +219,3 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, r, "")
 	s.write(w, http.StatusOK, map[string]string{"user": ""})
 }
-
-// String names a person in a log.
-func (p *person) String() string { return fmt.Sprintf("user %q", p.Username) }
