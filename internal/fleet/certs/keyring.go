@@ -70,9 +70,42 @@ func (k keyring) step(now time.Time, p policy) (keyring, bool, error) {
 	if k.leafIsFine(now, p) {
 		return k, changed, nil
 	}
+	p.hosts = k.together(now, p.hosts)
 	leaf, err := k.sign(now, p)
 	k.leaf = leaf
 	return k, true, err
+}
+
+// maxHosts bounds the names that a certificate collects.
+const maxHosts = 50
+
+// together are the names that a new certificate is for: replicas that are called by names of their own share one certificate, and would otherwise take it from
+// each other at every look. Names of replicas that are gone are forgotten when a certificate is renewed for its age.
+func (k keyring) together(now time.Time, hosts []string) []string {
+	if k.leaf.Leaf == nil || due(k.leaf.Leaf, now) {
+		return hosts
+	}
+	out := slices.Clone(hosts)
+	for _, host := range hostsOf(k.leaf.Leaf) {
+		if !slices.Contains(out, host) && len(out) < maxHosts {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// covers tells whether a certificate is for all of these names.
+func covers(c *x509.Certificate, hosts []string) bool {
+	has := hostsOf(c)
+	return !slices.ContainsFunc(hosts, func(host string) bool { return !slices.Contains(has, canonical(host)) })
+}
+
+// canonical is how a certificate writes a host.
+func canonical(host string) string {
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.String()
+	}
+	return host
 }
 
 // due tells whether two thirds of a certificate's life are over.
@@ -83,7 +116,7 @@ func due(c *x509.Certificate, now time.Time) bool {
 // leafIsFine tells whether what is served may go on being served.
 func (k keyring) leafIsFine(now time.Time, p policy) bool {
 	leaf := k.leaf.Leaf
-	if leaf == nil || !now.Before(leaf.NotAfter) || !slices.Equal(hostsOf(leaf), sorted(p.hosts)) {
+	if leaf == nil || !now.Before(leaf.NotAfter) || !covers(leaf, p.hosts) {
 		return false
 	}
 	signer := slices.IndexFunc(k.bundle, func(c *x509.Certificate) bool { return leaf.CheckSignatureFrom(c) == nil })
@@ -168,10 +201,8 @@ func hostsOf(c *x509.Certificate) []string {
 	for _, ip := range c.IPAddresses {
 		out = append(out, ip.String())
 	}
-	return sorted(out)
+	return out
 }
-
-func sorted(in []string) []string { return slices.Sorted(slices.Values(in)) }
 
 // bundlePEM is what the API server has to trust.
 func (k keyring) bundlePEM() []byte {

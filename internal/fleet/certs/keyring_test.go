@@ -69,6 +69,28 @@ func TestANewNameIsServedAtOnce(t *testing.T) {
 	}
 }
 
+func TestReplicasWithNamesOfTheirOwnShareACertificate(t *testing.T) {
+	one, other := rules, rules
+	one.hosts, other.hosts = []string{"webhooks.svc", "10.0.0.1", "::0:1"}, []string{"webhooks.svc", "10.0.0.2"}
+	k, _ := step(t, keyring{}, start, one)
+	if _, changed := step(t, k, start, one); changed {
+		t.Error("a name that a certificate writes in another way is taken for one that is missing")
+	}
+	k, changed := step(t, k, start, other)
+	if !changed {
+		t.Error("the name of the second replica was not taken in")
+	}
+	for _, p := range []policy{one, other} {
+		if _, changed := step(t, k, start.Add(time.Minute), p); changed {
+			t.Errorf("%v: the replicas take the certificate from each other", p.hosts)
+		}
+	}
+	k, _ = step(t, k, start.Add(7*time.Hour), other)
+	if err := trusts(k.bundle, k, "10.0.0.1", start.Add(7*time.Hour)); err == nil {
+		t.Error("a name is never forgotten")
+	}
+}
+
 // Whoever reads the bundle late, and whoever serves an old certificate for a while, get on with each other at any moment of a rotation.
 func TestAnAuthorityIsReplacedWithoutAMomentInWhichNobodyTrustsIt(t *testing.T) {
 	k, _ := step(t, keyring{}, start, rules)

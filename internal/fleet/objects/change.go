@@ -71,9 +71,23 @@ func (c *Change) Spec(value any, path ...string) *Change {
 	return c
 }
 
-// Condition writes a condition as a whole; see ClusterConditions.Next for its times.
+// Condition writes a condition; see ClusterConditions.Next for its times. What it leaves empty is taken away, so that no message of before stays beside a new
+// status; fields that our types do not know stay.
 func (c *Change) Condition(t kubermatic.ClusterConditionType, condition kubermatic.ClusterCondition) *Change {
-	return c.Status(condition, "conditions", string(t))
+	fields := map[string]any{"status": condition.Status}
+	for key, text := range map[string]string{"kubermaticVersion": condition.KubermaticVersion, "reason": condition.Reason, "message": condition.Message} {
+		fields[key] = nil
+		if text != "" {
+			fields[key] = text
+		}
+	}
+	for key, at := range map[string]metav1.Time{"lastHeartbeatTime": condition.LastHeartbeatTime, "lastTransitionTime": condition.LastTransitionTime} {
+		fields[key] = nil
+		if !at.IsZero() {
+			fields[key] = at
+		}
+	}
+	return c.Status(fields, "conditions", string(t))
 }
 
 // Status sets a field below status to a value that JSON can hold; nil takes it away.

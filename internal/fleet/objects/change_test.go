@@ -31,7 +31,7 @@ func TestAPatchNamesWhatChangesAndNothingElse(t *testing.T) {
 		"a feature":                        {Of("g", read()).Feature("externalCloudProvider", true), `{"metadata":{"resourceVersion":"7","uid":"u1"},"spec":{"features":{"externalCloudProvider":true}}}`, ""},
 		"an annotation that goes":          {Of("g", read()).Unannotate("a").Annotate("b", ""), `{"metadata":{"annotations":{"a":null,"b":""},"resourceVersion":"7","uid":"u1"}}`, ""},
 		"a field of a provider":            {Of("g", read()).Spec(true, "cloud", "openstack", "useOctavia").Unconditional(), `{"metadata":{"uid":"u1"},"spec":{"cloud":{"openstack":{"useOctavia":true}}}}`, ""},
-		"a condition, with both its times": {Of("g", read()).Condition(kubermatic.ConditionStuck, next), "", `{"metadata":{"resourceVersion":"7","uid":"u1"},"status":{"conditions":{"TransplantStuck":{"status":"False","kubermaticVersion":"v1","lastHeartbeatTime":"2026-01-02T03:04:05Z","lastTransitionTime":"2026-01-02T03:04:05Z"}}}}`},
+		"a condition, with both its times": {Of("g", read()).Condition(kubermatic.ConditionStuck, next), "", `{"metadata":{"resourceVersion":"7","uid":"u1"},"status":{"conditions":{"TransplantStuck":{"kubermaticVersion":"v1","lastHeartbeatTime":"2026-01-02T03:04:05Z","lastTransitionTime":"2026-01-02T03:04:05Z","message":null,"reason":null,"status":"False"}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			main, err := test.change.MainPatch()
