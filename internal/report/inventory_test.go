@@ -308,3 +308,15 @@ func TestANodeThatWasGivenUpOrReplacedMayBeGone(t *testing.T) {
 		}
 	}
 }
+
+func TestANodeThatWasGivenUpAndIsStillThereExplainsWhatItCosts(t *testing.T) {
+	in := migration()
+	lost := &in.After.Nodes[0]
+	in.Journal.Without = []v1.HostOut{{Name: "cp-1", Node: lost.Name, By: "ops", At: t0}}
+	lost.Ready, lost.Taints = "Unknown", []string{"node.kubernetes.io/unreachable=:NoExecute"}
+	for _, d := range Build(in).Inventory.Differences {
+		if !d.Expected {
+			t.Errorf("nothing explains %s %s: %q, then %q", d.Object, d.Field, d.Before, d.After)
+		}
+	}
+}

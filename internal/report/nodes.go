@@ -28,6 +28,11 @@ func (c *inventories) nodes() {
 			c.unready[b.Name] = true
 		}
 		a, ok := after[b.Name]
+		if why := c.goes[b.Name]; ok && why != "" { // it counts as gone, and whether its Node still has to be deleted is asked elsewhere
+			c.wentNodes[b.Name] = true
+			c.expect("Node/"+b.Name, "ready", b.Ready, a.Ready, why)
+			continue
+		}
 		if !ok {
 			c.wentNodes[b.Name] = true
 			c.expect("Node/"+b.Name, fieldObject, "present", "", c.goes[b.Name])
