@@ -150,7 +150,7 @@ func (op *Operator) seeOwners(ctx context.Context, t Target) {
 			found.Seen = r.owners.Seen
 			r.owners = found
 		}
-		note(&r.owners.Seen, time.Now(), err)
+		op.note(t, "owners", &r.owners.Seen, err)
 	})
 }
 
@@ -166,7 +166,7 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 			found.Seen = r.parts.Seen
 			r.parts = found
 		}
-		note(&r.parts.Seen, time.Now(), err)
+		op.note(t, "parts", &r.parts.Seen, err)
 	})
 	for _, did := range found.Did {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonPartsChanged, did)
@@ -195,13 +195,21 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, restart bool) {
 			r.machines = found
 			op.Metrics.machines(t.Name, found)
 		}
-		note(&r.machines.Seen, time.Now(), err)
+		op.note(t, "machines", &r.machines.Seen, err)
 		if r.machines.Done || !restart {
 			r.restarting = false
 		}
 	})
 	if did != "" {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonMachinesRestarted, did)
+	}
+}
+
+// note writes down how a look ended. The first of several that fail is logged.
+func (op *Operator) note(t Target, what string, s *state.Seen, err error) {
+	note(s, time.Now(), err)
+	if s.Failures == 1 {
+		op.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", err.Error())
 	}
 }
 
