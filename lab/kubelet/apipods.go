@@ -27,6 +27,9 @@ type PodOptions struct {
 	Program func(c *corev1.Container) (Program, error)
 	// Env is added to every container, unless it says otherwise itself.
 	Env []corev1.EnvVar
+	// Variable may give a container's variable another value, once what it refers to was read: to tell the pods of one Deployment apart by a credential, say.
+	// Default: the values stay.
+	Variable func(pod *corev1.Pod, name, value string) string
 	// Server is the URL of the API, for the kubeconfig that a pod gets in place of the in-cluster configuration, whose paths no process can be given:
 	// a pod with a service account's token finds it in KUBECONFIG.
 	Server string

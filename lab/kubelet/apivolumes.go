@@ -52,6 +52,13 @@ func (a *apiPods) materialise(ctx context.Context, pod *corev1.Pod) (*staticPod,
 				c.Env = append(c.Env, e)
 			}
 		}
+		if change := a.k.opts.Pods.Variable; change != nil {
+			for i, e := range c.Env {
+				if e.ValueFrom == nil {
+					c.Env[i].Value = change(pod, e.Name, e.Value)
+				}
+			}
+		}
 		addFlags(c, program.Args)
 		for _, probe := range []**corev1.Probe{&c.StartupProbe, &c.LivenessProbe, &c.ReadinessProbe} {
 			if *probe != nil && (*probe).HTTPGet == nil && (*probe).TCPSocket == nil {

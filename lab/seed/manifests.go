@@ -149,13 +149,13 @@ func (c *Cluster) controllerManager() part {
 	}
 }
 
-// cloudEnv is how a manager calls its cloud. The access key is the name of the pod.
+// cloudEnv is how a manager calls its cloud. The kubelet makes the access key the name of the pod, see accessKey.
 func (c *Cluster) cloudEnv() []corev1.EnvVar {
+	from := func(key string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-credentials"}, Key: key}}
+	}
 	return []corev1.EnvVar{
-		{Name: "AWS_ACCESS_KEY_ID", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-		{Name: "AWS_SECRET_ACCESS_KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "cloud-credentials"}, Key: "secretAccessKey",
-		}}},
+		{Name: "AWS_ACCESS_KEY_ID", ValueFrom: from("accessKeyId")}, {Name: "AWS_SECRET_ACCESS_KEY", ValueFrom: from("secretAccessKey")},
 		{Name: "AWS_EC2_METADATA_DISABLED", Value: "true"},
 	}
 }
@@ -172,7 +172,7 @@ func (c *Cluster) install(ctx context.Context, dir string) error {
 	}
 	secrets := map[string]map[string][]byte{
 		"control-plane-pki": certs,
-		"cloud-credentials": {"secretAccessKey": []byte(CloudSecret(c.Name))},
+		"cloud-credentials": {"accessKeyId": []byte("AKIALAB" + strings.ToUpper(c.Name)), "secretAccessKey": []byte(CloudSecret(c.Name))},
 	}
 	for name, id := range map[string]pki.Identity{
 		"admin-kubeconfig": pki.Admin, "controllermanager-kubeconfig": pki.ControllerManager,

@@ -225,7 +225,7 @@ func (s *Seed) startKubelet(ctx context.Context) error {
 		ResolveImage: func(image string) (string, error) { return "", fmt.Errorf("image %q: no static pods on a seed", image) },
 		Env:          []string{"HOME=/nonexistent"},
 		Pods: &kubelet.PodOptions{
-			Address: s.net.pod, Program: s.program, Env: s.podEnv(), Server: "https://" + s.front.Addr(),
+			Address: s.net.pod, Program: s.program, Env: s.podEnv(), Server: "https://" + s.front.Addr(), Variable: accessKey,
 		},
 		OnExit: func(r kubelet.ExitRecord) {
 			s.mu.Lock()
