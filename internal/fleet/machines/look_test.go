@@ -80,9 +80,9 @@ func node(name, manager string, taints []corev1.Taint) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(before), Labels: map[string]string{ownedBy: "machine"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kube-controller-manager", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:podCIDR":{}}}`)}},
-				{Manager: "kubelet", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)}},
-				{Manager: manager, Time: &metav1.Time{Time: before}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{}},"f:spec":{"f:providerID":{}}}`)}},
+				{Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDR":{}}}`)},
+				{Manager: "kubelet", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+				{Manager: manager, Time: &metav1.Time{Time: before}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{}},"f:spec":{"f:providerID":{}}}`)},
 			},
 		},
 		Spec:   corev1.NodeSpec{ProviderID: "aws:///z/i-1", Taints: taints},

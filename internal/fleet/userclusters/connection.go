@@ -135,7 +135,7 @@ func (c *connection) send(req *http.Request, release func()) (*http.Response, er
 	ctx, cancel := context.WithCancel(req.Context())
 	stop := func() bool { return true }
 	if req.URL.Query().Has("watch") {
-		stop = context.AfterFunc(c.ended, cancel) // a watch would go on with old credentials for hours
+		stop = context.AfterFunc(c.ended, cancel) //nolint:contextcheck // it ends with the connection: a watch would go on with old credentials for hours
 	}
 	var once sync.Once
 	end := func() {
