@@ -48,7 +48,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	case (err != nil || len(data) == 0) && exists: // those that were there once still are: nobody takes the keys of a running driver away
 		return have.ResourceVersion, nil
 	case err != nil:
-		return "", err
+		return "", fmt.Errorf("%w: mend that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCSIDriver", err, namespace, credentials, p.keys())
 	case exists && reflect.DeepEqual(have.Data, data):
 		return have.ResourceVersion, nil
 	}
@@ -65,6 +65,15 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("writing Secret %s/%s: %w", namespace, credentials, err)
 	}
 	return have.ResourceVersion, nil
+}
+
+// keys are the names of the Secret's keys for the provider.
+func (p Parts) keys() string {
+	var names []string
+	for _, d := range driversOf[p.Provider] {
+		names = append(names, slices.Concat(d.controller.files, d.controller.variables)...)
+	}
+	return strings.Join(slices.Compact(names), " and ")
 }
 
 // credentialData are the keys of the Secret for the provider, from the first container that has them. None and no error means that there are no keys: the

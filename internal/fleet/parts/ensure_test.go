@@ -275,6 +275,9 @@ func TestCredentialsAreInNoMessage(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "hush") || strings.Contains(strings.Join(append(r.Waiting, r.CSIMessage), " "), "hush") {
 		t.Errorf("%v; %+v", err, r)
 	}
+	if !strings.Contains(err.Error(), "make Secret kube-system/transplant-csi-credentials with cloud.conf") {
+		t.Errorf("nobody is told what to do: %v", err)
+	}
 	if !r.MachinesReady {
 		t.Errorf("the half that could be done was not: %+v", r)
 	}
