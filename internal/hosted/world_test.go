@@ -102,7 +102,7 @@ func newWorld(t *testing.T, replicas int32, wrapped bool) *world {
 	)
 	w.user.Put(t,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "user-uid"}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}, Spec: corev1.NodeSpec{ProviderID: "aws:///eu-1a/i-1"}, Status: corev1.NodeStatus{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}, Spec: corev1.NodeSpec{ProviderID: "aws:///eu-1a/i-1", PodCIDR: "172.25.1.0/24", PodCIDRs: []string{"172.25.1.0/24"}}, Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.26.0", OperatingSystem: "linux"}}},
 	)
 	for range 8 {
