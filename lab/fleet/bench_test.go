@@ -36,9 +36,9 @@ import (
 )
 
 var (
-	benchClusters = flag.Int("fleet.clusters", 40, "Clusters of the benchmark")
+	benchClusters = flag.Int("fleet.clusters", 20, "Clusters of the benchmark")
 	benchMigrate  = flag.Int("fleet.migrate", 5, "Clusters of the first wave of the benchmark")
-	benchIdle     = flag.Duration("fleet.idle", 3*time.Second, "how long the benchmark watches an operator that has nothing to do")
+	benchIdle     = flag.Duration("fleet.idle", time.Second, "how long the benchmark watches an operator that has nothing to do")
 	benchOut      = flag.String("fleet.out", "", "directory for the benchmark's table")
 )
 
