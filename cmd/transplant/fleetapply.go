@@ -66,7 +66,7 @@ func (c *connection) fleetApply(ctx context.Context, f *waving, details string, 
 		return err
 	}
 	if blocked := fleetBlocked(p); len(blocked) > 0 {
-		return withCode(exitBlocked, "the checks refuse %s: %s; nothing was changed. Mend what they name, or leave the clusters out with --except", count(len(blocked), "cluster"), strings.Join(blocked, ", "))
+		return withCode(exitBlocked, "the checks refuse or cannot judge %s: %s; nothing was changed. Mend what they name, or leave the clusters out with --except", count(len(blocked), "cluster"), strings.Join(blocked, ", "))
 	}
 	if dryRun {
 		return nil

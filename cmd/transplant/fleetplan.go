@@ -108,7 +108,7 @@ func (c *connection) fleetPlan(ctx context.Context, f *waving, output *format, d
 		return err
 	}
 	if blocked := fleetBlocked(p); len(blocked) > 0 {
-		return withCode(exitBlocked, "the checks refuse %s: %s", count(len(blocked), "cluster"), strings.Join(blocked, ", "))
+		return withCode(exitBlocked, "the checks refuse or cannot judge %s: %s", count(len(blocked), "cluster"), strings.Join(blocked, ", "))
 	}
 	return nil
 }
@@ -134,12 +134,12 @@ func (c *connection) makeFleetPlan(ctx context.Context, f *waving) (*v1.FleetPla
 	return &v1.FleetPlan{TypeMeta: v1.Type(v1.KindFleetPlan), Created: c.fleetTime(), ToolVersion: version, Seed: seed, Options: o, Waves: waves, Left: left, NotRead: notRead}, objects, nil
 }
 
-// fleetBlocked are the clusters that would be started and that the checks refuse.
+// fleetBlocked are the clusters that would be started and that the checks refuse, or that could not be looked into: unknown blocks as a failure does.
 func fleetBlocked(p *v1.FleetPlan) []string {
 	var out []string
 	for _, w := range p.Waves {
 		for _, m := range w.Clusters {
-			if m.Report != nil && m.Report.Summary.Blocked {
+			if m.Error != "" || m.Report != nil && m.Report.Summary.Blocked {
 				out = append(out, m.Name)
 			}
 		}
