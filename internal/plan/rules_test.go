@@ -255,7 +255,9 @@ var broken = []struct {
 		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "cloud-provider", Value: "external"})
 	}},
 	{"P-40", "the provider goes before anybody has looked who owns the loops", "hosted-finish", func(t *testing.T, p *v1.Plan) { p.Steps = p.Steps[1:] }},
-	{"P-41", "another namespace of the seed is changed", "hosted-downtime", func(t *testing.T, p *v1.Plan) { find(t, p, "loops-off/").Ref = "Deployment/cluster-y/controller-manager" }},
+	{"P-41", "another namespace of the seed is changed", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "loops-off/").Ref = "Deployment/cluster-y/controller-manager"
+	}},
 	{"P-41", "a Secret stands in the plan", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "create/Secret/cluster-x/").Object, `"kind"`, `"data":{"kubeconfig":"eA=="},"kind"`)
 	}},
