@@ -128,6 +128,12 @@ func (f *flags) validate() error {
 	if f.namespace == "" {
 		errs = append(errs, errors.New("--namespace is empty"))
 	}
+	return errors.Join(errors.Join(errs...), f.validatePage())
+}
+
+// validatePage says what is wrong with the flags of the page.
+func (f *flags) validatePage() error {
+	var errs []error
 	if (f.webCertificate == "") != (f.webKey == "") {
 		errs = append(errs, errors.New("--web-certificate and --web-key go together"))
 	}

@@ -169,7 +169,10 @@ func TestAnOperatorThatLosesItsLeaseEndsWhatItBegan(t *testing.T) {
 		}
 		w.end()
 		select {
-		case <-stopped:
+		case err := <-stopped:
+			if err == nil {
+				t.Error("the run ended without a reason")
+			}
 		default:
 			t.Error("the run was not told to end")
 		}

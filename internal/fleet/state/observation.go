@@ -128,11 +128,6 @@ func (o Owners) AllExternal() bool {
 	return o.Known && o.Error == "" && len(o.External) > 0 && len(o.InTree)+len(o.Twice)+len(o.Nobody) == 0
 }
 
-// noneInTree tells that it was observed that no kube-controller-manager runs a loop.
-func (o Owners) noneInTree() bool {
-	return o.Known && o.Error == "" && len(o.Unsure) == 0 && len(o.InTree)+len(o.Twice) == 0
-}
-
 // Parts says how the CSI driver, machine-controller, its webhook and operating-system-manager stand.
 type Parts struct {
 	Seen
