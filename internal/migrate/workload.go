@@ -157,19 +157,9 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	if err != nil {
 		return nil, err
 	}
-	command, args := was.Command, was.Args
-	if !was.Edited {
-		if command, args, err = controlplane.ApplyArguments(list(c, "command"), list(c, "args"), flagEdits(edits)); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.Ref, err)
-		}
-		if err := applyMounts(next, c, edits); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range was.Mounted {
-		if err := dropVolume(next, c, name); err != nil {
-			return nil, err
-		}
+	command, args, err := edited(next, c, s, was, edits)
+	if err != nil {
+		return nil, err
 	}
 	for name, value := range map[string][]string{"command": command, "args": args} {
 		if len(value) == 0 {
@@ -179,6 +169,23 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 		c[name] = anyList(value)
 	}
 	return next, nil
+}
+
+// edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are changed in place, command and arguments are
+// returned.
+func edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was workloadBefore, edits []v1.Edit) (command, args []string, err error) {
+	if was.Edited {
+		for _, name := range was.Mounted {
+			if err := dropVolume(o, c, name); err != nil {
+				return nil, nil, err
+			}
+		}
+		return was.Command, was.Args, nil
+	}
+	if command, args, err = controlplane.ApplyArguments(list(c, "command"), list(c, "args"), flagEdits(edits)); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
+	}
+	return command, args, applyMounts(o, c, edits)
 }
 
 // before is what the step is about to change, as JSON.

@@ -85,13 +85,21 @@ func (b *builder) seedReady(m *v1.Component) error {
 		errs = append(errs, fmt.Errorf("%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
 			m.Manifest, cloudAllocator))
 	}
-	if b.provider.Name == providerAzure && b.opts.Part != v1.PartFinish && b.program.nodeManager != "" {
-		b.notes = append(b.notes, "Azure: nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster; it comes with the parts of the cloud provider there, not with this plan")
-	}
-	if c := m.CloudConfig; c != nil && c.Error != "" && b.opts.Part != v1.PartFinish {
-		errs = append(errs, fmt.Errorf("the cloud config of %s could not be read or turned into the external provider's: %s", m.Manifest, c.Error))
+	if b.opts.Part != v1.PartFinish {
+		errs = append(errs, b.seedBefore(m))
 	}
 	return errors.Join(errs...)
+}
+
+// seedBefore says what keeps the loops from being handed over, beside what keeps any part from being planned.
+func (b *builder) seedBefore(m *v1.Component) error {
+	if b.provider.Name == providerAzure && b.program.nodeManager != "" {
+		b.notes = append(b.notes, "Azure: nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster; it comes with the parts of the cloud provider there, not with this plan")
+	}
+	if c := m.CloudConfig; c != nil && c.Error != "" {
+		return fmt.Errorf("the cloud config of %s could not be read or turned into the external provider's: %s", m.Manifest, c.Error)
+	}
+	return nil
 }
 
 // seedStrategy chooses the strategy, and says why the one that was asked for cannot be.
@@ -146,6 +154,7 @@ func (b *builder) seedExpected() []string {
 			if !b.provider.LoadBalancers {
 				continue
 			}
+		default: // every provider has a node lifecycle loop
 		}
 		out = append(out, string(l))
 	}
