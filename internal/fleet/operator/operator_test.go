@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,14 +218,22 @@ func TestTheOldGroupAloneIsMigratedAsWell(t *testing.T) {
 }
 
 func TestAGroupThatComesLaterIsWatchedAndOneThatGoesIsForgotten(t *testing.T) {
-	bubble(t, func(o *Options) { o.Kube.(*fake.Clientset).Resources = nil }, func(w *world) {
+	var served atomic.Bool
+	bubble(t, func(o *Options) {
+		o.Kube.(*fake.Clientset).PrependReactor("get", "resource", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if !served.Load() {
+				return true, nil, apierrors.NewNotFound(objects.Resource(kubermaticv1.GroupName).GroupResource(), "")
+			}
+			return false, nil, nil
+		})
+	}, func(w *world) {
 		w.cluster("a")
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if err := w.Ready(); err == nil || !strings.Contains(err.Error(), "deploy/crds") {
 			t.Errorf("without CRDs, readiness says %v", err)
 		}
-		w.serve(kubermaticv1.GroupName)
+		served.Store(true)
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if err := w.Ready(); err != nil {
@@ -232,6 +241,12 @@ func TestAGroupThatComesLaterIsWatchedAndOneThatGoesIsForgotten(t *testing.T) {
 		}
 		w.enable("a")
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+		served.Store(false)
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if all, _ := w.List(); len(all) != 0 {
+			t.Errorf("Clusters of a group that is gone are still there: %v", all)
+		}
 	})
 }
 
