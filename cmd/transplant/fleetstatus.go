@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -150,7 +149,6 @@ type fleetWatch struct {
 	by     labels.Selector
 	output string
 	view   *view
-	once   sync.Once
 	said   string
 	lines  map[fleet.Key]string
 }

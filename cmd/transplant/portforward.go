@@ -10,11 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // portForward connects to the pods of a namespace through the API server. Who asks a pod by its address from elsewhere may find another pod of the same
@@ -30,7 +30,7 @@ func portForward(cfg *rest.Config, kube kubernetes.Interface, namespace string) 
 			return nil, fmt.Errorf("preparing a way to pod %s/%s: %w", namespace, pod, err)
 		}
 		at := kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
-		conn, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport, Timeout: 0}, http.MethodPost, at).Dial(portforward.PortForwardProtocolV1Name)
+		conn, _, err := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport, Timeout: 0}, http.MethodPost, at).Dial(portforward.PortForwardProtocolV1Name)
 		if err != nil {
 			return nil, fmt.Errorf("reaching pod %s/%s through the seed's API server (pods/portforward; --seed-direct where its address is reached from here): %w", namespace, pod, err)
 		}

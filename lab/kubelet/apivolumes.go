@@ -35,36 +35,11 @@ func (a *apiPods) materialise(ctx context.Context, pod *corev1.Pod) (*staticPod,
 	}
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		program, err := a.k.opts.Pods.Program(c)
+		program, err := a.container(ctx, pod, c, kubeconfig)
 		if err != nil {
-			return nil, fmt.Errorf("image %q of container %q: %w", c.Image, c.Name, err)
-		}
-		s.programs[c.Name] = program
-		if err := a.variables(ctx, pod.Namespace, c); err != nil {
 			return nil, err
 		}
-		more := slices.Concat(program.Env, a.k.opts.Pods.Env)
-		if kubeconfig != "" {
-			more = append(more, corev1.EnvVar{Name: clientcmd.RecommendedConfigPathEnvVar, Value: kubeconfig})
-		}
-		for _, e := range more {
-			if !slices.ContainsFunc(c.Env, func(have corev1.EnvVar) bool { return have.Name == e.Name }) {
-				c.Env = append(c.Env, e)
-			}
-		}
-		if change := a.k.opts.Pods.Variable; change != nil {
-			for i, e := range c.Env {
-				if e.ValueFrom == nil {
-					c.Env[i].Value = change(pod, e.Name, e.Value)
-				}
-			}
-		}
-		addFlags(c, program.Args)
-		for _, probe := range []**corev1.Probe{&c.StartupProbe, &c.LivenessProbe, &c.ReadinessProbe} {
-			if *probe != nil && (*probe).HTTPGet == nil && (*probe).TCPSocket == nil {
-				*probe = nil // a command in the container: taken for passed
-			}
-		}
+		s.programs[c.Name] = program
 	}
 	address, err := a.k.opts.Pods.Address()
 	if err != nil {
@@ -75,6 +50,40 @@ func (a *apiPods) materialise(ctx context.Context, pod *corev1.Pod) (*staticPod,
 		listenOn(&spec.Containers[i], address)
 	}
 	return s, nil
+}
+
+// container gives a container the program that stands for its image, its variables and its flags.
+func (a *apiPods) container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, kubeconfig string) (Program, error) {
+	program, err := a.k.opts.Pods.Program(c)
+	if err != nil {
+		return Program{}, fmt.Errorf("image %q of container %q: %w", c.Image, c.Name, err)
+	}
+	if err := a.variables(ctx, pod.Namespace, c); err != nil {
+		return Program{}, err
+	}
+	more := slices.Concat(program.Env, a.k.opts.Pods.Env)
+	if kubeconfig != "" {
+		more = append(more, corev1.EnvVar{Name: clientcmd.RecommendedConfigPathEnvVar, Value: kubeconfig})
+	}
+	for _, e := range more {
+		if !slices.ContainsFunc(c.Env, func(have corev1.EnvVar) bool { return have.Name == e.Name }) {
+			c.Env = append(c.Env, e)
+		}
+	}
+	if change := a.k.opts.Pods.Variable; change != nil {
+		for i, e := range c.Env {
+			if e.ValueFrom == nil {
+				c.Env[i].Value = change(pod, e.Name, e.Value)
+			}
+		}
+	}
+	addFlags(c, program.Args)
+	for _, probe := range []**corev1.Probe{&c.StartupProbe, &c.LivenessProbe, &c.ReadinessProbe} {
+		if *probe != nil && (*probe).HTTPGet == nil && (*probe).TCPSocket == nil {
+			*probe = nil // a command in the container: taken for passed
+		}
+	}
+	return program, nil
 }
 
 // addFlags adds the flags that the container's command line does not have.
@@ -107,6 +116,25 @@ func listenOn(c *corev1.Container, address string) {
 
 // variables resolves what the container reads from Secrets and ConfigMaps.
 func (a *apiPods) variables(ctx context.Context, namespace string, c *corev1.Container) error {
+	out, err := a.variablesFrom(ctx, namespace, c)
+	if err != nil {
+		return err
+	}
+	for _, e := range c.Env {
+		resolved, ok, err := a.variable(ctx, namespace, e)
+		if err != nil {
+			return fmt.Errorf("environment variable %q of container %q: %w", e.Name, c.Name, err)
+		}
+		if ok {
+			out = append(out, resolved)
+		}
+	}
+	c.Env, c.EnvFrom = out, nil
+	return nil
+}
+
+// variablesFrom are the variables of whole Secrets and ConfigMaps.
+func (a *apiPods) variablesFrom(ctx context.Context, namespace string, c *corev1.Container) ([]corev1.EnvVar, error) {
 	var out []corev1.EnvVar
 	for _, from := range c.EnvFrom {
 		var data map[string][]byte
@@ -118,40 +146,38 @@ func (a *apiPods) variables(ctx context.Context, namespace string, c *corev1.Con
 			data, err = a.content(ctx, namespace, "ConfigMap", from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 		}
 		if err != nil {
-			return fmt.Errorf("envFrom of container %q: %w", c.Name, err)
+			return nil, fmt.Errorf("envFrom of container %q: %w", c.Name, err)
 		}
 		for name, value := range data {
 			out = append(out, corev1.EnvVar{Name: from.Prefix + name, Value: string(value)})
 		}
 	}
-	for _, e := range c.Env {
-		var kind, name, key string
-		var optional *bool
-		switch from := e.ValueFrom; {
-		case from != nil && from.ResourceFieldRef != nil: // a process has no limits
-			continue
-		case from != nil && from.SecretKeyRef != nil:
-			kind, name, key, optional = "Secret", from.SecretKeyRef.Name, from.SecretKeyRef.Key, from.SecretKeyRef.Optional
-		case from != nil && from.ConfigMapKeyRef != nil:
-			kind, name, key, optional = "ConfigMap", from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Optional
-		default:
-			out = append(out, e)
-			continue
-		}
-		data, err := a.content(ctx, namespace, kind, name, optional)
-		if err != nil {
-			return fmt.Errorf("environment variable %q of container %q: %w", e.Name, c.Name, err)
-		}
-		value, ok := data[key]
-		if !ok && (optional == nil || !*optional) {
-			return fmt.Errorf("environment variable %q of container %q: %s %q has no key %q", e.Name, c.Name, kind, name, key)
-		}
-		if ok {
-			out = append(out, corev1.EnvVar{Name: e.Name, Value: strings.ReplaceAll(string(value), "$", "$$")})
-		}
+	return out, nil
+}
+
+// variable resolves one variable; false leaves it out.
+func (a *apiPods) variable(ctx context.Context, namespace string, e corev1.EnvVar) (corev1.EnvVar, bool, error) {
+	var kind, name, key string
+	var optional *bool
+	switch from := e.ValueFrom; {
+	case from != nil && from.ResourceFieldRef != nil: // a process has no limits
+		return e, false, nil
+	case from != nil && from.SecretKeyRef != nil:
+		kind, name, key, optional = "Secret", from.SecretKeyRef.Name, from.SecretKeyRef.Key, from.SecretKeyRef.Optional
+	case from != nil && from.ConfigMapKeyRef != nil:
+		kind, name, key, optional = "ConfigMap", from.ConfigMapKeyRef.Name, from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Optional
+	default:
+		return e, true, nil
 	}
-	c.Env, c.EnvFrom = out, nil
-	return nil
+	data, err := a.content(ctx, namespace, kind, name, optional)
+	if err != nil {
+		return e, false, err
+	}
+	value, ok := data[key]
+	if !ok && (optional == nil || !*optional) {
+		return e, false, fmt.Errorf("%s %q has no key %q", kind, name, key)
+	}
+	return corev1.EnvVar{Name: e.Name, Value: strings.ReplaceAll(string(value), "$", "$$")}, ok, nil
 }
 
 // content reads a Secret or a ConfigMap.
@@ -185,25 +211,10 @@ func (a *apiPods) content(ctx context.Context, namespace, kind, name string, opt
 
 // volume writes a volume's files, and puts a directory of the host in its place. It returns a kubeconfig if there is a token in it.
 func (a *apiPods) volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (kubeconfig string, err error) {
-	files := map[string][]byte{}
-	switch {
-	case v.HostPath != nil || v.EmptyDir != nil:
+	if v.HostPath != nil || v.EmptyDir != nil {
 		return "", nil
-	case v.Secret != nil:
-		files, err = a.items(ctx, pod.Namespace, "Secret", v.Secret.SecretName, v.Secret.Optional, v.Secret.Items)
-	case v.ConfigMap != nil:
-		files, err = a.items(ctx, pod.Namespace, "ConfigMap", v.ConfigMap.Name, v.ConfigMap.Optional, v.ConfigMap.Items)
-	case v.DownwardAPI != nil:
-		err = downward(pod, v.DownwardAPI.Items, files)
-	case v.Projected != nil:
-		for _, source := range v.Projected.Sources {
-			if err = a.project(ctx, pod, source, files); err != nil {
-				break
-			}
-		}
-	default:
-		err = fmt.Errorf("a simulated kubelet has no volumes of this kind")
 	}
+	files, err := a.filesOf(ctx, pod, v)
 	if err != nil {
 		return "", err
 	}
@@ -226,6 +237,27 @@ func (a *apiPods) volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume)
 		return a.kubeconfig(pod, outside, string(token), files["ca.crt"])
 	}
 	return "", nil
+}
+
+// filesOf fetches what is in a volume, by path.
+func (a *apiPods) filesOf(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	switch {
+	case v.Secret != nil:
+		return a.items(ctx, pod.Namespace, "Secret", v.Secret.SecretName, v.Secret.Optional, v.Secret.Items)
+	case v.ConfigMap != nil:
+		return a.items(ctx, pod.Namespace, "ConfigMap", v.ConfigMap.Name, v.ConfigMap.Optional, v.ConfigMap.Items)
+	case v.DownwardAPI != nil:
+		return files, downward(pod, v.DownwardAPI.Items, files)
+	case v.Projected != nil:
+		for _, source := range v.Projected.Sources {
+			if err := a.project(ctx, pod, source, files); err != nil {
+				return nil, err
+			}
+		}
+		return files, nil
+	}
+	return nil, fmt.Errorf("a simulated kubelet has no volumes of this kind")
 }
 
 // items chooses keys, or all of them.

@@ -96,7 +96,7 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 	if err != nil {
 		return err
 	}
-	if c.front, err = edge.Start(edge.Options{Name: c.Name, Listen: net.JoinHostPort(c.seed.net.at(placeAPIs+k), portAPI), Target: behind}); err != nil {
+	if c.front, err = edge.Start(edge.Options{Name: c.Name, Listen: net.JoinHostPort(c.seed.net.at(placeAPIs+k), portAPI), Target: behind}); err != nil { //nolint:contextcheck // an edge lives until Close
 		return err
 	}
 	if err := c.connect(); err != nil {

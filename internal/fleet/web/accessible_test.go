@@ -91,7 +91,7 @@ func (b *tab) contrast() {
 		b.do(emulateScheme(scheme))
 		low := eval[[]string](b, contrastScript)
 		for _, l := range low {
-			b.t.Error(fmt.Sprintf("%s: %s", scheme, l))
+			b.t.Errorf("%s: %s", scheme, l)
 		}
 	}
 }
