@@ -44,11 +44,12 @@ func (c *Controller) pass(ctx, calls context.Context, trigger string) error {
 			}
 		}
 	}
-	started := c.start(ctx, calls, trigger, c.take(nodes))
+	due := c.take(nodes)
+	c.settle(ctx, calls, nodes) // by what was found: a route that is deleted at once would leave its node without a word about it
+	started := c.start(ctx, calls, trigger, due)
 	if listed && !started && err == nil {
 		recordSync(trigger, false, false)
 	}
-	c.settle(ctx, calls, nodes)
 	return err
 }
 

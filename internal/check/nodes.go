@@ -22,6 +22,9 @@ func (f facts) eachNode(judge func(v1.Node) string) (complaints, v1.Finding, boo
 	if finding, ok := f.missing("nodes"); ok {
 		return bad, finding, false
 	}
+	if len(f.Nodes) == 0 && f.Cluster.Seed != "" {
+		return bad, skip("the cluster has no node"), false // hosted control planes need none, and a cluster of no machines is migrated, too
+	}
 	if len(f.Nodes) == 0 {
 		return bad, unknown("the API lists no node at all"), false
 	}

@@ -21,3 +21,15 @@ func TestTheLoopsOfAHostedControlPlaneAreHandedOver(t *testing.T) {
 		})
 	}
 }
+
+// A cluster of no machines has nothing that a check of nodes could find, and that is no reason to leave its loops where they are.
+func TestAClusterWithoutNodesIsMigrated(t *testing.T) {
+	w := newWorld(t, 1, false)
+	for _, node := range []string{"n1", "n2"} {
+		w.user.Delete("/api/v1/nodes/" + node)
+	}
+	w.run(Handover)
+	w.owns(plan.CCM)
+	w.run(Finish)
+	w.owns(plan.CCM)
+}

@@ -28,6 +28,9 @@ var alwaysLooked = []string{
 
 // hosts reads every host; they do not wait for each other.
 func (g *gatherer) hosts(ctx context.Context) {
+	if len(g.Hosts) == 0 && g.Seed != nil {
+		return // where a seed hosts the control plane, the only hosts are those of the nodes
+	}
 	if len(g.Hosts) == 0 {
 		g.unknown("hosts", "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1")
 		return
