@@ -254,26 +254,25 @@ func TestWhatIsInUseIsNotClosed(t *testing.T) {
 }
 
 func TestAHangingClusterHoldsNobodyElseUp(t *testing.T) {
-	p, seed, _ := newPool(t, Options{Answer: 300 * time.Millisecond})
+	p, seed, _ := newPool(t, Options{Answer: time.Minute})
 	good, bad := newUserAPI(t, "good", "1"), newUserAPI(t, "bad", "1")
 	bad.hang = make(chan struct{})
 	seed.Put(t, secret("cluster-good", good.kubeconfig(t, "1")), secret("cluster-bad", bad.kubeconfig(t, "1")))
 	c := get(t, p, "cluster-bad")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if _, err := nodes(t.Context(), c); err == nil {
-				t.Error("a server that hangs has answered")
+			if _, err := nodes(ctx, c); !errors.Is(err, context.Canceled) {
+				t.Errorf("a server that hangs was not waited for until the end: %v", err)
 			}
 		})
 	}
-	started := time.Now()
-	for range 20 {
+	for range 20 { // while all of those hang
 		want(t, get(t, p, "cluster-good"), "good")
 	}
-	if took := time.Since(started); took > 5*time.Second {
-		t.Errorf("the good cluster took %s", took)
-	}
+	cancel()
 	wg.Wait()
 	close(bad.hang)
 }
