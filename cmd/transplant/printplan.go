@@ -45,8 +45,12 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 		fmt.Fprintf(&b, "effect   %s\n", e)
 	}
 	add, change, remove := counts(p.Steps)
-	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, every one can be undone · valid while what it was made from holds (%s)\n",
-		add, change, remove, count(len(p.Steps), "step"), count(len(p.Facts), "fact"))
+	undone := "every one can be undone"
+	if p.Options.Part == v1.PartFinish {
+		undone = "none is undone by a rollback"
+	}
+	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
+		add, change, remove, count(len(p.Steps), "step"), undone, count(len(p.Facts), "fact"))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
 }
