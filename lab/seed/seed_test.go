@@ -167,6 +167,9 @@ func deletedMachines(t *testing.T, c *Cluster) {
 				return fmt.Errorf("%s is still there", node)
 			}
 		}
+		if n := len(c.Kubelets()); n != len(before) { // what is gone is gone before what comes is there
+			return fmt.Errorf("%d of %d kubelets run", n, len(before))
+		}
 		return nil
 	}); err != nil {
 		t.Fatal(err)
