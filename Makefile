@@ -63,9 +63,9 @@ test: ## Run every test: units under the race detector, beside the lab's, which 
 
 .PHONY: test-units
 test-units:
-	$(GO) test -timeout 20m $(unraced)
+	$(GO) test -timeout 40m $(unraced)
 	$(GO) test $(race) -run Owners ./internal/hosted
-	$(GO) test $(race) -timeout 20m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
+	$(GO) test $(race) -timeout 40m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
 
 .PHONY: test-lab
 test-lab: # the longest ones first
