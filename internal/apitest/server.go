@@ -6,6 +6,7 @@ package apitest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -168,7 +169,8 @@ func (s *Server) Delete(path string) {
 
 func (s *Server) store(path string, o map[string]any) {
 	s.version++
-	m := metadata(o)
+	m := maps.Clone(metadata(o)) // a patch that leaves the metadata alone shares it with the version before, which watchers may be reading
+	o["metadata"] = m
 	kind := "ADDED"
 	if old, ok := s.objects[path]; ok {
 		kind = "MODIFIED"
