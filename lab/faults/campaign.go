@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,9 +23,11 @@ type Campaign struct {
 	MostReruns int
 	// StateDir holds what the command keeps on this machine.
 	StateDir string
-	// Log is told what happens.
-	Log func(format string, args ...any)
+	// Log is told what happens, Seen what was found so far, whenever a fault is over.
+	Log  func(format string, args ...any)
+	Seen func(Result)
 
+	begin    time.Time
 	mu       sync.Mutex
 	order    []string           // of the steps, as they were come to
 	pending  map[string][]Fault // by step
@@ -72,7 +75,7 @@ type Result struct {
 
 // Run runs the command until it ends well. An error says what of a fault, or of no fault at all, it did not get over.
 func (c *Campaign) Run(ctx context.Context) (Result, error) {
-	begin := time.Now()
+	c.begin = time.Now()
 	if c.MostReruns == 0 {
 		c.MostReruns = 4
 	}
@@ -92,15 +95,15 @@ func (c *Campaign) Run(ctx context.Context) (Result, error) {
 			err = c.after(ctx, ended)
 		}
 		if err != nil {
-			return c.result(begin), errors.Join(err, c.heal(ctx))
+			return c.result(), errors.Join(err, c.heal(ctx))
 		}
 		if ended.code == 0 {
-			return c.result(begin), c.heal(ctx)
+			return c.result(), c.heal(ctx)
 		}
 	}
 }
 
-func (c *Campaign) result(begin time.Time) Result {
+func (c *Campaign) result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open != nil {
@@ -109,7 +112,11 @@ func (c *Campaign) result(begin time.Time) Result {
 		}
 		c.outcomes, c.open = append(c.outcomes, *c.open), nil
 	}
-	return Result{Steps: c.order, Outcomes: c.outcomes, Took: time.Since(begin)}
+	return c.soFar()
+}
+
+func (c *Campaign) soFar() Result {
+	return Result{Steps: slices.Clone(c.order), Outcomes: slices.Clone(c.outcomes), Took: time.Since(c.begin)}
 }
 
 // once runs the command once.
@@ -301,6 +308,9 @@ func (c *Campaign) got(point, at string) {
 		return // it is still to end as it should
 	}
 	c.outcomes, c.open = append(c.outcomes, *o), nil
+	if c.Seen != nil {
+		c.Seen(c.soFar())
+	}
 }
 
 // finishes tells the faults after which the step is finished and the command ends.

@@ -3,7 +3,6 @@ package processlab
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,57 +73,27 @@ func start(t *testing.T, s strategy) *Lab {
 }
 
 // disturbed runs a command under faults and judges all that happened meanwhile; want are the facts of its undisturbed end, nil for not known.
-func disturbed(t *testing.T, lab *Lab, table *faults.Table, choose func(step, host string) []faults.Fault, want []string, args ...string) {
+func disturbed(t *testing.T, lab *Lab, part *faults.Part, keep func(*faults.Part) error,
+	choose func(step, host string) []faults.Fault, want []string, args ...string) {
 	t.Helper()
-	judge, err := lab.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := faults.Campaign{
+	c := &faults.Campaign{
 		Cluster: lab, Args: args, Choose: choose, StateDir: filepath.Join(lab.Dir(), "..", "state"),
 		Log: func(format string, args ...any) {
 			t.Logf("%s "+format, append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 		},
 	}
-	r, runErr := c.Run(t.Context())
-	problems, err := judge()
+	err := part.Try(t.Context(), c, keep)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	for _, p := range faults.Blame(r.Outcomes, problems) {
-		t.Error(p.Text)
-		table.Notes = append(table.Notes, "**FAIL** "+p.Text)
+	if !part.Ended {
+		t.FailNow()
 	}
-	table.Add(r)
-	for _, o := range r.Outcomes {
-		if o.Problem != "" {
-			t.Errorf("%s at %s:%s: %s", o.Kind, o.Point, o.Step, o.Problem)
+	if want != nil {
+		if err := part.Alike(t.Context(), lab, want); err != nil {
+			t.Error(err)
 		}
 	}
-	table.Notes = append(table.Notes, fmt.Sprintf("%s with %d faults came to its end after %s", args[0], len(r.Outcomes), r.Took.Round(time.Second)))
-	if runErr != nil {
-		table.Notes = append(table.Notes, "**FAIL** "+strings.SplitN(runErr.Error(), "\n", 2)[0])
-		t.Fatal(runErr)
-	}
-	alike(t, lab, table, want)
-}
-
-// alike fails the test when what there is now is not what an undisturbed run leaves.
-func alike(t *testing.T, lab *Lab, table *faults.Table, want []string) {
-	t.Helper()
-	if want == nil {
-		return
-	}
-	have, err := lab.Facts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := faults.Different(want, have); diff != "" {
-		t.Errorf("not as after an undisturbed run (- is missing, + is there instead):\n%s", diff)
-		table.Notes = append(table.Notes, "**FAIL** files, objects or the cloud are not as after an undisturbed run")
-		return
-	}
-	table.Notes = append(table.Notes, fmt.Sprintf("files, objects and the cloud are as after an undisturbed run: %d facts", len(have)))
 }
 
 // must runs a command that has to end well.

@@ -3,7 +3,7 @@ package processlab
 import (
 	"flag"
 	"fmt"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,9 +41,10 @@ func TestEveryFaultAtEveryStep(t *testing.T) {
 	if *matrix == "" {
 		t.Skip("a campaign of an hour and more: make faults")
 	}
+	m := &matrixOf{store: faults.Store(filepath.Join(*matrix, "parts")), commit: commit(t)}
 	for _, s := range strategies {
 		if wanted(*ways, s.name) {
-			t.Run(s.name, func(t *testing.T) { everyFault(t, s) })
+			t.Run(s.name, func(t *testing.T) { m.everyFault(t, s) })
 		}
 	}
 }
@@ -52,35 +53,125 @@ func wanted(list, name string) bool {
 	return list == "" || slices.Contains(strings.Split(list, ","), name)
 }
 
-func everyFault(t *testing.T, s strategy) {
-	lab := start(t, s)
-	before := facts(t, lab)
-	forward := &faults.Table{Title: "apply, strategy " + s.name + ", " + lab.Name(), How: map[faults.Kind]string{}}
-	back := &faults.Table{Title: "rollback, strategy " + s.name + ", " + lab.Name(), How: map[faults.Kind]string{}}
-	disturbed(t, lab, forward, faults.These(nil), nil, s.apply()...)
-	after := facts(t, lab)
-	if strings.HasPrefix(s.name, "downtime") {
-		reportsItsGap(t, lab)
+// matrixOf is the matrix of one commit, in the making.
+type matrixOf struct {
+	store  faults.Store
+	commit string
+}
+
+// commit is that of the tree, with "+" behind it when the tree is not as committed.
+func commit(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
+	if err != nil {
+		t.Logf("which commit this is cannot be told: %v", err)
+		return "unknown"
 	}
-	disturbed(t, lab, back, faults.These(nil), before, rollback()...)
+	return strings.TrimSpace(string(out))
+}
+
+// The commands of a campaign.
+const (
+	there   = "apply"
+	andBack = "rollback"
+	// undisturbed is the campaign without a fault, which the others are compared with.
+	undisturbed = "undisturbed"
+)
+
+func nameOf(s strategy, campaign, command string) string {
+	return strings.Join([]string{s.name, campaign, command}, "_")
+}
+
+func (m *matrixOf) part(s strategy, lab *Lab, campaign, command string) *faults.Part {
+	p := &faults.Part{Name: nameOf(s, campaign, command), Campaign: campaign, Commit: m.commit}
+	p.Title = command + ", strategy " + s.name + ", " + lab.Name()
+	p.How = map[faults.Kind]string{}
 	for _, kind := range append(slices.Clone(faults.OfTheCluster), faults.OfTheOperator...) {
-		forward.How[kind], back.How[kind] = lab.How(kind), lab.How(kind)
+		p.How[kind] = lab.How(kind)
 	}
+	return p
+}
+
+// left are the campaigns that are still to be run: those that have not passed at this very commit.
+func (m *matrixOf) left(t *testing.T, s strategy) []campaign {
+	t.Helper()
+	parts := m.parts(t)
+	var out []campaign
 	for _, c := range campaigns() {
 		if !wanted(*only, c.name) {
 			continue
 		}
-		ok := t.Run(c.name, func(t *testing.T) {
-			defer write(t, s, forward, back)
-			disturbed(t, lab, forward, c.choose(), after, s.apply()...)
-			verified(t, lab)
-			disturbed(t, lab, back, c.choose(), before, rollback()...)
-			verified(t, lab)
-		})
-		if !ok && !recovered(t, lab, before) {
+		if passed := func(command string) bool {
+			p := parts[nameOf(s, c.name, command)]
+			return p != nil && p.Passed && p.Commit == m.commit && !strings.HasSuffix(m.commit, "+")
+		}; passed(there) && passed(andBack) {
+			t.Logf("%s passed before: take %s away to run it again", c.name, m.store)
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (m *matrixOf) parts(t *testing.T) map[string]*faults.Part {
+	t.Helper()
+	list, err := m.store.Parts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]*faults.Part{}
+	for _, p := range list {
+		out[p.Name] = p
+	}
+	return out
+}
+
+func (m *matrixOf) everyFault(t *testing.T, s strategy) {
+	left := m.left(t, s)
+	if len(left) == 0 {
+		return
+	}
+	lab := start(t, s)
+	before := facts(t, lab)
+	var after []string
+	m.run(t, lab, m.part(s, lab, undisturbed, there), func(t *testing.T, p *faults.Part) {
+		disturbed(t, lab, p, m.keep, faults.These(nil), nil, s.apply()...)
+		after = facts(t, lab)
+		if strings.HasPrefix(s.name, "downtime") {
+			reportsItsGap(t, lab)
+		}
+	})
+	m.run(t, lab, m.part(s, lab, undisturbed, andBack), func(t *testing.T, p *faults.Part) {
+		disturbed(t, lab, p, m.keep, faults.These(nil), before, rollback()...)
+	})
+	if t.Failed() {
+		t.Fatal("without a fault it does not work either")
+	}
+	for _, c := range left {
+		way := m.part(s, lab, c.name, there)
+		passed := m.run(t, lab, way, func(t *testing.T, p *faults.Part) { disturbed(t, lab, p, m.keep, c.choose(), after, s.apply()...) })
+		if way.Ended {
+			passed = m.run(t, lab, m.part(s, lab, c.name, andBack), func(t *testing.T, p *faults.Part) {
+				disturbed(t, lab, p, m.keep, c.choose(), before, rollback()...)
+			}) && passed
+		}
+		if !passed && !recovered(t, lab, before) {
 			t.Fatal("the lab is not as it was: the other campaigns would tell nothing")
 		}
 	}
+}
+
+// run makes one part of the matrix. It has passed when nothing failed, and verify passes behind it.
+func (m *matrixOf) run(t *testing.T, lab *Lab, part *faults.Part, try func(*testing.T, *faults.Part)) bool {
+	t.Helper()
+	part.Passed = t.Run(part.Name, func(t *testing.T) {
+		try(t, part)
+		verified(t, lab)
+	})
+	if err := m.keep(part); err != nil {
+		t.Error(err)
+	}
+	return part.Passed
 }
 
 // recovered rolls back what a failed campaign has left, so that the next kind begins where this one did.
@@ -94,38 +185,12 @@ func recovered(t *testing.T, lab *Lab, before []string) bool {
 	return faults.Different(before, facts(t, lab)) == ""
 }
 
-// write writes the tables as they are by now.
-func write(t *testing.T, s strategy, tables ...*faults.Table) {
-	t.Helper()
-	if err := os.MkdirAll(*matrix, 0o755); err != nil {
-		t.Fatal(err)
+// keep keeps a part, and writes the one file that shows all parts.
+func (m *matrixOf) keep(p *faults.Part) error {
+	if err := m.store.Keep(p); err != nil {
+		return err
 	}
-	f, err := os.Create(filepath.Join(*matrix, "matrix-"+s.name+".md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for _, table := range tables {
-		if err := table.Write(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	join(t)
-}
-
-// join writes the one file that holds the tables of all strategies.
-func join(t *testing.T) {
-	t.Helper()
-	var b strings.Builder
-	b.WriteString("# What goes wrong at each step, and what comes of it\n\nHow to read it: docs/reference/faults.md.\n\n")
-	for _, s := range strategies {
-		if data, err := os.ReadFile(filepath.Join(*matrix, "matrix-"+s.name+".md")); err == nil {
-			b.Write(data)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(*matrix, "matrix.md"), []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	return nil
 }
 
 // reportsItsGap fails the test unless the report has a gap of every loop that was moved.

@@ -42,15 +42,20 @@ func TestACommandThatAnythingHappensToIsGoneOnWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var table faults.Table
-	disturbed(t, lab, &table, andKilled(onTheWay), nil, strategies[0].apply()...)
+	var there, back faults.Part
+	unkept := func(*faults.Part) error { return nil }
+	disturbed(t, lab, &there, unkept, andKilled(onTheWay), nil, strategies[0].apply()...)
 	must(t, lab, "verify", "--cloud", trial.Cloud)
 	if err := lab.Check(cloud); err != nil {
 		t.Error(err)
 	}
-	disturbed(t, lab, &table, andKilled(onTheWayBack), before, rollback()...)
+	disturbed(t, lab, &back, unkept, andKilled(onTheWayBack), before, rollback()...)
 	must(t, lab, "verify", "--cloud", trial.Cloud)
-	table.Title = "apply and rollback, short version, " + lab.Name()
+	table := faults.Table{Title: "apply and rollback, short version, " + lab.Name()}
+	for _, p := range []*faults.Part{&there, &back} {
+		table.Add(faults.Result{Steps: p.Steps, Outcomes: p.Outcomes})
+		table.Notes = append(table.Notes, p.Notes...)
+	}
 	var text strings.Builder
 	if err := table.Write(&text); err != nil {
 		t.Error(err)
