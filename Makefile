@@ -49,8 +49,14 @@ hosts-down: ## Remove the cluster of hosts-up, or what is left of it (NAME=lab)
 	cd lab && exec ../bin/lab hosts down --name $(NAME)
 
 .PHONY: e2e-hosts
-e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back; needs root (writes out/hosts/)
+e2e-hosts: ## Migrate a kubeadm cluster of real hosts and bring it back, beside another that moves its loops again and again; needs root (writes out/hosts/)
 	cd lab && $(GO) test ./hosts/stage -count=1 -v -timeout 0 -hosts.real -hosts.out=$(CURDIR)/out/hosts
+
+.PHONY: bad-hosts
+bad-hosts: stage := $(GO) test ./hosts/stage -count=1 -v -timeout 0 -hosts.real -hosts.bad -hosts.out=$(CURDIR)/out/hosts
+bad-hosts: ## Give real hosts what an operator meets on a bad day: budgets, lost hosts, kubelets that do not start, work by hand, a new version; needs root
+	cd lab && $(stage) -run RealHostsTakeBadInputs -hosts.name=bad -hosts.subnet=10.81.0.0/24 -hosts.control-planes=1 -hosts.workers=3
+	cd lab && $(stage) -run 'RealHosts(GoToTheNextVersion|LoseAControlPlane)' -hosts.name=bad3 -hosts.subnet=10.82.0.0/24 -hosts.control-planes=3 -hosts.workers=0 -hosts.with-version=v1.27.4
 
 # Packages that the race detector would only make ten times slower: plans start no goroutine, and hosted control planes run on the engine, whose own tests
 # are raced; what they ask side by side is raced below.

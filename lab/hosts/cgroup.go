@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -56,6 +57,20 @@ func makeCgroups(groups ...string) error {
 				}
 			}
 		}
+	}
+	return nil
+}
+
+// hostShares is how much of a busy processor a host is given, against 1024 of a session of the machine: what runs on a host in pods shares its cluster's one
+// group, whose weight would be that of a single session else, and managers would lose their leases to any compiler beside them.
+const hostShares = 4096
+
+// weigh gives a cluster's group the weight of all of its hosts.
+func weigh(group string, hosts int) error {
+	file := filepath.Join(cgroupRoot, "cpu", group, "cpu.shares")
+	err := os.WriteFile(file, []byte(strconv.Itoa(hosts*hostShares)), 0o644)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // a machine without that controller has other reasons to be slow
+		return fmt.Errorf("weighing control group %s: %w", group, err)
 	}
 	return nil
 }

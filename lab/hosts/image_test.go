@@ -98,7 +98,7 @@ func TestOptionsThatMakeNoClusterAreRefused(t *testing.T) {
 		"a subnet of any size": {Subnet: "10.77.0.0/16"},
 		"a subnet's address":   {Subnet: "10.77.0.1/24"},
 		"too many hosts":       {ControlPlanes: 4},
-		"too many workers":     {Workers: 3},
+		"too many workers":     {Workers: 4},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s was taken", name)

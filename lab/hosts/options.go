@@ -25,7 +25,7 @@ type Options struct {
 	Subnet string `json:"subnet"`
 	// ControlPlanes is the number of control-plane hosts, 1 or 3 (2 works, but etcd then has no majority to spare). Default: 3.
 	ControlPlanes int `json:"controlPlanes"`
-	// Workers is the number of workers, 0 to 2.
+	// Workers is the number of workers, 0 to 3.
 	Workers int `json:"workers"`
 	// CLITag is the tag of the image of the product's command. Default: v0.1.0-dev, the version of a build without one.
 	CLITag string `json:"cliTag"`
@@ -84,8 +84,8 @@ func (o Options) check() error {
 	if p, err := netip.ParsePrefix(o.Subnet); err != nil || !p.Addr().Is4() || p.Bits() != 24 || p.Masked() != p {
 		return fmt.Errorf("subnet %q is no IPv4 /24, for example 10.77.0.0/24", o.Subnet)
 	}
-	if o.ControlPlanes < 0 || o.ControlPlanes > 3 || o.Workers < 0 || o.Workers > 2 {
-		return errors.New("a cluster has 1 to 3 control-plane hosts and at most 2 workers")
+	if o.ControlPlanes < 0 || o.ControlPlanes > 3 || o.Workers < 0 || o.Workers > 3 {
+		return errors.New("a cluster has 1 to 3 control-plane hosts and at most 3 workers")
 	}
 	return nil
 }

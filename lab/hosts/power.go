@@ -77,6 +77,9 @@ func (h *Host) Up(ctx context.Context) error {
 	if err := makeCgroups(h.cluster.cgroup(), h.cgroup()); err != nil {
 		return err
 	}
+	if err := weigh(h.cluster.cgroup(), len(h.cluster.hosts)); err != nil {
+		return err
+	}
 	p, err := h.spawn()
 	if err != nil {
 		return err

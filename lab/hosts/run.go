@@ -28,14 +28,22 @@ func run(ctx context.Context, argv ...string) error {
 	return nil
 }
 
+// Enter is the command in front of a program that runs on the host as root, in all of the host's namespaces, until the host's next boot.
+func (h *Host) Enter() ([]string, error) {
+	pid, err := h.pid()
+	if err != nil {
+		return nil, err
+	}
+	return []string{"nsenter", "-t", strconv.Itoa(pid), "-m", "-u", "-i", "-n", "-p", "--wd=/", "--"}, nil
+}
+
 // Exec runs a program on the host as root, in all of the host's namespaces. The error is an *exec.ExitError when the program failed.
 func (h *Host) Exec(ctx context.Context, in io.Reader, out, errs io.Writer, argv ...string) error {
-	pid, err := h.pid()
+	enter, err := h.Enter()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"-t", strconv.Itoa(pid), "-m", "-u", "-i", "-n", "-p", "--wd=/", "--"}, argv...)
-	cmd := exec.CommandContext(ctx, "nsenter", args...)
+	cmd := exec.CommandContext(ctx, enter[0], append(enter[1:], argv...)...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "TERM=" + os.Getenv("TERM")}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errs
 	cmd.WaitDelay = 5 * time.Second

@@ -50,7 +50,7 @@ func hostsUp(o *hosts.Options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.Subnet, "subnet", "10.77.0.0/24", "IPv4 /24 of the cluster's own")
 	cmd.Flags().IntVar(&o.ControlPlanes, "control-planes", 3, "number of control-plane hosts: 1 to 3")
-	cmd.Flags().IntVar(&o.Workers, "workers", 0, "number of workers: at most 2")
+	cmd.Flags().IntVar(&o.Workers, "workers", 0, "number of workers: at most 3")
 	cmd.Flags().StringVar(&o.CLITag, "cli-tag", hosts.DefaultTag, "tag of the image of the product's command")
 	cmd.Flags().StringSliceVar(&o.CCMTags, "ccm-tag", nil, "tags of the image of the product's manager (default: the one that plans name, and "+hosts.DefaultTag+")")
 	cmd.Flags().StringSliceVar(&o.Versions, "with-version", nil, "further versions of Kubernetes whose images the hosts get, for example v1.27.4")

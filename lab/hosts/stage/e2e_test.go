@@ -1,18 +1,22 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/faults"
@@ -27,8 +31,9 @@ var (
 	planes = flag.Int("hosts.control-planes", 3, "control-plane hosts of a cluster that is made")
 	nodes  = flag.Int("hosts.workers", 1, "its workers")
 	keep   = flag.Bool("hosts.keep", false, "leave the cluster up")
-	owners = flag.Int("hosts.owner-steps", 2, "how often the step that moves the loops is measured, with the one of the whole cycle")
-	out    = flag.String("hosts.out", "", "write reports into this directory")
+	second = flag.String("hosts.second-subnet", "10.84.0.0/24", "network of the second cluster")
+	owners = flag.Int("hosts.owner-steps", 3, "how often the step that moves the loops is measured, with the one of the whole cycle")
+	out    = flag.String("hosts.out", "", "write reports into this directory, by cluster")
 	only   = flag.String("hosts.until", "", "stop the migration behind this phase")
 )
 
@@ -40,6 +45,7 @@ const leaseDuration, nodeIPAMSleep = 15, 10
 
 // A real kubeadm cluster goes out of tree and back, through the Kubernetes API alone.
 func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
+	t.Parallel()
 	s := theStage(t)
 	ctx := t.Context()
 	before, cloud := settledFacts(t, s)
@@ -56,14 +62,45 @@ func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
 	}
 	t.Logf("migration of %d steps in %.0f s", len(r.Steps), r.DurationSeconds)
 	judged(t, s, true, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
+	tellTimes(t, s)
 	must(t, s, "verify", "--cloud", Cloud)
 	runsInTree(t, s)
 	asBefore(t, s, before)
 }
 
-// The step that moves the loops, again and again.
+// tellTimes logs how long each phase of a migration and of its rollback took: nearly all of it is kubelets that wait before they start a pod again.
+func tellTimes(t *testing.T, s *Stage) {
+	t.Helper()
+	j, err := migrate.Open(t.Context(), s.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := j.Doc()
+	plans := []*v1.Plan{&doc.Plan}
+	if doc.Rollback != nil {
+		plans = append(plans, doc.Rollback)
+	}
+	for _, p := range plans {
+		var names []string
+		counts, spent := map[string]int{}, map[string]time.Duration{}
+		for _, step := range p.Steps {
+			if counts[step.Phase]++; counts[step.Phase] == 1 {
+				names = append(names, step.Phase)
+			}
+			if r := j.Record(step.ID); r.Ended != nil {
+				spent[step.Phase] += r.Ended.Sub(r.Started)
+			}
+		}
+		for _, n := range names {
+			t.Logf("phase %-26s %3d steps %7s", n, counts[n], spent[n].Round(time.Second))
+		}
+	}
+}
+
+// The step that moves the loops, again and again, on a cluster of its own.
 func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
-	s := theStage(t)
+	t.Parallel()
+	s := secondStage(t)
 	before, _ := settledFacts(t, s)
 	for i := range *owners - 1 {
 		shape := []string{v1.ShapeDaemonSet, v1.ShapeStaticPod}[i%2] // the whole cycle has had static pods
@@ -73,37 +110,59 @@ func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
 		}
 		judged(t, s, true, func() { must(t, s, "rollback", "--yes", "--cloud", Cloud) })
 		t.Logf("handover %d there and back, shape %s", i+2, shape)
+		tellTimes(t, s)
 	}
 	asBefore(t, s, before)
 }
 
-var shared struct {
-	stage *Stage
-	err   error
-	made  bool
+// made are the clusters of this package's tests, by name; they are taken down when the last test has ended.
+var made struct {
+	mu     sync.Mutex
+	stages map[string]func() (*Stage, error)
 }
 
-// theStage is one cluster for all tests of this package; it is taken down when the last one has ended.
+// theStage is the cluster that most tests have.
 func theStage(t *testing.T) *Stage {
+	t.Helper()
+	return stageOf(t, hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes})
+}
+
+// secondStage is a cluster like it for a test that runs beside the others: both wait for kubelets most of the time.
+func secondStage(t *testing.T) *Stage {
+	t.Helper()
+	return stageOf(t, hosts.Options{Name: *name + "b", Subnet: *second, ControlPlanes: *planes, Workers: *nodes})
+}
+
+func stageOf(t *testing.T, o hosts.Options) *Stage {
 	t.Helper()
 	if !*real {
 		t.Skip("minutes on real hosts: make e2e-hosts")
 	}
-	if !shared.made {
-		shared.made = true
-		shared.stage, shared.err = open()
+	made.mu.Lock()
+	if made.stages == nil {
+		made.stages = map[string]func() (*Stage, error){}
 	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
+	get := made.stages[o.Name]
+	if get == nil {
+		get = sync.OnceValues(func() (*Stage, error) { return open(o) })
+		made.stages[o.Name] = get
 	}
-	return shared.stage
+	made.mu.Unlock()
+	s, err := get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
-func open() (*Stage, error) {
+func open(o hosts.Options) (*Stage, error) {
 	ctx := context.Background()
-	o := hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes, Progress: os.Stderr}
+	o.Progress = told(o.Name)
 	if *goWrong {
 		o.Tags = []string{"faults"}
+	}
+	if *versions != "" {
+		o.Versions = strings.Split(*versions, ",")
 	}
 	c, err := hosts.Open(o)
 	if err == nil && c.Hosts()[0].Running() {
@@ -114,9 +173,9 @@ func open() (*Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := *out
-	if dir == "" {
-		dir = filepath.Join(c.Dir, "stage")
+	dir := filepath.Join(c.Dir, "stage")
+	if *out != "" {
+		dir = filepath.Join(*out, o.Name)
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
@@ -128,18 +187,53 @@ func open() (*Stage, error) {
 	return s, c.Workload(ctx)
 }
 
+// told is standard error with a cluster's name and the time in front of each line.
+func told(name string) io.Writer { return &lines{name: name} }
+
+type lines struct {
+	name string
+	mu   sync.Mutex
+	part []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.part = append(l.part, p...)
+	for {
+		line, rest, found := bytes.Cut(l.part, []byte("\n"))
+		if !found {
+			return len(p), nil
+		}
+		fmt.Fprintf(os.Stderr, "%s %s %s\n", time.Now().Format(time.TimeOnly), l.name, line)
+		l.part = rest
+	}
+}
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	if shared.stage != nil && !*keep {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-		if err := shared.stage.Down(ctx); err != nil {
+	for name := range made.stages {
+		if err := down(name); err != nil {
 			fmt.Fprintln(os.Stderr, "taking the hosts down:", err)
 			code = 1
 		}
-		cancel()
 	}
 	os.Exit(code)
+}
+
+// down removes a cluster, or what is left of it where it did not come up.
+func down(name string) error {
+	if *keep {
+		return nil
+	}
+	c, err := hosts.New(hosts.Options{Name: name})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	return c.Down(ctx)
 }
 
 // apply are the arguments of a migration.
@@ -198,7 +292,7 @@ func asBefore(t *testing.T, s *Stage, before []string) {
 func must(t *testing.T, s *Stage, args ...string) trial.Result {
 	t.Helper()
 	begin := time.Now()
-	r, err := s.Run(t.Context(), os.Stderr, args...)
+	r, err := s.Run(t.Context(), told(s.Cluster.Name), args...)
 	if err != nil {
 		t.Fatal(err)
 	}
