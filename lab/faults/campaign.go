@@ -307,7 +307,12 @@ func (c *Campaign) got(point, at string) {
 	if here && !again && o.finishes() {
 		return // it is still to end as it should
 	}
-	c.outcomes, c.open = append(c.outcomes, *o), nil
+	c.over()
+}
+
+// over puts the open fault to those that are over.
+func (c *Campaign) over() {
+	c.outcomes, c.open = append(c.outcomes, *c.open), nil
 	if c.Seen != nil {
 		c.Seen(c.soFar())
 	}

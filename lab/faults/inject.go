@@ -26,7 +26,7 @@ func (c *Campaign) inject(ctx context.Context, f Fault) bool {
 		if c.open.Converged.IsZero() {
 			c.open.Converged = o.Injected
 		}
-		c.outcomes = append(c.outcomes, *c.open)
+		c.over()
 	}
 	c.open = o
 	if err != nil {

@@ -109,32 +109,6 @@ func must(t *testing.T, lab *Lab, args ...string) trial.Result {
 	return r
 }
 
-// recovery is how long what the last outages did to the managers may take: one that loses its lease ends, and its kubelet waits longer each time before it
-// starts it again.
-const recovery = 5 * time.Minute
-
-// verified waits until transplant verify passes, which says meanwhile that nobody runs the loops.
-func verified(t *testing.T, lab *Lab) {
-	t.Helper()
-	for deadline := time.Now().Add(recovery); ; {
-		r, err := lab.CLI(t.Context(), nil, nil, "verify", "--cloud", trial.Cloud)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.Code == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("verify still ends with exit code %d after %s\n%s\n%s", r.Code, recovery, r.Stdout, r.Stderr)
-		}
-		select {
-		case <-time.After(2 * time.Second):
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
-	}
-}
-
 func facts(t *testing.T, lab *Lab) []string {
 	t.Helper()
 	f, err := lab.Facts(t.Context())
@@ -142,4 +116,9 @@ func facts(t *testing.T, lab *Lab) []string {
 		t.Fatal(err)
 	}
 	return f
+}
+
+func (l *Lab) verify(ctx context.Context) (int, string, error) {
+	r, err := l.CLI(ctx, nil, nil, "verify", "--cloud", trial.Cloud)
+	return r.Code, r.Stdout + "\n" + r.Stderr, err
 }

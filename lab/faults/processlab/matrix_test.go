@@ -3,7 +3,6 @@ package processlab
 import (
 	"flag"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func TestEveryFaultAtEveryStep(t *testing.T) {
 	if *matrix == "" {
 		t.Skip("a campaign of an hour and more: make faults")
 	}
-	m := &matrixOf{store: faults.Store(filepath.Join(*matrix, "parts")), commit: commit(t)}
+	m := &matrixOf{store: faults.Store(filepath.Join(*matrix, "parts")), commit: faults.Commit(t.Context())}
 	for _, s := range strategies {
 		if wanted(*ways, s.name) {
 			t.Run(s.name, func(t *testing.T) { m.everyFault(t, s) })
@@ -57,17 +56,6 @@ func wanted(list, name string) bool {
 type matrixOf struct {
 	store  faults.Store
 	commit string
-}
-
-// commit is that of the tree, with "+" behind it when the tree is not as committed.
-func commit(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
-	if err != nil {
-		t.Logf("which commit this is cannot be told: %v", err)
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // The commands of a campaign.
@@ -95,33 +83,20 @@ func (m *matrixOf) part(s strategy, lab *Lab, campaign, command string) *faults.
 // left are the campaigns that are still to be run: those that have not passed at this very commit.
 func (m *matrixOf) left(t *testing.T, s strategy) []campaign {
 	t.Helper()
-	parts := m.parts(t)
+	parts, err := m.store.Parts()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out []campaign
 	for _, c := range campaigns() {
 		if !wanted(*only, c.name) {
 			continue
 		}
-		if passed := func(command string) bool {
-			p := parts[nameOf(s, c.name, command)]
-			return p != nil && p.Passed && p.Commit == m.commit && !strings.HasSuffix(m.commit, "+")
-		}; passed(there) && passed(andBack) {
-			t.Logf("%s passed before: take %s away to run it again", c.name, m.store)
+		if parts[nameOf(s, c.name, there)].Still(m.commit) && parts[nameOf(s, c.name, andBack)].Still(m.commit) {
+			t.Logf("%s passed at this commit before; to run it again, remove %s", c.name, m.store)
 			continue
 		}
 		out = append(out, c)
-	}
-	return out
-}
-
-func (m *matrixOf) parts(t *testing.T) map[string]*faults.Part {
-	t.Helper()
-	list, err := m.store.Parts()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]*faults.Part{}
-	for _, p := range list {
-		out[p.Name] = p
 	}
 	return out
 }
@@ -166,7 +141,9 @@ func (m *matrixOf) run(t *testing.T, lab *Lab, part *faults.Part, try func(*test
 	t.Helper()
 	part.Passed = t.Run(part.Name, func(t *testing.T) {
 		try(t, part)
-		verified(t, lab)
+		if err := part.Verified(t.Context(), lab.verify); err != nil {
+			t.Error(err)
+		}
 	})
 	if err := m.keep(part); err != nil {
 		t.Error(err)
@@ -190,7 +167,17 @@ func (m *matrixOf) keep(p *faults.Part) error {
 	if err := m.store.Keep(p); err != nil {
 		return err
 	}
-	return nil
+	var groups []faults.Group
+	for _, s := range strategies {
+		for _, command := range []string{there, andBack} {
+			g := faults.Group{Title: command + ", " + s.name}
+			for _, c := range append([]campaign{{name: undisturbed}}, campaigns()...) {
+				g.Names = append(g.Names, nameOf(s, c.name, command))
+			}
+			groups = append(groups, g)
+		}
+	}
+	return m.store.Write(filepath.Join(*matrix, "matrix.md"), groups)
 }
 
 // reportsItsGap fails the test unless the report has a gap of every loop that was moved.

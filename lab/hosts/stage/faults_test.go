@@ -1,8 +1,9 @@
 package stage
 
 import (
+	"context"
+	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,80 +29,54 @@ func TestRealHostsGetOverWhatGoesWrong(t *testing.T) {
 	s := theStage(t)
 	lab := Faulty{s}
 	before, _ := settledFacts(t, s)
-	table := &faults.Table{Title: "apply and rollback, " + lab.Name(), How: map[faults.Kind]string{}}
-	for _, kind := range append([]faults.Kind{faults.Killed}, faults.OfTheCluster...) {
-		table.How[kind] = lab.How(kind)
-	}
 	kinds := append([]faults.Kind{faults.Killed}, faults.OfTheCluster...)
-	for _, args := range [][]string{s.apply(), {"rollback", "--yes", "--cloud", Cloud}} {
-		judge, err := lab.Watch(t.Context())
-		if err != nil {
-			t.Fatal(err)
+	group := faults.Group{Title: lab.Name()}
+	var parts []*faults.Part
+	for _, command := range []string{"apply", "rollback"} {
+		p := &faults.Part{Name: command, Campaign: command, Commit: faults.Commit(t.Context())}
+		p.Title, p.How = "apply and rollback, "+lab.Name(), map[faults.Kind]string{}
+		for _, kind := range kinds {
+			p.How[kind] = lab.How(kind)
 		}
-		c := faults.Campaign{
-			Cluster: lab, Args: args, Choose: faults.InTurns(kinds, 0, lengths()), StateDir: s.StateDir(),
-			Log: func(format string, args ...any) {
-				t.Logf("%s "+format, append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
-			},
-		}
-		r, runErr := c.Run(t.Context())
-		problems, err := judge()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range faults.Blame(r.Outcomes, problems) {
-			t.Error(p.Text)
-		}
-		table.Add(r)
-		for _, o := range r.Outcomes {
-			if o.Problem != "" {
-				t.Errorf("%s at %s:%s: %s", o.Kind, o.Point, o.Step, o.Problem)
+		group.Names, parts = append(group.Names, p.Name), append(parts, p)
+	}
+	store := faults.Store(filepath.Join(s.dir, "parts"))
+	if err := store.Clear(); err != nil {
+		t.Fatal(err)
+	}
+	keep := func(p *faults.Part) error { // at every fault, for a run may be interrupted
+		return errors.Join(store.Keep(p), store.Write(filepath.Join(s.dir, "matrix-hosts.md"), []faults.Group{group}))
+	}
+	for i, args := range [][]string{s.apply(), {"rollback", "--yes", "--cloud", Cloud}} {
+		p := parts[i]
+		p.Passed = t.Run(p.Name, func(t *testing.T) {
+			c := &faults.Campaign{
+				Cluster: lab, Args: args, Choose: faults.InTurns(kinds, 0, lengths()), StateDir: s.StateDir(),
+				Log: func(format string, args ...any) {
+					t.Logf("%s "+format, append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+				},
 			}
-		}
-		writeTable(t, s, table)
-		if runErr != nil {
-			t.Fatal(runErr)
-		}
-		verified(t, s)
-	}
-	asBefore(t, s, before)
-}
-
-func writeTable(t *testing.T, s *Stage, table *faults.Table) {
-	t.Helper()
-	f, err := os.Create(filepath.Join(s.dir, "matrix-hosts.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := table.Write(f); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// recovery is how long what the last outages did to the managers may take: one that loses its lease ends, and its kubelet waits longer each time before it
-// starts it again.
-const recovery = 5 * time.Minute
-
-// verified waits until transplant verify passes, which says meanwhile that nobody runs the loops.
-func verified(t *testing.T, s *Stage) {
-	t.Helper()
-	deadline := time.Now().Add(recovery)
-	for {
-		r, err := s.Run(t.Context(), nil, "verify", "--cloud", Cloud)
-		if err != nil {
+			if err := p.Try(t.Context(), c, keep); err != nil {
+				t.Error(err)
+			}
+			if !p.Ended {
+				t.FailNow()
+			}
+			if err := p.Verified(t.Context(), func(ctx context.Context) (int, string, error) {
+				r, err := s.Run(ctx, nil, "verify", "--cloud", Cloud)
+				return r.Code, r.Stdout + "\n" + r.Stderr, err
+			}); err != nil {
+				t.Error(err)
+			}
+			if i > 0 {
+				asBefore(t, s, before)
+			}
+		})
+		if err := keep(p); err != nil {
 			t.Fatal(err)
 		}
-		if r.Code == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("verify still ends with exit code %d after %s\n%s\n%s", r.Code, recovery, r.Stdout, r.Stderr)
-		}
-		select {
-		case <-time.After(2 * time.Second):
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
+		if !p.Ended {
+			t.FailNow()
 		}
 	}
 }
