@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/transplant-dev/transplant/lab/awssim/ec2"
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -35,7 +36,8 @@ type Host struct {
 	InstanceID   string
 
 	cluster *Cluster
-	number  int // from 1; the last byte of its address less 10
+	number  int          // from 1; the last byte of its address less 10
+	last    atomic.Int64 // its first process, when that was looked up last
 }
 
 // newHosts lays out a cluster's machines: the control planes are .11 and on, the workers .21 and on.

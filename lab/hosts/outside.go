@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -40,16 +41,12 @@ func (h *Host) Processes(ctx context.Context, component string) ([]v1.Process, e
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir("/proc")
+	pids, err := h.candidates(component)
 	if err != nil {
-		return nil, fmt.Errorf("listing processes: %w", err)
+		return nil, fmt.Errorf("listing processes of host %s: %w", h.Name, err)
 	}
 	var out []v1.Process
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range pids {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -63,6 +60,36 @@ func (h *Host) Processes(ctx context.Context, component string) ([]v1.Process, e
 		}
 	}
 	return out, nil
+}
+
+// candidates are the processes among which a component is looked for: all of the machine for the kubelet, and those in the host's pods for everything else. A
+// recorder looks several times a second on each host, and a machine that runs hosts has a thousand processes.
+func (h *Host) candidates(component string) ([]int, error) {
+	if component == "kubelet" {
+		return everyPID()
+	}
+	var out []int
+	err := filepath.WalkDir(filepath.Join(cgroupRoot, "cpu", h.cgroup()), func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a pod that ends takes its groups along
+		}
+		if err != nil || e.Name() != "cgroup.procs" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return unlessGone(err)
+		}
+		for _, field := range strings.Fields(string(data)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", path, err)
+			}
+			out = append(out, pid)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // ticksPerSecond is USER_HZ, in which the kernel gives times to programs.
@@ -104,7 +131,8 @@ func unlessGone(err error) error {
 	return err
 }
 
-func bootTime() (time.Time, error) {
+// bootTime is when the machine was started, which is looked up once.
+var bootTime = sync.OnceValues(func() (time.Time, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading the boot time: %w", err)
@@ -119,7 +147,7 @@ func bootTime() (time.Time, error) {
 		}
 	}
 	return time.Time{}, errors.New("reading the boot time: there is no btime in /proc/stat")
-}
+})
 
 // DialContext connects to an address, given as an IP and a port, from the host's own network.
 func (h *Host) DialContext(ctx context.Context, network, address string) (net.Conn, error) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -72,15 +73,20 @@ func tail(text string) string {
 // ErrDown is a host that does not run.
 var ErrDown = errors.New("host is down")
 
-// pid is the host's first process, as the machine sees it. It is found by its command line: a number in a file could belong to another by now.
+// pid is the host's first process, as the machine sees it. It is found by its command line: a number that is remembered could belong to another by now.
 func (h *Host) pid() (int, error) {
-	pids, err := processes(filepath.Join(h.cluster.binDir(), "lab-init"), h.config())
+	argv := []string{filepath.Join(h.cluster.binDir(), "lab-init"), h.config()}
+	if last := int(h.last.Load()); last != 0 && commandLine(last) == joined(argv) {
+		return last, nil
+	}
+	pids, err := processes(argv...)
 	if err != nil {
 		return 0, err
 	}
 	if len(pids) == 0 {
 		return 0, fmt.Errorf("%s: %w", h.Name, ErrDown)
 	}
+	h.last.Store(int64(pids[0]))
 	return pids[0], nil
 }
 
@@ -90,9 +96,21 @@ func (h *Host) Running() bool {
 	return err == nil
 }
 
+// joined is how the kernel shows a command line.
+func joined(argv []string) string { return strings.Join(argv, "\x00") + "\x00" }
+
+// commandLine is empty for a process that has ended.
+func commandLine(pid int) string {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
 // processes lists the machine's processes with exactly this command line.
 func processes(argv ...string) ([]int, error) {
-	want := strings.Join(argv, "\x00") + "\x00"
+	want := joined(argv)
 	return processesThat(func(cmdline string) bool { return cmdline == want })
 }
 
@@ -103,18 +121,19 @@ func processesWithPrefix(program, prefix string) ([]int, error) {
 }
 
 func processesThat(match func(cmdline string) bool) ([]int, error) {
+	pids, err := everyPID()
+	return slices.DeleteFunc(pids, func(pid int) bool { return !match(commandLine(pid)) }), err
+}
+
+// everyPID lists the machine's processes.
+func everyPID() ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
 	var out []int
 	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err == nil && match(string(data)) {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
 			out = append(out, pid)
 		}
 	}

@@ -65,7 +65,7 @@ func TestRealHostsTakeBadInputs(t *testing.T) {
 
 	release := s.unevictable(t, first)
 	again := []string{"apply", "--yes", "--cloud", Cloud}
-	stops(t, s, 4, []string{"was not drained", "kept by PodDisruptionBudget " + hosts.WorkloadNamespace + "/lonely", "--drain-timeout"}, again...)
+	stops(t, s, 5, []string{"was not drained", "kept by PodDisruptionBudget " + hosts.WorkloadNamespace + "/lonely", "--drain-timeout"}, again...)
 	if n, err := s.Client.CoreV1().Nodes().Get(t.Context(), first.NodeName, metav1.GetOptions{}); err != nil || n.Spec.Unschedulable {
 		t.Errorf("node %s, which was not drained, may not get pods (%v)", first.NodeName, err)
 	}

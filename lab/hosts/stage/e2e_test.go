@@ -127,10 +127,11 @@ func theStage(t *testing.T) *Stage {
 	return stageOf(t, hosts.Options{Name: *name, Subnet: *subnet, ControlPlanes: *planes, Workers: *nodes})
 }
 
-// secondStage is a cluster like it for a test that runs beside the others: both wait for kubelets most of the time.
+// secondStage is a cluster of two control planes, which are enough to hand loops over, for a test that runs beside the others: all wait for kubelets most of
+// the time.
 func secondStage(t *testing.T) *Stage {
 	t.Helper()
-	return stageOf(t, hosts.Options{Name: *name + "b", Subnet: *second, ControlPlanes: *planes, Workers: *nodes})
+	return stageOf(t, hosts.Options{Name: *name + "b", Subnet: *second, ControlPlanes: min(*planes, 2), Workers: *nodes})
 }
 
 func stageOf(t *testing.T, o hosts.Options) *Stage {
