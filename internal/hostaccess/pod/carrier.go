@@ -21,6 +21,8 @@ const (
 	failedFor = 30 * time.Second
 	// impatience is after how long a waiting operator is told.
 	impatience = 3 * time.Second
+	// reminder is how often a line says that a host still cannot be asked.
+	reminder = time.Minute
 	// maxLost bounds how many pods are made in vain before a host is given up.
 	maxLost = 4
 )
@@ -129,7 +131,7 @@ func (c *carrier) reopen(o *opening) {
 
 // establish tries until there is a session or a reason why there will be none.
 func (c *carrier) establish(ctx context.Context) (*session, error) {
-	lost, begun, told := 0, time.Now(), false
+	lost, begun := 0, time.Now()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		s, err := c.try(ctx)
 		if err == nil {
@@ -145,15 +147,28 @@ func (c *carrier) establish(ctx context.Context) (*session, error) {
 			c.a.Tell(fmt.Sprintf("the pod on host %s is gone (%s): making another one", c.node, gone.reason))
 			continue
 		}
-		if !told && time.Since(begun) > 2*impatience {
-			told = true
-			c.a.Tell(fmt.Sprintf("host %s cannot be asked at the moment, trying again: %v", c.node, err))
-		}
+		c.a.away(c.node, time.Since(begun), err)
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w (the last attempt: %w)", ctx.Err(), err)
 		case <-time.After(wait):
 		}
+	}
+}
+
+// away tells that a host cannot be asked, once for all who want to, and again as long as that lasts.
+func (a *access) away(node string, waited time.Duration, err error) {
+	if waited <= 2*impatience {
+		return
+	}
+	a.mu.Lock()
+	soon := time.Since(a.told[node]) < reminder
+	if !soon {
+		a.told[node] = time.Now()
+	}
+	a.mu.Unlock()
+	if !soon {
+		a.Tell(fmt.Sprintf("host %s cannot be asked for %s now, trying again: %v", node, waited.Round(time.Second), err))
 	}
 }
 

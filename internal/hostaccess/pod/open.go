@@ -71,6 +71,7 @@ type access struct {
 	born, bornHere time.Time // when the Job was made, by the API server's clock and by this one's
 	carriers       map[*carrier]bool
 	made           int
+	told           map[string]time.Time // when it was said last that a host cannot be asked
 }
 
 // Open makes a look pod on every host, and waits until each can be asked or cannot be for a reason, which is then what its methods return. Whoever called it
@@ -139,7 +140,10 @@ func newAccess(ctx context.Context, o Options) (*access, error) {
 		return nil, fmt.Errorf("choosing a name for the pods: %w", err)
 	}
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return &access{Options: o, run: hex.EncodeToString(random), self: thisProcess(o.User), living: living, cancel: cancel, carriers: map[*carrier]bool{}}, nil
+	return &access{
+		Options: o, run: hex.EncodeToString(random), self: thisProcess(o.User), living: living, cancel: cancel,
+		carriers: map[*carrier]bool{}, told: map[string]time.Time{},
+	}, nil
 }
 
 // nodes are the names of the hosts, sorted.
