@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,8 +51,20 @@ func start(cmd *exec.Cmd) (*command, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Setpgid = true // a Ctrl-C is for the test, which ends the command itself
-	err = cmd.Start()
+	cmd.SysProcAttr.Setpgid = true              // a Ctrl-C is for the test, which ends the command itself
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // a command whose campaign was interrupted would go on with the cluster
+	started := make(chan error)
+	go func() {
+		defer close(c.done)
+		runtime.LockOSThread() // the parent-death signal follows the thread, which must outlive the command
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			c.err = cmd.Wait()
+		}
+	}()
+	err = <-started
 	_ = write.Close() // the command has it, or nobody
 	if err != nil {
 		_ = read.Close()
@@ -60,10 +73,6 @@ func start(cmd *exec.Cmd) (*command, error) {
 	go func() {
 		defer close(c.copy)
 		_, _ = io.Copy((*narration)(c), read) // ends when the command does, or when nobody reads any longer
-	}()
-	go func() {
-		defer close(c.done)
-		c.err = cmd.Wait()
 	}()
 	return c, nil
 }
