@@ -18,7 +18,7 @@ goldens    = $(shell cd $(1) && grep -rl --include='*_test.go' '^var update = ' 
 
 .PHONY: help
 help: ## Print what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the product's programs into bin/
@@ -58,24 +58,44 @@ bad-hosts: ## Give real hosts what an operator meets on a bad day: budgets, lost
 	cd lab && $(stage) -run RealHostsTakeBadInputs -hosts.name=bad -hosts.subnet=10.81.0.0/24 -hosts.control-planes=1 -hosts.workers=3
 	cd lab && $(stage) -run 'RealHosts(GoToTheNextVersion|LoseAControlPlane)' -hosts.name=bad3 -hosts.subnet=10.82.0.0/24 -hosts.control-planes=3 -hosts.workers=0 -hosts.with-version=v1.27.4
 
-# Packages that the race detector would only make ten times slower: plans start no goroutine, and hosted control planes run on the engine, whose own tests
-# are raced; what they ask side by side is raced below.
-unraced := ./internal/plan ./internal/hosted
+# Packages that the race detector would only make ten times slower. The first ones start no goroutine. Of the others a part is raced in each make test:
+# whatever they do side by side, and the engine's whole migration. make race races all of them.
+pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/catalogue ./internal/repopolicy
+engine  := ./internal/migrate ./internal/hosted ./cmd/transplant
+unraced := $(pure) $(engine)
+# Tests of the engine and the command line in which something runs side by side.
+beside  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf
 
 .PHONY: test
-test: ## Run every test: units under the race detector, beside the lab's, which migrate real clusters and mostly wait
+test: ## Run every test in its short version: units, those with goroutines raced, beside the lab's, which migrate real clusters
 	$(if $(race),,@echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --output-sync=target -j2 test-lab test-units
 
+# go vet is a part of make lint, with everything else that reads the code; there is no need to do it once more for each way of building it.
+test_flags = -vet=off -timeout 40m
+
 .PHONY: test-units
 test-units:
-	$(GO) test -timeout 40m $(unraced)
-	$(GO) test $(race) -run Owners ./internal/hosted
-	$(GO) test $(race) -timeout 40m $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
+	$(GO) test $(test_flags) $(unraced)
+	$(if $(race),$(GO) test $(test_flags) $(race) -run '$(beside)' $(engine))
+	$(GO) test $(test_flags) $(race) $$($(GO) list ./... | grep -v -x -F "$$($(GO) list $(unraced))")
 
 .PHONY: test-lab
 test-lab: # the longest ones first
-	cd lab && $(GO) test -timeout 40m ./trial ./faults/processlab $$($(GO) list ./... | grep -v -e /trial$$ -e /processlab$$)
+	cd lab && $(GO) test $(test_flags) ./faults/processlab ./trial ./fleet $$($(GO) list ./... | grep -v -e /trial$$ -e /processlab$$ -e /fleet$$)
+
+.PHONY: e2e
+e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mistakes of the documents, every fix, every scenario, every version
+	cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all
+	cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all
+	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10
+	cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all
+	$(MAKE) --no-print-directory skew fleet
+
+.PHONY: race
+race: ## Run every test of the units under the race detector, also those in which hardly anything runs side by side
+	$(if $(race),,$(error needs a C compiler))
+	$(GO) test -timeout 0 $(race) ./...
 
 .PHONY: test-short
 test-short: ## Run the tests that start no cluster
@@ -115,7 +135,7 @@ faults-hosts: ## Let something go wrong at every step on real hosts, there and b
 
 .PHONY: fleet
 fleet: ## Try the operator on a seed with user clusters: the guide, the holes of the original, bad input
-	cd lab && $(GO) test ./fleet -count=1 -v -timeout 0 -fleet.all
+	cd lab && $(GO) test ./fleet ./fleetapi -count=1 -v -timeout 0 -p 1 -fleet.all
 
 # CLUSTERS of the benchmark, and how many of them are migrated first.
 CLUSTERS ?= 500
@@ -147,6 +167,7 @@ fuzz: ## Feed every fuzz target for FUZZTIME=30s
 
 .PHONY: lint
 lint: bin/golangci-lint ## Lint both modules
+	$(GO) vet -tags faults ./cmd/transplant
 	bin/golangci-lint run ./...
 	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
 

@@ -18,7 +18,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files")
+var (
+	update = flag.Bool("update", false, "rewrite the golden files")
+	whole  = flag.Bool("bench.all", false, "run every scenario, not one of each sort")
+)
+
+// some are the scenarios of make test: one of the work on nodes, beside upstream, and one of a change of leaders. make e2e runs the others as well.
+var some = []string{"join", "handover-planned"}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -210,7 +216,8 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestEveryScenarioCountsTheWork runs every scenario with a few nodes and looks at what was done and how often, never at how long it took.
+// TestEveryScenarioCountsTheWork runs scenarios with a few nodes, with -bench.all every one, and looks at what was done and how often, never at how long
+// it took.
 func TestEveryScenarioCountsTheWork(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs etcd and a kube-apiserver")
@@ -223,6 +230,9 @@ func TestEveryScenarioCountsTheWork(t *testing.T) {
 	var names []string
 	for _, s := range scenarios {
 		names = append(names, s.name)
+		if !*whole && !slices.Contains(some, s.name) {
+			continue
+		}
 		for _, implementation := range []string{upstreamName, oursName} {
 			if implementation == upstreamName && !slices.Contains([]string{"join", "services"}, s.name) {
 				continue // the harness is the same; this is no test of upstream

@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	freezes   = flag.Int("ccmtrial.freezes", 3, "how often a leader is frozen")
-	handovers = flag.Int("ccmtrial.handovers", 10, "how often a leader is told to end")
+	freezes   = flag.Int("ccmtrial.freezes", 1, "how often a leader is frozen; upstream's is, too, where it is more than once")
+	handovers = flag.Int("ccmtrial.handovers", 3, "how often a leader is told to end")
 
 	program string // sim-cloud-controller-manager, built once
 )
@@ -189,6 +189,9 @@ func TestALeaderThatWasFrozenWritesNothingAfterItsSuccessorsFirst(t *testing.T) 
 
 // What the fence is measured against: upstream's manager in the same harness. Should this fail because it does better, the docs have to change.
 func TestUpstreamsLeaderThatWasFrozenWritesForAnotherRenewDeadline(t *testing.T) {
+	if *freezes <= 1 {
+		t.Skip("measures upstream, not this: make e2e, or -ccmtrial.freezes=3")
+	}
 	t.Parallel()
 	w := newWorld(t)
 	leader := w.leader(t, upstream)

@@ -22,7 +22,10 @@ import (
 	"github.com/transplant-dev/transplant/lab/build"
 )
 
-var update = flag.Bool("update", false, "write the captured snapshots")
+var (
+	update = flag.Bool("update", false, "write the captured snapshots")
+	whole  = flag.Bool("field.all", false, "carry out every fix, and look at a cluster of five hundred nodes")
+)
 
 var cli string // transplant, built once
 

@@ -100,6 +100,9 @@ func (f *Field) fileHashes(t *testing.T) map[string]string {
 
 // TestALookAtFiveHundredNodesIsAsManyListsAsAtFive counts what a check costs the API server, which does not grow with the cluster but for its pages.
 func TestALookAtFiveHundredNodesIsAsManyListsAsAtFive(t *testing.T) {
+	if !*whole {
+		t.Skip("makes five hundred nodes: make e2e, or -field.all")
+	}
 	lists := map[int]int{}
 	for _, workers := range []int{0, 495} {
 		f := start(t, Options{Version: "v1.26.0", Workers: workers})

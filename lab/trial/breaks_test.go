@@ -24,6 +24,7 @@ var cloudLoops = []string{"service", "route", "cloud-node-lifecycle"}
 // manager, and check refuses each. They are taken in an order in which one is left by the step that leads to the next, so that the managers are
 // restarted as rarely as possible.
 func TestTheDocumentedConfigurationsBreakSilently(t *testing.T) {
+	long(t)
 	lab := theLab(t)
 	before := facts(t, lab)
 	cloud, err := lab.State()

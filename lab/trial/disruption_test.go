@@ -293,6 +293,7 @@ func TestTheTableShowsTheOutagesThatWereMade(t *testing.T) {
 
 // A migration whose command is killed, gone on with until a kube-apiserver has restarted, and rolled back.
 func TestAMigrationIsProbedThroughACrash(t *testing.T) {
+	long(t)
 	lab := theLab(t)
 	before := facts(t, lab)
 	t.Run("probed", func(t *testing.T) {

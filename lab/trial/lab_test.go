@@ -19,7 +19,16 @@ import (
 var (
 	profile = flag.String("lab.profile", "short", "delays of the lab's kubelets: short or kubelet")
 	dir     = flag.String("lab.dir", "", "keep the lab's files in this directory (default: a temporary one)")
+	whole   = flag.Bool("trial.all", false, "try a crash, upgrades, rollbacks from every phase and the documented mistakes, too, which takes a quarter of an hour")
 )
+
+// long skips a test that make test leaves to make e2e.
+func long(t *testing.T) {
+	t.Helper()
+	if !*whole {
+		t.Skip("takes minutes: make e2e, or -trial.all")
+	}
+}
 
 // The tests of this package share a lab, one after the other: each one leaves it as it found it, which is a part of what they prove.
 var shared struct {
@@ -63,7 +72,7 @@ func theLab(t *testing.T) *Trial {
 			return
 		}
 		shared.trial, shared.err = Start(context.Background(), Options{Dir: where, Workers: 2, Profile: p, Faults: true, Progress: os.Stderr})
-		if shared.err == nil {
+		if shared.err == nil && *whole {
 			go func() { _, _ = next() }() // an empty cache is filled while the tests wait for managers
 		}
 	})

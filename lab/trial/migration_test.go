@@ -126,6 +126,7 @@ func checkReport(t *testing.T, lab *Trial, r v1.Report) {
 // A rollback from the end of each phase that restarts something, each in turn on the same cluster. The middle of the handover is
 // TestAnUpgradeIsRolledBackFromItsMiddle's, and the end TestAMigrationMovesTheLoopsAndARollbackBringsThemBack's.
 func TestARollbackFromEveryPhaseLeavesNothingBehind(t *testing.T) {
+	long(t)
 	lab := theLab(t)
 	before := facts(t, lab)
 	for _, phase := range []string{plan.PhaseMigration, plan.PhaseHandover, plan.PhaseKubelets} {

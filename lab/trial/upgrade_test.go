@@ -30,6 +30,7 @@ var upgraded = []string{cluster.APIServer, cluster.ControllerManager, cluster.Sc
 // The control plane goes from the last version with the in-tree provider to the first without, in the restarts of the migration, and back. What each
 // process is is asked of the process.
 func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
+	long(t)
 	lab := theLab(t)
 	provideNext(t, lab)
 	before, kubeadm := facts(t, lab), kubeadmVersion(t, lab)
@@ -65,6 +66,7 @@ func TestAnUpgradeOnTheWayAndBack(t *testing.T) {
 
 // A rollback out of the middle: API servers of both versions, and managers of both.
 func TestAnUpgradeIsRolledBackFromItsMiddle(t *testing.T) {
+	long(t)
 	lab := theLab(t)
 	provideNext(t, lab)
 	before := facts(t, lab)
