@@ -61,9 +61,9 @@ func makeCgroups(groups ...string) error {
 	return nil
 }
 
-// hostShares is how much of a busy processor a host is given, against 1024 of a session of the machine: what runs on a host in pods shares its cluster's one
-// group, whose weight would be that of a single session else, and managers would lose their leases to any compiler beside them.
-const hostShares = 4096
+// hostShares is how much of a busy processor a host is given, against 1024 of a session of the machine. What runs in a cluster's pods shares one group, whose
+// weight would be that of a single session else, and managers would lose their leases to any compiler beside them: a real host has processors of its own.
+const hostShares = 32768
 
 // weigh gives a cluster's group the weight of all of its hosts.
 func weigh(group string, hosts int) error {
