@@ -9,6 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
+
+	"github.com/transplant-dev/transplant/internal/browsertest"
 )
 
 // axTree is as much of the accessibility tree as these tests read: a browser may know properties that a library does not.
@@ -25,9 +27,8 @@ type axValue struct {
 }
 
 // tree is what a screen reader is told of the page: "role name", in order.
-func (b *tab) tree() (out []string) {
-	b.t.Helper()
-	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
+func tree(b *browsertest.Tab) (out []string) {
+	b.Do(chromedp.ActionFunc(func(ctx context.Context) error {
 		var tree axTree
 		err := cdp.Execute(ctx, "Accessibility.getFullAXTree", nil, &tree)
 		for _, n := range tree.Nodes {
@@ -43,17 +44,17 @@ func (b *tab) tree() (out []string) {
 // named are the roles that need a name to be of use.
 var named = []string{"button", "link", "textbox", "searchbox", "combobox", "table", "region", "dialog", "progressbar", "heading", "columnheader", "rowheader", "progressIndicator"}
 
-func (b *tab) accessible(where string, want ...string) {
-	b.t.Helper()
-	tree := b.tree()
+func accessible(t *testing.T, b *browsertest.Tab, where string, want ...string) {
+	t.Helper()
+	tree := tree(b)
 	for _, line := range tree {
 		if slices.Contains(named, line) {
-			b.t.Errorf("%s: a %s has no name", where, line)
+			t.Errorf("%s: a %s has no name", where, line)
 		}
 	}
 	for _, w := range want {
 		if !slices.ContainsFunc(tree, func(line string) bool { return strings.HasPrefix(line, w) }) {
-			b.t.Errorf("%s: a screen reader is not told of %q. It is told of:\n%s", where, w, strings.Join(tree, "\n"))
+			t.Errorf("%s: a screen reader is not told of %q. It is told of:\n%s", where, w, strings.Join(tree, "\n"))
 		}
 	}
 }
@@ -62,36 +63,35 @@ func TestInABrowserAScreenReaderIsToldOfEverything(t *testing.T) {
 	w := newWorld(t)
 	variety(w)
 	b := open(t, w)
-	b.accessible("signing in", "heading Sign in", "button Sign in", "textbox Token", "main")
-	b.signIn("alice")
-	b.accessible("the list", "heading Clusters", "table Clusters", "columnheader State", "rowheader c5machines", "link c5machines", "searchbox Name or message", "combobox Provider",
+	accessible(t, b, "signing in", "heading Sign in", "button Sign in", "textbox Token", "main")
+	signIn(b, "alice")
+	accessible(t, b, "the list", "heading Clusters", "table Clusters", "columnheader State", "rowheader c5machines", "link c5machines", "searchbox Name or message", "combobox Provider",
 		"button 1 failed", "cell Machines", "status", "log", "search Filter the clusters", "group Show only clusters that are")
-	b.narrow()
-	b.accessible("the list on a telephone", "table Clusters", "rowheader c5machines", "cell Machines") // blocks instead of a table, and still a table
-	b.do(chromedp.Evaluate(`location.hash = document.querySelector('tr[data-key$="/c5machines"] a').hash`, nil))
-	b.until(`document.querySelector("#detail-body h2")`)
-	b.accessible("one cluster", "heading c5machines (people-call-it-c5machines)", "region State", "list Phases", "table", "button Restart machines", "button Run the checks", "heading Timeline", "heading Conditions")
-	b.do(chromedp.Click("#action-restart-machines", chromedp.ByID))
-	b.until(`!document.querySelector("#confirm").hidden`)
-	b.accessible("an action", "dialog Restart machines: c5machines", "button Let the operator restart the MachineDeployments", "button Cancel", "listitem")
-	b.contrast()
-	b.quiet()
+	narrow(b)
+	accessible(t, b, "the list on a telephone", "table Clusters", "rowheader c5machines", "cell Machines") // blocks instead of a table, and still a table
+	b.Do(chromedp.Evaluate(`location.hash = document.querySelector('tr[data-key$="/c5machines"] a').hash`, nil))
+	b.Until(`document.querySelector("#detail-body h2")`)
+	accessible(t, b, "one cluster", "heading c5machines (people-call-it-c5machines)", "region State", "list Phases", "table", "button Restart machines", "button Run the checks", "heading Timeline", "heading Conditions")
+	b.Do(chromedp.Click("#action-restart-machines", chromedp.ByID))
+	b.Until(`!document.querySelector("#confirm").hidden`)
+	accessible(t, b, "an action", "dialog Restart machines: c5machines", "button Let the operator restart the MachineDeployments", "button Cancel", "listitem")
+	contrast(t, b)
+	b.Quiet()
 }
 
 // narrow makes the window that of a telephone.
-func (b *tab) narrow() {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(390, 800))
+func narrow(b *browsertest.Tab) {
+	b.Do(chromedp.EmulateViewport(390, 800))
 }
 
 // contrast fails where text is not readable on what is behind it: 4.5 to 1, in both colour schemes.
-func (b *tab) contrast() {
-	b.t.Helper()
+func contrast(t *testing.T, b *browsertest.Tab) {
+	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
-		b.do(emulateScheme(scheme))
-		low := eval[[]string](b, contrastScript)
+		b.Do(browsertest.Scheme(scheme))
+		low := browsertest.Eval[[]string](b, contrastScript)
 		for _, l := range low {
-			b.t.Errorf("%s: %s", scheme, l)
+			t.Errorf("%s: %s", scheme, l)
 		}
 	}
 }
