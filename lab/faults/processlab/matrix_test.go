@@ -151,13 +151,17 @@ func (m *matrixOf) run(t *testing.T, lab *Lab, part *faults.Part, try func(*test
 	return part.Passed
 }
 
-// recovered rolls back what a failed campaign has left, so that the next kind begins where this one did.
+// recovered rolls back what a failed campaign has left and waits until somebody runs the loops, so that the next kind begins where this one did.
 func recovered(t *testing.T, lab *Lab, before []string) bool {
 	t.Helper()
 	for range 3 {
 		if r, err := lab.CLI(t.Context(), nil, nil, rollback()...); err == nil && r.Code == 0 {
 			break
 		}
+	}
+	if err := new(faults.Part).Verified(t.Context(), lab.verify); err != nil {
+		t.Log(err)
+		return false
 	}
 	return faults.Different(before, facts(t, lab)) == ""
 }
