@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -103,6 +104,15 @@ func TestOptionsThatMakeNoClusterAreRefused(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s was taken", name)
 		}
+	}
+}
+
+func TestAMachineWithTooFewInotifyInstancesIsToldOfBeforehand(t *testing.T) {
+	if few := fewInotify(1 << 30); !strings.Contains(few, "sysctl -w fs.inotify.max_user_instances=") {
+		t.Errorf("of hosts without number it says %q", few)
+	}
+	if few := fewInotify(-2); few != "" { // as many as every machine has
+		t.Errorf("of no hosts at all it says %q", few)
 	}
 }
 

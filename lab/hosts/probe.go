@@ -47,6 +47,23 @@ func Probe(dir string) error {
 	return fmt.Errorf("%w: missing are %s", ErrUnsuitable, strings.Join(missing, ", "))
 }
 
+// inotifyPerHost is how many inotify instances a host's kubelet, containerd and what they start hold at most; as many again are left to everybody else.
+const inotifyPerHost = 16
+
+// fewInotify says that the machine's inotify instances may not do for so many hosts, of which each complains in words of its own when they are used up ("too many
+// open files"); empty when they do.
+func fewInotify(hosts int) string {
+	data, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	if err != nil {
+		return ""
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if want := 64 + 2*inotifyPerHost*hosts; err == nil && limit < want {
+		return fmt.Sprintf("this machine allows %d inotify instances, and %d hosts beside other programs may need %d: sysctl -w fs.inotify.max_user_instances=512", limit, hosts, want)
+	}
+	return ""
+}
+
 func missingRights() []string {
 	if os.Geteuid() != 0 {
 		return []string{"root"}

@@ -37,6 +37,9 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err := Probe(c.Dir); err != nil {
 		return nil, err
 	}
+	if few := fewInotify(len(c.hosts)); few != "" {
+		c.say("%s", few)
+	}
 	begin := time.Now()
 	stage := func(what string) { c.say("[%5.1fs] %s", time.Since(begin).Seconds(), what) }
 	if err := c.Down(ctx); err != nil {
