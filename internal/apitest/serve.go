@@ -298,8 +298,14 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	flusher, _ := w.(http.Flusher)
 	flusher.Flush()
 	encoder := json.NewEncoder(w)
+	shown := func(e event) event { return e }
+	if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata;") {
+		shown = func(e event) event {
+			return event{e.Type, map[string]any{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": e.Object["metadata"]}}
+		}
+	}
 	for _, e := range missed {
-		if encoder.Encode(e) != nil {
+		if encoder.Encode(shown(e)) != nil {
 			return
 		}
 	}
@@ -309,7 +315,7 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 		case <-req.Context().Done():
 			return
 		case e := <-ch:
-			if encoder.Encode(e) != nil {
+			if encoder.Encode(shown(e)) != nil {
 				return
 			}
 			flusher.Flush()

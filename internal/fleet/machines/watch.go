@@ -1,0 +1,130 @@
+package machines
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+)
+
+// Watch calls changed whenever Look may find something else, first when it has begun to watch, until ctx ends or a watch does. It keeps nothing of machines: of
+// those, and of what CSI drivers say, the API server sends the metadata alone. Nodes come whole, for their kubelets write them also when nothing has changed that
+// Look looks at; a few hundred bytes of each are kept to tell. The error is nil when a watch came to its end in order, as the API server ends each after a while,
+// or had fallen behind: begin again then.
+func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interface, changed func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var open []watched
+	defer func() {
+		for _, w := range open {
+			w.Stop()
+		}
+	}()
+	for _, r := range []schema.GroupVersionResource{MachinesResource, SetsResource, DeploymentsResource, csiNodesResource} {
+		w, err := watchMetadata(ctx, meta, r)
+		if apierrors.IsNotFound(err) { // there is no machine-controller
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("watching %s: %w", r.Resource, err)
+		}
+		open = append(open, watched{w, r.Resource, func(watch.Event) bool { return true }})
+	}
+	nodes, err := watchNodes(ctx, kube)
+	if err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	open = append(open, watched{nodes, "nodes", newNodes().differ})
+	changed() // what came between the last look and now
+	ends := make(chan error, len(open))
+	for _, w := range open {
+		go func() { ends <- w.follow(ctx, changed) }()
+	}
+	first := <-ends
+	cancel()
+	for range len(open) - 1 {
+		<-ends
+	}
+	return first
+}
+
+// csiNodesResource says which CSI drivers a node runs.
+var csiNodesResource = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csinodes"}
+
+// one is the cheapest list that has a version to watch from.
+var one = metav1.ListOptions{Limit: 1}
+
+func watchMetadata(ctx context.Context, meta metadata.Interface, r schema.GroupVersionResource) (watch.Interface, error) {
+	now, err := meta.Resource(r).List(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	return meta.Resource(r).Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
+}
+
+func watchNodes(ctx context.Context, kube kubernetes.Interface) (watch.Interface, error) {
+	now, err := kube.CoreV1().Nodes().List(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	return kube.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: now.ResourceVersion})
+}
+
+// watched is a watch of one resource, and what of it is news.
+type watched struct {
+	watch.Interface
+	resource string
+	news     func(watch.Event) bool
+}
+
+func (w watched) follow(ctx context.Context, changed func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, open := <-w.ResultChan():
+			switch {
+			case !open:
+				return nil
+			case e.Type == watch.Bookmark:
+			case e.Type == watch.Error:
+				err := apierrors.FromObject(e.Object)
+				if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+					return nil
+				}
+				return fmt.Errorf("watching %s: %w", w.resource, err)
+			case w.news(e):
+				changed()
+			}
+		}
+	}
+}
+
+// nodes is what was last seen of nodes that were told of.
+type nodes map[types.UID]Node
+
+func newNodes() nodes { return nodes{} }
+
+// differ tells whether a node differs in what Look looks at. One that is told of for the first time does.
+func (n nodes) differ(e watch.Event) bool {
+	node, ok := e.Object.(*corev1.Node)
+	if !ok {
+		return true
+	}
+	if e.Type == watch.Deleted {
+		delete(n, node.UID)
+		return true
+	}
+	before, known := n[node.UID]
+	now := NodeOf(node, nil)
+	n[node.UID] = now
+	return !known || !reflect.DeepEqual(before, now)
+}
