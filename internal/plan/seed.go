@@ -126,10 +126,16 @@ func (b *builder) seedStrategy(m *v1.Component) error {
 	return nil
 }
 
-// seedLoops are the loops that run in a pod of kube-controller-manager now, as the pods say.
+// seedLoops are the loops that run in a pod of kube-controller-manager now, as the pods say; by its flags as long as no pod could be asked, which is so until
+// the account is made by which they are asked. A plan that is shown before that is the one that is carried out behind it.
 func (b *builder) seedLoops() []string {
+	asked := slices.ContainsFunc(b.snap.Managers, func(m v1.Manager) bool { return m.Component == KCM && m.Error == "" })
+	byFlags := !asked && catalogue.ShowsLoops(KCM, b.kcm)
 	var out []string
 	for _, l := range movedLoops {
+		if byFlags && !disabled(hosted(b.snap, KCM).Flags["controllers"], l) {
+			out = append(out, string(l))
+		}
 		for _, m := range b.snap.Managers {
 			if m.Component == KCM && slices.Contains(m.Loops, string(l)) && !slices.Contains(out, string(l)) {
 				out = append(out, string(l))
@@ -139,19 +145,25 @@ func (b *builder) seedLoops() []string {
 	return out
 }
 
-// seedExpected are the loops that a manager of this cluster runs: those that the flags do not take out, and the route loop where routes are the cloud's.
-// --controllers is not asked: what it takes out of the kube-controller-manager may be taken out for the migration.
+// seedExpected are the loops that a manager of this cluster runs.
 func (b *builder) seedExpected() []string {
-	m := hosted(b.snap, KCM)
+	return ExpectedLoops(b.provider.Name, hosted(b.snap, KCM).Flags)
+}
+
+// ExpectedLoops are the cloud loops that somebody has to run in a cluster of a provider, given the flags of one of its managers: the route loop only where routes
+// are the cloud's, the service loop only where the provider has load balancers. --controllers is not asked: what it takes out of one manager may be taken out for
+// the other one. A provider that is not known has everything.
+func ExpectedLoops(provider string, flags map[string]string) []string {
+	known, ok := catalogue.Lookup(provider)
 	var out []string
 	for _, l := range movedLoops {
 		switch l {
 		case controllernames.Route:
-			if m.Flags["allocate-node-cidrs"] != "true" || m.Flags["configure-cloud-routes"] == "false" || !b.provider.Routes {
+			if flags["allocate-node-cidrs"] != "true" || flags["configure-cloud-routes"] == "false" || ok && !known.Routes {
 				continue
 			}
 		case controllernames.Service:
-			if !b.provider.LoadBalancers {
+			if ok && !known.LoadBalancers {
 				continue
 			}
 		default: // every provider has a node lifecycle loop
@@ -159,6 +171,22 @@ func (b *builder) seedExpected() []string {
 		out = append(out, string(l))
 	}
 	return out
+}
+
+// ShowsLoops tells whether the manager in an image says on /metrics which loops it runs. One whose version the image does not tell is taken for one that does:
+// what it runs is not known then, and never concluded.
+func ShowsLoops(component, provider, image string) bool {
+	if component != CCM {
+		minor := libraryMinor(image)
+		return minor == 0 || catalogue.ShowsLoops(component, minor)
+	}
+	p, err := programOf(provider, image)
+	return err != nil || p.showsLoops
+}
+
+// SwitchedOff tells that a --controllers list keeps a cloud loop from running, whatever dialect it is written in.
+func SwitchedOff(controllers, loop string) bool {
+	return disabled(controllers, controllernames.Loop(loop))
 }
 
 // seedExpect gives the loops that this cluster has the owners that are wanted; nil where the managers do not say what they run.

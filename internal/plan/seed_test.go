@@ -2,6 +2,7 @@ package plan
 
 import (
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -37,6 +38,18 @@ var hostedPlans = []struct {
 	{"hosted-downtime", 1, v1.Options{Image: seedImage}},
 	{"hosted-leader-migration", 2, v1.Options{Image: seedImage}},
 	{"hosted-finish", 2, v1.Options{Image: seedImage, Part: v1.PartFinish}},
+}
+
+// A plan is shown before the account is made by which managers are asked, and carried out behind that.
+func TestAPlanOfManagersThatCouldNotBeAskedYetIsTheOneOfThoseThatWere(t *testing.T) {
+	for _, c := range hostedPlans[:2] {
+		before := seeded(c.replicas)
+		before.Managers = []v1.Manager{{Component: KCM, Host: "controller-manager-1", Error: "the account is not there yet"}}
+		shown, made := mustMake(t, before, c.options), mustMake(t, seeded(c.replicas), c.options)
+		if len(shown.Steps) == 0 || !reflect.DeepEqual(shown.Steps, made.Steps) {
+			t.Errorf("%s is shown as\n%s\nand carried out as\n%s", c.name, inBrief(shown), inBrief(made))
+		}
+	}
 }
 
 func TestThePlansOfHostedControlPlanes(t *testing.T) {

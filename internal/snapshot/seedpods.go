@@ -19,6 +19,9 @@ type SeedPod struct {
 	Address string
 	// Node of the seed on which it runs.
 	Node string
+	// Image and Flags of the component's container.
+	Image string
+	Flags map[string]string
 	// Container is the id of the container's present or last life; empty before the first.
 	Container string
 	// Restarts of the container.
@@ -81,8 +84,9 @@ func componentNamed(program string) string {
 }
 
 func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {
-	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Ending: ending(p)}
-	port := controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))["secure-port"]
+	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Ending: ending(p), Image: c.Image}
+	out.Flags = controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))
+	port := out.Flags["secure-port"]
 	if port == "" {
 		port = defaultPorts[component]
 	}

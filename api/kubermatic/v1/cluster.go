@@ -26,6 +26,9 @@ const (
 	// AnnotationHold keeps the operator from starting the migration of a cluster until it is removed; its value says who and why. `transplant fleet apply`
 	// releases clusters in waves by it.
 	AnnotationHold = "transplant.dev/hold"
+	// AnnotationPlan is the plan that a person confirmed: the SHA-256 of its steps, and behind it some digits of each. The operator begins with no other plan, and
+	// takes the annotation off when it has begun. It is written together with what starts the migration; without it the operator's own plan is carried out.
+	AnnotationPlan = "transplant.dev/plan-sha256"
 )
 
 // ForceRestart is the annotation in the template of a MachineDeployment whose change replaces all of its machines; its value is a time in nanoseconds.

@@ -73,6 +73,8 @@ type FleetCluster struct {
 	Paused string `json:"paused,omitempty"`
 	// RestartsMachines tells that the operator was asked to restart the MachineDeployments.
 	RestartsMachines bool `json:"restartsMachines,omitempty"`
+	// Confirmed tells that a person confirmed a plan for it, and that the operator begins with no other.
+	Confirmed bool `json:"confirmed,omitempty"`
 	// Twice tells that there is a Cluster of this name under the other group, too: neither is migrated.
 	Twice bool `json:"twice,omitempty"`
 	// Deleting tells that the object is being deleted.

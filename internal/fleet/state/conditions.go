@@ -52,6 +52,9 @@ func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s cor
 		message = reason
 	}
 	was, ok := j.Cluster.Status.Conditions[t]
+	if last := lastKnown(was); s == corev1.ConditionUnknown && last != corev1.ConditionUnknown {
+		message = shorten(wasBefore + string(last) + "; " + message)
+	}
 	if ok && was.Status == s && was.Reason == reason && was.Message == message && !was.LastTransitionTime.IsZero() {
 		out[t] = was
 		return
@@ -62,6 +65,23 @@ func (j *judge) set(out conditionMap, t kubermaticv1.ClusterConditionType, s cor
 		c.LastTransitionTime = was.LastTransitionTime
 	}
 	out[t] = c
+}
+
+// wasBefore begins the message of a condition that has become Unknown, and says what it was until then.
+const wasBefore = "was "
+
+// lastKnown is the status of a condition at the last look that saw something; Unknown when there was none. It is kept in the condition, so that an operator
+// that starts meanwhile does not take for news what was told before.
+func lastKnown(c kubermaticv1.ClusterCondition) corev1.ConditionStatus {
+	if c.Status != corev1.ConditionUnknown && c.Status != "" {
+		return c.Status
+	}
+	for _, s := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+		if strings.HasPrefix(c.Message, wasBefore+string(s)+"; ") {
+			return s
+		}
+	}
+	return corev1.ConditionUnknown
 }
 
 // retain leaves a condition as it is, if it is there.
@@ -90,10 +110,10 @@ func (j *judge) owners(out conditionMap) {
 	case len(o.Unsure) > 0:
 		j.set(out, loops, corev1.ConditionUnknown, ReasonUnknown, strings.Join(o.Unsure, "; "))
 	default:
-		j.set(out, loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop")
+		j.set(out, loops, corev1.ConditionTrue, ReasonObserved, "no kube-controller-manager runs a cloud loop"+o.unseen())
 	}
 	if o.AllExternal() {
-		j.set(out, ccm, corev1.ConditionTrue, ReasonObserved, "a cloud-controller-manager runs "+strings.Join(o.External, ", "))
+		j.set(out, ccm, corev1.ConditionTrue, ReasonObserved, "a cloud-controller-manager runs "+strings.Join(o.External, ", ")+o.unseen())
 	} else {
 		j.set(out, ccm, corev1.ConditionFalse, ReasonWaiting, o.sentence())
 	}
@@ -201,7 +221,15 @@ func (o Owners) sentence() string {
 			out = append(out, l.by+" runs "+strings.Join(l.loops, ", "))
 		}
 	}
-	return strings.Join(append(out, o.Unsure...), "; ")
+	return strings.Join(append(out, o.Unsure...), "; ") + o.unseen()
+}
+
+// unseen says what was not observed but concluded.
+func (o Owners) unseen() string {
+	if len(o.ByLease) == 0 {
+		return ""
+	}
+	return " (of " + strings.Join(o.ByLease, ", ") + " by the lease and the flags: the manager does not say what it runs)"
 }
 
 // sentence counts the machines and says what is wrong with the others.

@@ -50,11 +50,14 @@ func Decide(o Observation, limits Limits) Decision {
 	if c, ok := before[kubermaticv1.ConditionMigration]; ok {
 		j.prior, j.since = c.Reason, c.LastTransitionTime.Time
 	}
+	_, confirmed := o.Cluster.Annotations[kubermaticv1.AnnotationPlan]
+	unconfirm := confirmed && j.started() // by the journal: a run that has only told of a step may not have written down that it was begun
 	if o.Run.Active && o.Run.Number > 0 { // the journal that was read before it began says less
 		j.begun(o.Run.Part)
 	}
 	v := j.judge()
 	j.complement(v)
+	j.work.Unconfirm = unconfirm
 	d := Decision{Phase: v.phase, Message: shorten(joined(v.message, j.notes)), Work: j.work}
 	d.Conditions = j.conditions(d)
 	d.Events = events(before, d.Conditions)

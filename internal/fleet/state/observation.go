@@ -114,11 +114,13 @@ type Seen struct {
 	Known bool
 }
 
-// Owners says who ran the cloud loops at the last look. Every loop is in exactly one of the lists.
+// Owners says who ran the cloud loops at the last look. Every loop that the cluster has is in exactly one of the first four lists.
 type Owners struct {
 	Seen
 	// InTree are loops of a kube-controller-manager, External of a cloud-controller-manager, Twice of both, Nobody of none.
 	InTree, External, Twice, Nobody []string
+	// ByLease are those of them whose owner does not say that it runs them: it holds its lease, and its flags leave them on.
+	ByLease []string
 	// Unsure are sentences about what did not answer. While there are any, Nobody is not proven.
 	Unsure []string
 }
@@ -154,6 +156,9 @@ type Machines struct {
 	Moved time.Time
 	// Regression is why a restart by the operator was stopped; empty when none was.
 	Regression string
+	// Watched is that changes in the user cluster are told. Changed is when the first one was told since Looked, the beginning of the last look.
+	Watched         bool
+	Changed, Looked time.Time
 }
 
 // Limits are the times and counts that decisions depend on. The zero value of a time-out means never.

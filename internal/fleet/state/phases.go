@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
@@ -29,7 +30,7 @@ func (j *judge) handover() (verdict, bool) {
 }
 
 func (j *judge) components() (verdict, bool) {
-	j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
+	j.work.Owners = j.due(j.Owners.Seen, j.calm())
 	later := j.prior == kubermaticv1.PhaseMachines || j.prior == kubermaticv1.PhaseFinish
 	if !j.Owners.Known || j.Owners.Error != "" {
 		if later {
@@ -46,7 +47,7 @@ func (j *judge) components() (verdict, bool) {
 		}
 		return verdict{kubermaticv1.PhaseComponents, "the cloud-controller-manager does not run every loop: " + j.Owners.sentence()}, true
 	}
-	j.work.Parts = j.due(j.Parts.Seen, j.limits.Look)
+	j.work.Parts = j.due(j.Parts.Seen, j.calm())
 	switch {
 	case j.Parts.Known && j.Parts.Ready || later && !j.Parts.Known:
 		return verdict{}, false
@@ -62,7 +63,8 @@ func (j *judge) machines() (verdict, bool) {
 	if j.Journal.Finish != NotBegun {
 		return verdict{}, false
 	}
-	j.work.Machines = j.due(j.Machines.Seen, j.limits.Look)
+	j.work.Watch = true
+	j.work.Machines = j.newsDue()
 	j.work.Restart = j.work.Machines && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true" && j.Owners.AllExternal() && j.Parts.Ready
 	m := j.Machines
 	switch {
@@ -78,7 +80,44 @@ func (j *judge) machines() (verdict, bool) {
 	case !j.Owners.AllExternal() || !j.Parts.Ready: // not looked at yet, or not answering
 		return verdict{kubermaticv1.PhaseMachines, m.sentence()}, true
 	}
+	j.work.Watch = false
 	return verdict{}, false
+}
+
+// Machines that are watched are looked at settle after the first change that is told, at the earliest half an interval of looks after the last look, and as
+// rarely as seldom intervals when nothing is told: what times out, and what nobody tells of, is seen then.
+const (
+	settle = time.Second
+	seldom = 6
+)
+
+// newsDue tells whether the machines have to be looked at.
+func (j *judge) newsDue() bool {
+	m := j.Machines
+	if !m.Watched || m.Error != "" || !m.Known {
+		return j.due(m.Seen, j.limits.Look)
+	}
+	if !m.Changed.After(m.Looked) {
+		return j.due(m.Seen, seldom*j.limits.Look)
+	}
+	next := m.Changed.Add(settle)
+	if rest := m.At.Add(j.limits.Look / 2); rest.After(next) {
+		next = rest
+	}
+	if j.Now.Before(next) {
+		j.wakeIn(next.Sub(j.Now))
+		return false
+	}
+	j.wakeIn(j.limits.Look)
+	return true
+}
+
+// calm is how often the rest of a cluster is looked at while its machines are waited for, which may take days: rarely, as long as all of it is well.
+func (j *judge) calm() time.Duration {
+	if j.prior == kubermaticv1.PhaseMachines && j.Machines.Watched && j.Owners.AllExternal() && j.Parts.Ready && j.Parts.Error == "" {
+		return seldom * j.limits.Look
+	}
+	return j.limits.Look
 }
 
 func (j *judge) finish() (verdict, bool) {

@@ -37,6 +37,8 @@ type Event struct {
 type Work struct {
 	// Annotate is that the annotations of the mutating webhook are missing and have to be added.
 	Annotate bool
+	// Unconfirm is that the plan that a person confirmed was begun, so that the annotation that says which it was has to go.
+	Unconfirm bool
 	// Journal is that the journals have to be read.
 	Journal bool
 	// Run is the part that the engine should be carrying out; Back that Handover should be taken back.
@@ -46,6 +48,8 @@ type Work struct {
 	Stop bool
 	// Owners, Parts, Machines are what should be looked at, and in the case of Parts brought about. Restart is that machines may be restarted.
 	Owners, Parts, Machines, Restart bool
+	// Watch is that changes of machines should be told, as long as it is asked for.
+	Watch bool
 	// Forget is that failures are forgotten, since somebody intervened.
 	Forget bool
 	// Close is that nothing in the user cluster is looked at any more: its client can go.

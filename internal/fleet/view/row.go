@@ -59,6 +59,7 @@ func Row(o Object, twice bool) v1.FleetCluster {
 		Hold: hold(c.Annotations), RestartsMachines: c.Annotations[kubermaticv1.AnnotationRestartMachines] == "true", Twice: twice,
 		Deleting: c.DeletionTimestamp != nil, Conditions: conditions(c.Status.Conditions),
 	}
+	_, row.Confirmed = c.Annotations[kubermaticv1.AnnotationPlan]
 	if c.CreationTimestamp.IsZero() {
 		row.Created = time.Time{}
 	}

@@ -1,0 +1,141 @@
+package state
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+// watched is a cluster whose machines are waited for, and watched.
+func watched(t *testing.T) *life {
+	t.Helper()
+	l := born(t)
+	l.Journal = Journal{Known: true, Handover: Done}
+	l.external()
+	l.ready()
+	l.counted(1, 2)
+	l.in(kubermaticv1.PhaseMachines)
+	l.Machines.Watched, l.Machines.At, l.Machines.Looked = true, l.Now, l.Now
+	return l
+}
+
+// after decides after d, and demands that the machines are still waited for.
+func (l *life) after(d time.Duration) Decision {
+	l.t.Helper()
+	out := l.decide(d)
+	if out.Phase != kubermaticv1.PhaseMachines {
+		l.t.Fatalf("the phase is %s (%s)", out.Phase, out.Message)
+	}
+	return out
+}
+
+func TestMachinesThatAreWatchedAreLookedAtWhenSomethingChanges(t *testing.T) {
+	l := watched(t)
+	look := l.limits.Look
+	if d := l.after(2 * look); d.Work.Machines || d.Work.Owners || d.Work.Parts || !d.Work.Watch {
+		t.Errorf("with nothing told, the work is %+v", d.Work)
+	}
+	l.Machines.Changed = l.Now
+	if d := l.after(0); d.Work.Machines || d.Wake != settle {
+		t.Errorf("right behind a change the work is %+v, and the next decision is in %s", d.Work, d.Wake)
+	}
+	if d := l.after(settle); !d.Work.Machines {
+		t.Error("a change is not looked at")
+	}
+	l.Machines.Looked, l.Machines.At = l.Now, l.Now
+	l.Machines.Changed = l.Now.Add(time.Second)
+	if d := l.after(look/2 - time.Second); d.Work.Machines {
+		t.Error("many changes are looked at one by one")
+	}
+	if d := l.after(time.Second); !d.Work.Machines {
+		t.Error("a change is not looked at after half an interval")
+	}
+	l.Machines.Changed = time.Time{}
+	if d := l.after(seldom * look); !d.Work.Machines || !d.Work.Owners {
+		t.Error("a cluster of which nothing is told is never looked at")
+	}
+}
+
+func TestAWatchThatBreaksOffLeadsBackToLooking(t *testing.T) {
+	l := watched(t)
+	l.Machines.Watched = false
+	if d := l.after(l.limits.Look); !d.Work.Machines || !d.Work.Owners || !d.Work.Watch {
+		t.Errorf("the work is %+v", d.Work)
+	}
+}
+
+func TestNothingIsWatchedOutsideOfItsPhase(t *testing.T) {
+	l := watched(t)
+	l.counted(2, 2)
+	if d := l.in(kubermaticv1.PhaseFinish); d.Work.Watch {
+		t.Error("machines are watched when all of them are done")
+	}
+	l.Cluster.Spec.Pause = true
+	if d := l.in(kubermaticv1.PhaseHeld); d.Work.Watch {
+		t.Error("the machines of a paused cluster are watched")
+	}
+}
+
+func TestWhatCouldNotBeSeenForAWhileIsNoNews(t *testing.T) {
+	l := watched(t)
+	told := func() (n int) {
+		for _, e := range l.after(time.Second).Events {
+			if e.Reason == string(kubermaticv1.ConditionLoopsOff) {
+				n++
+			}
+		}
+		return n
+	}
+	l.Owners.Unsure = []string{"a pod does not answer"}
+	told()
+	c := l.Cluster.Status.Conditions[kubermaticv1.ConditionLoopsOff]
+	if c.Status != corev1.ConditionUnknown || !strings.HasPrefix(c.Message, "was True; ") {
+		t.Fatalf("the condition is %+v", c)
+	}
+	l.Owners.Unsure = []string{"another pod does not answer"}
+	told()
+	l.Owners.Unsure = nil
+	if n := told(); n != 0 {
+		t.Errorf("it is told %d times that the loops are off as they were", n)
+	}
+	l.inTree()
+	l.decide(time.Second)
+	l.Owners.Unsure, l.Owners.InTree = []string{"a pod does not answer"}, nil
+	l.decide(time.Second)
+	l.external()
+	n := 0
+	for _, e := range l.decide(time.Second).Events {
+		if e.Reason == string(kubermaticv1.ConditionLoopsOff) {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("that the loops are off again is told %d times", n)
+	}
+}
+
+func TestAConfirmationGoesWhenItsPlanWasBegun(t *testing.T) {
+	l := born(t)
+	l.Cluster.Annotations[kubermaticv1.AnnotationPlan] = "abc"
+	l.Journal = Journal{Known: true}
+	if d := l.in(kubermaticv1.PhaseQueued); d.Work.Unconfirm {
+		t.Error("it goes before the plan was begun")
+	}
+	l.handingOver()
+	l.Journal = Journal{Known: true}
+	if d := l.decide(time.Second); d.Work.Unconfirm {
+		t.Error("it goes before the journal says that the plan was begun")
+	}
+	l.Journal.Handover = Begun
+	if d := l.decide(time.Second); !d.Work.Unconfirm {
+		t.Error("it stays when the plan was begun")
+	}
+	l.Journal.Handover = RolledBack
+	if d := l.decide(time.Second); d.Work.Unconfirm {
+		t.Error("a plan that was confirmed after a rollback is forgotten")
+	}
+}
