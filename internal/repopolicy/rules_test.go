@@ -195,7 +195,8 @@ func pureImports(tree fs.FS) ([]string, error) {
 		return nil, err
 	}
 	var broken []string
-	for _, pure := range []string{"internal/check", "internal/plan", "internal/controllernames", "internal/migrationconfig"} {
+	for _, pure := range []string{"internal/check", "internal/plan", "internal/controllernames", "internal/migrationconfig",
+		"internal/fleet/rules", "internal/fleet/state", "internal/fleet/view"} {
 		seen := map[string]bool{}
 		var follow func(dir, trail string)
 		follow = func(dir, trail string) {
