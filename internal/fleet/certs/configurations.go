@@ -43,37 +43,41 @@ func (m *Manager) configurations(ctx context.Context) ([]configuration, error) {
 
 func (m *Manager) mutating(ctx context.Context, name string) (configuration, error) {
 	api := m.options.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	out := configuration{kind: "MutatingWebhookConfiguration", name: name}
-	out.patch = func(ctx context.Context, patch []byte) error {
-		_, err := api.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-		return err
-	}
-	read, err := api.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return out, err
-	}
-	out.version = read.ResourceVersion
-	for _, w := range read.Webhooks {
-		out.webhooks = append(out.webhooks, webhook{w.Name, w.ClientConfig.CABundle})
-	}
-	return out, nil
+	return read(ctx, "MutatingWebhookConfiguration", name, api, func(c *admissionregistrationv1.MutatingWebhookConfiguration) (out []webhook) {
+		for _, w := range c.Webhooks {
+			out = append(out, webhook{w.Name, w.ClientConfig.CABundle})
+		}
+		return out
+	})
 }
 
 func (m *Manager) validating(ctx context.Context, name string) (configuration, error) {
 	api := m.options.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	out := configuration{kind: "ValidatingWebhookConfiguration", name: name}
+	return read(ctx, "ValidatingWebhookConfiguration", name, api, func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (out []webhook) {
+		for _, w := range c.Webhooks {
+			out = append(out, webhook{w.Name, w.ClientConfig.CABundle})
+		}
+		return out
+	})
+}
+
+// client reads and patches one kind of webhook configuration.
+type client[T metav1.Object] interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+	Patch(ctx context.Context, name string, t types.PatchType, patch []byte, o metav1.PatchOptions, subresources ...string) (T, error)
+}
+
+func read[T metav1.Object](ctx context.Context, kind, name string, api client[T], webhooks func(T) []webhook) (configuration, error) {
+	out := configuration{kind: kind, name: name}
 	out.patch = func(ctx context.Context, patch []byte) error {
 		_, err := api.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 		return err
 	}
-	read, err := api.Get(ctx, name, metav1.GetOptions{})
+	found, err := api.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return out, err
 	}
-	out.version = read.ResourceVersion
-	for _, w := range read.Webhooks {
-		out.webhooks = append(out.webhooks, webhook{w.Name, w.ClientConfig.CABundle})
-	}
+	out.version, out.webhooks = found.GetResourceVersion(), webhooks(found)
 	return out, nil
 }
 
