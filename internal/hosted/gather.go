@@ -13,7 +13,7 @@ import (
 // the engine needs there; those in the seed show when they are used.
 func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	snap := snapshot.Gather(ctx, snapshot.Sources{
-		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &snapshot.Seed{Kube: p.Seed.Kube, Namespace: p.Namespace}, Cloud: p.Cloud, ToolVersion: p.ToolVersion, Now: p.clock().Now,
+		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &snapshot.Seed{Kube: p.Seed.Kube, Namespace: p.Namespace}, ToolVersion: p.ToolVersion, Now: p.clock().Now,
 		Scrape: func(ctx context.Context, component, pod, address string) v1.Manager {
 			m, err := p.scrape(ctx, component, pod, address)
 			if err != nil {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,10 +42,8 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 			out.Unknown = append(out.Unknown, fmt.Sprintf("%s in pod %s: %s", m.Component, m.Host, m.Error))
 		}
 	}
-	for _, loop := range LoopNames() {
-		out.Loops[loop] = ownerOf(out.Managers, loop)
-	}
 	p.leases(ctx, &out)
+	p.judge(asked, &out)
 	return out, nil
 }
 
@@ -59,15 +59,87 @@ func (p *Plane) ask(ctx context.Context, pod snapshot.SeedPod) v1.Manager {
 	return m
 }
 
+// judge names the owner of each loop that the cluster has, or that somebody runs.
+func (p *Plane) judge(asked []snapshot.SeedPod, seen *Owners) {
+	silent, expected := p.silent(asked, seen), p.expected(asked)
+	for _, loop := range LoopNames() {
+		owner := ownerOf(seen.Managers, loop)
+		has := slices.Contains(expected, loop)
+		for i, m := range asked {
+			if silent[i] && has && !plan.SwitchedOff(m.Flags["controllers"], loop) {
+				owner = owner.and(Owner{Component: m.Component, Pod: m.Name, ByLease: true})
+			}
+		}
+		if has || owner.Component != "" {
+			seen.Loops[loop] = owner
+		}
+	}
+}
+
 func ownerOf(managers []v1.Manager, loop string) Owner {
 	var out Owner
 	for _, m := range managers {
-		switch {
-		case !slices.Contains(m.Loops, loop):
-		case out.Component == "":
-			out = Owner{Component: m.Component, Pod: m.Host}
-		default:
-			out.Also = append(out.Also, m.Component+"/"+m.Host)
+		if slices.Contains(m.Loops, loop) {
+			out = out.and(Owner{Component: m.Component, Pod: m.Host})
+		}
+	}
+	return out
+}
+
+// and adds another pod that runs the loop.
+func (o Owner) and(other Owner) Owner {
+	if o.Component == "" {
+		return other
+	}
+	o.Also = append(o.Also, other.Component+"/"+other.Pod)
+	return o
+}
+
+// expected are the loops that this cluster has, by the flags of its managers; all of them while there is no manager.
+func (p *Plane) expected(asked []snapshot.SeedPod) []string {
+	if len(asked) == 0 {
+		return LoopNames()
+	}
+	var out []string
+	for _, m := range asked {
+		for _, loop := range plan.ExpectedLoops(p.provider(m), m.Flags) {
+			if !slices.Contains(out, loop) {
+				out = append(out, loop)
+			}
+		}
+	}
+	return out
+}
+
+// provider is that of the cluster: the one that was given, or the one that a manager was started with.
+func (p *Plane) provider(m snapshot.SeedPod) string {
+	if name := m.Flags["cloud-provider"]; p.Provider == "" && name != "external" {
+		return name
+	}
+	return p.Provider
+}
+
+// silent tells of each pod that was asked whether it leads without saying which loops it runs: it answers, its version is one that never says, it is no manager
+// without a provider, and it holds its lease.
+func (p *Plane) silent(asked []snapshot.SeedPod, seen *Owners) []bool {
+	out := make([]bool, len(asked))
+	for i, m := range asked {
+		answer := seen.Managers[i]
+		if answer.Error != "" || len(answer.Loops) > 0 || m.Flags["cloud-provider"] == "external" || plan.ShowsLoops(m.Component, p.provider(m), m.Image) {
+			continue
+		}
+		alone := 0
+		for _, other := range asked {
+			if other.Component == m.Component {
+				alone++
+			}
+		}
+		for _, l := range seen.Leases {
+			if l.Name != m.Component || l.Holder == "" || l.RenewTime == nil || p.clock().Since(*l.RenewTime) > 2*time.Duration(l.DurationSeconds)*time.Second {
+				continue
+			}
+			// A pod on the network of its node holds the lease under the node's name.
+			out[i] = strings.HasPrefix(l.Holder, m.Name+"_") || slices.Contains(answer.Leads, m.Component) || alone == 1
 		}
 	}
 	return out

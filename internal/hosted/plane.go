@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
@@ -51,10 +50,11 @@ type Plane struct {
 	Options v1.Options
 	// Provider as --cloud-provider names it: aws, azure, gce, openstack, vsphere. Empty means what controller-manager was started with.
 	Provider string
-	// Cloud reads what the cloud holds, for the comparison of before and after; nil when nobody may ask it.
-	Cloud inventory.Source
 	// Accept are findings that may be: code -> reason.
 	Accept map[string]string
+	// Confirmed is what a person confirmed of Handover's plan (Confirmation); empty for nothing. Run does not begin Handover with another plan; what was begun
+	// goes on by its journal.
+	Confirmed string
 	// Holder names who holds the lock, for whoever finds it held; empty for migrate.Holder of this process.
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.
@@ -97,6 +97,9 @@ type Owner struct {
 	Component string `json:"component,omitempty"`
 	// Pod is its name in the seed.
 	Pod string `json:"pod,omitempty"`
+	// ByLease tells that the pod does not say which loops it runs, as managers before 1.25 and the one of Azure do not: it holds its lease, and its flags leave the
+	// loop on. Such an owner may run nothing, when what it is configured by is wrong.
+	ByLease bool `json:"byLease,omitempty"`
 	// Also are further pods (component/pod) that run the same loop now. That must never be.
 	Also []string `json:"also,omitempty"`
 }
@@ -104,7 +107,8 @@ type Owner struct {
 // Owners says who runs the cloud loops at one moment.
 type Owners struct {
 	Time time.Time `json:"time"`
-	// Loops maps service, route, cloud-node-lifecycle (the names that Loops lists) to their owner.
+	// Loops maps service, route, cloud-node-lifecycle (the names that LoopNames lists) to their owner. A loop that this cluster has not is not in it: routes may be
+	// the network's and not the cloud's, and not every provider has load balancers.
 	Loops map[string]Owner `json:"loops"`
 	// Managers are the pods that were asked, with what they said; Error of one whose answer is unknown.
 	Managers []v1.Manager `json:"managers,omitempty"`

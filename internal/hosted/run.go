@@ -66,7 +66,7 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 }
 
 // begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was begun is made anew: what it was made from
-// may be days old.
+// may be days old. What a person confirmed is compared with the plan that is made here, so that nothing else is begun.
 func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Snapshot, error) {
 	home := p.home(part)
 	j, err := home.Open(ctx)
@@ -84,6 +84,11 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	made, err := p.Plan(snap, part)
 	if err != nil {
 		return nil, nil, err
+	}
+	if part == Handover {
+		if err := confirmed(p.Confirmed, made.Steps); err != nil {
+			return nil, nil, err
+		}
 	}
 	now := p.clock().Now().UTC()
 	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost

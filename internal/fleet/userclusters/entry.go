@@ -12,14 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
-// entry is what the pool knows of one user cluster. Its fields but the first three are guarded by the pool.
+// entry is what the pool knows of one user cluster. Its fields but the first four are guarded by the pool.
 type entry struct {
 	pool      *Pool
 	namespace string
 	clients   Clients
+	metadata  metadata.Interface
 
 	conn *connection // nil while nothing is open
 	// version of the Secret that conn was made of, when it was last read, and whether a refusal has made that doubtful.
@@ -69,6 +71,9 @@ func (e *entry) build(o Options) error {
 	}
 	c.ContentConfig = rest.ContentConfig{}
 	if e.clients.Dynamic, err = dynamic.NewForConfigAndClient(c, client); err != nil {
+		return fmt.Errorf("making clients of user cluster %s: %w", e.namespace, err)
+	}
+	if e.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(c), client); err != nil {
 		return fmt.Errorf("making clients of user cluster %s: %w", e.namespace, err)
 	}
 	return nil

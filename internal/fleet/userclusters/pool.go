@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 )
@@ -114,6 +115,18 @@ func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
 		return Clients{}, err
 	}
 	return e.clients, nil
+}
+
+// Metadata is Get for who wants no more of objects than their metadata.
+func (p *Pool) Metadata(ctx context.Context, namespace string) (metadata.Interface, error) {
+	if _, err := p.Get(ctx, namespace); err != nil {
+		return nil, err
+	}
+	e, err := p.entry(namespace)
+	if err != nil {
+		return nil, err
+	}
+	return e.metadata, nil
 }
 
 // Forget closes the connections to a user cluster that is gone. Clients of it fail with ErrClosed from then on; a later Get begins anew.
