@@ -64,7 +64,7 @@ pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/c
 engine  := ./internal/migrate ./internal/hosted ./cmd/transplant
 unraced := $(pure) $(engine)
 # Tests of the engine and the command line in which something runs side by side.
-beside  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf
+beside  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
 
 .PHONY: test
 test: ## Run every test in its short version: units, those with goroutines raced, beside the lab's, which migrate real clusters
