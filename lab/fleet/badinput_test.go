@@ -150,12 +150,11 @@ func badEdits(t *testing.T, w *World) {
 
 // The original's CRD is open where ours has a schema, and its objects have more than ours knows.
 func TestTheOriginalsCRDWithObjectsInItIsTakenOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs etcd and kube-apiserver")
-	}
+	onlyWithAll(t)
 	b := startBenchWithout(t)
 	ctx := within(t)
-	must(t, b.world.apply(ctx, originalCRD()))
+	_, err := b.world.apply(ctx, originalCRD())
+	must(t, err)
 	var made *Object
 	must(t, seed.Await(ctx, "the original's Clusters to be served", func(ctx context.Context) error {
 		o, err := b.world.Create(ctx, kv1.GroupName, nameOf(0), map[string]any{

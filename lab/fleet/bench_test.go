@@ -21,23 +21,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/operator"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/lab/apiserver"
-	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/seed"
 )
 
 var (
-	benchClusters = flag.Int("fleet.clusters", 20, "Clusters of the benchmark")
-	benchMigrate  = flag.Int("fleet.migrate", 5, "Clusters of the first wave of the benchmark")
+	benchClusters = flag.Int("fleet.clusters", 5, "Clusters of the benchmark")
+	benchMigrate  = flag.Int("fleet.migrate", 2, "Clusters of the first wave of the benchmark")
 	benchIdle     = flag.Duration("fleet.idle", time.Second, "how long the benchmark watches an operator that has nothing to do")
 	benchOut      = flag.String("fleet.out", "", "directory for the benchmark's table")
 )
@@ -135,17 +131,11 @@ func startBenchWithout(t *testing.T) *bench {
 	server, err := apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Version: seed.Version})
 	must(t, err)
 	t.Cleanup(server.Stop)
-	lab, err := server.Config("lab")
-	must(t, err)
 	b := &bench{sim: &simulated{planes: map[string]*simulatedPlane{}}, metrics: operator.NewMetrics()}
-	root, err := build.FindRoot()
+	b.world, err = On(server)
 	must(t, err)
-	kube, err := kubernetes.NewForConfig(lab)
+	own, err := server.Config("lab")
 	must(t, err)
-	dyn, err := dynamic.NewForConfig(lab)
-	must(t, err)
-	b.world = &World{root: root, kube: kube, dyn: dyn, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(kube.Discovery()))}
-	own := rest.CopyConfig(lab)
 	own.QPS, own.Burst = 50, 100 // the operator's own limits
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.metrics.Counting("seed", next) })
 	b.kube, err = kubernetes.NewForConfig(own)

@@ -17,7 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/lab/seed/component"
 )
 
-var everything = flag.Bool("fleet.all", false, "try the holes of the original and bad inputs, too, which takes minutes")
+var everything = flag.Bool("fleet.all", false, "try everything else, too, which takes minutes: the holes of the original, bad inputs, webhooks, CSI drivers")
 
 func onlyWithAll(t *testing.T) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 
 // Everything about webhooks in one seed without user clusters, since a start costs.
 func TestTheOperatorAnswersForClustersAsTheGuideSays(t *testing.T) {
+	onlyWithAll(t)
 	w := newWorld(t)
 	ctx := within(t)
 	must(t, w.InstallOperator(ctx, quick...))

@@ -25,10 +25,12 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/util/retry"
 
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/lab/apiserver"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/seed"
 )
@@ -67,6 +69,27 @@ func Start(ctx context.Context, o seed.Options) (*World, error) {
 	if err := w.InstallCRDs(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
+	return w, nil
+}
+
+// On is a World of an API server alone: without nodes, controllers and user clusters.
+func On(server *apiserver.Server) (*World, error) {
+	config, err := server.Config("lab")
+	if err != nil {
+		return nil, err
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	w := &World{}
+	if w.root, err = build.FindRoot(); err != nil {
+		return nil, err
+	}
+	if w.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("creating client: %w", err)
+	}
+	if w.dyn, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("creating client: %w", err)
+	}
+	w.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(w.kube.Discovery()))
 	return w, nil
 }
 
@@ -131,35 +154,26 @@ func (w *World) Apply(ctx context.Context, file string, change func(*unstructure
 		if change != nil {
 			change(o)
 		}
-		if err := w.apply(ctx, o); err != nil {
+		if _, err := w.apply(ctx, o); err != nil {
 			return fmt.Errorf("applying %q: %w", file, err)
 		}
 	}
 }
 
-func (w *World) apply(ctx context.Context, o *unstructured.Unstructured) error {
+func (w *World) apply(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	kind := o.GroupVersionKind()
 	mapping, err := w.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		w.mapper.Reset()
 		if mapping, err = w.mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-			return fmt.Errorf("%s: %w", kind, err)
+			return nil, fmt.Errorf("%s: %w", kind, err)
 		}
 	}
-	data, err := json.Marshal(o)
+	out, err := w.Dynamic().Resource(mapping.Resource).Namespace(o.GetNamespace()).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "lab", Force: true})
 	if err != nil {
-		return fmt.Errorf("encoding %s %q: %w", kind.Kind, o.GetName(), err)
+		return nil, fmt.Errorf("%s %q: %w", kind.Kind, o.GetName(), err)
 	}
-	options := metav1.PatchOptions{FieldManager: "lab", Force: new(true)}
-	if o.GetNamespace() != "" {
-		_, err = w.Dynamic().Resource(mapping.Resource).Namespace(o.GetNamespace()).Patch(ctx, o.GetName(), types.ApplyPatchType, data, options)
-	} else {
-		_, err = w.Dynamic().Resource(mapping.Resource).Patch(ctx, o.GetName(), types.ApplyPatchType, data, options)
-	}
-	if err != nil {
-		return fmt.Errorf("%s %q: %w", kind.Kind, o.GetName(), err)
-	}
-	return nil
+	return out, nil
 }
 
 // InstallOperator applies deploy/operator in the order that it asks for, with further flags, and waits until its replicas are ready and its webhooks can be
