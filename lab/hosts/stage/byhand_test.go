@@ -25,11 +25,11 @@ const (
 // byHand runs a command with --host-access=manual, and pastes each block that it prints into a shell. It returns the blocks.
 func byHand(t *testing.T, s *Stage, args ...string) (trial.Result, []string) {
 	t.Helper()
-	hand := &hand{ctx: t.Context(), ssh: sshFor(t, s), copy: told(s.Cluster.Name), work: make(chan string)}
+	hand := &hand{ssh: sshFor(t, s), copy: told(s.Cluster.Name), work: make(chan string)}
 	var wg sync.WaitGroup
 	wg.Go(func() { // beside the command, which waits until its block has been run
 		for block := range hand.work {
-			hand.run(block)
+			hand.run(t.Context(), block)
 		}
 	})
 	r, err := s.Run(t.Context(), hand, append(args, "--host-access=manual")...)
@@ -46,7 +46,6 @@ func byHand(t *testing.T, s *Stage, args ...string) (trial.Result, []string) {
 
 // hand reads what a command prints, and does as it says.
 type hand struct {
-	ctx        context.Context
 	ssh        string
 	copy       io.Writer
 	work       chan string
@@ -86,8 +85,8 @@ func (h *hand) line(line string) {
 	}
 }
 
-func (h *hand) run(block string) {
-	cmd := exec.CommandContext(h.ctx, "sh", "-c", block)
+func (h *hand) run(ctx context.Context, block string) {
+	cmd := exec.CommandContext(ctx, "sh", "-c", block)
 	cmd.Env = append(os.Environ(), "PATH="+h.ssh+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		h.complaints = append(h.complaints, fmt.Sprintf("what is to be done by hand fails: %v\n%s\n%s", err, block, out))
