@@ -29,6 +29,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 )
 
+// pageClusters is to how many user clusters the page keeps connections.
+const pageClusters = 8
+
 // process is the operator with everything around it.
 type process struct {
 	*flags
@@ -41,6 +44,9 @@ type process struct {
 	operator *operator.Operator
 	hosted   *operator.Hosted
 	users    *userclusters.Pool
+	// looker is by what the page looks at control planes, on every replica: what it asks (which rights it has, a token for gauges) are requests that a fence takes for
+	// writes. It changes nothing, and its connections are its own, since those of a cluster that needs nothing are closed.
+	looker *operator.Hosted
 	// led is closed when what was begun under the lease has ended.
 	led chan struct{}
 }
@@ -62,6 +68,7 @@ func run(ctx context.Context, f *flags) error {
 	}
 	defer endEvents()
 	defer p.users.Close()
+	defer p.looker.Users.Close()
 	return p.serveAndLead(ctx)
 }
 
@@ -165,6 +172,8 @@ func (p *process) assemble() (endEvents func(), err error) {
 	holders := "transplant-operator of " + p.namespace + "/" + p.lease + ": "
 	p.hosted = &operator.Hosted{Seed: hosted.Clients{Kube: kube, Dynamic: dyn}, Users: p.users, Holder: holders + p.identity, HolderPrefix: holders,
 		ToolVersion: toolVersion(), Images: p.images}
+	p.looker = &operator.Hosted{Seed: hosted.Clients{Kube: p.kube, Dynamic: p.dynamic}, ToolVersion: toolVersion(), Images: p.images,
+		Users: userclusters.New(userclusters.Options{Seed: p.kube, Open: pageClusters, Wrap: func(next http.RoundTripper) http.RoundTripper { return p.metrics.Counting("user", next) }})}
 
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
@@ -174,7 +183,7 @@ func (p *process) assemble() (endEvents func(), err error) {
 		Kube: kube, Dynamic: dyn,
 		Engine: p.hosted, Parts: operator.HostedParts{Hosted: p.hosted}, Machines: operator.HostedMachines{Hosted: p.hosted}, Rules: p.rules(),
 		Definitions: p.definitions,
-		Limits:      limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
+		Limits:      limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, MaxWatches: max(1, p.openClusters/2), StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
 		LookTimeout: p.lookTimeout, Metrics: p.metrics, Log: p.log,
 		Recorder: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "transplant-operator"}),
 	})

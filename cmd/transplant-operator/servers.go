@@ -22,6 +22,8 @@ import (
 
 const (
 	headerTimeout = 5 * time.Second
+	// idleTimeout is how long a connection is kept on which nobody asks anything.
+	idleTimeout = 2 * time.Minute
 	// shutdownTimeout is how long answers under way are waited for.
 	shutdownTimeout = 5 * time.Second
 	// datacenterTimeout bounds the look at the seed's datacenters in a decision.
@@ -82,7 +84,7 @@ func plain(l net.Listener, h http.Handler) server { return serving(l, h, nil) }
 
 func serving(l net.Listener, h http.Handler, encryption *tls.Config) server {
 	return func(ctx context.Context) error {
-		s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, TLSConfig: encryption, BaseContext: func(net.Listener) context.Context { return ctx }}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, TLSConfig: encryption, BaseContext: func(net.Listener) context.Context { return ctx }}
 		done := make(chan struct{})
 		defer close(done)
 		stop := context.AfterFunc(ctx, func() {
@@ -153,7 +155,7 @@ func (p *process) page(ctx context.Context, l net.Listener, manager *certs.Manag
 		Clusters: p.operator, Kube: p.kube, Config: p.base, EnableActions: p.enableActions, ToolVersion: toolVersion(), Log: p.log,
 		Seed: v1.Cluster{Server: p.base.Host},
 		Plane: func(ctx context.Context, o view.Object) (web.Plane, error) {
-			return p.hosted.Plane(ctx, operator.Target{Name: o.Cluster.Name, Namespace: o.Cluster.ControlPlaneNamespace(), Group: o.Group, Cluster: o.Cluster})
+			return p.looker.Plane(ctx, operator.Target{Name: o.Cluster.Name, Namespace: o.Cluster.ControlPlaneNamespace(), Group: o.Group, Cluster: o.Cluster})
 		},
 		Refusals: func(o view.Object) []string { return p.operator.Refusals(ctx, o.Cluster) },
 	})

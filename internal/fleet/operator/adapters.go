@@ -63,7 +63,10 @@ func minorOf(c *kubermaticv1.Cluster) (int, error) {
 // HostedMachines are the Machines of such clusters.
 type HostedMachines struct{ Hosted *Hosted }
 
-var _ Machines = HostedMachines{}
+var (
+	_ Machines = HostedMachines{}
+	_ Watcher  = HostedMachines{}
+)
 
 // Pass implements Machines.
 func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.Machines, string, error) {
@@ -95,6 +98,19 @@ func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked)
 		out.Regression = fmt.Sprintf("MachineDeployment %s: %s", s.Deployment, s.Reason)
 	}
 	return out, pass.Did, nil
+}
+
+// Watch implements Watcher.
+func (h HostedMachines) Watch(ctx context.Context, t Target, changed func()) error {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	meta, err := h.Hosted.Users.Metadata(ctx, t.Namespace)
+	if err != nil {
+		return fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	return machines.Watch(ctx, user.Kube, meta, changed)
 }
 
 func machinesOf(o machines.Observation) state.Machines {

@@ -182,6 +182,10 @@ func namespaceOf(o any) ([]string, error) {
 	return nil, nil
 }
 
+// unreadable is an annotation of cached Clusters only: why our types cannot hold one. Nothing is decided about it, and nothing written to it: what it says of
+// itself is not known, and less than that would look like a cluster that nobody wants to be migrated.
+const unreadable = "transplant.dev/unreadable"
+
 // reduced turns what the API server sends into the few fields that we know.
 func reduced(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
@@ -192,6 +196,7 @@ func reduced(o any) (any, error) {
 	if err != nil { // one bad object must not keep all others out of the cache: it is seen without what cannot be read
 		c = &kubermaticv1.Cluster{}
 		c.Name, c.UID, c.ResourceVersion = u.GetName(), u.GetUID(), u.GetResourceVersion()
+		c.Annotations = map[string]string{unreadable: err.Error()}
 	}
 	c.ManagedFields = nil
 	delete(c.Annotations, "kubectl.kubernetes.io/last-applied-configuration")

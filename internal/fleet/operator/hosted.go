@@ -49,7 +49,8 @@ func (h *Hosted) seedOnly(t Target) *hosted.Plane {
 	provider := engineProvider(t)
 	return &hosted.Plane{
 		Name: t.Name, Namespace: t.Namespace, Seed: h.Seed, Holder: h.Holder, ToolVersion: h.ToolVersion, Provider: provider,
-		Options: v1.Options{Image: h.Images[provider], Strategy: strategyOf(t)},
+		Confirmed: confirmationOf(t.Cluster),
+		Options:   v1.Options{Image: h.Images[provider], Strategy: strategyOf(t)},
 	}
 }
 
@@ -133,7 +134,13 @@ func (h *Hosted) Owners(ctx context.Context, t Target) (state.Owners, error) {
 func ownersOf(found hosted.Owners) state.Owners {
 	out := state.Owners{Unsure: found.Unknown}
 	for _, loop := range hosted.LoopNames() {
-		owner := found.Loops[loop]
+		owner, has := found.Loops[loop]
+		if !has {
+			continue
+		}
+		if owner.ByLease {
+			out.ByLease = append(out.ByLease, loop)
+		}
 		switch {
 		case len(owner.Also) > 0:
 			out.Twice = append(out.Twice, loop)

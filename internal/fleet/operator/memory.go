@@ -19,16 +19,20 @@ type memory struct {
 // dossier is about one cluster.
 type dossier struct {
 	uid types.UID
-	// generation of the object when the last run began.
+	// generation of the object when the last run began, and the plan that was confirmed then.
 	generation int64
+	confirmed  string
 
 	journal  state.Journal
 	run      state.Run
 	owners   state.Owners
 	parts    PartsSeen
 	machines state.Machines
-	// looking is that a look is under way, annotating that the annotations are being written.
-	looking, annotating bool
+	// looking is that a look is under way, annotating that the annotations are being written, unconfirming that one is being taken off.
+	looking, annotating, unconfirming bool
+	// watched is that changes of its machines are told; changed is when the first was told since looked, when the last look began.
+	watched         bool
+	changed, looked time.Time
 	// restarting is that the operator restarts its MachineDeployments.
 	restarting bool
 	written    written

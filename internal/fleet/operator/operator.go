@@ -23,6 +23,7 @@ type Operator struct {
 	queue       workqueue.TypedRateLimitingInterface[string]
 	memory      *memory
 	runs        *runs
+	watches     *watches
 	lanes       lanes
 	// leading is open while Lead runs: what is enqueued before that is nobody's.
 	leading atomic.Bool
@@ -35,7 +36,7 @@ func New(o Options) (*Operator, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), lanes: newLanes(o.Looks)}
+	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), watches: newWatches(o.MaxWatches), lanes: newLanes(o.Looks)}
 	op.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))
 	op.clusters = newClusters(&o, op.changed)
 	op.deployments = newDeployments(o.Kube, op.changedIn)
@@ -59,6 +60,7 @@ func (op *Operator) Lead(ctx context.Context) {
 	context.AfterFunc(ctx, func() {
 		op.queue.ShutDown()
 		op.runs.stopAll()
+		op.watches.stopAll()
 	})
 	acting := ctx
 	if fence := election.FromContext(ctx); fence != nil {

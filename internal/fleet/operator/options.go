@@ -98,6 +98,8 @@ type Options struct {
 	MaxParallel int
 	// MaxParallelMachines is in how many clusters MachineDeployments are restarted at a time; default 5.
 	MaxParallelMachines int
+	// MaxWatches is of how many clusters machines are watched at a time while they are replaced; default 32. Those of further ones are polled.
+	MaxWatches int
 	// StallAfter is how long a run may be without a new step before its place goes to another cluster; default 2 minutes.
 	StallAfter time.Duration
 	// Workers reconcile; default 4. Looks is how many user clusters are looked at at a time; default 16. Half as many again are for those that do not answer.
@@ -135,7 +137,7 @@ func (o *Options) complete() error {
 	for _, n := range []struct {
 		value *int
 		or    int
-	}{{&o.MaxParallel, 10}, {&o.MaxParallelMachines, 5}, {&o.Workers, 4}, {&o.Looks, 16}} {
+	}{{&o.MaxParallel, 10}, {&o.MaxParallelMachines, 5}, {&o.MaxWatches, 32}, {&o.Workers, 4}, {&o.Looks, 16}} {
 		if *n.value <= 0 {
 			*n.value = n.or
 		}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
@@ -24,11 +25,14 @@ func outcome(err error) (state.Outcome, string) {
 	var blocked *hosted.BlockedError
 	var locked *hosted.LockedError
 	var stale *hosted.StaleError
+	var unconfirmed *hosted.UnconfirmedError
 	switch {
 	case err == nil:
 		return state.Succeeded, ""
 	case errors.As(err, &blocked):
 		return state.Blocked, findings(blocked)
+	case errors.As(err, &unconfirmed):
+		return state.Blocked, err.Error() + confirmAnew
 	case errors.As(err, &locked):
 		return state.Locked, err.Error()
 	case errors.Is(err, hosted.ErrTooLate):
@@ -42,6 +46,10 @@ func outcome(err error) (state.Outcome, string) {
 	}
 	return state.Broken, err.Error()
 }
+
+// confirmAnew is what somebody does about a plan that is not the one that was confirmed.
+const confirmAnew = ": look at it again and confirm it on the operator's page, or take the annotation " + kubermaticv1.AnnotationPlan +
+	" off the Cluster, and the operator begins with its own plan"
 
 // unreachable tells the errors that pass when an API server answers again, or its credentials do.
 func unreachable(err error) bool {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
+// behind is when a cluster is looked at again whose object was changed by somebody else meanwhile, unless the cache tells earlier.
+const behind = time.Second
+
 // reconcile decides about one cluster: what it says of itself, and what is to be begun. It waits for nothing but a write to the seed.
 func (op *Operator) reconcile(ctx context.Context, name string) error {
 	found := op.clusters.get(name)
@@ -17,12 +21,23 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 		op.gone(name)
 		return nil
 	}
+	for _, o := range found {
+		if why := o.Cluster.Annotations[unreadable]; why != "" {
+			op.runs.leave(name)
+			op.Log.Info("A cluster is left alone because it cannot be read", "cluster", name, "group", o.Group, "error", why)
+			return nil
+		}
+	}
 	op.latest(found)
 	main := mainOf(found)
 	for _, o := range found {
 		seen := op.observe(ctx, found, o, o.Group == main.Group)
 		d := state.Decide(seen, op.Limits)
 		written, err := op.write(ctx, o, d)
+		if errors.Is(err, errBehind) { // the cache will tell, or has told meanwhile
+			op.queue.AddAfter(name, behind)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -67,10 +82,10 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 		return out
 	}
 	op.memory.of(c.Name, c.UID, func(r *dossier) {
-		if r.run.Outcome == state.Blocked && c.Generation != r.generation { // what blocked it may have been mended
+		if r.run.Outcome == state.Blocked && (c.Generation != r.generation || confirmationOf(c) != r.confirmed) { // what blocked it may have been mended
 			r.run.Ended = time.Time{}
 		}
-		out.Journal, out.Run, out.Owners, out.Parts, out.Machines = r.journal, r.run, r.owners, r.parts.Parts, r.machines
+		out.Journal, out.Run, out.Owners, out.Parts, out.Machines = r.journal, r.run, r.owners, r.parts.Parts, r.followed()
 	})
 	return out
 }
@@ -91,12 +106,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 			r.restarting = false
 		})
 	}
-	if w.Close {
-		op.Engine.Close(t)
-	}
-	if w.Annotate {
-		op.annotate(ctx, t)
-	}
+	op.beside(ctx, t, w)
 	switch {
 	case w.Run == state.NoPart || w.Stop:
 		op.runs.leave(c.Name)
@@ -111,10 +121,29 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 	}
 }
 
+// beside does what goes on beside runs and looks.
+func (op *Operator) beside(ctx context.Context, t Target, w state.Work) {
+	if w.Watch {
+		op.watch(ctx, t)
+	} else {
+		op.watches.stop(t.Name)
+	}
+	if w.Close {
+		op.Engine.Close(t)
+	}
+	if w.Annotate {
+		op.annotate(ctx, t)
+	}
+	if w.Unconfirm {
+		op.unconfirm(ctx, t)
+	}
+}
+
 // gone ends everything about a cluster that is no more.
 func (op *Operator) gone(name string) {
 	op.runs.leave(name)
 	op.runs.stop(name)
+	op.watches.stop(name)
 	op.memory.forget(name)
 	op.Metrics.forget(name)
 }

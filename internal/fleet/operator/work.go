@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
@@ -22,7 +24,7 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 		return
 	}
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
-		r.generation = t.Cluster.Generation
+		r.generation, r.confirmed = t.Cluster.Generation, confirmationOf(t.Cluster)
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
 	})
@@ -140,33 +142,29 @@ func (op *Operator) see(ctx context.Context, t Target, w state.Work) {
 
 func (op *Operator) seeOwners(ctx context.Context, t Target) {
 	var found state.Owners
-	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+	op.ask(ctx, t, "owners", func(ctx context.Context) (err error) {
 		found, err = op.Engine.Owners(ctx, t)
 		return err
-	})
-	op.Metrics.looked("owners", err)
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
-		if err == nil {
+	}, func(r *dossier, good bool) *state.Seen {
+		if good {
 			found.Seen = r.owners.Seen
 			r.owners = found
 		}
-		op.note(t, "owners", &r.owners.Seen, err)
+		return &r.owners.Seen
 	})
 }
 
 func (op *Operator) seeParts(ctx context.Context, t Target) {
 	var found PartsSeen
-	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+	op.ask(ctx, t, "parts", func(ctx context.Context) (err error) {
 		found, err = op.Parts.Ensure(ctx, t)
 		return err
-	})
-	op.Metrics.looked("parts", err)
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
-		if err == nil {
+	}, func(r *dossier, good bool) *state.Seen {
+		if good {
 			found.Seen = r.parts.Seen
 			r.parts = found
 		}
-		op.note(t, "parts", &r.parts.Seen, err)
+		return &r.parts.Seen
 	})
 	for _, did := range found.Did {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonPartsChanged, did)
@@ -181,36 +179,40 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, restart bool) {
 	}
 	var found state.Machines
 	var did string
-	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+	begun := time.Now()
+	op.ask(ctx, t, "machines", func(ctx context.Context) (err error) {
 		found, did, err = op.Machines.Pass(ctx, t, asked)
 		return err
-	})
-	op.Metrics.looked("machines", err)
-	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
-		if err == nil {
+	}, func(r *dossier, good bool) *state.Seen {
+		if good {
 			found.Seen, found.Moved = r.machines.Seen, r.machines.Moved
 			if found.Migrated != r.machines.Migrated {
 				found.Moved = time.Now()
 			}
-			r.machines = found
+			r.machines, r.looked = found, begun
 			op.Metrics.machines(t.Name, found)
 		}
-		op.note(t, "machines", &r.machines.Seen, err)
 		if r.machines.Done || !restart {
 			r.restarting = false
 		}
+		return &r.machines.Seen
 	})
 	if did != "" {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonMachinesRestarted, did)
 	}
 }
 
-// note writes down how a look ended. The first of several that fail is logged.
-func (op *Operator) note(t Target, what string, s *state.Seen, err error) {
-	note(s, time.Now(), err)
-	if s.Failures == 1 {
-		op.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", err.Error())
-	}
+// ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep takes in what a good look found.
+func (op *Operator) ask(ctx context.Context, t Target, what string, look func(context.Context) error, keep func(r *dossier, good bool) *state.Seen) {
+	err := op.bounded(ctx, look)
+	op.Metrics.looked(what, err)
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
+		seen := keep(r, err == nil)
+		note(seen, time.Now(), err)
+		if seen.Failures == 1 {
+			op.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", err.Error())
+		}
+	})
 }
 
 // annotate does what the mutating webhook has missed.
@@ -231,6 +233,30 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonWebhookMissed,
 			"the feature externalCloudProvider was switched on while the mutating webhook was away; the annotations were added")
 	})
+}
+
+// unconfirm takes the annotation off by which a person confirmed a plan that was begun since: a later migration of the cluster is another one.
+func (op *Operator) unconfirm(ctx context.Context, t Target) {
+	begin := false
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { begin, r.unconfirming = !r.unconfirming, true })
+	if !begin {
+		return
+	}
+	op.jobs.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
+		defer cancel()
+		_, err := objects.Of(t.Group, t.Cluster).Unconditional().Unannotate(kubermaticv1.AnnotationPlan).Apply(ctx, op.Dynamic, fieldManager)
+		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.unconfirming = false })
+		if err != nil && !objects.IsStale(err) {
+			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
+			op.queue.AddAfter(t.Name, op.Limits.Retry)
+		}
+	})
+}
+
+// confirmationOf is the plan that a person confirmed; empty for none.
+func confirmationOf(c *kubermaticv1.Cluster) string {
+	return c.Annotations[kubermaticv1.AnnotationPlan]
 }
 
 func (op *Operator) journal(ctx context.Context, t Target) (state.Journal, error) {

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +20,13 @@ import (
 // fieldManager names this program in what it writes.
 const fieldManager = "transplant-operator"
 
-// write writes the conditions that changed. It tells whether there were any.
+// write writes the conditions that changed. It tells whether there were any. What is told of a transition is bound to the version that the decision was made
+// from: another operator may have written and told the same since, which the cache of one that has just begun to lead does not show yet.
 func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) (bool, error) {
-	change := objects.Of(o.Group, o.Cluster).Unconditional() // nobody else writes these conditions
+	change := objects.Of(o.Group, o.Cluster)
+	if len(d.Events) == 0 {
+		change.Unconditional() // nobody else writes these conditions
+	}
 	for _, t := range state.Owned() {
 		was, had := o.Cluster.Status.Conditions[t]
 		is, has := d.Conditions[t]
@@ -44,6 +49,9 @@ func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) 
 	if apierrors.IsNotFound(err) { // it was deleted, which the cache will tell
 		return false, nil
 	}
+	if objects.IsStale(err) {
+		return false, errBehind
+	}
 	if err != nil {
 		return false, fmt.Errorf("writing conditions: %w", err)
 	}
@@ -51,6 +59,9 @@ func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) 
 	op.memory.of(o.Cluster.Name, "", func(r *dossier) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
 	return true, nil
 }
+
+// errBehind says that the cache is behind the object: what was decided may be old.
+var errBehind = errors.New("the cluster has changed since it was read")
 
 // writeWhole writes the conditions through the object: old CRDs of the original have no subresource for the status.
 func (op *Operator) writeWhole(ctx context.Context, o view.Object, change *objects.Change) (*kubermaticv1.Cluster, error) {

@@ -34,6 +34,8 @@ const (
 	Hold ActionName = "hold"
 	// Release takes a hold off.
 	Release ActionName = "release"
+	// Confirm confirms the plan of a cluster anew: it changed since it was confirmed, so that the operator does not begin.
+	Confirm ActionName = "confirm"
 	// RestartMachines lets the operator restart the MachineDeployments.
 	RestartMachines ActionName = "restart-machines"
 )
@@ -59,6 +61,9 @@ func possible(row v1.FleetCluster) []ActionName {
 	}
 	if row.Hold != "" {
 		out = append(out, Release)
+	}
+	if row.External && row.Confirmed && row.Hold == "" && (row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked) {
+		out = append(out, Confirm)
 	}
 	if row.External && !row.RestartsMachines && (waiting || row.Standing == v1.StandingMigrating) {
 		out = append(out, RestartMachines)
@@ -93,7 +98,7 @@ func (s *server) asked(r *http.Request, p *person) (view.Object, ActionName, err
 	action := ActionName(r.PathValue("action"))
 	row := view.Row(object, twice)
 	switch {
-	case !slices.Contains([]ActionName{Start, Hold, Release, RestartMachines}, action):
+	case !slices.Contains([]ActionName{Start, Hold, Release, Confirm, RestartMachines}, action):
 		return object, "", &refusal{http.StatusNotFound, "there is no such action"}
 	case !slices.Contains(possible(row), action):
 		return object, "", &refusal{http.StatusConflict, fmt.Sprintf("%s is not possible while the cluster is %s (%s)", action, view.Words(row.Standing), row.Phase)}
@@ -123,7 +128,7 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, p *person) {
 	}
 	object, action, err := s.asked(r, p)
 	if err == nil {
-		err = readJSON(r, &body)
+		err = readJSON(w, r, &body)
 	}
 	if err != nil {
 		s.fail(w, err)
@@ -185,9 +190,8 @@ func (s *server) prepare(ctx context.Context, o view.Object, action ActionName, 
 	}
 	shown := Preview{Action: action}
 	change := s.written(&shown, o, action, p, reason)
-	begins := action == Start || action == Release && o.Cluster.External()
-	if begins {
-		if err := s.plan(ctx, o, &shown); err != nil {
+	if action == Start || action == Confirm || action == Release && o.Cluster.External() {
+		if err := s.plan(ctx, o, &shown, change); err != nil {
 			return Preview{}, nil, err
 		}
 	}
@@ -238,6 +242,9 @@ func (s *server) written(shown *Preview, o view.Object, action ActionName, p *pe
 		field = v1.Change{Field: "annotation " + kubermaticv1.AnnotationHold, Before: o.Cluster.Annotations[kubermaticv1.AnnotationHold]}
 		shown.Title = "Take the hold off"
 		shown.Effects = []string{"the operator forgets an earlier failure and tries again"}
+	case Confirm:
+		shown.Title = "Confirm the plan anew"
+		shown.Effects = []string{"the operator begins with this plan when it is the cluster's turn, and with no other"}
 	case RestartMachines:
 		change.Annotate(kubermaticv1.AnnotationRestartMachines, "true")
 		field = v1.Change{Field: "annotation " + kubermaticv1.AnnotationRestartMachines, Before: o.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines], After: "true"}
@@ -248,13 +255,17 @@ func (s *server) written(shown *Preview, o view.Object, action ActionName, p *pe
 		}
 		shown.Effects = []string{"every machine of the cluster is replaced, and its node with it: MachineDeployment by MachineDeployment, the first one watched before the others", "at most " + most + " machines are missing at a time", "it begins when the cloud-controller-manager runs every loop, and stops when new nodes do not become ready"}
 	}
-	step.Title, step.Changes = shown.Title, []v1.Change{field}
+	step.Title = shown.Title
+	if field.Field != "" {
+		step.Changes = []v1.Change{field}
+	}
 	shown.Steps = []v1.Step{step}
 	return change
 }
 
-// plan adds what the operator would do: the steps of the handover, and what refuses it.
-func (s *server) plan(ctx context.Context, o view.Object, shown *Preview) error {
+// plan adds what the operator would do: the steps of the handover, and what refuses it. The write says which steps these are, so that the operator begins with
+// no others. Where the handover was begun, the operator goes on with the plan in its journal, whatever is written.
+func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change *objects.Change) error {
 	if s.Refusals != nil {
 		shown.Refusals = s.Refusals(o)
 	}
@@ -272,6 +283,14 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview) error 
 		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + err.Error()}
 	}
 	defer done()
+	status, err := plane.Status(ctx, hosted.Handover)
+	switch {
+	case err != nil:
+		return &refusal{http.StatusBadGateway, "whether the handover was begun cannot be read: " + err.Error()}
+	case begunBefore(status):
+		shown.Effects = append(shown.Effects, fmt.Sprintf("the handover was begun (%d of %d steps): the operator goes on with the plan that it was begun with", status.StepsDone, status.StepsTotal))
+		return nil
+	}
 	snap := plane.Gather(ctx)
 	report := troubles(plane.Check(snap))
 	made, err := plane.Plan(snap, hosted.Handover)
@@ -283,10 +302,30 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview) error 
 	case err != nil:
 		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + err.Error()}
 	default:
+		change.Annotate(kubermaticv1.AnnotationPlan, hosted.Confirmation(made.Steps))
+		shown.Steps[0].Changes = append(shown.Steps[0].Changes, v1.Change{Field: "annotation " + kubermaticv1.AnnotationPlan,
+			Before: first(o.Cluster.Annotations[kubermaticv1.AnnotationPlan]), After: hosted.Sum(made.Steps)})
 		shown.Steps = append(shown.Steps, made.Steps...)
 		shown.Effects = append(shown.Effects, made.Effects...)
 	}
 	shown.Findings = report.Findings
 	shown.Blocked = shown.Blocked || report.Summary.Blocked
 	return nil
+}
+
+// begunBefore tells that a part was begun and is not back as it was: its journal has the plan that counts.
+func begunBefore(s v1.Status) bool {
+	switch s.Phase {
+	case v1.StateApplied, v1.StateRollingBack:
+		return true
+	case v1.StateApplying:
+		return s.StepsDone > 0 || len(s.Current) > 0
+	}
+	return false
+}
+
+// first is the first word of what was kept of a plan, which is its SHA-256.
+func first(confirmation string) string {
+	sum, _, _ := strings.Cut(confirmation, " ")
+	return sum
 }

@@ -1,13 +1,16 @@
 package web
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/hosted"
 )
 
 func TestThePageIsReadOnlyUnlessItIsToldOtherwise(t *testing.T) {
@@ -62,7 +65,8 @@ func TestAnActionShowsTheStepsAndIsWrittenAsWhoAsked(t *testing.T) {
 	if r := b.ask("POST", c1+"/actions/start", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusOK {
 		t.Fatalf("%d %s", r.code, r.body)
 	}
-	want := `Bearer token-of-alice {"metadata":{"resourceVersion":"7","uid":"uid"},"spec":{"features":{"externalCloudProvider":true}}}`
+	want := fmt.Sprintf(`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"},"spec":{"features":{"externalCloudProvider":true}}}`,
+		hosted.Confirmation(shown.Steps[1:]))
 	if got := w.written(); len(got) != 1 || got[0] != want {
 		t.Errorf("written %v, want %s", got, want)
 	}
@@ -155,7 +159,7 @@ func TestHoldingSaysWhoAndWhyAndReleasingTakesItOff(t *testing.T) {
 		t.Errorf("%d %s", r.code, r.body)
 	}
 	want := []string{`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":"alice: after the sale"},"resourceVersion":"7","uid":"uid"}}`,
-		`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null},"resourceVersion":"7","uid":"uid"}}`}
+		fmt.Sprintf(`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null,"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`, hosted.Confirmation(shown.Steps[1:]))}
 	if got := w.written(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("written\n%s", strings.Join(got, "\n"))
 	}
@@ -167,8 +171,59 @@ func TestHoldingSaysWhoAndWhyAndReleasingTakesItOff(t *testing.T) {
 	}
 }
 
+func TestAPlanThatChangedSinceItWasConfirmedIsConfirmedAnew(t *testing.T) {
+	w := newWorld(t)
+	blocked := cluster("c1", kubermaticv1.PhaseBlocked, "the plan is not the one that was confirmed")
+	w.put(blocked)
+	b := w.as("alice")
+	if r := b.ask("GET", c1+"/actions/confirm", nil); r.code != http.StatusConflict {
+		t.Errorf("where nothing was confirmed: %d %s", r.code, r.body)
+	}
+	blocked = cluster("c1", kubermaticv1.PhaseBlocked, "the plan is not the one that was confirmed")
+	blocked.Cluster.Annotations[kubermaticv1.AnnotationPlan] = "0123 a=1"
+	w.put(blocked)
+	var d Detail
+	b.ask("GET", c1, nil).into(t, &d)
+	if !slices.Contains(d.Actions, Confirm) {
+		t.Errorf("it offers %v", d.Actions)
+	}
+	var shown Preview
+	b.ask("GET", c1+"/actions/confirm", nil).into(t, &shown)
+	if len(shown.Steps) != 3 || shown.Steps[0].Changes[0].Before != "0123" || shown.Steps[0].Changes[0].After != hosted.Sum(shown.Steps[1:]) {
+		t.Fatalf("%+v", shown.Steps)
+	}
+	if r := b.ask("POST", c1+"/actions/confirm", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusOK {
+		t.Fatalf("%d %s", r.code, r.body)
+	}
+	want := fmt.Sprintf(`Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/plan-sha256":%q},"resourceVersion":"7","uid":"uid"}}`, hosted.Confirmation(shown.Steps[1:]))
+	if got := w.written(); len(got) != 1 || got[0] != want {
+		t.Errorf("written %v, want %s", got, want)
+	}
+}
+
+func TestAHoldOnAHandoverThatWasBegunComesOffWithoutAPlan(t *testing.T) {
+	w := newWorld(t)
+	w.plane.begun, w.plane.blocked = true, true // a plan for what is half done would be refused
+	held := cluster("c1", kubermaticv1.PhaseHeld, "")
+	held.Cluster.Annotations[kubermaticv1.AnnotationHold] = "alice"
+	w.put(held)
+	var shown Preview
+	w.as("alice").ask("GET", c1+"/actions/release", nil).into(t, &shown)
+	if shown.Blocked || len(shown.Steps) != 1 || !strings.Contains(strings.Join(shown.Effects, "; "), "4 of 11 steps") {
+		t.Errorf("%+v", shown)
+	}
+	if r := w.as("alice").ask("POST", c1+"/actions/release", map[string]string{"sha256": shown.SHA256}); r.code != http.StatusOK {
+		t.Errorf("%d %s", r.code, r.body)
+	}
+	want := `Bearer token-of-alice {"metadata":{"annotations":{"transplant.dev/hold":null},"resourceVersion":"7","uid":"uid"}}`
+	if got := w.written(); len(got) != 1 || got[0] != want {
+		t.Errorf("written %v", got)
+	}
+}
+
 func TestOneClusterIsShownWithWhatIsNotInItsObject(t *testing.T) {
 	w := newWorld(t)
+	w.plane.begun = true
 	w.put(cluster("c1", kubermaticv1.PhaseHandover, "step 4 of 11"))
 	var d Detail
 	w.as("vera").ask("GET", c1, nil).into(t, &d)

@@ -14,6 +14,9 @@ import (
 // maxBody bounds what is read of a request, in bytes: a token and a few words.
 const maxBody = 64 << 10
 
+// reading is how long the body of a request may take to come.
+const reading = 10 * time.Second
+
 // policy allows what this host serves and nothing else; nothing inline, no frames, no forms elsewhere.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -164,7 +165,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token string `json:"token"`
 	}
-	if err := readJSON(r, &body); err != nil {
+	if err := readJSON(w, r, &body); err != nil {
 		s.fail(w, err)
 		return
 	}
@@ -189,12 +190,19 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 }
 
 // readJSON reads a body that no form of another site can send.
-func readJSON(r *http.Request, into any) error {
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
 		return &refusal{http.StatusUnsupportedMediaType, "send application/json"}
 	}
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Now().Add(reading)); err != nil && !isUnsupported(err) {
+		return fmt.Errorf("bounding the time of a request: %w", err)
+	}
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return &refusal{http.StatusBadRequest, "the request is no JSON that is understood here"}
+	}
+	if err := control.SetReadDeadline(time.Time{}); err != nil && !isUnsupported(err) { // what is done now may take longer, and the connection is read meanwhile
+		return fmt.Errorf("lifting the bound of a request: %w", err)
 	}
 	return nil
 }

@@ -206,6 +206,7 @@ type fakePlane struct {
 	mu      sync.Mutex
 	steps   []v1.Step
 	blocked bool
+	begun   bool // the handover was
 }
 
 func (p *fakePlane) Gather(context.Context) *v1.Snapshot { return &v1.Snapshot{} }
@@ -246,7 +247,9 @@ func (p *fakePlane) Owners(context.Context) (hosted.Owners, error) {
 }
 
 func (p *fakePlane) Status(_ context.Context, part hosted.Part) (v1.Status, error) {
-	if part == hosted.Finish {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if part == hosted.Finish || !p.begun {
 		return v1.Status{}, nil
 	}
 	return v1.Status{Run: "20261121-110000", State: v1.StateApplying, Phase: "applying", StepsDone: 4, StepsTotal: 11, Current: []v1.StepStatus{{ID: "ensure/ccm", Waiting: "0 of 1 pods are ready"}}}, nil

@@ -7,7 +7,7 @@
   const words = { "not-enabled": "not enabled", external: "external", waiting: "waiting", migrating: "migrating", blocked: "blocked", failed: "failed", completed: "completed" };
   const severity = ["failed", "blocked", "migrating", "waiting", "completed", "not-enabled", "external"];
   const phases = ["Queued", "Handover", "Components", "Machines", "Finish", "Completed"];
-  const actionWords = { start: "Start migration", hold: "Hold", release: "Take hold off", "restart-machines": "Restart machines" };
+  const actionWords = { start: "Start migration", hold: "Hold", release: "Take hold off", confirm: "Confirm plan", "restart-machines": "Restart machines" };
   let me = null, source = null, skew = 0, standing = "", sort = { by: "standing", up: true }, open = null, pending = null, refresh = null, focusAfter = null;
 
   const make = (tag, attrs = {}, ...inside) => {
@@ -289,7 +289,7 @@
         fact("Machines", ...(r.machines ? bar(r.machines.migrated, r.machines.total, "machines that are external") : [])), fact("Held by", r.hold), fact("Paused", r.paused), fact("Restarts machines", r.restartsMachines ? "the operator does" : "their owner does")),
       d.actions.length ? make("div", { class: "buttons", role: "group", "aria-label": "Actions" }, ...d.actions.map((a) => { const b = make("button", { type: "button", id: "action-" + a }, actionWords[a]); b.addEventListener("click", () => preview(key, a)); return b; })) : null)];
     if (d.owners) {
-      parts.push(card("Who runs the loops", table("Who runs the loops", ["Loop", "Owner", "Pod"], Object.entries(d.owners.loops || {}).sort().map(([l, o]) => [l, o.component ? o.component + (o.also && o.also.length ? " and " + o.also.join(", ") : "") : "nobody", o.pod || "–"])),
+      parts.push(card("Who runs the loops", table("Who runs the loops", ["Loop", "Owner", "Pod"], Object.entries(d.owners.loops || {}).sort().map(([l, o]) => [l, o.component ? o.component + (o.also && o.also.length ? " and " + o.also.join(", ") : "") + (o.byLease ? " (by its lease)" : "") : "nobody", o.pod || "–"])),
         ...(d.owners.unknown || []).map((u) => make("p", { class: "note" }, u))));
     }
     for (const p of d.parts || []) {
