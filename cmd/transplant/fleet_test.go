@@ -177,7 +177,7 @@ func lookInto(t *testing.T, open func(fleet.Object) (plane, error)) {
 	t.Helper()
 	was := openPlanes
 	t.Cleanup(func() { openPlanes = was })
-	openPlanes = func(*connection, map[string]string) planes {
+	openPlanes = func(*connection, *waving) planes {
 		return planes{close: func() {}, open: func(_ context.Context, o fleet.Object) (plane, error) { return open(o) }}
 	}
 }

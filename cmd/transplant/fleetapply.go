@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/roster"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/hosted"
 )
 
 // fleetManager is the field manager of what fleet apply writes.
@@ -32,9 +33,9 @@ func newFleetApply(c *connection) *cobra.Command {
 		Example: "  transplant fleet apply --waves 1,10%,50%,100% --soak 30m\n" +
 			"  transplant fleet apply --selector env=staging --until handover --max-failures 2 --yes",
 		Long: "Apply starts a cluster by switching its feature externalCloudProvider on, or by taking a hold of fleet's own off. The operator carries the migration out,\n" +
-			"after its own checks; apply follows the objects and starts the next clusters as others are done. A wave begins when all of the one before are done and\n" +
-			"have been watched for --soak. It stops starting clusters when more than --max-failures have failed, were blocked for longer than --patience, or take\n" +
-			"longer than they may.\n\n" +
+			"after its own checks, and with --details whole by the steps that were printed and by no others; apply follows the objects and starts the next clusters as\n" +
+			"others are done. A wave begins when all of the one before are done and have been watched for --soak. It stops starting clusters when more than\n" +
+			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may.\n\n" +
 			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
 			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -76,14 +77,15 @@ func (c *connection) fleetApply(ctx context.Context, f *waving, details string, 
 			return err
 		}
 	}
-	return c.rollOut(ctx, p)
+	return c.rollOut(ctx, p, details == detailsWhole)
 }
 
-// rollOut follows the clusters and starts those whose turn it is, until all are done, or too many have failed.
-func (c *connection) rollOut(ctx context.Context, p *v1.FleetPlan) error {
+// rollOut follows the clusters and starts those whose turn it is, until all are done, or too many have failed. Whole says that the steps of each were shown
+// before somebody approved: the operator then begins with no others.
+func (c *connection) rollOut(ctx context.Context, p *v1.FleetPlan, whole bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := rolling{c: c, rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options}, started: fleet.Started{}, tries: map[fleet.Key]int{}, said: map[fleet.Key]string{}}
+	r := rolling{c: c, whole: whole, rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options}, started: fleet.Started{}, tries: map[fleet.Key]int{}, said: map[fleet.Key]string{}}
 	err := c.eachChange(ctx, func(following *roster.Following) (bool, error) { return r.look(ctx, following) })
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		return withCode(exitInterrupted, "interrupted: no further cluster is started; %s under way, which the operator carries on\nto go on: run the same command again", are(r.last.Running))
@@ -101,6 +103,7 @@ func are(n int) string {
 // rolling is a rollout that is followed.
 type rolling struct {
 	c       *connection
+	whole   bool
 	rollout fleet.Rollout
 	started fleet.Started
 	// tries counts the writes of a cluster's start that did not come through.
@@ -141,7 +144,11 @@ func (r *rolling) start(ctx context.Context, all []fleet.Object, m v1.FleetMembe
 		if o.Key() != key {
 			continue
 		}
-		_, err := startCluster(o, r.rollout.Options).Apply(ctx, r.c.dynamic, fleetManager)
+		change := startCluster(o, r.rollout.Options)
+		if r.whole && m.Plan != nil {
+			change.Annotate(kubermaticv1.AnnotationPlan, hosted.Confirmation(m.Plan.Steps))
+		}
+		_, err := change.Apply(ctx, r.c.dynamic, fleetManager)
 		switch {
 		case err == nil:
 			r.started[key] = fleet.Start{At: now}

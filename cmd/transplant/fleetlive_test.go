@@ -17,6 +17,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/hosted"
 )
 
 // operate is an operator that migrates what is enabled, a phase each 20 ms; one whose name begins with "bad" fails, "mute" is never taken up, "refused" is
@@ -152,6 +153,29 @@ func TestARolloutStartsWavesInOrderAndFollowsThem(t *testing.T) {
 	again := w.run("apply", "--waves", "1,50%,100%", "--max-parallel", "2")
 	if again.code != exitOK || !strings.Contains(again.errOut, "6 done") {
 		t.Errorf("with nothing left to be done: %s", again.text(nil))
+	}
+}
+
+func TestWhoWasShownTheStepsBindsTheOperatorToThem(t *testing.T) {
+	w := newSeed(t)
+	w.plain("c0", "c1")
+	lookInto(t, func(o fleet.Object) (plane, error) { return fakePlane{t: t, name: o.Cluster.Name}, nil })
+	w.operator()
+	if r := w.run("apply", "c0", "--details", "whole", "--yes"); r.code != exitOK {
+		t.Fatal(r.text(nil))
+	}
+	if r := w.run("apply", "c1", "--details", "short", "--yes"); r.code != exitOK {
+		t.Fatal(r.text(nil))
+	}
+	made, err := fakePlane{t: t}.Plan(nil, hosted.Handover)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.api.Field(clusterPath("c0"), "metadata", "annotations", kubermaticv1.AnnotationPlan); got != hosted.Confirmation(made.Steps) {
+		t.Errorf("of the plan that was shown it says %q", got)
+	}
+	if got := w.api.Field(clusterPath("c1"), "metadata", "annotations", kubermaticv1.AnnotationPlan); got != "" {
+		t.Errorf("of a plan whose steps nobody has seen it says %q", got)
 	}
 }
 

@@ -27,7 +27,7 @@ type planes struct {
 }
 
 // openPlanes is replaced in tests.
-var openPlanes = func(c *connection, images map[string]string) planes {
+var openPlanes = func(c *connection, f *waving) planes {
 	pool := userclusters.New(userclusters.Options{Seed: c.kube})
 	return planes{close: pool.Close, open: func(ctx context.Context, o fleet.Object) (plane, error) {
 		namespace := o.Cluster.ControlPlaneNamespace()
@@ -37,9 +37,13 @@ var openPlanes = func(c *connection, images map[string]string) planes {
 		}
 		name := rules.ProviderOf(o.Cluster.Spec.Cloud)
 		provider, _ := rules.Lookup(name)
+		dial := portForward(c.config, c.kube, namespace)
+		if f.direct {
+			dial = nil
+		}
 		return &hosted.Plane{
-			Name: o.Cluster.Name, Namespace: namespace, Seed: hosted.Clients{Kube: c.kube, Dynamic: c.dynamic}, User: hosted.Clients(user), Scrape: hosted.NewScraper(hosted.Clients(user)),
-			Provider: provider.InTree, ToolVersion: version, Options: v1.Options{Image: images[name], Strategy: o.Cluster.Annotations[kubermaticv1.AnnotationStrategy]},
+			Name: o.Cluster.Name, Namespace: namespace, Seed: hosted.Clients{Kube: c.kube, Dynamic: c.dynamic}, User: hosted.Clients(user), Scrape: hosted.NewScraperThrough(hosted.Clients(user), dial),
+			Provider: provider.InTree, ToolVersion: version, Options: v1.Options{Image: f.images[name], Strategy: o.Cluster.Annotations[kubermaticv1.AnnotationStrategy]},
 		}, nil
 	}}
 }

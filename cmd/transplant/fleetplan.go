@@ -27,6 +27,7 @@ type waving struct {
 	soak, patience time.Duration
 	images         map[string]string
 	parallel       int
+	direct         bool
 }
 
 func (f *waving) flags(cmd *cobra.Command) {
@@ -63,6 +64,7 @@ func (f *waving) settled() (v1.FleetOptions, error) {
 func (f *waving) lookingInto(cmd *cobra.Command) {
 	cmd.Flags().StringToStringVar(&f.images, "image", nil, "image of the cloud-controller-manager by provider, as the operator was given: aws=...")
 	cmd.Flags().IntVar(&f.parallel, "look-parallel", 8, "into how many clusters is looked at a time")
+	cmd.Flags().BoolVar(&f.direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
 }
 
 func newFleetPlan(c *connection) *cobra.Command {
@@ -165,7 +167,7 @@ func (c *connection) lookInto(ctx context.Context, p *v1.FleetPlan, objects []fl
 		return
 	}
 	c.narrate("looking into %s", count(len(todo), "cluster"))
-	open := openPlanes(c, f.images)
+	open := openPlanes(c, f)
 	defer open.close()
 	places := make(chan struct{}, max(1, f.parallel))
 	var wg sync.WaitGroup
