@@ -23,7 +23,7 @@ type path struct {
 	armed   bool
 	skipped bool
 	down    bool
-	// worked is when the last look that succeeded began; looked, when the last look ended; failed, when the last failed one did.
+	// worked is when the last look that succeeded began; looked, when the last look ended; failed, when the last failed one began: by its end, the path may be back.
 	worked, looked, failed time.Time
 	looks, reconnects      int
 	slowest                time.Duration
@@ -81,7 +81,7 @@ func (p *path) fails(unarmed, began, ended time.Time, err error) {
 		p.arm(unarmed)
 		p.worked = unarmed
 	}
-	p.failed = ended
+	p.failed = began
 	if !p.down {
 		p.down = true
 		since := p.worked

@@ -69,6 +69,28 @@ func TestOutages(t *testing.T) {
 		}
 		within(t, "the outage", p.LongestSeconds, 7, 7.6)
 	})
+	bubble(t, "a look that waits until after the end of an outage does not make it certain for longer than it was", func(t *testing.T) {
+		w := newWorld()
+		w.found = owners(tcp("web"))
+		hang := func(yes bool) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.hangs["web"] = yes
+		}
+		d := w.probed(t, w.options(), func() {
+			sleep(5 * time.Second)
+			hang(true)
+			sleep(5 * time.Second)
+			hang(false)
+			sleep(7 * time.Second)
+		})
+		p := pathOf(t, d, v1.PathTCP, "web")
+		if len(p.Outages) != 1 || p.Outages[0].Open {
+			t.Fatalf("outages are %+v", p.Outages)
+		}
+		within(t, "what is certain of it", p.Outages[0].LeastSeconds, 1, 5)
+		within(t, "the outage", p.LongestSeconds, 5, 8)
+	})
 	bubble(t, "what cannot be reached at the start is not probed until it can be", func(t *testing.T) {
 		w := newWorld()
 		w.found = owners(tcp("internal"), tcp("late"))

@@ -50,7 +50,7 @@ type summer struct {
 type summed struct {
 	v1.PathDisruption
 	open *v1.Outage
-	// began is when the first failed look of the open outage began.
+	// began is when the first failed look of the open outage ended: only then was it surely out, as the look may have begun before it was.
 	began time.Time
 	// looks and reconnects of the run that goes on; those of earlier ones are in PathDisruption.
 	looks, reconnects int
@@ -72,7 +72,7 @@ func (s *summer) take(e v1.ProbeEvent) {
 	case v1.ProbeDown:
 		p := s.path(k)
 		p.open = &v1.Outage{Begin: timeOr(e.Since, e.Time), Error: e.Error}
-		p.began = timeOr(e.Began, e.Time)
+		p.began = e.Time
 	case v1.ProbeUp:
 		s.path(k).close(e.Time, timeOr(e.Since, e.Time), false)
 	case v1.ProbeLost:

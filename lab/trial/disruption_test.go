@@ -244,7 +244,7 @@ func made(t *testing.T, d v1.Disruption, kind, path string, was outage) {
 	if kind == v1.PathEndpoints || kind == v1.PathAPIWatch {
 		late = busy
 	}
-	if o.Seconds < was.least-late || o.Seconds > was.most+looks+busy || o.LeastSeconds > was.most+busy || o.Open {
+	if o.Seconds < was.least-late || o.Seconds > was.most+looks+busy || o.LeastSeconds > was.most+late || o.Open {
 		t.Errorf("%s %s was out for %.3f s (%.3f s for certain), and was made to be for %.3f to %.3f s", kind, path, o.Seconds, o.LeastSeconds, was.least, was.most)
 	}
 }

@@ -51,7 +51,7 @@ type ProbeEvent struct {
 	IntervalSeconds float64 `json:"intervalSeconds,omitempty"`
 	// BudgetSeconds is the longest outage that a path may have, of begin; nil when none was given.
 	BudgetSeconds *float64 `json:"budgetSeconds,omitempty"`
-	// Since is the last moment at which the path was seen to work, of down; of lost, the end of the last look; of up, the last failed look's end.
+	// Since is the last moment at which the path was seen to work, of down; of lost, the end of the last look; of up, the last failed look's begin.
 	Since *time.Time `json:"since,omitempty"`
 	// Began is when the first failed look began, of down.
 	Began *time.Time `json:"began,omitempty"`
@@ -134,7 +134,7 @@ type Outage struct {
 	End   time.Time `json:"end"`
 	// Seconds from Begin to End.
 	Seconds float64 `json:"seconds"`
-	// LeastSeconds from the first failed look to the last: for so long it was out at least.
+	// LeastSeconds from the end of the first failed look to the begin of the last: for so long it was out at least.
 	LeastSeconds float64 `json:"leastSeconds"`
 	// Open tells that the path was still out when the probes ended, or when the looks at it did.
 	Open bool `json:"open,omitempty"`
