@@ -25,9 +25,9 @@ func signals(ctx context.Context, c *connection) (hard context.Context, stopping
 	ch := make(chan os.Signal, 4)
 	signal.Notify(ch, heeded()...)
 	signal.Ignore(syscall.SIGPIPE)
-	told := &listener{w: c.err, gone: make(chan struct{})}
-	c.err = told
 	stop, ended := make(chan struct{}), make(chan struct{})
+	halt := sync.OnceFunc(func() { close(stop) })
+	c.err = &listener{w: c.err, gone: halt}
 	go func() {
 		select {
 		case s := <-ch:
@@ -36,11 +36,11 @@ func signals(ctx context.Context, c *connection) (hard context.Context, stopping
 			} else {
 				c.narrate("\ninterrupted: the current step is finished first; press Ctrl-C once more to stop at once")
 			}
-		case <-told.gone:
+		case <-stop:
 		case <-ended:
 			return
 		}
-		close(stop)
+		halt()
 		for {
 			select {
 			case s := <-ch:
@@ -66,17 +66,16 @@ func heeded() []os.Signal {
 	return out
 }
 
-// listener notices when nobody reads any longer.
+// listener notices when nobody reads any longer, within the write that finds out: the step whose end could not be told is the last one.
 type listener struct {
 	w    io.Writer
-	once sync.Once
-	gone chan struct{}
+	gone func()
 }
 
 func (l *listener) Write(p []byte) (int, error) {
 	n, err := l.w.Write(p)
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) {
-		l.once.Do(func() { close(l.gone) })
+		l.gone()
 	}
 	return n, err
 }

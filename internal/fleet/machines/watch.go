@@ -51,7 +51,7 @@ func Watch(ctx context.Context, kube kubernetes.Interface, meta metadata.Interfa
 	first := <-ends
 	cancel()
 	for range len(open) - 1 {
-		<-ends
+		<-ends //nolint:errcheck // they end because of the first
 	}
 	return first
 }

@@ -65,12 +65,6 @@ func (w *watches) end(name string) {
 	delete(w.active, name)
 }
 
-func (w *watches) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.active)
-}
-
 // watch keeps a watch on the machines of a cluster. While there is none, or it has broken off, the machines are polled.
 func (op *Operator) watch(ctx context.Context, t Target) {
 	machines, ok := op.Machines.(Watcher)

@@ -49,26 +49,36 @@ const maxReason = 200
 // possible are the actions that make sense for a cluster as it is.
 func possible(row v1.FleetCluster) []ActionName {
 	out := []ActionName{}
-	waiting := row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 	if row.Twice || row.Deleting {
 		return out
 	}
-	if row.Standing == v1.StandingNotEnabled && row.Hold == "" {
-		out = append(out, Start)
-	}
-	if row.Hold == "" && (waiting || row.Standing == v1.StandingNotEnabled) {
-		out = append(out, Hold)
-	}
 	if row.Hold != "" {
 		out = append(out, Release)
+	} else {
+		out = append(out, unheld(row)...)
 	}
-	if row.External && row.Confirmed && row.Hold == "" && (row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked) {
-		out = append(out, Confirm)
-	}
-	if row.External && !row.RestartsMachines && (waiting || row.Standing == v1.StandingMigrating) {
+	if row.External && !row.RestartsMachines && (waits(row) || row.Standing == v1.StandingMigrating) {
 		out = append(out, RestartMachines)
 	}
 	return out
+}
+
+// unheld are the actions on what nobody holds.
+func unheld(row v1.FleetCluster) []ActionName {
+	switch {
+	case row.Standing == v1.StandingNotEnabled:
+		return []ActionName{Start, Hold}
+	case !waits(row):
+		return nil
+	case row.External && row.Confirmed && row.Standing != v1.StandingFailed:
+		return []ActionName{Hold, Confirm}
+	}
+	return []ActionName{Hold}
+}
+
+// waits tells that a cluster's migration was asked for and does not go on.
+func waits(row v1.FleetCluster) bool {
+	return row.Standing == v1.StandingWaiting || row.Standing == v1.StandingBlocked || row.Standing == v1.StandingFailed
 }
 
 // Preview is what an action is going to do, exactly: the write to the object first, then the steps that the operator carries out because of it.

@@ -22,7 +22,7 @@ func open(t *testing.T, w *world) *browsertest.Tab {
 		t.Skip("starts a browser")
 	}
 	b := browsertest.Open(t, w.page.URL)
-	b.Until(`document.querySelector("#token")`)
+	b.Until(`document.activeElement.id === "token"`) // the document has the form before the script shows it: keys are lost until then
 	return b
 }
 
