@@ -169,7 +169,8 @@ func (p *process) assemble() (endEvents func(), err error) {
 	p.users = userclusters.New(userclusters.Options{Seed: kube, Open: p.openClusters, Wrap: func(next http.RoundTripper) http.RoundTripper {
 		return election.Transport(fence, p.metrics.Counting("user", next))
 	}})
-	holders := "transplant-operator of " + p.namespace + "/" + p.lease + ": "
+	installation := p.namespace + "/" + p.lease
+	holders := "transplant-operator of " + installation + ": "
 	p.hosted = &operator.Hosted{Seed: hosted.Clients{Kube: kube, Dynamic: dyn}, Users: p.users, Holder: holders + p.identity, HolderPrefix: holders,
 		ToolVersion: toolVersion(), Images: p.images}
 	p.looker = &operator.Hosted{Seed: hosted.Clients{Kube: p.kube, Dynamic: p.dynamic}, ToolVersion: toolVersion(), Images: p.images,
@@ -182,8 +183,8 @@ func (p *process) assemble() (endEvents func(), err error) {
 	p.operator, err = operator.New(operator.Options{
 		Kube: kube, Dynamic: dyn,
 		Engine: p.hosted, Parts: operator.HostedParts{Hosted: p.hosted}, Machines: operator.HostedMachines{Hosted: p.hosted}, Rules: p.rules(),
-		Definitions: p.definitions,
-		Limits:      limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, MaxWatches: max(1, p.openClusters/2), StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
+		Definitions: p.definitions, Installation: installation,
+		Limits: limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, MaxWatches: max(1, p.openClusters/2), StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
 		LookTimeout: p.lookTimeout, Metrics: p.metrics, Log: p.log,
 		Recorder: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "transplant-operator"}),
 	})

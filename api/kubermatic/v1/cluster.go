@@ -29,6 +29,9 @@ const (
 	// AnnotationPlan is the plan that a person confirmed: the SHA-256 of its steps, and behind it some digits of each. The operator begins with no other plan, and
 	// takes the annotation off when it has begun. It is written together with what starts the migration; without it the operator's own plan is carried out.
 	AnnotationPlan = "transplant.dev/plan-sha256"
+	// AnnotationOperator is the installation of the operator (namespace/lease of its seed) that migrates the cluster. It is written by the first one that begins;
+	// others leave the cluster alone until somebody takes the annotation off.
+	AnnotationOperator = "transplant.dev/operator"
 )
 
 // ForceRestart is the annotation in the template of a MachineDeployment whose change replaces all of its machines; its value is a time in nanoseconds.

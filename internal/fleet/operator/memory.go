@@ -35,7 +35,9 @@ type dossier struct {
 	changed, looked time.Time
 	// restarting is that the operator restarts its MachineDeployments.
 	restarting bool
-	written    written
+	// holder is the other installation that migrates the cluster; empty for none.
+	holder  string
+	written written
 }
 
 // written is what was last written to the Clusters of a name, by group, until the cache shows it.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -50,6 +51,53 @@ func TestAClusterWhoseFeatureIsSwitchedOnEndsCompleted(t *testing.T) {
 		}
 		if !w.closed["a"] {
 			t.Error("the connections to a completed cluster are kept")
+		}
+	})
+}
+
+// Two installations that both acted would overwrite each other's conditions, a dozen times a second, and put each other's changes back.
+func TestAClusterBelongsToTheInstallationThatBeginsWithIt(t *testing.T) {
+	bubble(t, func(o *Options) { o.Installation = "system/operator" }, func(w *world) {
+		claim := func(name string) string { return w.read(name).Annotations[kubermaticv1.AnnotationOperator] }
+		w.cluster("ours")
+		w.until("ours", kubermaticv1.PhaseNotNeeded, time.Second)
+		if by := claim("ours"); by != "" {
+			t.Errorf("a cluster that nobody wants to be migrated is claimed by %q", by)
+		}
+		w.enable("ours")
+		w.until("ours", kubermaticv1.PhaseCompleted, time.Minute)
+		if by := claim("ours"); by != "system/operator" {
+			t.Errorf("the cluster that was migrated is claimed by %q", by)
+		}
+
+		w.cluster("theirs", enabled, func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{kubermaticv1.CCMMigrationNeeded: "", kubermaticv1.CSIMigrationNeeded: "", kubermaticv1.AnnotationOperator: "other/operator"})
+		})
+		<-time.After(time.Hour)
+		if c := w.read("theirs"); len(c.Status.Conditions) > 0 || slices.Contains(w.began(), "theirs handover") {
+			t.Errorf("another installation's cluster is not left alone: %+v", c.Status.Conditions)
+		}
+		w.patch("theirs", `{"metadata":{"annotations":{"`+kubermaticv1.AnnotationOperator+`":null}}}`)
+		w.until("theirs", kubermaticv1.PhaseCompleted, time.Minute)
+
+		w.cluster("lost")
+		w.change("lost", func(c *userCluster) {
+			c.run = func(_ context.Context, _ func(migrate.Event), stop <-chan struct{}) error {
+				<-stop
+				return migrate.ErrInterrupted
+			}
+		})
+		w.enable("lost")
+		<-time.After(time.Minute)
+		if !slices.Contains(w.began(), "lost handover") {
+			t.Fatal("no run was begun")
+		}
+		w.patch("lost", `{"metadata":{"annotations":{"`+kubermaticv1.AnnotationOperator+`":"other/operator"}}}`)
+		<-time.After(time.Minute)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.active["lost"] != 0 {
+			t.Error("a run goes on for a cluster that somebody gave to another installation")
 		}
 	})
 }
@@ -385,13 +433,15 @@ func TestMachinesAreRestartedInSoManyClustersAtATime(t *testing.T) {
 }
 
 func TestConditionsAreWrittenWhereTheStatusHasNoSubresource(t *testing.T) {
-	bubble(t, nil, func(w *world) {
-		w.dynamic.PrependReactor("patch", "clusters", func(a clienttesting.Action) (bool, runtime.Object, error) {
+	without := func(o *Options) {
+		o.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("patch", "clusters", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if a.GetSubresource() == "status" {
 				return true, nil, apierrors.NewNotFound(objects.Resource(kubermaticv1.GroupName).GroupResource(), "a")
 			}
 			return false, nil, nil
 		})
+	}
+	bubble(t, without, func(w *world) {
 		w.cluster("a", enabled)
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
 	})

@@ -89,6 +89,10 @@ type Options struct {
 	Machines Machines
 	Rules    Rules
 
+	// Installation names this operator and its other replicas in the Clusters that it migrates (AnnotationOperator). Two installations that acted on one cluster
+	// would overwrite what the other one says of it, and each would put back what the other one changed. Empty: no cluster is claimed.
+	Installation string
+
 	// Definitions judges the CRDs of Clusters that the seed has; a group whose CRD would drop what is written is left alone. Nil for no judgement.
 	Definitions func(ctx context.Context) ([]served.Verdict, error)
 

@@ -3,10 +3,14 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
@@ -29,10 +33,16 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 		}
 	}
 	op.latest(found)
+	if op.isAnothers(found) {
+		return nil
+	}
 	main := mainOf(found)
 	for _, o := range found {
 		seen := op.observe(ctx, found, o, o.Group == main.Group)
 		d := state.Decide(seen, op.Limits)
+		if o.Group == main.Group && op.unclaimed(o, d) {
+			return op.claim(ctx, o)
+		}
 		written, err := op.write(ctx, o, d)
 		if errors.Is(err, errBehind) { // the cache will tell, or has told meanwhile
 			op.queue.AddAfter(name, behind)
@@ -48,6 +58,52 @@ func (op *Operator) reconcile(ctx context.Context, name string) error {
 			op.act(ctx, o, seen, d)
 		}
 	}
+	return nil
+}
+
+// isAnothers tells that another installation migrates the cluster, and ends whatever this one does about it.
+func (op *Operator) isAnothers(found []view.Object) bool {
+	holder := ""
+	for _, o := range found {
+		if by := o.Cluster.Annotations[kubermaticv1.AnnotationOperator]; op.Installation != "" && by != "" && by != op.Installation {
+			holder = by
+		}
+	}
+	c, news := found[0].Cluster, false
+	op.memory.of(c.Name, "", func(r *dossier) { news, r.holder = r.holder != holder, holder })
+	if holder == "" {
+		return false
+	}
+	if news {
+		op.Log.Info("A cluster is left alone because another installation of the operator migrates it; take its annotation off to hand it over",
+			"cluster", c.Name, "installation", holder, "annotation", kubermaticv1.AnnotationOperator)
+	}
+	op.drop(c.Name)
+	return true
+}
+
+// unclaimed tells that a cluster is to be migrated and nobody's yet.
+func (op *Operator) unclaimed(o view.Object, d state.Decision) bool {
+	return op.Installation != "" && o.Cluster.Annotations[kubermaticv1.AnnotationOperator] == "" &&
+		d.Phase != kubermaticv1.PhaseNotNeeded && d.Phase != kubermaticv1.PhaseCompleted
+}
+
+// claim makes a cluster this installation's. Of two that try it at once, the API server takes one: the write is bound to the version that was read.
+func (op *Operator) claim(ctx context.Context, o view.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
+	defer cancel()
+	now, err := objects.Of(o.Group, o.Cluster).Annotate(kubermaticv1.AnnotationOperator, op.Installation).Apply(ctx, op.Dynamic, fieldManager)
+	switch {
+	case apierrors.IsNotFound(err): // it was deleted, which the cache will tell
+		return nil
+	case objects.IsStale(err):
+		op.queue.AddAfter(o.Cluster.Name, behind)
+		return nil
+	case err != nil:
+		return fmt.Errorf("claiming the cluster: %w", err)
+	}
+	op.memory.of(o.Cluster.Name, "", func(r *dossier) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
+	op.queue.Add(o.Cluster.Name)
 	return nil
 }
 
@@ -141,9 +197,14 @@ func (op *Operator) beside(ctx context.Context, t Target, w state.Work) {
 
 // gone ends everything about a cluster that is no more.
 func (op *Operator) gone(name string) {
+	op.drop(name)
+	op.memory.forget(name)
+}
+
+// drop ends what is under way for a cluster, and says nothing of it any longer.
+func (op *Operator) drop(name string) {
 	op.runs.leave(name)
 	op.runs.stop(name)
 	op.watches.stop(name)
-	op.memory.forget(name)
 	op.Metrics.forget(name)
 }
