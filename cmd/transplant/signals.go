@@ -28,9 +28,11 @@ func signals(ctx context.Context, c *connection) (hard context.Context, stopping
 	stop, ended := make(chan struct{}), make(chan struct{})
 	halt := sync.OnceFunc(func() { close(stop) })
 	c.err = &listener{w: c.err, gone: halt}
-	go func() {
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		select {
 		case s := <-ch:
+			halt() // before it is said: whoever reads it may count on no further step
 			if s == syscall.SIGHUP {
 				c.narrate("\nthe session is gone: the current step is finished, and the same command goes on from there")
 			} else {
@@ -40,7 +42,6 @@ func signals(ctx context.Context, c *connection) (hard context.Context, stopping
 		case <-ended:
 			return
 		}
-		halt()
 		for {
 			select {
 			case s := <-ch:
@@ -53,8 +54,8 @@ func signals(ctx context.Context, c *connection) (hard context.Context, stopping
 				return
 			}
 		}
-	}()
-	return hard, stop, func() { signal.Stop(ch); close(ended); cancel(nil); unsteer() }
+	})
+	return hard, stop, func() { signal.Stop(ch); close(ended); listening.Wait(); cancel(nil); unsteer() }
 }
 
 // heeded are the signals that stop a command in order.

@@ -2,13 +2,23 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
 )
 
+// heedHangUp has SIGHUP reach this process also when the tests run under nohup, which has it ignored.
+func heedHangUp(t *testing.T) {
+	t.Helper()
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(ch) })
+}
+
 // A shell and the kernel both send SIGHUP when a session ends.
 func TestALostSessionFinishesTheStepHoweverOftenItIsToldOf(t *testing.T) {
+	heedHangUp(t)
 	var said buffer
 	hard, stop, done := signals(t.Context(), &connection{streams: streams{err: &said}})
 	defer done()
@@ -52,5 +62,42 @@ func TestStandardErrorThatNobodyReadsFinishesTheStep(t *testing.T) {
 	}
 	if hard.Err() != nil {
 		t.Error("it stops in the middle of a step")
+	}
+}
+
+// written calls back at each write.
+type written func()
+
+func (w written) Write(p []byte) (int, error) {
+	w()
+	return len(p), nil
+}
+
+func TestWhoReadsThatACommandIsInterruptedMayCountOnNoFurtherStep(t *testing.T) {
+	var stop <-chan struct{}
+	ready, said := make(chan struct{}), make(chan bool, 1)
+	c := &connection{streams: streams{err: written(func() {
+		<-ready
+		select {
+		case <-stop:
+			said <- true
+		default:
+			said <- false
+		}
+	})}}
+	_, stop, done := signals(t.Context(), c)
+	close(ready)
+	if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-stop
+	done()
+	select {
+	case stopped := <-said:
+		if !stopped {
+			t.Error("it is said before the next step is kept from beginning")
+		}
+	default:
+		t.Error("the command may end before it has said why")
 	}
 }
