@@ -35,7 +35,8 @@ func newFleetApply(c *connection) *cobra.Command {
 		Long: "Apply starts a cluster by switching its feature externalCloudProvider on, or by taking a hold of fleet's own off. The operator carries the migration out,\n" +
 			"after its own checks, and with --details whole by the steps that were printed and by no others; apply follows the objects and starts the next clusters as\n" +
 			"others are done. A wave begins when all of the one before are done and have been watched for --soak. It stops starting clusters when more than\n" +
-			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may.\n\n" +
+			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may (those that do when it begins get --patience, too: somebody\n" +
+			"may just have mended them).\n\n" +
 			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
 			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -85,7 +86,7 @@ func (c *connection) fleetApply(ctx context.Context, f *waving, details string, 
 func (c *connection) rollOut(ctx context.Context, p *v1.FleetPlan, whole bool) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := rolling{c: c, whole: whole, rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options}, started: fleet.Started{}, tries: map[fleet.Key]int{}, said: map[fleet.Key]string{}}
+	r := rolling{c: c, whole: whole, rollout: fleet.Rollout{Waves: p.Waves, Options: p.Options, Begun: time.Now().Add(c.traffic.Offset())}, started: fleet.Started{}, tries: map[fleet.Key]int{}, said: map[fleet.Key]string{}}
 	err := c.eachChange(ctx, func(following *roster.Following) (bool, error) { return r.look(ctx, following) })
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		return withCode(exitInterrupted, "interrupted: no further cluster is started; %s under way, which the operator carries on\nto go on: run the same command again", are(r.last.Running))

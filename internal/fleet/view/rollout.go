@@ -17,6 +17,9 @@ import (
 type Rollout struct {
 	Waves   []v1.FleetWave
 	Options v1.FleetOptions
+	// Begun is when this process began. What an object says of a cluster that is stuck may be from before somebody mended it: the operator gets
+	// Options.PatienceSeconds from here on to find that out.
+	Begun time.Time
 }
 
 // Start is what became of starting a cluster.
@@ -137,7 +140,7 @@ func (r Rollout) fate(m v1.FleetMember, rows map[Key]v1.FleetCluster, started St
 	if !there {
 		return fateSkipped, "it was deleted", time.Time{}
 	}
-	patience := time.Duration(r.Options.PatienceSeconds * float64(time.Second))
+	patience := r.patience()
 	begun, ours := started[key]
 	patient := ours && now.Before(begun.At.Add(patience))
 	if begun.Error != "" {
@@ -147,7 +150,7 @@ func (r Rollout) fate(m v1.FleetMember, rows map[Key]v1.FleetCluster, started St
 	case v1.StandingCompleted:
 		return r.sound(row)
 	case v1.StandingMigrating:
-		return r.underway(row)
+		return r.underway(row, now)
 	case v1.StandingFailed:
 		return fateFailed, row.Message, time.Time{}
 	case v1.StandingBlocked:
@@ -160,7 +163,7 @@ func (r Rollout) fate(m v1.FleetMember, rows map[Key]v1.FleetCluster, started St
 	case v1.StandingExternal:
 		return external(row, patient, ours)
 	}
-	return r.waiting(row, patient, ours)
+	return r.waiting(row, patient, ours, now)
 }
 
 // sound is the fate of a cluster that is done: what was done must hold.
@@ -179,15 +182,24 @@ func (r Rollout) sound(row v1.FleetCluster) (fate, string, time.Time) {
 	return fateDone, "", row.Since
 }
 
-func (r Rollout) underway(row v1.FleetCluster) (fate, string, time.Time) {
+func (r Rollout) underway(row v1.FleetCluster, now time.Time) (fate, string, time.Time) {
 	later := row.Phase == kubermaticv1.PhaseMachines || row.Phase == kubermaticv1.PhaseFinish
 	switch {
 	case r.Options.Until == UntilHandover && later:
 		return r.sound(row)
-	case row.Stuck != "":
+	case row.Stuck != "" && !r.early(now):
 		return fateFailed, row.Stuck, time.Time{}
 	}
 	return fateRunning, "", time.Time{}
+}
+
+// early tells that a cluster that is stuck may be one that somebody has mended just now.
+func (r Rollout) early(now time.Time) bool {
+	return now.Before(r.Begun.Add(r.patience()))
+}
+
+func (r Rollout) patience() time.Duration {
+	return time.Duration(r.Options.PatienceSeconds * float64(time.Second))
 }
 
 // fresh is the fate of a cluster on whose object nothing is to be seen of what this process did to it.
@@ -217,7 +229,7 @@ func external(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time)
 const unseen = "no operator has taken it up: see whether transplant-operator runs"
 
 // waiting is the fate of a cluster whose migration is asked for and does not go on.
-func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool) (fate, string, time.Time) {
+func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool, now time.Time) (fate, string, time.Time) {
 	switch {
 	case row.Paused != "":
 		return fateSkipped, "it is paused: " + row.Paused, time.Time{}
@@ -225,7 +237,7 @@ func (r Rollout) waiting(row v1.FleetCluster, patient, ours bool) (fate, string,
 		return fateToDo, "", time.Time{}
 	case row.Hold != "" && !patient:
 		return fateSkipped, "it is held: " + row.Hold, time.Time{}
-	case row.Stuck != "":
+	case row.Stuck != "" && !r.early(now):
 		return fateFailed, row.Stuck, time.Time{}
 	case ours && !patient && untaken(row):
 		return fateFailed, unseen, time.Time{}

@@ -289,6 +289,22 @@ func TestWhatBecomesOfAMember(t *testing.T) {
 	}
 }
 
+// Whoever mends a cluster and runs the same command again does not wait for the operator to look at it first.
+func TestAClusterThatIsStuckWhenTheCommandBeginsMayHaveBeenMended(t *testing.T) {
+	stuck := condition(kubermaticv1.ConditionStuck, true, "", "it takes longer", 0)
+	for _, phase := range []string{kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover} {
+		row := Row(cluster("a", enabled, in(phase, "", time.Hour), stuck), false)
+		r := Rollout{Waves: []v1.FleetWave{{Number: 1, Clusters: []v1.FleetMember{member(row)}}}, Options: options(), Begun: noon}
+		patience := r.patience()
+		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(patience-time.Second)); n.Running != 1 || n.Finished {
+			t.Errorf("%s, before its patience is over: %+v", phase, n)
+		}
+		if n := r.Next([]v1.FleetCluster{row}, nil, noon.Add(patience)); len(n.Failed) != 1 || !n.Stopped {
+			t.Errorf("%s, when its patience is over: %+v", phase, n)
+		}
+	}
+}
+
 func TestAMemberThatIsGoneIsPassedOver(t *testing.T) {
 	r := Rollout{Waves: []v1.FleetWave{{Number: 1, Clusters: []v1.FleetMember{{Name: "a"}}}}, Options: options()}
 	if n := r.Next(nil, nil, noon); n.Skipped != 1 || !n.Finished || n.Left[0].Reason != "it was deleted" {
