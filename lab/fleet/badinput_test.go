@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/lab/seed"
 )
 
@@ -28,6 +30,8 @@ func TestBadInput(t *testing.T) {
 		{"the acting operator dies during the handover", badOperator},
 		{"credentials are rotated", badCredentials},
 		{"the cluster is edited while it is migrated", badEdits},
+		{"the feature is flipped on and off", badFlips},
+		{"the operator is installed a second time", badSecondOperator},
 	} {
 		t.Run(bad.name, func(t *testing.T) { bad.test(t, w) })
 	}
@@ -146,6 +150,130 @@ func badEdits(t *testing.T, w *World) {
 	must(t, o.AwaitPhase(ctx, kv1.PhaseHeld))
 	must(t, o.Patch(ctx, map[string]any{"spec": map[string]any{"pause": false}}))
 	goesOn(ctx, t, c, o)
+}
+
+// Once the feature is on, nothing takes it off again, however many try; the cluster is migrated once.
+func badFlips(t *testing.T, w *World) {
+	ctx := within(t)
+	c := w.addCluster(t, seed.ClusterOptions{Name: "flipped"}, 1)
+	o, err := w.Create(ctx, kv1.GroupName, "flipped", map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: false}})
+	must(t, err)
+	stop := load(t, c)
+	t.Cleanup(stop)
+	must(t, o.AwaitPhase(ctx, kv1.PhaseNotNeeded))
+	var flipping sync.WaitGroup
+	for range 4 {
+		flipping.Go(func() {
+			for range 20 {
+				if err := o.Feature(ctx, true); err != nil {
+					t.Error(err)
+				}
+				if err := o.Feature(ctx, false); err == nil || !strings.Contains(err.Error(), "cannot be disabled once it's enabled") {
+					t.Errorf("switching it off ends with %v", err)
+				}
+			}
+		})
+	}
+	flipping.Wait()
+	goesOn(ctx, t, c, o)
+}
+
+// Two installations share nothing but the clusters: the lock in a cluster's namespace is what keeps one of them waiting.
+func badSecondOperator(t *testing.T, w *World) {
+	ctx := within(t)
+	const second = "transplant-second"
+	moved := func(o *unstructured.Unstructured) {
+		switch o.GetKind() {
+		case "Namespace":
+			o.SetName(second)
+			return
+		case "ClusterRole", "ClusterRoleBinding":
+			o.SetName(o.GetName() + "-second")
+			if o.GetKind() == "ClusterRoleBinding" {
+				must(t, unstructured.SetNestedField(o.Object, o.GetName(), "roleRef", "name"))
+			}
+		default:
+			o.SetNamespace(second)
+		}
+		subjects, _, err := unstructured.NestedSlice(o.Object, "subjects")
+		must(t, err)
+		for _, s := range subjects {
+			s.(map[string]any)["namespace"] = second //nolint:forcetypeassert // of our own manifest
+		}
+		if len(subjects) > 0 {
+			must(t, unstructured.SetNestedSlice(o.Object, subjects, "subjects"))
+		}
+	}
+	must(t, w.installManifests(ctx, moved, quick...))
+	must(t, w.AwaitRollout(ctx, second, "transplant-operator"))
+	c, o := handingOver(t, w, "twice")
+	goesOn(ctx, t, c, o)
+	must(t, c.RestartMachines(ctx, "pool"))
+	must(t, o.AwaitPhase(ctx, kv1.PhaseCompleted))
+	holders := map[string]bool{}
+	for _, namespace := range []string{OperatorNamespace, second} {
+		lease, err := w.Client().CoordinationV1().Leases(namespace).Get(ctx, "transplant-operator", metav1.GetOptions{})
+		must(t, err)
+		holders[*lease.Spec.HolderIdentity] = true
+	}
+	if len(holders) != 2 {
+		t.Errorf("one operator alone was acting: %v", holders)
+	}
+	by := w.writers(t, o.Name, "status")
+	t.Logf("writes of its conditions: %v", by)
+	for user, n := range by {
+		if n > mostWrites {
+			t.Errorf("%s wrote the conditions %d times: the two overwrite each other", user, n)
+		}
+	}
+}
+
+// mostWrites of the conditions of a cluster by one operator: a migration takes a dozen, one for each step that is said among them.
+const mostWrites = 60
+
+// Where nothing forbids it, as under the original's open schema with no webhook, a feature may really go on and off: a cluster is external or it is not.
+func TestAFeatureThatFlipsUnderAnOpenSchemaLeavesNoClusterHalfWay(t *testing.T) {
+	onlyWithAll(t)
+	b := startBenchWithout(t)
+	ctx := within(t)
+	_, err := b.world.apply(ctx, originalCRD())
+	must(t, err)
+	const n = 8
+	must(t, seed.Await(ctx, "the original's Clusters to be served", func(ctx context.Context) error {
+		_, err := b.world.Dynamic().Resource(clusters(kv1.GroupName)).List(ctx, metav1.ListOptions{})
+		return err
+	}))
+	must(t, b.fill(ctx, n))
+	b.lead(t)
+	must(t, b.await(ctx, n, kv1.PhaseNotNeeded))
+	for round := range 3 * n {
+		must(t, b.enable(ctx, 0, n))
+		for i := range n {
+			if on := i%2 == 0 && round == 3*n-1; !on {
+				must(t, b.object(i).Patch(ctx, map[string]any{"spec": map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: false}}}))
+			}
+		}
+	}
+	for i := range n {
+		must(t, seed.Await(ctx, "cluster "+nameOf(i)+" to come to rest", func(ctx context.Context) error {
+			have, err := b.object(i).Get(ctx)
+			if err != nil {
+				return err
+			}
+			b.sim.mu.Lock()
+			external := b.sim.planes[nameOf(i)] != nil && b.sim.planes[nameOf(i)].handover == state.Done
+			b.sim.mu.Unlock()
+			phase := phaseOf(have)
+			switch {
+			case i%2 == 0 && phase == kv1.PhaseCompleted && external:
+			case i%2 == 1 && phase == kv1.PhaseNotNeeded && !external:
+			case i%2 == 1 && (phase == kv1.PhaseBlocked || phase == kv1.PhaseCompleted) && external:
+			default:
+				return fmt.Errorf("it is %s, and handed over: %t", phase, external)
+			}
+			return nil
+		}))
+	}
 }
 
 // The original's CRD is open where ours has a schema, and its objects have more than ours knows.

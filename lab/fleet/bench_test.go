@@ -158,6 +158,7 @@ func (b *bench) lead(t *testing.T) {
 	limits.Look = time.Second
 	op, err := operator.New(operator.Options{
 		Kube: b.kube, Dynamic: b.dyn, Engine: b.sim, Parts: b.sim, Machines: simulatedPool{b.sim}, Rules: b.sim, Limits: limits, Metrics: b.metrics, Log: logr.Discard(),
+		Installation: OperatorNamespace + "/transplant-operator",
 	})
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())

@@ -37,6 +37,7 @@ func TestHolesOfTheOriginal(t *testing.T) {
 		"a rollout of controller-manager that hangs is said":                                    holeStuckRollout,
 		"a cluster without machines is completed":                                               holeNoMachines,
 		"the last machine's end is not the migration's":                                         holeLastMachine,
+		"a cluster whose network needs no routes gets none":                                     holeNoRoutes,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, w) })
 	}
@@ -122,6 +123,19 @@ func holeNoMachines(t *testing.T, w *World) {
 	must(t, o.Feature(ctx, true))
 	must(t, o.AwaitPhase(ctx, kv1.PhaseCompleted))
 	must(t, o.AwaitCondition(ctx, kv1.ConditionCCMReady, Condition{Status: "True"}))
+}
+
+func holeNoRoutes(t *testing.T, w *World) {
+	ctx := within(t)
+	c := w.addCluster(t, seed.ClusterOptions{Name: "unrouted", NoRoutes: true}, 1)
+	o, err := w.Create(ctx, kv1.GroupName, "unrouted", map[string]any{"features": map[string]any{kv1.FeatureExternalCloudProvider: false}})
+	must(t, err)
+	t.Cleanup(load(t, c))
+	must(t, o.Feature(ctx, true))
+	goesOn(ctx, t, c, o)
+	must(t, c.RestartMachines(ctx, "pool"))
+	must(t, o.AwaitPhase(ctx, kv1.PhaseCompleted))
+	must(t, inLine(ctx, c, 0))
 }
 
 func holeLastMachine(t *testing.T, w *World) {

@@ -114,12 +114,30 @@ func (w *World) addCluster(t *testing.T, o seed.ClusterOptions, machines int) *s
 		_, err := c.Client().CoreV1().Services("default").Create(ctx, s, metav1.CreateOptions{})
 		must(t, err)
 	}
-	must(t, seed.Await(ctx, "load balancers and routes", func(ctx context.Context) error { return inLine(ctx, c, machines) }))
+	routes := machines
+	if o.NoRoutes {
+		routes = 0
+	}
+	must(t, seed.Await(ctx, "load balancers and routes", func(ctx context.Context) error { return inLine(ctx, c, routes) }))
 	return c
 }
 
-// inLine tells whether every Service has its load balancer, and every node a route.
-func inLine(ctx context.Context, c *seed.Cluster, machines int) error {
+// writers counts by user, from the seed's audit log, the writes of a Cluster, or of a subresource of it, that were taken.
+func (w *World) writers(t *testing.T, name, subresource string) map[string]int {
+	t.Helper()
+	writes, err := w.API().Audit()
+	must(t, err)
+	by := map[string]int{}
+	for _, write := range writes {
+		if write.Resource == "clusters" && write.Subresource == subresource && write.Name == name && write.Accepted() {
+			by[write.User]++
+		}
+	}
+	return by
+}
+
+// inLine tells whether every Service has its load balancer, and the account so many routes.
+func inLine(ctx context.Context, c *seed.Cluster, want int) error {
 	services, err := c.Client().CoreV1().Services("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -137,8 +155,8 @@ func inLine(ctx context.Context, c *seed.Cluster, machines int) error {
 			}
 		}
 	}
-	if routes != machines {
-		return fmt.Errorf("there are %d routes, not %d", routes, machines)
+	if routes != want {
+		return fmt.Errorf("there are %d routes, not %d", routes, want)
 	}
 	return nil
 }

@@ -179,30 +179,13 @@ func (w *World) apply(ctx context.Context, o *unstructured.Unstructured) (*unstr
 // InstallOperator applies deploy/operator in the order that it asks for, with further flags, and waits until its replicas are ready and its webhooks can be
 // called.
 func (w *World) InstallOperator(ctx context.Context, flags ...string) error {
-	dir := filepath.Join(w.root, "deploy", "operator")
-	more := func(o *unstructured.Unstructured) {
-		if o.GetKind() != "Deployment" {
-			return
-		}
-		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
-		c := containers[0].(map[string]any) //nolint:forcetypeassert // of our own manifest
-		args, _, _ := unstructured.NestedStringSlice(c, "args")
-		for _, flag := range flags {
-			name, _, _ := strings.Cut(flag, "=")
-			args = append(slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") }), flag)
-		}
-		_ = unstructured.SetNestedStringSlice(c, args, "args")                                          // it was one
-		_ = unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers") // it was one
-	}
-	for _, name := range []string{"operator.yaml", "rbac.yaml"} {
-		if err := w.Apply(ctx, filepath.Join(dir, name), more); err != nil {
-			return err
-		}
+	if err := w.installManifests(ctx, nil, flags...); err != nil {
+		return err
 	}
 	if err := w.AwaitRollout(ctx, OperatorNamespace, "transplant-operator"); err != nil {
 		return err
 	}
-	if err := w.Apply(ctx, filepath.Join(dir, "webhooks.yaml"), nil); err != nil {
+	if err := w.Apply(ctx, filepath.Join(w.root, "deploy", "operator", "webhooks.yaml"), nil); err != nil {
 		return err
 	}
 	return seed.Await(ctx, "the certificates of the webhooks", func(ctx context.Context) error {
@@ -219,6 +202,33 @@ func (w *World) InstallOperator(ctx context.Context, flags ...string) error {
 		}
 		return nil
 	})
+}
+
+// installManifests applies the operator and its rights; change may change each object first.
+func (w *World) installManifests(ctx context.Context, change func(*unstructured.Unstructured), flags ...string) error {
+	more := func(o *unstructured.Unstructured) {
+		if change != nil {
+			change(o)
+		}
+		if o.GetKind() != "Deployment" {
+			return
+		}
+		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+		c := containers[0].(map[string]any) //nolint:forcetypeassert // of our own manifest
+		args, _, _ := unstructured.NestedStringSlice(c, "args")
+		for _, flag := range flags {
+			name, _, _ := strings.Cut(flag, "=")
+			args = append(slices.DeleteFunc(args, func(a string) bool { return strings.HasPrefix(a, name+"=") }), flag)
+		}
+		_ = unstructured.SetNestedStringSlice(c, args, "args")                                          // it was one
+		_ = unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers") // it was one
+	}
+	for _, name := range []string{"operator.yaml", "rbac.yaml"} {
+		if err := w.Apply(ctx, filepath.Join(w.root, "deploy", "operator", name), more); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AwaitRollout waits until a Deployment of the seed runs its newest template alone.

@@ -33,6 +33,8 @@ type ClusterOptions struct {
 	Wrapped bool
 	// NoMachines leaves machine-controller, its webhook and operating-system-manager out.
 	NoMachines bool
+	// NoRoutes has the pods' network make its own routes: no manager runs a route loop.
+	NoRoutes bool
 }
 
 // Cluster is a user cluster whose control plane runs in the seed.

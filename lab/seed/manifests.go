@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -143,7 +144,7 @@ func (c *Cluster) controllerManager() part {
 			"--service-account-private-key-file", pkiDir + "/sa.key", "--root-ca-file", pkiDir + "/ca.crt", "--client-ca-file", pkiDir + "/ca.crt",
 			"--cluster-signing-cert-file", pkiDir + "/ca.crt", "--cluster-signing-key-file", pkiDir + "/ca.key",
 			"--controllers", "*,bootstrapsigner,tokencleaner", "--use-service-account-credentials=true",
-			"--allocate-node-cidrs=true", "--cluster-cidr", podCIDR, "--service-cluster-ip-range", serviceCIDR, "--configure-cloud-routes=true",
+			"--allocate-node-cidrs=true", "--cluster-cidr", podCIDR, "--service-cluster-ip-range", serviceCIDR, "--configure-cloud-routes=" + strconv.FormatBool(!c.NoRoutes),
 			"--cloud-provider", "aws", "--cloud-config", cloudConfig, "--flex-volume-plugin-dir=" + pkiDir + "/flex",
 		},
 	}
