@@ -27,12 +27,12 @@ build: ## Build the product's programs into bin/
 .PHONY: demo
 demo: ## Migrate a real cluster on this machine and write out/demo/report.html (PROFILE=kubelet, KEEP=1)
 	cd lab && $(GO) build -o ../bin/demo ./cmd/demo
-	cd lab && exec ../bin/demo --out ../out/demo $(demo_flags)
+	cd lab && exec ../bin/demo --out $(CURDIR)/out/demo $(demo_flags)
 
 .PHONY: lab
 lab: ## Run a lab cluster until Ctrl-C, to look at and try things on (PROFILE=kubelet)
 	cd lab && $(GO) build -o ../bin/lab ./cmd/lab
-	cd lab && exec ../bin/lab up --dir ../out/lab $(if $(PROFILE),--profile $(PROFILE))
+	cd lab && exec ../bin/lab up --dir $(CURDIR)/out/lab $(if $(PROFILE),--profile $(PROFILE))
 
 # A cluster of real hosts (needs root, see docs/explanation/lab-hosts.md): its name, and further flags of lab hosts up.
 NAME       ?= lab
@@ -117,7 +117,7 @@ bench_flags = $(foreach v,SCENARIO IMPLEMENTATIONS NODES SERVICES THROTTLE LIMIT
 .PHONY: bench
 bench: ## Measure our manager beside upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
 	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager
-	cd lab && exec ../bin/bench --out ../out/bench $(bench_flags)
+	cd lab && exec ../bin/bench --out $(CURDIR)/out/bench $(bench_flags)
 
 # STRATEGIES and CAMPAIGNS choose parts of the matrix; see docs/reference/faults.md.
 faults_flags = $(if $(STRATEGIES),-faults.strategies=$(STRATEGIES)) $(if $(CAMPAIGNS),-faults.campaigns=$(CAMPAIGNS))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
@@ -54,6 +55,7 @@ func start(cmd *exec.Cmd) (*command, error) {
 	cmd.SysProcAttr.Setpgid = true              // a Ctrl-C is for the test, which ends the command itself
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // a command whose campaign was interrupted would go on with the cluster
 	started := make(chan error)
+	heedHangUp()
 	go func() {
 		defer close(c.done)
 		runtime.LockOSThread() // the parent-death signal follows the thread, which must outlive the command
@@ -76,6 +78,13 @@ func start(cmd *exec.Cmd) (*command, error) {
 	}()
 	return c, nil
 }
+
+// heedHangUp has the commands get SIGHUP also when the campaign itself runs under nohup: a signal that is ignored stays so in every child.
+var heedHangUp = sync.OnceFunc(func() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // and this process goes on, as before
+	}
+})
 
 // narration keeps what a command says.
 type narration command
