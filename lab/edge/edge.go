@@ -120,6 +120,7 @@ func (e *Edge) Cut() {
 	for l := range e.links {
 		l.reset()
 		e.reset.Add(1)
+		delete(e.links, l) // its goroutines need not have ended by the next cut, which would count it again
 	}
 }
 
