@@ -8,11 +8,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -43,7 +45,7 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 		}
 	}
 	p.leases(ctx, &out)
-	p.judge(asked, &out)
+	p.judge(asked, p.configs(ctx, pods.Items, asked, &out), &out)
 	return out, nil
 }
 
@@ -59,9 +61,28 @@ func (p *Plane) ask(ctx context.Context, pod snapshot.SeedPod) v1.Manager {
 	return m
 }
 
+// configs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is seen to run.
+func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []snapshot.SeedPod, seen *Owners) []*v1.CloudConfig {
+	out := make([]*v1.CloudConfig, len(asked))
+	if ownerOf(seen.Managers, string(controllernames.Route)).Component != "" {
+		return out
+	}
+	for i, m := range asked {
+		if !plan.ConfigDecides(p.provider(m), m.Flags) {
+			continue
+		}
+		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == m.Name })
+		var err error
+		if out[i], err = snapshot.PodCloudConfig(ctx, p.Seed.Kube, &pods[at], m.Component, p.provider(m)); err != nil {
+			seen.Unknown = append(seen.Unknown, fmt.Sprintf("whether %s in pod %s has a route loop, which its cloud config says: %v", m.Component, m.Name, err))
+		}
+	}
+	return out
+}
+
 // judge names the owner of each loop that the cluster has, or that somebody runs.
-func (p *Plane) judge(asked []snapshot.SeedPod, seen *Owners) {
-	silent, expected := p.silent(asked, seen), p.expected(asked)
+func (p *Plane) judge(asked []snapshot.SeedPod, configs []*v1.CloudConfig, seen *Owners) {
+	silent, expected := p.silent(asked, seen), p.expected(asked, configs)
 	for _, loop := range LoopNames() {
 		owner := ownerOf(seen.Managers, loop)
 		has := slices.Contains(expected, loop)
@@ -95,14 +116,14 @@ func (o Owner) and(other Owner) Owner {
 	return o
 }
 
-// expected are the loops that this cluster has, by the flags of its managers; all of them while there is no manager.
-func (p *Plane) expected(asked []snapshot.SeedPod) []string {
+// expected are the loops that this cluster has, by the flags and the cloud configs of its managers; all of them while there is no manager.
+func (p *Plane) expected(asked []snapshot.SeedPod, configs []*v1.CloudConfig) []string {
 	if len(asked) == 0 {
 		return LoopNames()
 	}
 	var out []string
-	for _, m := range asked {
-		for _, loop := range plan.ExpectedLoops(p.provider(m), m.Flags) {
+	for i, m := range asked {
+		for _, loop := range plan.ExpectedLoops(p.provider(m), m.Flags, configs[i]) {
 			if !slices.Contains(out, loop) {
 				out = append(out, loop)
 			}

@@ -194,10 +194,15 @@ func (b *builder) hasRoutes(h v1.Host) bool {
 	if b.provider.Name == "" {
 		return true // a rollback, which asks the gauges
 	}
-	if b.provider.Name != providerOpenStack || h.CloudConfig == nil {
-		return b.provider.Routes
+	return cloudRoutes(b.provider, h.CloudConfig)
+}
+
+// cloudRoutes tells that a provider's route controller starts: OpenStack's does when the config names a router. A config that was not read decides nothing.
+func cloudRoutes(p catalogue.Provider, config *v1.CloudConfig) bool {
+	if p.Name != providerOpenStack || config == nil || config.Format == "" {
+		return p.Routes
 	}
-	return slices.ContainsFunc(h.CloudConfig.Keys, func(k string) bool { return strings.EqualFold(k, "Route.router-id") })
+	return slices.ContainsFunc(config.Keys, func(k string) bool { return strings.EqualFold(k, "Route.router-id") })
 }
 
 func (b *builder) enableLeaderMigration(h v1.Host) {

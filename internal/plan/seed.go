@@ -147,19 +147,20 @@ func (b *builder) seedLoops() []string {
 
 // seedExpected are the loops that a manager of this cluster runs.
 func (b *builder) seedExpected() []string {
-	return ExpectedLoops(b.provider.Name, hosted(b.snap, KCM).Flags)
+	m := hosted(b.snap, KCM)
+	return ExpectedLoops(b.provider.Name, m.Flags, m.CloudConfig)
 }
 
-// ExpectedLoops are the cloud loops that somebody has to run in a cluster of a provider, given the flags of one of its managers: the route loop only where routes
-// are the cloud's, the service loop only where the provider has load balancers. --controllers is not asked: what it takes out of one manager may be taken out for
-// the other one. A provider that is not known has everything.
-func ExpectedLoops(provider string, flags map[string]string) []string {
+// ExpectedLoops are the cloud loops that somebody has to run in a cluster of a provider, given the flags of one of its managers and its cloud config, nil if that
+// is not known: the route loop only where routes are the cloud's, the service loop only where the provider has load balancers. --controllers is not asked: what it
+// takes out of one manager may be taken out for the other one. A provider that is not known has everything.
+func ExpectedLoops(provider string, flags map[string]string, config *v1.CloudConfig) []string {
 	known, ok := catalogue.Lookup(provider)
 	var out []string
 	for _, l := range movedLoops {
 		switch l {
 		case controllernames.Route:
-			if flags["allocate-node-cidrs"] != "true" || flags["configure-cloud-routes"] == "false" || ok && !known.Routes {
+			if flags["allocate-node-cidrs"] != "true" || flags["configure-cloud-routes"] == "false" || ok && !cloudRoutes(known, config) {
 				continue
 			}
 		case controllernames.Service:
@@ -171,6 +172,11 @@ func ExpectedLoops(provider string, flags map[string]string) []string {
 		out = append(out, string(l))
 	}
 	return out
+}
+
+// ConfigDecides tells that which loops ExpectedLoops names depends on the cloud config.
+func ConfigDecides(provider string, flags map[string]string) bool {
+	return provider == providerOpenStack && slices.Contains(ExpectedLoops(provider, flags, nil), string(controllernames.Route))
 }
 
 // ShowsLoops tells whether the manager in an image says on /metrics which loops it runs. One whose version the image does not tell is taken for one that does:

@@ -1,13 +1,16 @@
 package snapshot
 
 import (
+	"context"
 	"net"
 	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
@@ -55,6 +58,27 @@ func SeedPods(pods []corev1.Pod, components ...string) []SeedPod {
 	return out
 }
 
+// PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the ConfigMap or Secret that is mounted there; nil
+// when it has none.
+func PodCloudConfig(ctx context.Context, kube kubernetes.Interface, pod *corev1.Pod, component, provider string) (*v1.CloudConfig, error) {
+	for at := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[at]
+		if SeedComponent(c) != component {
+			continue
+		}
+		out := &v1.CloudConfig{Path: flagsOf(c)["cloud-config"], Provider: provider, UsedBy: []string{component}}
+		if out.Path == "" {
+			return nil, nil
+		}
+		data, err := Mounted(ctx, kube, pod.Namespace, &pod.Spec, c, out.Path)
+		if err != nil {
+			return nil, err
+		}
+		return out, describeConfig(out, data, false)
+	}
+	return nil, nil
+}
+
 // SeedComponent is the component of the control plane that a container runs, whatever starts it; empty for another program. A provider's own manager is a
 // cloud-controller-manager.
 func SeedComponent(c *corev1.Container) string {
@@ -83,9 +107,13 @@ func componentNamed(program string) string {
 	return ""
 }
 
+func flagsOf(c *corev1.Container) map[string]string {
+	return controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))
+}
+
 func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {
 	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Ending: ending(p), Image: c.Image}
-	out.Flags = controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))
+	out.Flags = flagsOf(c)
 	port := out.Flags["secure-port"]
 	if port == "" {
 		port = defaultPorts[component]
