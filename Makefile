@@ -7,6 +7,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo deve
 PROFILE ?=
 KEEP    ?=
 
+# Objects that name no directory are taken from the cache in every checkout, and by the builds of programs as well as by the tests.
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
+
 ldflags    = -X main.version=$(VERSION)
 demo_flags = $(if $(PROFILE),--profile $(PROFILE)) $(if $(filter-out 0 no false,$(KEEP)),--keep)
 # The race detector needs cgo, and cgo a C compiler.
@@ -22,7 +25,7 @@ help: ## Print what can be made
 
 .PHONY: build
 build: ## Build the product's programs into bin/
-	$(GO) build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/...
+	$(GO) build -ldflags '$(ldflags)' -o bin/ ./cmd/...
 
 .PHONY: demo
 demo: ## Migrate a real cluster on this machine and write out/demo/report.html (PROFILE=kubelet, KEEP=1)
