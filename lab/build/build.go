@@ -15,6 +15,11 @@ import (
 	"time"
 )
 
+// sourcesVariable holds a hash of the checkout when the Makefile runs the tests. go test remembers the result of a test as long as the variables that it asks
+// for have the same values. A test that asks for programs compiles further ones of the checkout, behind go test's back, and is to be run again when that has
+// changed.
+const sourcesVariable = "TRANSPLANT_SOURCES"
+
 // Options says what to build and where to keep it. The zero value builds everything into the user's cache directory.
 type Options struct {
 	// CacheDir holds the finished sets. Default: transplant-lab below the user's cache directory.
@@ -36,6 +41,7 @@ type Options struct {
 // Ensure returns the programs of the chosen sets, building first what the cache does not have. A second call only looks.
 // Two processes that call it at once build once: the other one waits.
 func Ensure(ctx context.Context, o Options) (Binaries, error) {
+	_ = os.Getenv(sourcesVariable)
 	o, err := o.withDefaults()
 	if err != nil {
 		return Binaries{}, err
