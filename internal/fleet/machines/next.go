@@ -66,11 +66,13 @@ func (n *next) step() Step {
 	}
 	for _, d := range n.begun() {
 		if !n.landed(d) {
-			return Step{Record: n.record, Restart: &d, Value: n.record.Began[key(d)].Value, Waiting: "the restart of MachineDeployment " + d.Name + " has to show"}
+			return Step{Record: n.record, Rolling: true, Restart: &d, Value: n.record.Began[key(d)].Value, Waiting: "the restart of MachineDeployment " + d.Name + " has to show"}
 		}
 		if !n.finished(d) {
 			s := n.state(d)
-			return n.wait("MachineDeployment %s is being restarted: %d of %d machines run external", d.Name, s.Done, max(s.Machines, s.Wanted))
+			out := n.wait("MachineDeployment %s is being restarted: %d of %d machines run external", d.Name, s.Done, max(s.Machines, s.Wanted))
+			out.Rolling = true
+			return out
 		}
 	}
 	return n.begin()
@@ -180,6 +182,9 @@ func (n *next) begin() Step {
 			a := n.Attachments[0]
 			return n.wait("volume %s is still attached to node %s, which is gone: it has to be detached before the next machines go", a.Volume, a.Node)
 		}
+		if n.policy.Hold != "" {
+			return n.wait("%s", n.policy.Hold)
+		}
 		return n.restart(d)
 	}
 	if len(n.blocked) > 0 {
@@ -194,7 +199,7 @@ func (n *next) restart(d Deployment) Step {
 		n.record.Began = map[string]Begun{}
 	}
 	n.record.Began[key(d)] = Begun{At: n.now(), Value: value, Moved: n.now()}
-	return Step{Record: n.record, Restart: &d, Value: value}
+	return Step{Record: n.record, Restart: &d, Value: value, Rolling: true}
 }
 
 // candidates are the MachineDeployments that are stale by their template, those with few machines first and those that want none last: they cost

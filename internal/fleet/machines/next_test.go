@@ -144,6 +144,47 @@ func TestTakingTheAnnotationOffAndOnTriesAgain(t *testing.T) {
 	}
 }
 
+// The owner's wish is one thing, and whether the operator may begin now another: it may not whenever it has just begun to lead, or could not look.
+func TestAStoppedRestartStaysStoppedWhileNothingMayBegin(t *testing.T) {
+	s := simulate(1, md("canary", 3), md("rest", 3))
+	s.inTree["canary"] = true
+	s.run(wanted, 60)
+	olds, _ := s.of(s.facts.Deployments[0], false)
+	if s.facts.Record.Restart.Stopped == nil || !s.facts.Deployments[0].Paused {
+		t.Fatal("it was not stopped")
+	}
+	for i := range 60 {
+		p := wanted
+		if i%2 == 0 {
+			p.Hold = "nothing was looked at yet"
+		}
+		if _, step := s.pass(p); step.Resume != nil || step.Restart != nil || step.Stopped == nil || step.Rolling {
+			t.Fatalf("pass %d: %+v", i, step)
+		}
+		s.tick()
+	}
+	if left, _ := s.of(s.facts.Deployments[0], false); len(left) != len(olds) || len(s.started) != 1 {
+		t.Errorf("%d of %d old machines are left, restarted %v", len(left), len(olds), s.started)
+	}
+}
+
+func TestWhatWasBegunIsSeenToItsEndWhileNothingFurtherMayBegin(t *testing.T) {
+	s := simulate(1, md("canary", 2), md("rest", 3))
+	if _, step := s.pass(wanted); step.Restart == nil || !step.Rolling {
+		t.Fatalf("%+v", step)
+	}
+	held := Policy{Wanted: true, Hold: "no place is free"}
+	_, step := s.run(held, 60)
+	if d := s.facts.Deployments[0]; len(s.started) != 1 || step.Rolling || step.Waiting != held.Hold {
+		t.Errorf("restarted %v; %s: %+v", s.started, d.Name, step)
+	}
+	s.dead["rest"] = true
+	s.pass(wanted)
+	if _, step := s.run(held, 60); step.Stopped == nil || !s.facts.Deployments[1].Paused || step.Rolling {
+		t.Errorf("a machine that never joins: %+v", step)
+	}
+}
+
 func TestALateMachineLetsTheRestartGoOn(t *testing.T) {
 	s := simulate(1, md("canary", 2), md("rest", 3))
 	s.dead["canary"] = true

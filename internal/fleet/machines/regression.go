@@ -33,7 +33,7 @@ func (n *next) goOn(d *Deployment) (Step, bool) {
 	b.Moved, b.Again = n.now(), n.now()
 	n.record.Began[key(*d)] = b
 	if paused && d.Paused {
-		return Step{Record: n.record, Resume: d, Waiting: "MachineDeployment " + d.Name + " has to go on"}, true
+		return Step{Record: n.record, Rolling: true, Resume: d, Waiting: "MachineDeployment " + d.Name + " has to go on"}, true
 	}
 	return Step{}, false
 }

@@ -9,6 +9,8 @@ type Policy struct {
 	// Wanted tells that the cluster's owner asks for it (AnnotationRestartMachines). Nothing is restarted otherwise, and a restart that stopped is
 	// forgotten, so that taking the annotation off and putting it on again is how one tries again.
 	Wanted bool
+	// Hold is why no further MachineDeployment may be begun now, a sentence; empty when one may. What was begun is seen to its end, or stopped.
+	Hold string
 	// MaxUnavailable is how many machines of the cluster may be missing: a number or a percentage (rounded down, at least 1); empty means 1.
 	MaxUnavailable string
 	// Timeout is how long a MachineDeployment may be without progress, and a new machine without a node that works; default 20 minutes.
@@ -28,6 +30,8 @@ type Step struct {
 	Waiting string
 	// Stopped is why nothing is restarted any longer.
 	Stopped *Stopped
+	// Rolling tells that machines are being replaced: a MachineDeployment was begun, and is neither over nor stopped.
+	Rolling bool
 	// Done tells that no MachineDeployment has to be restarted.
 	Done bool
 }

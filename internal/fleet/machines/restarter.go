@@ -26,6 +26,8 @@ type Pass struct {
 	Waiting string
 	// Stopped is the regression that ended the restart; nil while there is none.
 	Stopped *Stopped
+	// Rolling tells that machines are being replaced.
+	Rolling bool
 	// Restarted tells that no MachineDeployment is left to restart.
 	Restarted bool
 }
@@ -38,7 +40,7 @@ func (r Restarter) Pass(ctx context.Context) (Pass, error) {
 		return Pass{}, err
 	}
 	s := Next(f, o, r.Policy)
-	p := Pass{Observation: o, Waiting: s.Waiting, Stopped: s.Stopped, Restarted: s.Done}
+	p := Pass{Observation: o, Waiting: s.Waiting, Stopped: s.Stopped, Rolling: s.Rolling, Restarted: s.Done}
 	after := f.Record.clone()
 	after.Restart = s.Record
 	if _, err := r.Store.Save(ctx, after, f.Record, version); err != nil {

@@ -156,6 +156,8 @@ type Machines struct {
 	Moved time.Time
 	// Regression is why a restart by the operator was stopped; empty when none was.
 	Regression string
+	// Rolling is that the operator is restarting a MachineDeployment, which is neither over nor stopped.
+	Rolling bool
 	// Watched is that changes in the user cluster are told. Changed is when the first one was told since Looked, the beginning of the last look.
 	Watched         bool
 	Changed, Looked time.Time
