@@ -6,12 +6,15 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/transplant-dev/transplant/internal/fleet/certs"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
 
@@ -104,8 +107,8 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 	s.BoolVar(&f.enableActions, "enable-actions", f.enableActions, "let those who may update a Cluster act on it from the page, with their own rights")
 
 	s.BoolVar(&f.installCRDs, "install-crds", f.installCRDs, "create the definitions of Clusters that are missing and update ours; one of the original is never written")
-	s.StringToStringVar(&f.images, "ccm-image", f.images, "image of the cloud-controller-manager by provider, as aws=IMAGE; others get the official one of their version")
-	s.StringVar(&f.vSphereCSI, "vsphere-csi-driver", f.vSphereCSI, "version of vSphere's CSI driver that clusters get, e.g. v2.3.0; empty for whichever fits")
+	s.StringToStringVar(&f.images, "ccm-image", f.images, "image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE; others get the official one of their version")
+	s.StringVar(&f.vSphereCSI, "vsphere-csi-driver", f.vSphereCSI, "release of vSphere's CSI driver that clusters get from elsewhere, e.g. v2.3.0: versions that it does not support are refused; empty to judge none")
 	s.Float32Var(&f.qps, "kube-api-qps", f.qps, "requests a second to the seed")
 	s.IntVar(&f.burst, "kube-api-burst", f.burst, "requests to the seed at once")
 }
@@ -125,10 +128,31 @@ func (f *flags) validate() error {
 	if f.limits.Look <= 0 || f.limits.Retry <= 0 || f.limits.MaxRetry < f.limits.Retry {
 		errs = append(errs, errors.New("--look-interval and --retry have to be positive, and --max-retry not shorter than --retry"))
 	}
-	if f.namespace == "" {
-		errs = append(errs, errors.New("--namespace is empty"))
+	for name, value := range map[string]string{"--namespace": f.namespace, "--lease": f.lease} {
+		if wrong := validation.IsDNS1123Subdomain(value); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("%s is %q: %s", name, value, strings.Join(wrong, ", ")))
+		}
 	}
-	return errors.Join(errors.Join(errs...), f.validatePage())
+	for name, d := range map[string]time.Duration{"--look-timeout": f.lookTimeout, "--stall-after": f.stallAfter, "--drain": f.drain} {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("%s is %s: it has to be positive", name, d))
+		}
+	}
+	l := f.limits
+	for name, d := range map[string]time.Duration{"--audit-interval": l.Audit, "--stuck-queued": l.StuckQueued, "--stuck-blocked": l.StuckBlocked, "--stuck-handover": l.StuckHandover,
+		"--stuck-components": l.StuckComponents, "--stuck-machines": l.StuckMachines, "--stuck-finish": l.StuckFinish} {
+		if d < 0 {
+			errs = append(errs, fmt.Errorf("%s is %s: it cannot be negative", name, d))
+		}
+	}
+	if l.MaxFailures < 0 {
+		errs = append(errs, fmt.Errorf("--max-failures is %d: it cannot be negative", l.MaxFailures))
+	}
+	if f.qps <= 0 || f.burst < 1 {
+		errs = append(errs, fmt.Errorf("--kube-api-qps %v and --kube-api-burst %d have to be positive", f.qps, f.burst))
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errors.Join(errs...), rules.CheckImages("ccm-image", f.images), rules.CheckVSphereCSI(f.vSphereCSI), f.validatePage())
 }
 
 // validatePage says what is wrong with the flags of the page.

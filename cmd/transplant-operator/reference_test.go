@@ -4,8 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -105,7 +107,11 @@ func TestTheDeploymentStartsTheOperatorWithFlagsThatItHas(t *testing.T) {
 		own := pflag.NewFlagSet("", pflag.ContinueOnError)
 		f := defaults()
 		f.addFlags(own)
-		if err := own.Parse(d.Spec.Template.Spec.Containers[0].Args); err != nil {
+		args := slices.Clone(d.Spec.Template.Spec.Containers[0].Args)
+		for i := range args { // as the kubelet does
+			args[i] = strings.ReplaceAll(args[i], "$(POD_NAMESPACE)", d.Namespace)
+		}
+		if err := own.Parse(args); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.validate(); err != nil {
@@ -126,11 +132,14 @@ func TestTheDeploymentStartsTheOperatorWithFlagsThatItHas(t *testing.T) {
 func TestFlagsThatMakeNoSenseAreRefusedAllAtOnce(t *testing.T) {
 	f := defaults()
 	f.maxParallel, f.renewDeadline, f.limits.Look, f.enableActions = 0, f.leaseDuration, 0, true
+	f.drain, f.limits.Audit, f.limits.MaxFailures, f.qps, f.lease = -time.Second, -time.Hour, -3, -1, "Bad_Name"
+	f.images, f.vSphereCSI = map[string]string{"gcp": "registry.example/ccm:v1"}, "banana"
 	err := f.validate()
 	if err == nil {
 		t.Fatal("they are taken")
 	}
-	for _, flag := range []string{"--max-parallel", "--leader-elect-renew-deadline", "--look-interval", "--enable-actions"} {
+	for _, flag := range []string{"--max-parallel", "--leader-elect-renew-deadline", "--look-interval", "--enable-actions", "--drain", "--audit-interval", "--max-failures", "--kube-api-qps", "--lease",
+		"--ccm-image gcp", "--vsphere-csi-driver banana"} {
 		if !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s is not named: %v", flag, err)
 		}

@@ -180,9 +180,10 @@ func (p *process) assemble() (endEvents func(), err error) {
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
 	limits := p.limits
 	limits.Version = toolVersion()
+	fleetRules := p.rules()
 	p.operator, err = operator.New(operator.Options{
 		Kube: kube, Dynamic: dyn,
-		Engine: p.hosted, Parts: operator.HostedParts{Hosted: p.hosted}, Machines: operator.HostedMachines{Hosted: p.hosted}, Rules: p.rules(),
+		Engine: p.hosted, Parts: operator.HostedParts{Hosted: p.hosted, Datacenter: fleetRules.Datacenter}, Machines: operator.HostedMachines{Hosted: p.hosted}, Rules: fleetRules,
 		Definitions: p.definitions, Installation: installation,
 		Limits: limits, MaxParallel: p.maxParallel, MaxParallelMachines: p.maxParallelMachines, MaxWatches: max(1, p.openClusters/2), StallAfter: p.stallAfter, Workers: p.workers, Looks: p.looks,
 		LookTimeout: p.lookTimeout, Metrics: p.metrics, Log: p.log,

@@ -136,7 +136,7 @@ func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
 }
 
 // rules are those of the webhooks, asked again before a migration.
-func (p *process) rules() operator.Rules {
+func (p *process) rules() operator.FleetRules {
 	datacenters := &admission.Datacenters{Client: p.dynamic}
 	return operator.FleetRules{Hosted: p.hosted, VSphereCSI: p.vSphereCSI, Datacenter: func(ctx context.Context, name string) *rules.Datacenter {
 		ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)

@@ -35,15 +35,14 @@ var openPlanes = func(c *connection, f *waving) planes {
 		if err != nil {
 			return nil, err
 		}
-		name := rules.ProviderOf(o.Cluster.Spec.Cloud)
-		provider, _ := rules.Lookup(name)
+		provider, _ := rules.Lookup(rules.ProviderOf(o.Cluster.Spec.Cloud))
 		dial := portForward(c.config, c.kube, namespace)
 		if f.direct {
 			dial = nil
 		}
 		return &hosted.Plane{
 			Name: o.Cluster.Name, Namespace: namespace, Seed: hosted.Clients{Kube: c.kube, Dynamic: c.dynamic}, User: hosted.Clients(user), Scrape: hosted.NewScraperThrough(hosted.Clients(user), dial),
-			Provider: provider.InTree, ToolVersion: version, Options: v1.Options{Image: f.images[name], Strategy: o.Cluster.Annotations[kubermaticv1.AnnotationStrategy]},
+			Provider: provider.InTree, ToolVersion: version, Options: v1.Options{Image: f.images[provider.InTree], Strategy: o.Cluster.Annotations[kubermaticv1.AnnotationStrategy]},
 		}, nil
 	}}
 }

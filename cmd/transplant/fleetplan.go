@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
@@ -53,7 +55,7 @@ func (f *waving) settled() (v1.FleetOptions, error) {
 	o := f.options
 	o.SoakSeconds, o.PatienceSeconds = f.soak.Seconds(), f.patience.Seconds()
 	o.Selector, o.Providers = f.selector, f.providers
-	if err := fleet.CheckOptions(o); err != nil {
+	if err := errors.Join(fleet.CheckOptions(o), rules.CheckImages("image", f.images)); err != nil {
 		return o, withCode(exitError, "%w", err)
 	}
 	_, err := f.labels()

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 )
 
@@ -146,7 +147,7 @@ func (w *Webhooks) refuse(r *admissionv1.AdmissionRequest, why field.ErrorList) 
 func (w *Webhooks) facts(ctx context.Context, in write, judged bool) (rules.Facts, []string) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	facts, warnings := rules.Facts{VSphereCSI: w.options.VSphereCSI}, []string(nil)
+	facts, warnings := rules.Facts{VSphereCSI: w.options.VSphereCSI, Driver: parts.Known}, []string(nil)
 	if name := in.after.Spec.Cloud.DatacenterName; name != "" && w.options.Datacenter != nil {
 		dc, err := w.options.Datacenter(ctx, name)
 		if err != nil {

@@ -12,7 +12,7 @@ type Facts struct {
 	Time time.Time
 	// CCMReady tells that a cloud-controller-manager runs every loop of the cluster. The caller knows.
 	CCMReady bool
-	// Volumes are the CSI drivers that every node has to run; empty when the cluster has none (spec.disableCSIDriver).
+	// Volumes are the CSI drivers that every node has to run; empty when the cluster has none (spec.disableCsiDriver).
 	Volumes []Volume
 	// Record is what earlier looks have seen.
 	Record Record

@@ -2,9 +2,12 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/machines"
@@ -12,13 +15,18 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 )
 
 // namedReasons is how many reasons a message about machines names.
 const namedReasons = 5
 
 // HostedParts are the Parts of clusters whose control planes the seed hosts.
-type HostedParts struct{ Hosted *Hosted }
+type HostedParts struct {
+	Hosted *Hosted
+	// Datacenter tells what the seed says of a datacenter; nil for nothing.
+	Datacenter func(ctx context.Context, name string) *rules.Datacenter
+}
 
 var _ Parts = HostedParts{}
 
@@ -28,26 +36,49 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	if err != nil {
 		return PartsSeen{}, fmt.Errorf("reaching the user cluster: %w", err)
 	}
-	minor, err := minorOf(t.Cluster)
+	minor, err := minorOf(ctx, t.Cluster, user)
 	if err != nil {
 		return PartsSeen{}, err
 	}
 	result, err := parts.Parts{
 		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
-		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: !t.Cluster.Spec.CSIDriverDisabled(),
+		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: h.wantsDriver(ctx, t.Cluster),
 	}.Ensure(ctx)
-	if err != nil {
-		return PartsSeen{}, fmt.Errorf("bringing the parts around machines about: %w", err)
+	if err != nil { // what one half has done before the other one failed is told as well
+		return PartsSeen{Did: result.Did}, fmt.Errorf("bringing the parts around machines about: %w", err)
 	}
 	seen := state.Parts{Ready: result.Ready, CSIReady: result.CSIReady, CSI: result.CSIMessage, Waiting: result.Waiting}
 	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
 }
 
-// minorOf is the minor version of a cluster's API server.
-func minorOf(c *kubermaticv1.Cluster) (int, error) {
+// wantsDriver tells that the cluster is to have its provider's CSI driver: neither it nor its datacenter says that it is not.
+func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) bool {
+	if c.Spec.CSIDriverDisabled() {
+		return false
+	}
+	if h.Datacenter == nil {
+		return true
+	}
+	d := h.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
+	return d == nil || !d.DisableCSIDriver
+}
+
+// minorOf is the minor version of a cluster's API server: as the Cluster says, or as the server says where it does not.
+func minorOf(ctx context.Context, c *kubermaticv1.Cluster, user userclusters.Clients) (int, error) {
 	version := c.Spec.Version
 	if v := c.Status.Versions; v != nil && v.Apiserver != "" {
 		version = v.Apiserver
+	}
+	if version == "" {
+		var info apiversion.Info
+		raw, err := user.Kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(raw, &info)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("asking the user cluster's API server for its version, which the Cluster does not say (spec.version): %w", err)
+		}
+		version = info.GitVersion
 	}
 	fields := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	if len(fields) < 2 {
@@ -82,15 +113,16 @@ func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked)
 	} else {
 		looker.PartsReady = t.Cluster.MigrationCompleted() // they were, when that was written
 	}
-	if !asked.Restart {
+	if !asked.Wanted {
 		seen, err := looker.Look(ctx)
 		return machinesOf(seen), "", err
 	}
-	pass, err := machines.Restarter{Looker: looker, Policy: machines.Policy{Wanted: true, MaxUnavailable: t.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable]}}.Pass(ctx)
+	pass, err := machines.Restarter{Looker: looker, Policy: machines.Policy{Wanted: true, Hold: asked.Hold, MaxUnavailable: t.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable]}}.Pass(ctx)
 	if err != nil {
 		return state.Machines{}, "", err
 	}
 	out := machinesOf(pass.Observation)
+	out.Rolling = pass.Rolling
 	if pass.Waiting != "" {
 		out.Reasons = append([]string{pass.Waiting}, out.Reasons...)
 	}
@@ -138,7 +170,7 @@ func (f FleetRules) Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTre
 }
 
 // Repair implements Rules.
-func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) error {
+func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) (written bool, err error) {
 	addition := rules.Repair(c, f.facts(ctx, c, true))
 	change := objects.Of(group, c)
 	for _, name := range addition.Features {
@@ -150,15 +182,15 @@ func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cl
 	if addition.UseOctavia {
 		change.Spec(true, "cloud", "openstack", "useOctavia")
 	}
-	_, err := change.Apply(ctx, f.Hosted.Seed.Dynamic, fieldManager)
+	_, err = change.Apply(ctx, f.Hosted.Seed.Dynamic, fieldManager)
 	if objects.IsStale(err) { // what changed meanwhile is looked at first
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) rules.Facts {
-	facts := rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree}
+	facts := rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree, Driver: parts.Known}
 	if f.Datacenter != nil {
 		facts.Datacenter = f.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
@@ -170,19 +170,10 @@ func (h *Hosted) Reach(ctx context.Context, t Target) error {
 // Close implements Engine.
 func (h *Hosted) Close(t Target) { h.Users.Forget(t.Namespace) }
 
-// providers maps the names of Clusters' providers to those of --cloud-provider.
-var providers = map[string]string{"gcp": "gce"}
-
 // engineProvider is the provider as --cloud-provider names it; empty for what controller-manager was started with.
 func engineProvider(t Target) string {
-	name := t.Cluster.Spec.Cloud.ProviderName
-	if other, ok := providers[name]; ok {
-		return other
-	}
-	if slices.Contains([]string{"aws", "azure", "openstack", "vsphere"}, name) {
-		return name
-	}
-	return ""
+	provider, _ := rules.Lookup(rules.ProviderOf(t.Cluster.Spec.Cloud))
+	return provider.InTree
 }
 
 func strategyOf(t Target) string { return t.Cluster.Annotations[kubermaticv1.AnnotationStrategy] }

@@ -33,7 +33,7 @@ type dossier struct {
 	// watched is that changes of its machines are told; changed is when the first was told since looked, when the last look began.
 	watched         bool
 	changed, looked time.Time
-	// restarting is that the operator restarts its MachineDeployments.
+	// restarting is that it has one of the places for restarts of MachineDeployments.
 	restarting bool
 	// holder is the other installation that migrates the cluster; empty for none.
 	holder  string
@@ -99,13 +99,21 @@ func (m *memory) known(name string, uid types.UID, f func(*dossier)) {
 	}
 }
 
+// isLooking tells that a look at a cluster is under way, which needs its connections.
+func (m *memory) isLooking(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.records[name]
+	return r != nil && r.looking
+}
+
 func (m *memory) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.records, name)
 }
 
-// restart gives a cluster one of the places for restarts of MachineDeployments.
+// restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under way there.
 func (m *memory) restart(name string, limit int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

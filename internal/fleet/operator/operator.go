@@ -12,6 +12,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
 
@@ -183,8 +184,9 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 	return found, op.clusters.ready() == nil
 }
 
-// Refusals are the sentences of the rules that keep a cluster from being migrated as it is.
+// Refusals are the sentences of the rules that keep a cluster from being migrated, judged as it would be with the feature on.
 func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []string {
+	c = rules.Enabled(c)
 	return op.Rules.Refusals(ctx, c, op.deployments.plane(c.ControlPlaneNamespace()).InTree != "")
 }
 

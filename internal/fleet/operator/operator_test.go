@@ -371,6 +371,11 @@ func TestAPausedClusterEndsItsRunBetweenTwoSteps(t *testing.T) {
 		if n, _ := w.Operator.runs.counts(); n != 0 {
 			t.Errorf("%d runs are under way", n)
 		}
+		w.user.mu.Lock()
+		if len(w.cut) > 0 {
+			t.Error("the connections of a run that was finishing its step were closed")
+		}
+		w.user.mu.Unlock()
 		w.change("a", func(c *userCluster) { c.took = time.Second })
 		w.patch("a", `{"spec":{"pause":false}}`)
 		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
@@ -428,6 +433,64 @@ func TestMachinesAreRestartedInSoManyClustersAtATime(t *testing.T) {
 		}
 		if w.atMost != 2 {
 			t.Errorf("machines of %d clusters were restarted at a time", w.atMost)
+		}
+	})
+}
+
+func TestAClusterThatCannotGoOnKeepsNoOtherFromRestartingItsMachines(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxParallelMachines = 1 }, func(w *world) {
+		restart := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, kubermaticv1.AnnotationRestartMachines)
+		w.change("a", func(c *userCluster) { c.machines = &state.Machines{Total: 3, Migrated: 1} })
+		w.cluster("a", enabled)
+		w.patch("a", restart)
+		w.until("a", kubermaticv1.PhaseMachines, time.Minute)
+		w.change("b", func(c *userCluster) { c.machines = &state.Machines{Total: 1} })
+		w.cluster("b", enabled)
+		w.patch("b", restart)
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		w.user.mu.Lock()
+		first := w.restarts["a"] && !w.restarts["b"]
+		w.of("a").machines = &state.Machines{Total: 3, Migrated: 1, Regression: "new machine m-1 is not external"}
+		w.user.mu.Unlock()
+		if !first {
+			t.Error("two clusters have the one place")
+		}
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		w.user.mu.Lock()
+		second := w.restarts["b"]
+		w.of("b").machines = &state.Machines{Total: 1, Migrated: 1, Done: true}
+		w.user.mu.Unlock()
+		if !second {
+			t.Error("the place of one that was stopped is not given to the other")
+		}
+		w.until("b", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}
+
+// A restart that was stopped begins anew when its owner does not want it any longer; that is not to be concluded from a leader that knows nothing yet.
+func TestANewLeaderTakesNoRestartForUnwanted(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		w.change("a", func(c *userCluster) {
+			c.machines = &state.Machines{Total: 3, Migrated: 1, Regression: "new machine m-1 is not external"}
+		})
+		w.object(kubermaticv1.GroupName, "a", enabled, func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{kubermaticv1.AnnotationRestartMachines: "true"})
+		})
+		w.plane("a", 1)
+		w.until("a", kubermaticv1.PhaseMachines, time.Minute)
+		for range 3 {
+			w.end()
+			w.memory = newMemory()
+			w.begin(w.t.Context())
+			<-time.After(5 * time.Minute)
+			synctest.Wait()
+		}
+		w.user.mu.Lock()
+		defer w.user.mu.Unlock()
+		if len(w.unwanted) > 0 {
+			t.Errorf("it was said %d times that nobody wants the restart", len(w.unwanted))
 		}
 	})
 }

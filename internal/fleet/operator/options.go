@@ -60,8 +60,9 @@ type MachinesAsked struct {
 	// CCMReady: cloud-controller-managers run every loop.
 	CCMReady bool
 	Parts    PartsSeen
-	// Restart: one more MachineDeployment may be restarted, if that is in order.
-	Restart bool
+	// Wanted: the cluster's owner asks for MachineDeployments to be restarted. Hold is why no further one may be begun now, a sentence; empty when one may.
+	Wanted bool
+	Hold   string
 }
 
 // Machines looks at the machines of a cluster and restarts MachineDeployments.
@@ -75,7 +76,7 @@ type Rules interface {
 	// Refusals are the sentences of the rules that an object breaks as it is; inTree is that its control plane was seen with an in-tree provider.
 	Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string
 	// Repair writes what the mutating webhook would have: the annotations, and what goes with them.
-	Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) error
+	Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) (written bool, err error)
 }
 
 // Options of an Operator.

@@ -184,7 +184,7 @@ func (op *Operator) beside(ctx context.Context, t Target, w state.Work) {
 	} else {
 		op.watches.stop(t.Name)
 	}
-	if w.Close {
+	if w.Close && !op.memory.isLooking(t.Name) {
 		op.Engine.Close(t)
 	}
 	if w.Annotate {

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -171,8 +172,17 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 	}
 }
 
-func (op *Operator) seeMachines(ctx context.Context, t Target, restart bool) {
-	asked := MachinesAsked{Restart: restart && op.memory.restart(t.Name, op.MaxParallelMachines)}
+// seeMachines looks at the machines, and lets one more MachineDeployment be restarted where the owner wants that, the cluster is ready for it and a place is free.
+// That it is not now must not be taken for the owner's not wanting it, which lets a restart that has stopped begin anew.
+func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
+	asked := MachinesAsked{Wanted: t.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true"}
+	switch {
+	case !asked.Wanted:
+	case !ready:
+		asked.Hold = "the owners of the loops and the parts around machines have to be looked at before a machine is replaced"
+	case !op.memory.restart(t.Name, op.MaxParallelMachines):
+		asked.Hold = fmt.Sprintf("one of the %d places for clusters whose machines are restarted at a time (--max-parallel-machines) has to become free", op.MaxParallelMachines)
+	}
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { asked.Parts, asked.CCMReady = r.parts, r.owners.AllExternal() })
 	if t.Cluster.MigrationCompleted() {
 		asked.CCMReady = true
@@ -192,9 +202,7 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, restart bool) {
 			r.machines, r.looked = found, begun
 			op.Metrics.machines(t.Name, found)
 		}
-		if r.machines.Done || !restart {
-			r.restarting = false
-		}
+		r.restarting = good && r.machines.Rolling // a cluster that cannot go on, or cannot be seen, keeps no other one waiting
 		return &r.machines.Seen
 	})
 	if did != "" {
@@ -223,15 +231,21 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 		return
 	}
 	op.jobs.Go(func() {
-		err := op.bounded(ctx, func(ctx context.Context) error { return op.Rules.Repair(ctx, t.Group, t.Cluster) })
+		written := false
+		err := op.bounded(ctx, func(ctx context.Context) (err error) {
+			written, err = op.Rules.Repair(ctx, t.Group, t.Cluster)
+			return err
+		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.annotating = false })
 		if err != nil {
 			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
 			return
 		}
-		op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonWebhookMissed,
-			"the feature externalCloudProvider was switched on while the mutating webhook was away; the annotations were added")
+		if written {
+			op.Recorder.Event(reference(t.Group, t.Cluster), corev1.EventTypeNormal, state.ReasonWebhookMissed,
+				"the feature externalCloudProvider was switched on while the mutating webhook was away; the annotations were added")
+		}
 	})
 }
 

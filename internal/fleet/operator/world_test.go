@@ -55,6 +55,8 @@ type user struct {
 	repaired []string
 	restarts map[string]bool // clusters whose machines may be restarted now
 	atMost   int             // such clusters at a time
+	unwanted []string        // clusters whose owners were said not to want it
+	cut      []string        // clusters whose connections were closed during a run
 	seen     int             // looks of any sort
 }
 
@@ -180,6 +182,9 @@ func (u *user) Close(t Target) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed[t.Name] = true
+	if u.active[t.Name] > 0 {
+		u.cut = append(u.cut, t.Name)
+	}
 }
 
 func (u *user) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
@@ -191,7 +196,10 @@ func (u *user) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.M
 	c, err := u.look(ctx, t.Name)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if asked.Restart {
+	if !asked.Wanted {
+		u.unwanted = append(u.unwanted, t.Name)
+	}
+	if asked.Wanted && asked.Hold == "" && (c.machines == nil || c.machines.Regression == "") {
 		u.restarts[t.Name] = true
 		u.atMost = max(u.atMost, len(u.restarts))
 	}
@@ -199,7 +207,9 @@ func (u *user) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.M
 		if c.machines.Done {
 			delete(u.restarts, t.Name)
 		}
-		return *c.machines, "", err
+		m := *c.machines
+		m.Rolling = !m.Done && m.Regression == "" && u.restarts[t.Name]
+		return m, "", err
 	}
 	return state.Machines{Total: 1, Migrated: 1, Done: true}, "", err
 }
@@ -211,11 +221,11 @@ func (u *user) Refusals(_ context.Context, c *kubermaticv1.Cluster, _ bool) []st
 	return nil
 }
 
-func (u *user) Repair(_ context.Context, _ string, c *kubermaticv1.Cluster) error {
+func (u *user) Repair(_ context.Context, _ string, c *kubermaticv1.Cluster) (bool, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.repaired = append(u.repaired, c.Name)
-	return nil
+	return true, nil
 }
 
 // bubble runs f in a bubble, with an operator that leads.

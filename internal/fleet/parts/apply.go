@@ -22,12 +22,12 @@ import (
 func (p Parts) drivers(ctx context.Context, r *Result) error {
 	if !p.CSI {
 		r.CSIReady = true
-		r.note("no CSI driver is wanted (spec.disableCSIDriver)")
+		r.note("no CSI driver is wanted (spec.disableCsiDriver)")
 		return nil
 	}
 	list := driversOf[p.Provider]
 	if len(list) == 0 {
-		r.wait("no CSI driver is known here for provider %q: set spec.disableCSIDriver and install one", p.Provider)
+		r.wait("no CSI driver is known here for provider %q: set spec.disableCsiDriver and install one", p.Provider)
 		return nil
 	}
 	ready := true

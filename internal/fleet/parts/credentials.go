@@ -48,7 +48,7 @@ func (p Parts) keepCredentials(ctx context.Context) (string, error) {
 	case (err != nil || len(data) == 0) && exists: // those that were there once still are: nobody takes the keys of a running driver away
 		return have.ResourceVersion, nil
 	case err != nil:
-		return "", fmt.Errorf("%w: mend that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCSIDriver", err, namespace, credentials, p.keys())
+		return "", fmt.Errorf("%w: mend that, or make Secret %s/%s with %s in the user cluster yourself, or set spec.disableCsiDriver", err, namespace, credentials, p.keys())
 	case exists && reflect.DeepEqual(have.Data, data):
 		return have.ResourceVersion, nil
 	}

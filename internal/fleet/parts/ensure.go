@@ -33,7 +33,7 @@ type Parts struct {
 	Minor int
 	// CCMReady: a cloud-controller-manager runs every loop. Without it nothing is changed, and what is there is only looked at.
 	CCMReady bool
-	// CSI tells that the CSI driver is wanted: not spec.disableCSIDriver.
+	// CSI tells that the CSI driver is wanted: not spec.disableCsiDriver.
 	CSI bool
 	// ClusterName by which the driver marks disks as this cluster's: on AWS the id in the tag kubernetes.io/cluster/<id>. Empty leaves disks unmarked, and
 	// on vSphere, which needs a mark, means Name.

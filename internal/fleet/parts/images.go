@@ -74,6 +74,17 @@ var imagesOf = map[string][]images{
 	},
 }
 
+// Known tells that a release of every CSI driver of a provider, as --cloud-provider names it, is known for a minor of Kubernetes.
+func Known(provider string, minor int) bool {
+	drivers := driversOf[provider]
+	for _, d := range drivers {
+		if _, ok := imagesAt(d.name, minor); !ok {
+			return false
+		}
+	}
+	return len(drivers) > 0
+}
+
 func imagesAt(driver string, minor int) (images, bool) {
 	i := slices.IndexFunc(imagesOf[driver], func(i images) bool { return minor >= i.from && minor <= i.to })
 	if i < 0 {

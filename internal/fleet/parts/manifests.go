@@ -57,7 +57,7 @@ func Manifests(provider string, minor int) ([]*unstructured.Unstructured, error)
 func (d driver) manifests(minor int, cluster string) ([]*unstructured.Unstructured, error) {
 	i, ok := imagesAt(d.name, minor)
 	if !ok {
-		return nil, fmt.Errorf("no release of the CSI driver %s is known here for Kubernetes 1.%d: install one yourself, or set spec.disableCSIDriver", d.name, minor)
+		return nil, fmt.Errorf("no release of the CSI driver %s is known here for Kubernetes 1.%d: install one yourself, or set spec.disableCsiDriver", d.name, minor)
 	}
 	objects := []runtime.Object{
 		&storagev1.CSIDriver{TypeMeta: kind(storagev1.SchemeGroupVersion, "CSIDriver"), ObjectMeta: d.meta(d.name, ""), Spec: d.spec},

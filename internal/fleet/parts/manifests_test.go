@@ -198,7 +198,7 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 	if _, err := Manifests("hetzner", 26); err == nil {
 		t.Error("a provider without a driver has manifests")
 	}
-	if _, err := Manifests("vsphere", 29); err == nil || !strings.Contains(err.Error(), "disableCSIDriver") {
+	if _, err := Manifests("vsphere", 29); err == nil || !strings.Contains(err.Error(), "disableCsiDriver") {
 		t.Errorf("vSphere in 1.29: %v", err)
 	}
 }

@@ -55,6 +55,9 @@ func Refusals(c *kubermatic.Cluster, facts Facts) []string {
 			list = append(list, field.Invalid(featurePath, true, notSupported+": "+answer.Why))
 		}
 	}
+	if why := driverMissing(c, facts); why != "" && facts.RunsInTree && !c.MigrationCompleted() {
+		list = append(list, field.Forbidden(featurePath, why))
+	}
 	list = append(list, providers(c)...)
 	out := make([]string, 0, len(list))
 	for _, err := range list {
@@ -128,6 +131,9 @@ func supported(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 	}
 	if answer := External(after, facts); !answer.Yes && !answer.Unknown {
 		return field.ErrorList{field.Invalid(featurePath, true, notSupported+": "+answer.Why)}
+	}
+	if why := driverMissing(after, facts); why != "" && before != nil && !before.External() {
+		return field.ErrorList{field.Forbidden(featurePath, why)}
 	}
 	return nil
 }
@@ -205,7 +211,7 @@ func csiDriver(before, after *kubermatic.Cluster, facts Facts) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, driverNotAllowed)}
 	case !is:
 		return nil
-	case before.External() && migrates(before, after):
+	case before.External() && migrates(before, after) && driverMissing(before, facts) == "": // without a driver no volume is being moved
 		return field.ErrorList{field.Forbidden(path, "volumes are being moved to the CSI driver: wait until the migration is over")}
 	}
 	if use, there := before.Status.Conditions[kubermatic.ConditionCSIAddonInUse]; there && use.Status != corev1.ConditionFalse {

@@ -11,7 +11,7 @@ import (
 
 func TestWhatIsRefused(t *testing.T) {
 	otherGroup := Facts{OtherGroups: []string{"kubermatic.k8s.io"}}
-	driver23 := Facts{VSphereCSI: "v2.3.0"}
+	driver23, noDriver := Facts{VSphereCSI: "v2.3.0"}, Facts{Driver: func(string, int) bool { return false }}
 	two := func(c *kubermatic.Cluster) {
 		c.Spec.Cloud.AWS, c.Spec.Cloud.Azure = &kubermatic.ProviderSpec{}, &kubermatic.ProviderSpec{}
 	}
@@ -96,13 +96,17 @@ func TestWhatIsRefused(t *testing.T) {
 		"a restart that is not asked for":     {after: version("aws", "1.26.0", says(kubermatic.AnnotationRestartMachines, "false"))},
 		"a restart of perhaps":                {after: version("aws", "1.26.0", says(kubermatic.AnnotationRestartMachines, "perhaps")), want: []string{"\"true\" or \"false\""}},
 
-		"the driver, disabled":                       {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", noCSI)},
-		"the driver, disabled and in use":            {before: version("aws", "1.26.0", inUse(corev1.ConditionTrue)), after: version("aws", "1.26.0", noCSI), want: []string{"spec.disableCsiDriver: Forbidden: CSI addon is in use or unknown state PVs"}},
-		"the driver, disabled and perhaps in use":    {before: version("aws", "1.26.0", inUse(corev1.ConditionUnknown)), after: version("aws", "1.26.0", noCSI), want: []string{driverInUse}},
-		"the driver, disabled and not in use":        {before: version("aws", "1.26.0", inUse(corev1.ConditionFalse)), after: version("aws", "1.26.0", noCSI)},
-		"the driver, disabled while volumes move":    {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on, annotated, noCSI), want: []string{"wait until the migration is over"}},
-		"the driver, enabled":                        {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0")},
-		"the driver, enabled against its datacenter": {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0"), facts: Facts{Datacenter: &Datacenter{DisableCSIDriver: true}}, want: []string{driverNotAllowed}},
+		"the driver, disabled":                          {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", noCSI)},
+		"the driver, disabled and in use":               {before: version("aws", "1.26.0", inUse(corev1.ConditionTrue)), after: version("aws", "1.26.0", noCSI), want: []string{"spec.disableCsiDriver: Forbidden: CSI addon is in use or unknown state PVs"}},
+		"the driver, disabled and perhaps in use":       {before: version("aws", "1.26.0", inUse(corev1.ConditionUnknown)), after: version("aws", "1.26.0", noCSI), want: []string{driverInUse}},
+		"the driver, disabled and not in use":           {before: version("aws", "1.26.0", inUse(corev1.ConditionFalse)), after: version("aws", "1.26.0", noCSI)},
+		"the driver, disabled while volumes move":       {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on, annotated, noCSI), want: []string{"wait until the migration is over"}},
+		"a driver that nobody has, disabled on the way": {before: version("aws", "1.26.0", running...), after: version("aws", "1.26.0", on, annotated, noCSI), facts: noDriver},
+		"enabled without a driver":                      {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", on), facts: noDriver, want: []string{"no release of the CSI driver of AWS is known here for Kubernetes 1.26"}},
+		"enabled without a driver that is wanted":       {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0", on, noCSI), facts: noDriver},
+		"new without a driver":                          {after: version("aws", "1.26.0", on), facts: noDriver},
+		"the driver, enabled":                           {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0")},
+		"the driver, enabled against its datacenter":    {before: version("aws", "1.26.0", noCSI), after: version("aws", "1.26.0"), facts: Facts{Datacenter: &Datacenter{DisableCSIDriver: true}}, want: []string{driverNotAllowed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Judge(test.before, test.after, test.facts)
@@ -127,13 +131,16 @@ func TestTheOperatorRefusesWhatSlippedPastTheWebhook(t *testing.T) {
 		facts   Facts
 		want    []string
 	}{
-		"nothing wrong":       {cluster: cluster("aws", "1.26.0", on)},
-		"not asked for":       {cluster: cluster("nutanix", "1.26.0")},
-		"unsupported":         {cluster: cluster("nutanix", "1.26.0", on), want: []string{notSupported}},
-		"no cloud":            {cluster: cluster("", "1.26.0", on), want: []string{"spec.cloud.providerName"}},
-		"both groups":         {cluster: cluster("aws", "1.26.0", on), facts: Facts{OtherGroups: []string{"kubermatic.k8c.io"}}, want: []string{"kubermatic.k8c.io"}},
-		"two clouds, sorted":  {cluster: cluster("", "1.26.0", two, on), want: []string{"a cluster is in one cloud", "does not say which cloud"}},
-		"vsphere, driver 2.3": {cluster: cluster("vsphere", "1.22.0", on), facts: Facts{VSphereCSI: "2.3.0"}, want: []string{"not 1.22"}},
+		"nothing wrong":      {cluster: cluster("aws", "1.26.0", on)},
+		"not asked for":      {cluster: cluster("nutanix", "1.26.0")},
+		"unsupported":        {cluster: cluster("nutanix", "1.26.0", on), want: []string{notSupported}},
+		"no cloud":           {cluster: cluster("", "1.26.0", on), want: []string{"spec.cloud.providerName"}},
+		"both groups":        {cluster: cluster("aws", "1.26.0", on), facts: Facts{OtherGroups: []string{"kubermatic.k8c.io"}}, want: []string{"kubermatic.k8c.io"}},
+		"two clouds, sorted": {cluster: cluster("", "1.26.0", two, on), want: []string{"a cluster is in one cloud", "does not say which cloud"}},
+		"no driver is known": {cluster: cluster("vsphere", "1.28.0", on), facts: Facts{RunsInTree: true, Driver: func(p string, minor int) bool { return p != "vsphere" || minor < 27 }},
+			want: []string{"no release of the CSI driver of vSphere is known here for Kubernetes 1.28"}},
+		"no driver is known, and none is needed": {cluster: cluster("vsphere", "1.28.0", on), facts: Facts{Driver: func(string, int) bool { return false }}},
+		"vsphere, driver 2.3":                    {cluster: cluster("vsphere", "1.22.0", on), facts: Facts{VSphereCSI: "2.3.0"}, want: []string{"not 1.22"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Refusals(test.cluster, test.facts)

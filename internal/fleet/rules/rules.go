@@ -25,6 +25,8 @@ type Facts struct {
 	OtherGroups []string
 	// VSphereCSI is the version of vSphere's CSI driver that clusters get, v2.3.0 for example; empty for whichever fits.
 	VSphereCSI string
+	// Driver tells whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a minor; nil where nobody says.
+	Driver func(provider string, minor int) bool
 	// RunsInTree tells that the control plane of the cluster was seen with an in-tree cloud provider.
 	RunsInTree bool
 }
@@ -86,6 +88,16 @@ func Lookup(name string) (Provider, bool) {
 	return Providers[i], true
 }
 
+// Enabled is the Cluster as it would be with the external provider enabled.
+func Enabled(c *kubermatic.Cluster) *kubermatic.Cluster {
+	c = c.DeepCopy()
+	if c.Spec.Features == nil {
+		c.Spec.Features = map[string]bool{}
+	}
+	c.Spec.Features[kubermatic.FeatureExternalCloudProvider] = true
+	return c
+}
+
 // External tells whether a Cluster can be run by an external cloud provider.
 func External(c *kubermatic.Cluster, facts Facts) Supported {
 	name := ProviderOf(c.Spec.Cloud)
@@ -126,6 +138,21 @@ func hetznerNetwork(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 		return Supported{Yes: true}
 	}
 	return Supported{Why: "neither the cluster nor its datacenter names a network, without which Hetzner's cloud-controller-manager does not start"}
+}
+
+// driverMissing says why the volumes of a cluster could not be moved to a CSI driver: behind the handover its machines would wait for one for ever. It is no
+// matter of clusters that never were in tree, whose drivers are their owners'.
+func driverMissing(c *kubermatic.Cluster, facts Facts) string {
+	p, ok := Lookup(ProviderOf(c.Spec.Cloud))
+	if !ok || p.InTree == "" || facts.Driver == nil || c.Spec.CSIDriverDisabled() || facts.Datacenter != nil && facts.Datacenter.DisableCSIDriver {
+		return ""
+	}
+	for _, minor := range minors(c) {
+		if !facts.Driver(p.InTree, minor) {
+			return fmt.Sprintf("no release of the CSI driver of %s is known here for Kubernetes 1.%d: install one yourself and set spec.disableCsiDriver", p.Title, minor)
+		}
+	}
+	return ""
 }
 
 // controllerManager: as long as a version has the in-tree provider, a migration needs a cloud-controller-manager of that version.

@@ -125,8 +125,10 @@ func lookedAt(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "")
 func (j *judge) csi(out conditionMap) {
 	t, p := kubermaticv1.ConditionCSIReady, j.Parts
 	switch {
-	case !p.Known || p.Error != "":
+	case !lookedAt(p.Seen) || p.Error != "" && p.Failures < debounce:
 		j.retain(out, t)
+	case p.Error != "":
+		j.set(out, t, corev1.ConditionUnknown, ReasonUnknown, p.Error)
 	case j.Cluster.Spec.CSIDriverDisabled():
 		j.set(out, t, status(p.CSIReady), ReasonNotWanted, p.CSI)
 	case p.CSIReady:

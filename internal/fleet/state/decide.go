@@ -81,9 +81,9 @@ func (j *judge) complement(v verdict) {
 	case kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish:
 		j.work.Annotate = !j.annotated() && j.wanted() && len(j.Refusals) == 0
 	case kubermaticv1.PhaseNotNeeded, kubermaticv1.PhaseHeld:
-		j.work.Close, j.work.Forget = true, true
+		j.work.Close, j.work.Forget = !j.Run.Active, true // a run that was told to stop finishes its step through these connections
 	case kubermaticv1.PhaseCompleted:
-		j.work.Close = true
+		j.work.Close = !j.Run.Active
 	}
 }
 

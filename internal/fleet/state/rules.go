@@ -20,6 +20,9 @@ func (j *judge) latched() (verdict, bool) {
 	if j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status != corev1.ConditionTrue {
 		return verdict{}, false
 	}
+	if j.Journal.Known && j.Journal.Handover == Begun { // the original's controllers run beside, and know nothing of it: nobody may own the loops now
+		return verdict{}, false
+	}
 	if j.limits.Audit > 0 && j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
 		j.work.Machines = j.due(j.Machines.Seen, j.limits.Audit)
 	}

@@ -73,7 +73,7 @@ const (
 	ReasonUnknown = "Unknown"
 	// ReasonTwoOwners: two managers run the same loop.
 	ReasonTwoOwners = "TwoOwners"
-	// ReasonNotWanted: there is no CSI driver, because spec.disableCSIDriver says so.
+	// ReasonNotWanted: there is no CSI driver, because spec.disableCsiDriver says so.
 	ReasonNotWanted = "NotWanted"
 	// ReasonInTime and ReasonTooLong: whether a phase takes longer than it may.
 	ReasonInTime  = "InTime"

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 )
 
@@ -85,12 +85,7 @@ func RefusedOne(o Object) []string {
 	if provider, ok := rules.Lookup(rules.ProviderOf(o.Cluster.Spec.Cloud)); ok && provider.InTree == "" {
 		return []string{provider.Title + " was never an in-tree provider: there is nothing to migrate"}
 	}
-	c := o.Cluster.DeepCopy()
-	if c.Spec.Features == nil {
-		c.Spec.Features = map[string]bool{}
-	}
-	c.Spec.Features[kubermaticv1.FeatureExternalCloudProvider] = true
-	return rules.Refusals(c, rules.Facts{})
+	return rules.Refusals(rules.Enabled(o.Cluster), rules.Facts{RunsInTree: true, Driver: parts.Known})
 }
 
 // Waves puts the clusters into waves: by the names that come first, then by age, so that one that is added later changes no wave before its own. Whatever is

@@ -1,0 +1,61 @@
+package operator
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/fake"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
+	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
+)
+
+// The rules take a Cluster for one of the only provider that has settings; what is carried out must not be another cluster's.
+func TestTheProviderOfAClusterIsTheOneThatTheRulesJudge(t *testing.T) {
+	for want, cloud := range map[string]kubermaticv1.CloudSpec{
+		"aws":       {AWS: &kubermaticv1.ProviderSpec{}},
+		"gce":       {GCP: &kubermaticv1.ProviderSpec{}},
+		"openstack": {ProviderName: "openstack"},
+		"":          {ProviderName: "hetzner"},
+	} {
+		if got := engineProvider(Target{Cluster: &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Cloud: cloud}}}); got != want {
+			t.Errorf("%+v: %q, want %q", cloud, got, want)
+		}
+	}
+}
+
+func TestAClusterThatSaysNoVersionIsAskedForIt(t *testing.T) {
+	kube, _ := apitest.New(t).Clients(t)
+	user := userclusters.Clients{Kube: kube}
+	if minor, err := minorOf(t.Context(), &kubermaticv1.Cluster{}, user); err != nil || minor < 20 {
+		t.Errorf("%d, %v", minor, err)
+	}
+	said := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Version: "1.27.1"}, Status: kubermaticv1.ClusterStatus{Versions: &kubermaticv1.ClusterVersions{Apiserver: "1.26.0"}}}
+	if minor, err := minorOf(t.Context(), said, userclusters.Clients{Kube: fake.NewClientset()}); err != nil || minor != 26 {
+		t.Errorf("of one that says it: %d, %v", minor, err)
+	}
+}
+
+func TestADriverThatADatacenterForbidsIsNotInstalled(t *testing.T) {
+	h := HostedParts{Datacenter: FleetRules{}.Datacenter}
+	c := &kubermaticv1.Cluster{}
+	if !h.wantsDriver(t.Context(), c) {
+		t.Error("no driver where nobody forbids one")
+	}
+	h.Datacenter = func(_ context.Context, _ string) *rules.Datacenter { return &rules.Datacenter{DisableCSIDriver: true} }
+	if h.wantsDriver(t.Context(), c) {
+		t.Error("a driver against the datacenter")
+	}
+}
+
+func TestImagesAreNamedByProvidersThatAreMigrated(t *testing.T) {
+	if err := rules.CheckImages("ccm-image", map[string]string{"aws": "x", "gce": "y"}); err != nil {
+		t.Error(err)
+	}
+	if err := rules.CheckImages("image", map[string]string{"gcp": "x"}); err == nil || !strings.Contains(err.Error(), "--image gcp=x: the providers that are migrated are aws, azure, gce, openstack, vsphere") {
+		t.Error(err)
+	}
+}

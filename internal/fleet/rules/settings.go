@@ -1,0 +1,42 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+// CheckImages refuses an image of a cloud-controller-manager for a provider that none is taken for: it would be left unused without a word, and a plan that was
+// made with it would never be the one of whoever was given it under the right name.
+func CheckImages(flag string, images map[string]string) error {
+	var known []string
+	for _, p := range Providers {
+		if p.InTree != "" {
+			known = append(known, p.InTree)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("--%s %s=%s: the providers that are migrated are %s", flag, name, images[name], strings.Join(known, ", "))
+		}
+		if images[name] == "" {
+			return fmt.Errorf("--%s %s= names no image", flag, name)
+		}
+	}
+	return nil
+}
+
+// CheckVSphereCSI refuses a release of vSphere's CSI driver of which it is not known which versions of Kubernetes it supports: nothing would be judged by it.
+func CheckVSphereCSI(release string) error {
+	if release == "" {
+		return nil
+	}
+	driver, _ := catalogue.DriverOf(vSphereDriver)
+	if _, ok := driver.Release(release); !ok {
+		return fmt.Errorf("--vsphere-csi-driver %s: which versions of Kubernetes that release supports is not known here", release)
+	}
+	return nil
+}
