@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,6 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -176,6 +180,13 @@ func TestTransient(t *testing.T) {
 		{io.ErrUnexpectedEOF, true},
 		{syscall.EPIPE, true},
 		{&url.Error{Op: "Get", Err: context.DeadlineExceeded}, true},
+		{&url.Error{Op: "Put", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}}, true},
+		{&url.Error{Op: "Put", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}}, true},
+		{&url.Error{Op: "Put", Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTDOWN)}}, true},
+		{&url.Error{Op: "Put", Err: errors.New("http2: client connection lost")}, true},
+		{&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving", Name: "api.example.org", IsTemporary: true}}}, true},
+		{&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Err: "i/o timeout", Name: "api.example.org", IsTimeout: true}}}, true},
+		{&url.Error{Op: "Get", Err: &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "api.example.org", IsNotFound: true}}}, false},
 		{apierrors.NewForbidden(gr, "x", errors.New("no")), false},
 		{apierrors.NewUnauthorized("no"), false},
 		{apierrors.NewConflict(gr, "x", errors.New("old")), false},
@@ -185,6 +196,40 @@ func TestTransient(t *testing.T) {
 		if have := Transient(c.err); have != c.want {
 			t.Errorf("%v: %v", c.err, have)
 		}
+	}
+}
+
+// noRoute answers writes as a kernel does that finds no way to an address, so many times.
+type noRoute struct {
+	http.RoundTripper
+	times int
+}
+
+func (a *noRoute) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut && a.times > 0 {
+		a.times--
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}
+	}
+	return a.RoundTripper.RoundTrip(r)
+}
+
+func TestAJournalIsWrittenAlthoughTheAPIServersHostIsAwayForAWhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.given(v1.Step{ID: "a", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/a"})
+	at, gone := w.kube.CoreV1().RESTClient().Get().URL(), &noRoute{times: 2}
+	cfg := &rest.Config{Host: at.Scheme + "://" + at.Host}
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { gone.RoundTripper = rt; return gone })
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(t.Context(), kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: "started"}); err != nil || gone.times != 0 {
+		t.Errorf("error %v, %d times left", err, gone.times)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -55,14 +54,10 @@ const confirmAnew = ": look at it again and confirm it on the operator's page, o
 func unreachable(err error) bool {
 	var backoff *userclusters.BackoffError
 	var wire net.Error
-	switch {
-	case errors.As(err, &backoff), errors.As(err, &wire), errors.Is(err, context.DeadlineExceeded), errors.Is(err, userclusters.ErrClosed):
-		return true
-	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err):
+	if errors.As(err, &backoff) || errors.As(err, &wire) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, userclusters.ErrClosed) {
 		return true
 	}
-	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsUnauthorized(err)
+	return migrate.Transient(err) || apierrors.IsUnauthorized(err)
 }
 
 // namedFindings is how many findings a message names.
