@@ -26,10 +26,13 @@ const (
 	wasCordoned    = `{"unschedulable":true}`
 )
 
-// drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The record says which; after a
-// crash the node is emptied again, because pods may have come back with the kubelet.
+// drained empties a node, does what is to be done there, and makes it schedulable again, unless it was not before. The record says which, or that of an
+// interrupted step that is taken back; after a crash the node is emptied again, because pods may have come back with the kubelet.
 func (e *Engine) drained(ctx context.Context, s v1.Step, rec *v1.StepRecord, do func() error) error {
 	name := e.NodeNames[s.Host]
+	if rec.Before == "" {
+		rec.Before = e.leftBefore(s)
+	}
 	if rec.Before == "" {
 		n, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -39,18 +42,14 @@ func (e *Engine) drained(ctx context.Context, s v1.Step, rec *v1.StepRecord, do 
 		if n.Spec.Unschedulable {
 			rec.Before = wasCordoned
 		}
-		if err := e.journal.Save(ctx, *rec); err != nil {
-			return err
-		}
+	}
+	if err := e.journal.Save(ctx, *rec); err != nil {
+		return err
 	}
 	if err := e.empty(ctx, s, *rec, name); err != nil {
 		return err
 	}
-	err := do()
-	if unfinished := err != nil && rec.Result != "undone"; unfinished || rec.Before == wasCordoned {
-		return err
-	}
-	return errors.Join(err, e.cordon(ctx, name, false))
+	return e.afterWork(ctx, s, rec, name, do())
 }
 
 // empty makes a node unschedulable and its pods leave. When they do not, and nothing was changed on its host, it is made schedulable again. A node whose

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // alone is a pod that no controller brings back.
@@ -185,5 +190,124 @@ func TestADrainedHostThatIsLostStaysUnschedulable(t *testing.T) {
 	}
 	if rec := w.engine().journal.Record(p.Steps[0].ID); rec.Result != "undone" {
 		t.Errorf("the record: %+v", rec)
+	}
+}
+
+// diesWhen runs a plan with an engine that dies at a point of a step, or when it says something.
+func (w *world) diesWhen(p *v1.Plan, at, says string) {
+	w.t.Helper()
+	defer func() {
+		if r := recover(); r == nil {
+			w.t.Fatal("it did not die")
+		} else if _, ok := r.(killed); !ok {
+			panic(r)
+		}
+	}()
+	_ = w.engine(func(o *Options) {
+		o.Hook = func(point, _ string) {
+			if point == at {
+				panic(killed{})
+			}
+		}
+		o.Tell = func(e Event) {
+			if says != "" && strings.Contains(e.Message, says) {
+				panic(killed{})
+			}
+		}
+	}).Run(w.t.Context(), p, nil)
+}
+
+func TestADrainThatWasKilledIsTakenBackWithItsCordon(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, at, says string
+		cordoned       bool
+	}{
+		{"in its middle", "", "still to leave", false},
+		{"before the files are written", "during", "", false},
+		{"on a node that somebody else cordoned", "during", "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.drainable(3)
+			w.changeNode("cp-1", func(n *corev1.Node) { n.Spec.Unschedulable = c.cordoned })
+			w.diesWhen(w.given(kubeletStep()), c.at, c.says)
+			if !w.node("cp-1").Spec.Unschedulable {
+				t.Fatal("it died before it drained")
+			}
+			w.backAfterEveryDeath()
+			if have := w.node("cp-1").Spec.Unschedulable; have != c.cordoned {
+				t.Errorf("unschedulable after the rollback: %v, before the migration: %v", have, c.cordoned)
+			}
+			if w.restarts["kubelet@cp-1"] != 0 {
+				t.Error("a kubelet that had not been changed was restarted")
+			}
+		})
+	}
+}
+
+func TestAChangedKubeletThatIsTakenBackAfterAKillTakesPodsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(0)
+	w.kubeletRuns("cp-1")
+	before := w.read("cp-1", kubeletStep().Path)
+	w.fate = func(string, map[string]string) *start { panic(killed{}) }
+	w.diesWhen(w.given(kubeletStep()), "", "")
+	w.fate = nil
+	if !w.node("cp-1").Spec.Unschedulable || w.read("cp-1", kubeletStep().Path) == before {
+		t.Fatal("it died before the files were written")
+	}
+	w.backAfterEveryDeath()
+	if w.node("cp-1").Spec.Unschedulable || w.read("cp-1", kubeletStep().Path) != before {
+		t.Errorf("unschedulable: %v, the file: %s", w.node("cp-1").Spec.Unschedulable, w.read("cp-1", kubeletStep().Path))
+	}
+}
+
+func TestACordonOfSomebodyElseAfterADrainThatEndedStaysAfterTheRollback(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(0)
+	if _, err := w.run(w.given(kubeletStep())); err != nil {
+		t.Fatal(err)
+	}
+	w.changeNode("cp-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	w.backAfterEveryDeath()
+	if !w.node("cp-1").Spec.Unschedulable {
+		t.Error("it was made schedulable")
+	}
+}
+
+// full is a host whose disk has no space for files under a directory.
+type full struct {
+	hostaccess.Host
+	dir string
+}
+
+func (f full) WriteFile(ctx context.Context, path string, data []byte, mode fs.FileMode) error {
+	if strings.HasPrefix(path, f.dir) {
+		return fmt.Errorf("no space left on host cp-1 for %s: free some space and run the same command again; nothing was changed (%w)", path, syscall.ENOSPC)
+	}
+	return f.Host.WriteFile(ctx, path, data, mode)
+}
+
+func TestANodeThatWasDrainedForNothingTakesPodsAgain(t *testing.T) {
+	t.Parallel()
+	for name, dir := range map[string]string{"no space for the backup": "/", "no space for the file": "/var/lib/kubelet"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.drainable(0)
+			p := w.given(kubeletStep())
+			_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{full{o.Hosts[0], dir}} })
+			says(t, err, "nothing was changed", "; node node-cp-1 takes pods again")
+			if !errors.Is(err, syscall.ENOSPC) || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
+				t.Errorf("error %v, unschedulable %v, %d restarts", err, w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
+			}
+			if _, err := w.run(p); err != nil || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 1 {
+				t.Errorf("with space again: error %v, unschedulable %v, %d restarts", err, w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
+			}
+		})
 	}
 }

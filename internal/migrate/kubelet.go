@@ -29,9 +29,18 @@ const leaseNamespace = "kube-node-lease"
 // What a file says proves nothing: the new process' arguments do, and that it, and no process before it, renewed the node's lease and said Ready.
 type kubelet struct{ *Engine }
 
-// done tells that the files are as the step wants them and that the running process shows it. That a gate of the configuration file is in force no process
-// shows: that the kubelet was restarted after the write the journal says.
+// done tells that the change is in force, and that no node is left unschedulable by what is taken back.
 func (x kubelet) done(ctx context.Context, s v1.Step) (bool, error) {
+	if there, err := x.inForce(ctx, s); err != nil || !there {
+		return false, err
+	}
+	left, err := x.cordonLeft(ctx, s)
+	return err == nil && !left, err
+}
+
+// inForce tells that the files are as the step wants them and that the running process shows it. That a gate of the configuration file is in force no process
+// shows: that the kubelet was restarted after the write the journal says.
+func (x kubelet) inForce(ctx context.Context, s v1.Step) (bool, error) {
 	files, err := x.contents(ctx, s)
 	if err != nil {
 		return false, err
@@ -57,6 +66,9 @@ func (x kubelet) done(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 func (x kubelet) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if ended, err := x.onlyCordoned(ctx, s, rec); err != nil || ended {
+		return err
+	}
 	touched := s.Restore != "" || rec.AfterSHA256 != ""
 	release, err := x.admit(ctx, s, touched)
 	if err != nil {
