@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -39,6 +40,8 @@ var (
 type environment struct {
 	data      []byte
 	variables []variable // in the order of the kubelet's command line
+	// used are the variables that the unit uses, in that order; none when the unit is not known.
+	used []string
 }
 
 // variable is an assignment of flags.
@@ -64,7 +67,7 @@ func ParseKubeletFlags(env []byte) (map[string]string, error) {
 		}
 		return u.Flags(), nil
 	}
-	e, err := readEnvironment(env)
+	e, err := readEnvironment(env, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -73,19 +76,20 @@ func ParseKubeletFlags(env []byte) (map[string]string, error) {
 }
 
 // ApplyKubelet carries setFlag and unsetFlag out on such a file, in order. A file that needs no edit is returned with the same bytes. Flags that stand
-// in other files of the unit are not seen: ApplyUnit edits all of them.
-func ApplyKubelet(env []byte, edits []v1.Edit) ([]byte, error) {
-	if u, err := kubeletUnitFile(env); u != nil || err != nil {
+// in other files of the unit are not seen: ApplyUnit edits all of them. used are the unit's variables of flags (KubeletVariables); without them those
+// count that have the usual names.
+func ApplyKubelet(env []byte, edits []v1.Edit, used ...string) ([]byte, error) {
+	if u, err := kubeletUnitFile(env, used...); u != nil || err != nil {
 		if err != nil {
 			return nil, err
 		}
 		return applyKubeletUnit(u, edits)
 	}
-	if _, err := readEnvironment(env); err != nil {
+	if _, err := readEnvironment(env, used); err != nil {
 		return nil, err
 	}
 	for _, e := range edits {
-		out, err := applyKubeletOne(env, e)
+		out, err := applyKubeletOne(env, e, used)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", e.Op, e.Name, err)
 		}
@@ -94,7 +98,7 @@ func ApplyKubelet(env []byte, edits []v1.Edit) ([]byte, error) {
 	return env, nil
 }
 
-func applyKubeletOne(env []byte, e v1.Edit) ([]byte, error) {
+func applyKubeletOne(env []byte, e v1.Edit, used []string) ([]byte, error) {
 	if e.Op != setFlag && e.Op != unsetFlag {
 		return nil, errKubeletOperation
 	}
@@ -106,7 +110,7 @@ func applyKubeletOne(env []byte, e v1.Edit) ([]byte, error) {
 	}
 	var before []string
 	for range maxChanges {
-		parsed, err := readEnvironment(env)
+		parsed, err := readEnvironment(env, used)
 		if err != nil {
 			return nil, err
 		}
@@ -168,6 +172,10 @@ func (e *environment) word(place [2]int) word { return e.variables[place[0]].wor
 
 // insert puts a flag behind the last one of kubeadm's variable, else of the last variable that there is.
 func (e *environment) insert(text string) ([]splice, error) {
+	if len(e.variables) == 0 && len(e.used) > 0 {
+		return nil, fmt.Errorf("the file assigns none of the variables with which the kubelet's unit makes flags ($%s): assign one of them there that no other file assigns, as in %s=\"\"",
+			strings.Join(e.used, ", $"), e.used[len(e.used)-1])
+	}
 	if len(e.variables) == 0 {
 		return nil, fmt.Errorf("the file assigns no %s: add the line %s=\"\" to it if the kubelet's unit reads it", kubeadmVariable, kubeadmVariable)
 	}
@@ -199,10 +207,10 @@ func (e *environment) remove(from, to [2]int) []splice {
 }
 
 // readEnvironment reads an environment file as systemd does, as far as it assigns flags of a kubelet.
-func readEnvironment(data []byte) (*environment, error) {
-	e := &environment{data: data}
+func readEnvironment(data []byte, used []string) (*environment, error) {
+	e := &environment{data: data, used: used}
 	for _, a := range readEnvironmentFile(data) {
-		if !kubeletVariable.MatchString(a.name) {
+		if !holdsFlags(a.name, used) {
 			continue
 		}
 		v := variable{name: a.name, start: a.at}
@@ -214,11 +222,24 @@ func readEnvironment(data []byte) (*environment, error) {
 		e.variables = slices.DeleteFunc(e.variables, func(o variable) bool { return o.name == a.name })
 		e.variables = append(e.variables, v)
 	}
-	slices.SortStableFunc(e.variables, func(a, b variable) int { return cmp.Compare(rank(a.name), rank(b.name)) })
+	slices.SortStableFunc(e.variables, func(a, b variable) int { return cmp.Compare(rank(a.name, used), rank(b.name, used)) })
 	return e, nil
 }
 
-func rank(name string) int {
+// holdsFlags tells that a variable's value becomes flags. Where the unit is known it decides: installers name their variables as they like, and a flag in one
+// that is overlooked would stay beside the new one.
+func holdsFlags(name string, used []string) bool {
+	if len(used) > 0 {
+		return slices.Contains(used, name)
+	}
+	return kubeletVariable.MatchString(name)
+}
+
+// rank is where a variable stands on the kubelet's command line.
+func rank(name string, used []string) int {
+	if len(used) > 0 {
+		return slices.Index(used, name)
+	}
 	if name == extraVariable {
 		return 1
 	}

@@ -196,3 +196,52 @@ func FuzzKubelet(f *testing.F) {
 		}
 	})
 }
+
+func TestFlagsInVariablesOfAnyNameAreChangedWhereTheUnitUsesThem(t *testing.T) {
+	const env = "/etc/kubernetes/kubelet.env"
+	edits := []v1.Edit{set("cloud-provider", "external"), unset("cloud-config")}
+	for name, c := range map[string]struct{ start, before, after string }{
+		"of Kubespray": {
+			"$KUBELET_ARGS $KUBELET_CLOUDPROVIDER", "KUBELET_CLOUDPROVIDER=\"--cloud-provider=aws --cloud-config=/x\"\nKUBELET_ARGS=\"--v=2\"\n",
+			"KUBELET_CLOUDPROVIDER=\"--cloud-provider=external\"\nKUBELET_ARGS=\"--v=2\"\n",
+		},
+		"that the unit does not use": {
+			"$FLAGS", "KUBELET_ARGS=--cloud-provider=aws\nFLAGS=--v=2\n", "KUBELET_ARGS=--cloud-provider=aws\nFLAGS=--v=2 --cloud-provider=external\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := machine{kubeletOne: "[Service]\nEnvironmentFile=" + env + "\nExecStart=/usr/bin/kubelet " + c.start + "\n", env: c.before}
+			used := KubeletVariables(files, env)
+			out, err := ApplyKubeletFile([]byte(c.before), edits, used...)
+			if err != nil || string(out) != c.after {
+				t.Errorf("error %v, it became\n%swant\n%s", err, out, c.after)
+			}
+			files[env] = string(out)
+			if keeps := KubeletKeeps(files, edits); keeps != "" {
+				t.Errorf("the kubelet would be started %s", keeps)
+			}
+			if again, err := ApplyKubeletFile(out, edits, used...); err != nil || !bytes.Equal(again, out) {
+				t.Errorf("a second time: %v, %s", err, again)
+			}
+		})
+	}
+}
+
+func TestVariablesOfAKubeletInADropInOfItsUnit(t *testing.T) {
+	const dropIn = "/etc/systemd/system/kubelet.service.d/20-cloud.conf"
+	files := machine{kubeletOne: "[Service]\nExecStart=/usr/bin/kubelet $CLOUD\n", dropIn: "[Service]\nEnvironment=\"CLOUD=--cloud-provider=aws --v=2\"\n"}
+	out, err := ApplyKubeletFile([]byte(files[dropIn]), []v1.Edit{set("cloud-provider", "external")}, KubeletVariables(files, dropIn)...)
+	if want := "[Service]\nEnvironment=\"CLOUD=--cloud-provider=external --v=2\"\n"; err != nil || string(out) != want {
+		t.Errorf("error %v, it became\n%s", err, out)
+	}
+	if used := KubeletVariables(files, "/etc/default/kubelet"); used != nil {
+		t.Errorf("a file that the unit does not read has %v", used)
+	}
+}
+
+func TestAFileWithNoneOfTheUnitsVariablesSaysWhichThereAre(t *testing.T) {
+	_, err := ApplyKubelet([]byte("OTHER=1\n"), []v1.Edit{set("cloud-provider", "external")}, "KUBELET_LOG", "KUBELET_CLOUDPROVIDER")
+	if err == nil || !strings.Contains(err.Error(), "($KUBELET_LOG, $KUBELET_CLOUDPROVIDER): assign one of them there that no other file assigns") {
+		t.Errorf("error: %v", err)
+	}
+}

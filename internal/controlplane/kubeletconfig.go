@@ -23,12 +23,12 @@ const (
 const gatesKey = "featureGates"
 
 // ApplyKubeletFile carries edits out on any file that a kubelet is started with: on its configuration where they are of gates, else on an environment file
-// or a unit file. One file is never both.
-func ApplyKubeletFile(data []byte, edits []v1.Edit) ([]byte, error) {
+// or a unit file, with the unit's variables of flags (KubeletVariables). One file is never both.
+func ApplyKubeletFile(data []byte, edits []v1.Edit, used ...string) ([]byte, error) {
 	if slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == setGate || e.Op == unsetGate }) {
 		return ApplyKubeletConfig(data, edits)
 	}
-	return ApplyKubelet(data, edits)
+	return ApplyKubelet(data, edits, used...)
 }
 
 // ApplyKubeletConfig carries setGate and unsetGate out on a KubeletConfiguration. Everything else keeps its bytes; a text that cannot be edited line by

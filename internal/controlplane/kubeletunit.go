@@ -8,8 +8,52 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
+// KubeletVariables are the variables whose values become flags of the kubelet that a host's unit starts, in the order of its command line. None when the unit
+// cannot be read, or does not read that file.
+func KubeletVariables(files Files, at string) []string {
+	u, err := ReadUnit(files, "kubelet")
+	if err != nil || !slices.Contains(u.Paths(), at) {
+		return nil
+	}
+	var out []string
+	for _, s := range u.settings("ExecStart") {
+		value, literal, err := prefixes(s.value)
+		words, wordsErr := splitUnit(value)
+		if err != nil || wordsErr != nil || literal {
+			return nil
+		}
+		for i, w := range words {
+			if name, ok := splitVariable(textOf(w.letters)); i > 0 && ok && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// KubeletKeeps says what flag a host's unit would still give the kubelet otherwise than edits of its files want it: one that stands where no edit reaches it.
+// Empty when there is none, and when the unit cannot be read.
+func KubeletKeeps(files Files, edits []v1.Edit) string {
+	u, err := ReadUnit(files, "kubelet")
+	if err != nil {
+		return ""
+	}
+	all := occurrences(u.Command())
+	for _, e := range edits {
+		have := named(all, flagName(e.Name))
+		switch {
+		case e.Op == setFlag && len(have) == 0:
+			return "without --" + flagName(e.Name)
+		case e.Op == unsetFlag && len(have) > 0, e.Op == setFlag && have[len(have)-1].value != e.Value:
+			last := have[len(have)-1]
+			return fmt.Sprintf("with --%s=%s of %s", last.name, last.value, u.args[last.index].file)
+		}
+	}
+	return ""
+}
+
 // kubeletUnitFile reads one file of a kubelet's unit by itself: a unit, or a drop-in with Environment= settings. nil when it is no such file.
-func kubeletUnitFile(data []byte) (*Unit, error) {
+func kubeletUnitFile(data []byte, used ...string) (*Unit, error) {
 	const self, rest = "file", "rest" // names of files that are not looked for
 	if !slices.ContainsFunc(readUnitFile(data), func(s setting) bool { return s.section == "Service" }) {
 		return nil, nil
@@ -21,8 +65,8 @@ func kubeletUnitFile(data []byte) (*Unit, error) {
 	if err := u.readVariables(); err != nil {
 		return nil, err
 	}
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(u.variables)), func(name string) bool { return !kubeletVariable.MatchString(name) })
-	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(u.variables)), func(name string) bool { return !holdsFlags(name, used) })
+	slices.SortStableFunc(names, func(a, b string) int { return rank(a, used) - rank(b, used) })
 	command := "[Service]\nExecStart=kubelet"
 	for _, name := range names {
 		command += " $" + name

@@ -518,3 +518,31 @@ func TestAFileOfAKubeletThatNoStepChangesMakesThePlanStale(t *testing.T) {
 		})
 	}
 }
+
+func TestACloudProviderInAVariableOfAnyNameIsChangedOrRefused(t *testing.T) {
+	t.Parallel()
+	const env, file = "/etc/kubernetes/kubelet.env", "KUBELET_CLOUDPROVIDER=\"--cloud-provider=aws --cloud-config=/x\"\nKUBELET_ARGS=\"--v=2\"\n"
+	for name, c := range map[string]struct{ start, want, says string }{
+		"standing alone": {"$KUBELET_ARGS $KUBELET_CLOUDPROVIDER", "KUBELET_CLOUDPROVIDER=\"--cloud-provider=external\"\nKUBELET_ARGS=\"--v=2\"\n", ""},
+		"in one word with a flag": {"--cloud-config=${KUBELET_CONFIG_FILE} $KUBELET_ARGS $KUBELET_CLOUDPROVIDER", "",
+			"would still be started with --cloud-config= of /etc/systemd/system/kubelet.service"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.write("cp-1", env, file, 0o600)
+			w.write("cp-1", "/etc/systemd/system/kubelet.service", "[Service]\nEnvironmentFile="+env+"\nExecStart=/usr/bin/kubelet "+c.start+"\n", 0o644)
+			s := plainStep("cp-1")
+			s.Path, s.Edits = env, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}}
+			e := w.engineFor(t)
+			files, err := kubelet{e}.contents(t.Context(), s)
+			if c.says != "" {
+				says(t, err, c.says, "host cp-1", "write the flag out in ExecStart=")
+				return
+			}
+			if err != nil || len(files) != 1 || string(files[0].want) != c.want {
+				t.Errorf("error %v, files %+v", err, files)
+			}
+		})
+	}
+}

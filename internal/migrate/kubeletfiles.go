@@ -28,6 +28,11 @@ func (x kubelet) contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 	if s.Restore != "" {
 		return x.kept(ctx, s, x.journal.Record(s.Restore))
 	}
+	h, err := x.host(s.Host)
+	if err != nil {
+		return nil, err
+	}
+	now := hostaccess.Reading(ctx, h)
 	var out []fileChange
 	paths, edits := plan.EditsByFile(s)
 	for _, at := range paths {
@@ -38,13 +43,32 @@ func (x kubelet) contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		if sum == absent {
 			return nil, fmt.Errorf("%s on host %s is gone", at, s.Host)
 		}
-		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at])
+		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at], controlplane.KubeletVariables(now, at)...)
 		if err != nil {
 			return nil, fmt.Errorf("%s on host %s: %w", at, s.Host, err)
 		}
 		out = append(out, fileChange{path: at, now: f.Data, want: want, mode: f.Mode.Perm()})
 	}
+	if keeps := controlplane.KubeletKeeps(overlaid{now, out}, s.Edits); keeps != "" {
+		return nil, fmt.Errorf("the kubelet on host %s would still be started %s: its unit takes that from a place that cannot be edited safely, as --flag=${NAME}; write the flag out in ExecStart= there, and plan again",
+			s.Host, keeps)
+	}
 	return out, nil
+}
+
+// overlaid are the files of a host as a step wants them.
+type overlaid struct {
+	controlplane.Files
+	files []fileChange
+}
+
+func (o overlaid) Read(path string) ([]byte, error) {
+	for _, f := range o.files {
+		if f.path == path {
+			return f.want, nil
+		}
+	}
+	return o.Files.Read(path)
 }
 
 // kept are the files as a record says that they were before its step. One that the step did not come to is left as it is.
