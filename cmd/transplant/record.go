@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -62,10 +61,15 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 	if err != nil {
 		return nil, fmt.Errorf("using the kubeconfig: %w", err)
 	}
+	before, err := migrate.Before(ctx, c.kube)
+	if err != nil {
+		before = nil // it is of use only to leave the workers out
+	}
+	managers := newManagerHosts(c.hosts, before)
 	var once sync.Once
 	r := ownership.NewRecorder(ownership.RecorderOptions{
 		Client: watching, Namespace: plan.Namespace, Leases: []string{plan.KCM, plan.CCM, p.Options.LeaseName},
-		Targets: func() []ownership.Target { return c.targets(ctx) },
+		Targets: func() []ownership.Target { return managers.targets(ctx) },
 		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
 			return c.scrape(ctx, t.Component, t.Host, t.Address)
 		},
@@ -89,21 +93,6 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 			c.narrate("closing the ownership log %s: %v", path, err)
 		}
 	}, nil
-}
-
-// targets are the managers that the hosts' manifests name now; none when a host cannot be read, which the engine names when it needs it.
-func (c *connection) targets(ctx context.Context) []ownership.Target {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	found, err := migrate.Targets(ctx, c.hosts, plan.KCM, plan.CCM)
-	if err != nil {
-		return nil
-	}
-	out := make([]ownership.Target, 0, len(found))
-	for _, t := range found {
-		out = append(out, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})
-	}
-	return out
 }
 
 func (c *connection) processes(ctx context.Context, host, component string) ([]v1.Process, error) {

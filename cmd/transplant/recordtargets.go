@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// managerHosts are the hosts on which managers may run, and those that were found there last.
+type managerHosts struct {
+	hosts []hostaccess.Host
+	known map[string][]ownership.Target
+}
+
+// newManagerHosts leaves out the hosts that were workers before the migration: to ask each of many every second would take longer than that. Without a
+// snapshot any host may run a manager.
+func newManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts {
+	m := &managerHosts{known: map[string][]ownership.Target{}}
+	for _, h := range hosts {
+		worker := before != nil && slices.ContainsFunc(before.Hosts, func(b v1.Host) bool { return b.Name == h.Name() && !b.ControlPlane && !b.APIOnly })
+		if !worker {
+			m.hosts = append(m.hosts, h)
+		}
+	}
+	return m
+}
+
+// targetsTimeout is for how long hosts are asked which managers they run.
+const targetsTimeout = 5 * time.Second
+
+// targets are the managers that the hosts' manifests name now. Of a host that cannot be read they are those of before: they may run on, and to stop looking at
+// them and at all others would leave a gap in the proof of who owned what.
+func (m *managerHosts) targets(ctx context.Context) []ownership.Target {
+	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, h := range m.hosts {
+		asking.Go(func() {
+			found, err := migrate.Targets(ctx, []hostaccess.Host{h}, plan.KCM, plan.CCM)
+			if err != nil {
+				return // the engine names it when it needs it
+			}
+			all := make([]ownership.Target, 0, len(found))
+			for _, t := range found {
+				all = append(all, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			m.known[h.Name()] = all
+		})
+	}
+	asking.Wait()
+	var out []ownership.Target
+	for _, h := range m.hosts {
+		out = append(out, m.known[h.Name()]...)
+	}
+	return out
+}
