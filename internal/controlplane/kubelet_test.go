@@ -211,14 +211,17 @@ func TestFlagsInVariablesOfAnyNameAreChangedWhereTheUnitUsesThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := machine{kubeletOne: "[Service]\nEnvironmentFile=" + env + "\nExecStart=/usr/bin/kubelet " + c.start + "\n", env: c.before}
-			used := KubeletVariables(files, env)
+			used, err := KubeletVariables(files, env)
+			if err != nil {
+				t.Fatal(err)
+			}
 			out, err := ApplyKubeletFile([]byte(c.before), edits, used...)
 			if err != nil || string(out) != c.after {
 				t.Errorf("error %v, it became\n%swant\n%s", err, out, c.after)
 			}
 			files[env] = string(out)
-			if keeps := KubeletKeeps(files, edits); keeps != "" {
-				t.Errorf("the kubelet would be started %s", keeps)
+			if keeps, err := KubeletKeeps(files, edits); err != nil || keeps != "" {
+				t.Errorf("the kubelet would be started %s, error %v", keeps, err)
 			}
 			if again, err := ApplyKubeletFile(out, edits, used...); err != nil || !bytes.Equal(again, out) {
 				t.Errorf("a second time: %v, %s", err, again)
@@ -230,12 +233,20 @@ func TestFlagsInVariablesOfAnyNameAreChangedWhereTheUnitUsesThem(t *testing.T) {
 func TestVariablesOfAKubeletInADropInOfItsUnit(t *testing.T) {
 	const dropIn = "/etc/systemd/system/kubelet.service.d/20-cloud.conf"
 	files := machine{kubeletOne: "[Service]\nExecStart=/usr/bin/kubelet $CLOUD\n", dropIn: "[Service]\nEnvironment=\"CLOUD=--cloud-provider=aws --v=2\"\n"}
-	out, err := ApplyKubeletFile([]byte(files[dropIn]), []v1.Edit{set("cloud-provider", "external")}, KubeletVariables(files, dropIn)...)
+	used, err := KubeletVariables(files, dropIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := ApplyKubeletFile([]byte(files[dropIn]), []v1.Edit{set("cloud-provider", "external")}, used...)
 	if want := "[Service]\nEnvironment=\"CLOUD=--cloud-provider=external --v=2\"\n"; err != nil || string(out) != want {
 		t.Errorf("error %v, it became\n%s", err, out)
 	}
-	if used := KubeletVariables(files, "/etc/default/kubelet"); used != nil {
-		t.Errorf("a file that the unit does not read has %v", used)
+	if used, err := KubeletVariables(files, "/etc/default/kubelet"); used != nil || err != nil {
+		t.Errorf("a file that the unit does not read has %v, error %v", used, err)
+	}
+	files[kubeletOne] = "denied"
+	if used, err := KubeletVariables(files, dropIn); err == nil {
+		t.Errorf("a unit that cannot be read has %v", used)
 	}
 }
 

@@ -1,26 +1,30 @@
 package controlplane
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// KubeletVariables are the variables whose values become flags of the kubelet that a host's unit starts, in the order of its command line. None when the unit
-// cannot be read, or does not read that file.
-func KubeletVariables(files Files, at string) []string {
+// KubeletVariables are the variables whose values become flags of the kubelet that a host's unit starts, in the order of its command line. None when there is
+// no unit, or it does not read that file. A unit that cannot be read is an error: to go by usual names then would miss a flag in a variable of another one.
+func KubeletVariables(files Files, at string) ([]string, error) {
 	u, err := ReadUnit(files, "kubelet")
-	if err != nil || !slices.Contains(u.Paths(), at) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !slices.Contains(u.Paths(), at) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
 	}
 	var out []string
 	for _, s := range u.settings("ExecStart") {
 		value, literal, err := prefixes(s.value)
 		words, wordsErr := splitUnit(value)
 		if err != nil || wordsErr != nil || literal {
-			return nil
+			return nil, errors.Join(err, wordsErr)
 		}
 		for i, w := range words {
 			if name, ok := splitVariable(textOf(w.letters)); i > 0 && ok && !slices.Contains(out, name) {
@@ -28,28 +32,30 @@ func KubeletVariables(files Files, at string) []string {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // KubeletKeeps says what flag a host's unit would still give the kubelet otherwise than edits of its files want it: one that stands where no edit reaches it.
-// Empty when there is none, and when the unit cannot be read.
-func KubeletKeeps(files Files, edits []v1.Edit) string {
+// Empty when there is none, and when there is no unit.
+func KubeletKeeps(files Files, edits []v1.Edit) (string, error) {
 	u, err := ReadUnit(files, "kubelet")
-	if err != nil {
-		return ""
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
 	}
 	all := occurrences(u.Command())
 	for _, e := range edits {
 		have := named(all, flagName(e.Name))
 		switch {
 		case e.Op == setFlag && len(have) == 0:
-			return "without --" + flagName(e.Name)
+			return "without --" + flagName(e.Name), nil
 		case e.Op == unsetFlag && len(have) > 0, e.Op == setFlag && have[len(have)-1].value != e.Value:
 			last := have[len(have)-1]
-			return fmt.Sprintf("with --%s=%s of %s", last.name, last.value, u.args[last.index].file)
+			return fmt.Sprintf("with --%s=%s of %s", last.name, last.value, u.args[last.index].file), nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // kubeletUnitFile reads one file of a kubelet's unit by itself: a unit, or a drop-in with Environment= settings. nil when it is no such file.

@@ -43,13 +43,21 @@ func (x kubelet) contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		if sum == absent {
 			return nil, fmt.Errorf("%s on host %s is gone", at, s.Host)
 		}
-		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at], controlplane.KubeletVariables(now, at)...)
+		used, err := controlplane.KubeletVariables(now, at)
+		if err != nil {
+			return nil, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", at, s.Host, err)
+		}
+		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at], used...)
 		if err != nil {
 			return nil, fmt.Errorf("%s on host %s: %w", at, s.Host, err)
 		}
 		out = append(out, fileChange{path: at, now: f.Data, want: want, mode: f.Mode.Perm()})
 	}
-	if keeps := controlplane.KubeletKeeps(overlaid{now, out}, s.Edits); keeps != "" {
+	keeps, err := controlplane.KubeletKeeps(overlaid{now, out}, s.Edits)
+	if err != nil {
+		return nil, fmt.Errorf("looking with what the kubelet on host %s would be started: %w", s.Host, err)
+	}
+	if keeps != "" {
 		return nil, fmt.Errorf("the kubelet on host %s would still be started %s: its unit takes that from a place that cannot be edited safely, as --flag=${NAME}; write the flag out in ExecStart= there, and plan again",
 			s.Host, keeps)
 	}

@@ -184,7 +184,11 @@ func (d *differ) edited(s v1.Step, text string) (string, error) {
 	var err error
 	switch s.Kind {
 	case v1.StepKubelet:
-		out, err = controlplane.ApplyKubeletFile([]byte(text), s.Edits, controlplane.KubeletVariables(d.files(s.Host), s.Path)...)
+		used, unread := controlplane.KubeletVariables(d.files(s.Host), s.Path)
+		if unread != nil {
+			return "", unread
+		}
+		out, err = controlplane.ApplyKubeletFile([]byte(text), s.Edits, used...)
 	case v1.StepEditUnit, v1.StepStartUnit:
 		return d.editedUnit(s, text)
 	default:
