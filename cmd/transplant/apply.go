@@ -326,7 +326,7 @@ func startOf(doc v1.Journal, p *v1.Plan) time.Time {
 
 // locked holds the lock on the cluster during f.
 func (c *connection) locked(ctx context.Context, f changing, do func(context.Context) error) error {
-	held, lock, err := migrate.Acquire(ctx, c.kube, testClock(), migrate.Holder(userName()), f.steal)
+	held, lock, err := migrate.Acquire(ctx, c.kube, lockClock, migrate.Taking{Holder: migrate.Holder(userName()), Steal: f.steal, Tell: func(s string) { c.narrate("%s", s) }})
 	if err != nil {
 		return err
 	}

@@ -112,6 +112,7 @@ func (c *connection) hostedPlane(cmd *cobra.Command, f seedFlags) (*hosted.Plane
 	return &hosted.Plane{
 		Name: strings.TrimPrefix(f.namespace, "cluster-"), Namespace: f.namespace, Seed: seed, User: user, Scrape: hosted.NewScraperThrough(user, dial), Options: o, Accept: accept,
 		Holder: migrate.Holder(userName()), StealLock: boolFlag(cmd, "steal-lock"), ToolVersion: version, Clock: testClock(), Hook: testHook,
+		Tell: func(s string) { c.narrate("%s", s) },
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -192,11 +193,29 @@ func TestFlagsInTwoWords(t *testing.T) {
 	}
 }
 
+// impatient is a clock on which looking at a lock takes no time; while is what happens meanwhile.
+type impatient struct {
+	clock.Clock
+	while func()
+}
+
+func (i impatient) After(time.Duration) <-chan time.Time {
+	i.while()
+	passed := make(chan time.Time, 1)
+	passed <- i.Now()
+	return passed
+}
+
 func TestTwoAtOnce(t *testing.T) {
 	c := newLive(t)
 	good := c.plan()
-	c.lock("ops@bastion pid 4412 start 1")
-	fails(t, c.run("apply", good, "--yes"), exitLocked, "the cluster is locked by ops@bastion pid 4412", "--steal-lock")
+	const holder = "ops@bastion pid 4412 start=812 boot=x pidns=pid:[1] since=2026-11-22T12:00:00Z"
+	was := lockClock
+	lockClock = impatient{was, func() { c.lock(holder) }}
+	defer func() { lockClock = was }()
+	c.lock(holder)
+	fails(t, c.run("apply", good, "--yes"), exitLocked, "ops@bastion pid 4412 holds the lock on the cluster: looking for 3m0s whether it is renewed\n",
+		"the cluster is locked by ops@bastion pid 4412, which is at work", "transplant unlock", "--steal-lock")
 	c.unchanged()
 	c.journal(v1.RunApplying, 2, 1)
 	before := len(c.api.Writes())

@@ -65,7 +65,7 @@ func newResume(c *connection) *cobra.Command {
 			if lock, err := migrate.ReadLock(cmd.Context(), c.kube); errors.Is(err, migrate.ErrNoLock) {
 				c.narrate("nobody carries it out now\nnext: transplant %s", map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase])
 			} else if err == nil {
-				c.narrate("%s carries it out\nnext: transplant status --watch", lock.Holder)
+				c.narrate("%s carries it out\nnext: transplant status --watch", lock.Who())
 			}
 			return nil
 		},
@@ -96,7 +96,7 @@ func (c *connection) waitsWhen(ctx context.Context) string {
 	case err != nil:
 		return fmt.Sprintf("whether somebody carries it out now is unknown: %v", err)
 	}
-	return lock.Holder + " finishes the step that is under way, and waits"
+	return lock.Who() + " finishes the step that is under way, and waits"
 }
 
 // asker is who pauses a run.

@@ -21,7 +21,7 @@ func TestPausingAndResuming(t *testing.T) {
 	o.begin()
 	o.lock(time.Second)
 	r := o.run("pause", "--reason", "the shop is open")
-	if r.code != exitOK || !strings.Contains(r.errOut, "at 12:00:00 UTC: the shop is open") || !strings.Contains(r.errOut, lockHolder+" finishes the step that is under way, and waits") {
+	if r.code != exitOK || !strings.Contains(r.errOut, "at 12:00:00 UTC: the shop is open") || !strings.Contains(r.errOut, "ops@bastion pid 4412 finishes the step that is under way, and waits") {
 		t.Errorf("pause: %s", r.text(nil))
 	}
 	by := o.api.Field(controlPath, "data", "paused-by")
@@ -73,9 +73,9 @@ func TestPausingTakesTheRightToUpdateOneConfigMap(t *testing.T) {
 func (o *onlooker) unlocking(between func(), args ...string) result {
 	o.t.Helper()
 	c := clocktesting.NewFakeClock(now())
-	was := unlockClock
-	unlockClock = c
-	defer func() { unlockClock = was }()
+	was := lockClock
+	lockClock = c
+	defer func() { lockClock = was }()
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -107,10 +107,10 @@ func TestUnlock(t *testing.T) {
 		words   []string
 		gone    bool
 	}{
-		{"nobody agrees", nil, nil, exitNotApproved, []string{"not approved: to delete the lock of " + lockHolder, "--yes"}, false},
+		{"nobody agrees", nil, nil, exitNotApproved, []string{"not approved: to delete the lock of ops@bastion pid 4412 there is", "--yes"}, false},
 		{"a holder that ended", nil, []string{"--yes"}, exitOK,
 			[]string{"the lock is held by ops@bastion, pid 4412 · lock renewed 95s ago", "looking for 10s whether it is renewed", "the lock is gone\nnext: transplant apply, or transplant rollback"}, true},
-		{"a holder that is at work", func(o *onlooker) { o.lock(0) }, []string{"--yes"}, exitLocked, []string{lockHolder + " renews its lock, so it is at work", "--force"}, false},
+		{"a holder that is at work", func(o *onlooker) { o.lock(0) }, []string{"--yes"}, exitLocked, []string{"ops@bastion pid 4412 renews its lock, so it is at work", "--force"}, false},
 		{"a holder that is at work, by force", func(o *onlooker) { o.lock(0) }, []string{"--yes", "--force"}, exitOK, []string{"will stop in the middle of its step", "the lock is gone"}, true},
 		{"a holder that gives the lock up", func(o *onlooker) { o.unlock() }, []string{"--yes"}, exitOK, []string{"its holder gave it up while it was looked at: nothing to do"}, true},
 	} {

@@ -6,15 +6,15 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
-// unlockClock waits while a lock is looked at; tests have their own.
-var unlockClock clock.Clock = clock.RealClock{}
+// lockClock waits while a lock is looked at, and while it is held; tests have their own.
+var lockClock = testClock()
 
 func newUnlock(c *connection) *cobra.Command {
 	var yes, force bool
@@ -22,7 +22,7 @@ func newUnlock(c *connection) *cobra.Command {
 		Use: "unlock", Short: "Take the lock of a run away whose holder has ended", Args: cobra.NoArgs,
 		Example: "  transplant unlock",
 		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. Of a lock whose\n" +
-			"holder was a process of this machine that is gone it is known at once. A lock that is renewed is refused: its holder is at work.\n\n" +
+			"holder was a process of this machine, in the same container of it, that has ended it is known at once. A lock that is renewed is refused: its holder is at work.\n\n" +
 			"With --force a lock that is renewed is deleted, too: its holder notices within seconds and stops in the middle of its step.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.connect(); err != nil {
@@ -54,11 +54,11 @@ func (c *connection) unlock(ctx context.Context, yes, force bool) error {
 	case err != nil:
 		return err
 	case alive && !force:
-		return withCode(exitLocked, "%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step", lock.Holder)
+		return withCode(exitLocked, "%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step", lock.Who())
 	case alive:
 		c.narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
-	if err := c.approve(yes, fmt.Sprintf("delete the lock of %s", lock.Holder)); err != nil {
+	if err := c.approve(yes, fmt.Sprintf("delete the lock of %s", lock.Who())); err != nil {
 		return err
 	}
 	if force {
@@ -68,7 +68,7 @@ func (c *connection) unlock(ctx context.Context, yes, force bool) error {
 	}
 	var locked *migrate.LockedError
 	if errors.As(err, &locked) {
-		return withCode(exitLocked, "the lock was renewed or taken by %s in between: it was left alone", locked.Holder)
+		return withCode(exitLocked, "the lock was renewed or taken by %s in between: it was left alone", holder.Words(locked.Holder))
 	} else if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (c *connection) observe(ctx context.Context, lock *migrate.LockState) (bool
 		return false, nil
 	}
 	c.narrate("looking for %s whether it is renewed", 2*migrate.LockRenewal)
-	err := migrate.ObserveLock(ctx, c.kube, unlockClock, lock)
+	err := migrate.ObserveLock(ctx, c.kube, lockClock, lock)
 	var locked *migrate.LockedError
 	if errors.As(err, &locked) {
 		return true, nil

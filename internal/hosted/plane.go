@@ -59,6 +59,10 @@ type Plane struct {
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.
 	StealLock bool
+	// Ended tells that a holder of the lock can change nothing any longer, so that its lock is taken at once; nil for nobody.
+	Ended func(holder string) bool
+	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
+	Tell func(string)
 	// ToolVersion stands in snapshots and plans.
 	ToolVersion string
 	// Clock is the real one when nil.

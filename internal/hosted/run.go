@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -94,7 +95,7 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
 		return nil, nil, context.Cause(ctx)
 	}
-	j, err = home.Create(ctx, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: p.Holder, Plan: *made}, snap)
+	j, err = home.Create(ctx, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: holder.Words(p.Holder), Plan: *made}, snap)
 	return j, snap, err
 }
 
@@ -156,11 +157,11 @@ const releaseTimeout = 10 * time.Second
 
 // locked holds the lock on the cluster during do.
 func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) error {
-	holder := p.Holder
-	if holder == "" {
-		holder = migrate.Holder("transplant")
+	t := migrate.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Tell: p.Tell}
+	if t.Holder == "" {
+		t.Holder = migrate.Holder("transplant")
 	}
-	held, lock, err := p.home(Handover).Acquire(ctx, p.clock(), holder, p.StealLock)
+	held, lock, err := p.home(Handover).Acquire(ctx, p.clock(), t)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,8 @@ func (p *Plane) lock(ctx context.Context, out *v1.Status) (*v1.Progress, error) 
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", p.Namespace, migrate.LockName, err)
 	}
-	out.Lock = &v1.LockStatus{Holder: *l.Spec.HolderIdentity, AgeFrom: "this machine's clock and the holder's"}
+	seen := migrate.LockOf(l)
+	out.Lock = &v1.LockStatus{Holder: seen.Holder, User: seen.User, Host: seen.Host, PID: seen.PID, AgeFrom: "this machine's clock and the holder's"}
 	if l.Spec.RenewTime != nil {
 		age := out.Time.Sub(l.Spec.RenewTime.Time).Seconds()
 		out.Lock.AgeSeconds, out.Lock.Expired = age, age > float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))

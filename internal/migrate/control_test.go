@@ -252,7 +252,7 @@ func TestALockThatIsTakenAwayEndsTheWorkAtTheNextRenewal(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
 	clock := clocktesting.NewFakeClock(noon)
-	held, lock, err := Acquire(t.Context(), kube, clock, "me", false)
+	held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestProgressIsPublishedOnTheLock(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
 	clock := clocktesting.NewFakeClock(noon)
-	held, lock, err := Acquire(t.Context(), kube, clock, "me", false)
+	held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/holder"
 )
 
 // StepError is an error of one step.
@@ -85,10 +86,14 @@ func (e pendingError) Error() string { return string(e) }
 // LockedError says that somebody else is changing this cluster.
 type LockedError struct {
 	Holder string
-	Age    time.Duration
+	// Hosted tells that the lock is in a seed, where transplant unlock does not look.
+	Hosted bool
 }
 
 func (e *LockedError) Error() string {
-	return fmt.Sprintf("the cluster is locked by %s, which renewed its lock %s ago: wait for it, or, if it is certainly dead, run again with --steal-lock",
-		e.Holder, e.Age.Round(time.Second))
+	dead := "transplant unlock takes the lock away of one that has ended, --steal-lock does so without looking whether it has"
+	if e.Hosted {
+		dead = "if it has certainly ended, run again with --steal-lock"
+	}
+	return fmt.Sprintf("the cluster is locked by %s, which is at work: wait for it, or stop it where it runs; %s", holder.Words(e.Holder), dead)
 }

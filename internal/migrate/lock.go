@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,6 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/internal/holder"
 )
 
 // LockName is the Lease in kube-system that keeps two people from changing one cluster at once.
@@ -47,26 +46,33 @@ type Lock struct {
 	progress string
 }
 
-// Holder describes this process as the holder of a lock: who, where, which process.
+// Holder describes this process as the holder of a lock: who, where, which process, since when. It is another one each time, so that a process which has lost
+// its lock to another run of its own does not take that one's for its own.
 func Holder(user string) string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown-host"
-	}
-	return fmt.Sprintf("%s@%s pid %d start %d", user, host, os.Getpid(), time.Now().UnixNano())
+	return holder.This(user).String() + " since=" + time.Now().UTC().Format(time.RFC3339Nano)
 }
 
-// Acquire takes the lock and renews it until Release; the returned context ends with ErrLockLost when it is lost. A lock whose holder was a
-// process of this machine that is gone is taken over at once; another one only when it was not renewed for its duration, which is observed
-// and not computed from clocks that may differ; or with steal.
-func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, holder string, steal bool) (context.Context, *Lock, error) {
-	return InCluster(kube).Acquire(ctx, c, holder, steal)
+// Taking says who takes a lock, and from whom.
+type Taking struct {
+	Holder string
+	// Steal takes the lock from whoever has it.
+	Steal bool
+	// From tells that a holder can change nothing any longer, so that its lock is taken at once; nil for nobody.
+	From func(holder string) bool
+	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
+	Tell func(string)
+}
+
+// Acquire takes the lock and renews it until Release; the returned context ends with ErrLockLost when it is lost. A lock whose holder was a process of this
+// machine that has certainly ended is taken over at once; another one only when nobody renews it while it is looked at.
+func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, t Taking) (context.Context, *Lock, error) {
+	return InCluster(kube).Acquire(ctx, c, t)
 }
 
 // Acquire takes the lock of this home, as the function of that name does.
-func (h Home) Acquire(ctx context.Context, c clock.Clock, holder string, steal bool) (context.Context, *Lock, error) {
-	l := &Lock{home: h, clock: c, holder: holder, done: make(chan struct{}), wake: make(chan struct{}, 1)}
-	if err := l.take(ctx, steal); err != nil {
+func (h Home) Acquire(ctx context.Context, c clock.Clock, t Taking) (context.Context, *Lock, error) {
+	l := &Lock{home: h, clock: c, holder: t.Holder, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	if err := l.take(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	held, cancel := context.WithCancelCause(ctx)
@@ -75,7 +81,7 @@ func (h Home) Acquire(ctx context.Context, c clock.Clock, holder string, steal b
 	return held, l, nil
 }
 
-func (l *Lock) take(ctx context.Context, steal bool) error {
+func (l *Lock) take(ctx context.Context, t Taking) error {
 	leases := l.home.leases()
 	now := metav1.NewMicroTime(l.clock.Now())
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: ptr.To(int32(lockDuration / time.Second)), AcquireTime: &now, RenewTime: &now}
@@ -83,7 +89,7 @@ func (l *Lock) take(ctx context.Context, steal bool) error {
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LockName, Namespace: l.home.namespace()}, Spec: spec}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return l.take(ctx, steal)
+			return l.take(ctx, t)
 		}
 		if err != nil {
 			return fmt.Errorf("creating the lock Lease %s: %w", l.home.lock(), err)
@@ -92,54 +98,67 @@ func (l *Lock) take(ctx context.Context, steal bool) error {
 	} else if err != nil {
 		return fmt.Errorf("reading the lock Lease %s: %w", l.home.lock(), err)
 	}
-	holder := ptr.Deref(live.Spec.HolderIdentity, "")
-	if holder != "" && !steal && !endedHere(holder) {
-		age := time.Duration(0)
-		if live.Spec.RenewTime != nil {
-			age = l.clock.Since(live.Spec.RenewTime.Time)
+	if who := ptr.Deref(live.Spec.HolderIdentity, ""); who != "" && !t.Steal && !endedHere(who) && (t.From == nil || !t.From(who)) {
+		ended, err := l.observe(ctx, live, t.Tell)
+		if err != nil {
+			return err
 		}
-		// Clocks may differ, so an old renewal is only believed when it does not move for two renewals' time.
-		if age < lockDuration || !l.still(ctx, live.ResourceVersion) {
-			return &LockedError{Holder: holder, Age: age}
+		if ended {
+			return l.take(ctx, t)
 		}
 	}
 	live.Spec = spec
 	delete(live.Annotations, ProgressAnnotation) // of a holder before
 	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
-		return &LockedError{Holder: "another transplant that started at the same moment"}
+		return l.home.locked("another transplant that took the lock at the same moment")
 	} else if err != nil {
 		return fmt.Errorf("taking the lock Lease %s: %w", l.home.lock(), err)
 	}
 	return nil
 }
 
-// still tells that nobody has written the lock for two renewals.
-func (l *Lock) still(ctx context.Context, rv string) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-l.clock.After(2 * lockRenewal):
+// observe looks whether anybody writes the lock, which no comparison of clocks can tell for certain: a *LockedError when somebody does, true when its holder
+// gave it up. A holder that cannot reach the API server goes on for almost lockDuration without renewing its lock, so that is how long it takes; only a lock
+// that is old already, as far as the two clocks agree, is believed to be nobody's after two renewals' time.
+func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell func(string)) (ended bool, err error) {
+	look := lockDuration
+	if seen.Spec.RenewTime != nil {
+		look = min(look, max(2*lockRenewal, look-l.clock.Since(seen.Spec.RenewTime.Time)))
 	}
-	live, err := l.home.leases().Get(ctx, LockName, metav1.GetOptions{})
-	return err == nil && live.ResourceVersion == rv
+	who := holder.Words(ptr.Deref(seen.Spec.HolderIdentity, ""))
+	if tell != nil {
+		tell(fmt.Sprintf("%s holds the lock on the cluster: looking for %s whether it is renewed", who, look.Round(time.Second)))
+	}
+	for end := l.clock.Now().Add(look); l.clock.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-l.clock.After(min(lockRenewal, end.Sub(l.clock.Now()))):
+		}
+		var live *coordinationv1.Lease
+		err := Retry(ctx, writeBudget, func(ctx context.Context) (err error) {
+			live, err = l.home.leases().Get(ctx, LockName, metav1.GetOptions{})
+			return err
+		})
+		switch {
+		case apierrors.IsNotFound(err):
+			return true, nil
+		case err != nil:
+			return false, fmt.Errorf("reading the lock Lease %s: %w", l.home.lock(), err)
+		case live.ResourceVersion != seen.ResourceVersion:
+			return false, l.home.locked(ptr.Deref(live.Spec.HolderIdentity, ""))
+		}
+	}
+	return false, nil
 }
 
-// endedHere tells that the holder was a process of this machine which is certainly gone.
-func endedHere(holder string) bool {
-	host, err := os.Hostname()
-	if err != nil {
-		return false
-	}
-	_, rest, ok := strings.Cut(holder, "@"+host+" pid ")
-	if !ok {
-		return false
-	}
-	var pid int
-	if _, err := fmt.Sscanf(rest, "%d", &pid); err != nil || pid <= 0 {
-		return false
-	}
-	return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+// locked says that somebody else holds the lock of this home.
+func (h Home) locked(who string) error {
+	return &LockedError{Holder: who, Hosted: h.namespace() != namespace}
 }
+
+// endedHere tells that the holder was a process of this machine which has certainly ended.
+func endedHere(who string) bool { return holder.This("").Dead(who) }
 
 // Publish shows a text (see Progress) on the lock, soon, and at most once in a publishInterval.
 func (l *Lock) Publish(progress string) {

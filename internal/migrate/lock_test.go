@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/holder"
 )
 
 // locked is a cluster whose lock somebody holds, who renewed it so long ago.
@@ -33,6 +32,28 @@ func locked(t *testing.T, holder string, age time.Duration) (*apitest.Server, ku
 	return server, kube, c
 }
 
+// looking is a clock on which looking at a lock takes no time; while is what happens meanwhile.
+type looking struct {
+	*clocktesting.FakeClock
+	while func()
+}
+
+func (l looking) After(d time.Duration) <-chan time.Time {
+	passed := l.FakeClock.After(d)
+	if l.while != nil {
+		l.while()
+	}
+	l.Step(d)
+	return passed
+}
+
+// renew is what the holder of the lock does every few seconds, whatever its clock says.
+func renew(t *testing.T, server *apitest.Server) {
+	var l coordinationv1.Lease
+	server.Get(t, leasePath(LockName), &l)
+	server.Put(t, &l)
+}
+
 // waitedFor returns when somebody waits for the clock, or ctx has ended.
 func waitedFor(ctx context.Context, c *clocktesting.FakeClock) {
 	for ctx.Err() == nil && !c.HasWaiters() {
@@ -43,7 +64,7 @@ func waitedFor(ctx context.Context, c *clocktesting.FakeClock) {
 func TestALockIsTakenAndGivenBack(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
-	held, lock, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), "me", false)
+	held, lock, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), Taking{Holder: "me"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,21 +83,22 @@ func TestALockIsTakenAndGivenBack(t *testing.T) {
 }
 
 func TestTwoAtOnce(t *testing.T) {
-	kube, _ := apitest.New(t).Clients(t)
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
 	c := clocktesting.NewFakeClock(noon)
-	_, lock, err := Acquire(t.Context(), kube, c, Holder("first"), false)
+	_, lock, err := Acquire(t.Context(), kube, c, Taking{Holder: Holder("first")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = Acquire(t.Context(), kube, c, Holder("second"), false)
+	_, _, err = Acquire(t.Context(), kube, looking{c, func() { renew(t, server) }}, Taking{Holder: Holder("second")})
 	var l *LockedError
-	if !errors.As(err, &l) || !strings.HasPrefix(l.Holder, "first@") || !strings.Contains(err.Error(), "--steal-lock") {
+	if !errors.As(err, &l) || !strings.HasPrefix(l.Holder, "first@") {
 		t.Errorf("the second one: %v", err)
 	}
 	if err := lock.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, lock, err = Acquire(t.Context(), kube, c, Holder("second"), false); err != nil {
+	if _, lock, err = Acquire(t.Context(), kube, c, Taking{Holder: Holder("second")}); err != nil {
 		t.Fatalf("after the first one gave it back: %v", err)
 	}
 	if err := lock.Release(t.Context()); err != nil {
@@ -85,36 +107,57 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 func TestWhoMayTakeALock(t *testing.T) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := exec.Command("true")
-	if err := dead.Run(); err != nil {
-		t.Fatal(err)
-	}
-	alive := fmt.Sprintf("ops@%s pid %d start 1", host, os.Getpid())
+	self := holder.This("ops")
+	dead, reused, foreign, alive := self, self, self, self.String()
+	dead.PID = 1<<22 + 1 // above the largest that there can be
+	reused.Start += "1"
+	foreign.PID, foreign.Space = dead.PID, "pid:[1]"
+	old := fmt.Sprintf("ops@%s pid %d start 1795366800123456789", self.Host, dead.PID)
 	for _, c := range []struct {
 		name   string
 		holder string
 		age    time.Duration
-		steal  bool
+		taking Taking
+		works  bool          // the holder renews its lock
+		looked time.Duration // 0 for not at all
 		taken  bool
 	}{
-		{"a process of this machine that is gone", fmt.Sprintf("ops@%s pid %d start 1", host, dead.Process.Pid), time.Second, false, true},
-		{"a process of this machine that lives", alive, time.Second, false, false},
-		{"a process of another machine", "ops@elsewhere pid 1 start 1", time.Second, false, false},
-		{"a process of another machine that is certainly dead", "ops@elsewhere pid 1 start 1", time.Second, true, true},
-		{"a holder that says nothing about a process", "ops", time.Second, false, false},
-		{"a pid that is none", fmt.Sprintf("ops@%s pid -1 start 1", host), time.Second, false, false},
-		{"nobody", "", time.Second, false, true},
+		{"a process of this machine that has ended", dead.String(), time.Second, Taking{}, false, 0, true},
+		{"a process of this machine whose ID another one has by now", reused.String(), time.Second, Taking{}, false, 0, true},
+		{"a process of this machine that lives", alive, time.Second, Taking{}, true, lockRenewal, false},
+		{"a process of another container of this hostname", foreign.String(), time.Second, Taking{}, true, lockRenewal, false},
+		{"a process of this hostname that an older version named", old, time.Second, Taking{}, true, lockRenewal, false},
+		{"one that an older version named, and has ended", old, time.Second, Taking{}, false, lockDuration - time.Second, true},
+		{"a process of another machine", "ops@elsewhere pid 1 start 1", time.Second, Taking{}, true, lockRenewal, false},
+		{"a process of another machine, which may be cut off for a moment", "ops@elsewhere pid 1 start 1", time.Second, Taking{}, false, lockDuration - time.Second, true},
+		{"one whose lock is old", "ops@elsewhere pid 1 start 1", time.Hour, Taking{}, false, 2 * lockRenewal, true},
+		{"one whose clock is behind", "ops@elsewhere pid 1 start 1", time.Hour, Taking{}, true, lockRenewal, false},
+		{"one whose clock is ahead", "ops@elsewhere pid 1 start 1", -2 * time.Hour, Taking{}, true, lockRenewal, false},
+		{"one whose clock was ahead", "ops@elsewhere pid 1 start 1", -2 * time.Hour, Taking{}, false, lockDuration, true},
+		{"one that is certainly dead", "ops@elsewhere pid 1 start 1", time.Second, Taking{Steal: true}, true, 0, true},
+		{"one that has lost its election", "ops of old", time.Second, Taking{From: func(who string) bool { return who == "ops of old" }}, true, 0, true},
+		{"one that has not", "ops of new", time.Second, Taking{From: func(who string) bool { return who == "ops of old" }}, true, lockRenewal, false},
+		{"a holder that says nothing about a process", "ops", time.Second, Taking{}, true, lockRenewal, false},
+		{"nobody", "", time.Second, Taking{}, false, 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, kube, clock := locked(t, c.holder, c.age)
-			_, lock, err := Acquire(t.Context(), kube, clock, "me", c.steal)
+			server, kube, clock := locked(t, c.holder, c.age)
+			var said []string
+			c.taking.Holder, c.taking.Tell = "me", func(s string) { said = append(said, s) }
+			_, lock, err := Acquire(t.Context(), kube, looking{clock, func() {
+				if c.works {
+					renew(t, server)
+				}
+			}}, c.taking)
 			var l *LockedError
-			if c.taken != (err == nil) || err != nil && !errors.As(err, &l) {
+			if c.taken != (err == nil) || err != nil && (!errors.As(err, &l) || l.Holder != c.holder) {
 				t.Fatalf("taken %v, want %v: %v", err == nil, c.taken, err)
+			}
+			if looked := clock.Now().Sub(noon); looked != c.looked {
+				t.Errorf("it was looked at for %s, want %s", looked, c.looked)
+			}
+			if (len(said) == 1) != (c.looked > 0) || len(said) > 0 && !strings.HasPrefix(said[0], holder.Words(c.holder)+" holds the lock on the cluster: looking for ") {
+				t.Errorf("it said %q", said)
 			}
 			if err == nil {
 				if err := lock.Release(t.Context()); err != nil {
@@ -125,37 +168,44 @@ func TestWhoMayTakeALock(t *testing.T) {
 	}
 }
 
-func TestALockThatIsNotRenewed(t *testing.T) {
-	for _, renewed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("renewed while it was looked at: %v", renewed), func(t *testing.T) {
-			server, kube, c := locked(t, "ops@elsewhere pid 1 start 1", time.Hour)
-			type result struct {
-				lock *Lock
-				err  error
-			}
-			done := make(chan result)
-			go func() {
-				_, lock, err := Acquire(t.Context(), kube, c, "me", false)
-				done <- result{lock, err}
-			}()
-			waitedFor(t.Context(), c)
-			if renewed { // its clock is an hour behind
-				var l coordinationv1.Lease
-				server.Get(t, leasePath(LockName), &l)
-				server.Put(t, &l)
-			}
-			c.Step(2 * lockRenewal)
-			r := <-done
-			var l *LockedError
-			if renewed != errors.As(r.err, &l) {
-				t.Errorf("error: %v", r.err)
-			}
-			if r.err == nil {
-				if err := r.lock.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+func TestALockThatIsGivenUpWhileItIsLookedAtIsTaken(t *testing.T) {
+	server, kube, clock := locked(t, "ops@elsewhere pid 1 start 1", time.Second)
+	_, lock, err := Acquire(t.Context(), kube, looking{clock, func() { server.Delete(leasePath(LockName)) }}, Taking{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if looked := clock.Now().Sub(noon); looked != lockRenewal {
+		t.Errorf("it was looked at for %s", looked)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhoStopsWaitingForALockIsNotToldThatItIsHeld(t *testing.T) {
+	_, kube, clock := locked(t, "ops@elsewhere pid 1 start 1", time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := looking{clock, cancel}
+	_, _, err := Acquire(ctx, kube, cancelled, Taking{Holder: "me"})
+	var l *LockedError
+	if !errors.Is(err, context.Canceled) || errors.As(err, &l) {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestAHeldLockNamesUnlockBeforeItIsTakenBlindly(t *testing.T) {
+	process := holder.Process{User: "ops", Host: "bastion", PID: 4412, Start: "812", Boot: "x", Space: "y"}.String()
+	for _, c := range []struct {
+		hosted bool
+		want   string
+	}{
+		{false, "the cluster is locked by ops@bastion pid 4412, which is at work: wait for it, or stop it where it runs; " +
+			"transplant unlock takes the lock away of one that has ended, --steal-lock does so without looking whether it has"},
+		{true, "the cluster is locked by ops@bastion pid 4412, which is at work: wait for it, or stop it where it runs; if it has certainly ended, run again with --steal-lock"},
+	} {
+		if got := (&LockedError{Holder: process, Hosted: c.hosted}).Error(); got != c.want {
+			t.Errorf("it says %q, want %q", got, c.want)
+		}
 	}
 }
 
@@ -180,7 +230,7 @@ func TestALostLockEndsTheWork(t *testing.T) {
 			}
 			kube, _ := server.Clients(t)
 			clock := clocktesting.NewFakeClock(noon)
-			held, lock, err := Acquire(t.Context(), kube, clock, "me", false)
+			held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +260,7 @@ func TestNoPermissionForTheLock(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
 	server.Deny("create", "leases")
-	if _, _, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), "me", false); err == nil || !strings.Contains(err.Error(), `cannot create resource "leases"`) {
+	if _, _, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), Taking{Holder: "me"}); err == nil || !strings.Contains(err.Error(), `cannot create resource "leases"`) {
 		t.Errorf("the error does not say which verb on what: %v", err)
 	}
 }

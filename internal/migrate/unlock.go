@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/holder"
 )
 
 // LockDuration is for how long a lock that is not renewed counts as held.
@@ -58,14 +58,9 @@ func LockOf(l *coordinationv1.Lease) *LockState {
 			s.Touched = m.Time.Time
 		}
 	}
-	who, process, ok := strings.Cut(s.Holder, " pid ")
-	if !ok {
-		return s
+	if p, ok := holder.Parse(s.Holder); ok {
+		s.User, s.Host, s.PID = p.User, p.Host, p.PID
 	}
-	if n, err := fmt.Sscanf(process, "%d", &s.PID); n != 1 || err != nil {
-		return s
-	}
-	s.User, s.Host, _ = strings.Cut(who, "@")
 	return s
 }
 
@@ -83,7 +78,10 @@ func ReadLock(ctx context.Context, kube kubernetes.Interface) (*LockState, error
 	return nil, ErrNoLock
 }
 
-// EndedHere tells that the holder was a process of this machine which is certainly gone.
+// Who says in words who holds the lock.
+func (s *LockState) Who() string { return holder.Words(s.Holder) }
+
+// EndedHere tells that the holder was a process of this machine which has certainly ended.
 func (s *LockState) EndedHere() bool { return endedHere(s.Holder) }
 
 // ObserveLock looks for two renewals' time whether the holder still renews its lock, which no comparison of clocks can tell for certain: a

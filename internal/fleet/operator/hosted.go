@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -60,12 +59,8 @@ func (h *Hosted) Run(ctx context.Context, t Target, part state.Part, back bool, 
 	if err != nil {
 		return err
 	}
-	err = carryOut(ctx, p, part, back, tell, stop)
-	if h.mayTake(err) {
-		p.StealLock = true
-		err = carryOut(ctx, p, part, back, tell, stop)
-	}
-	return err
+	p.Ended = h.mayTake
+	return carryOut(ctx, p, part, back, tell, stop)
 }
 
 func carryOut(ctx context.Context, p *hosted.Plane, part state.Part, back bool, tell func(migrate.Event), stop <-chan struct{}) error {
@@ -75,10 +70,9 @@ func carryOut(ctx context.Context, p *hosted.Plane, part state.Part, back bool, 
 	return p.Run(ctx, hosted.Part(part), tell, stop)
 }
 
-// mayTake tells that a lock is held by an operator that lost its election to this one.
-func (h *Hosted) mayTake(err error) bool {
-	var locked *hosted.LockedError
-	return errors.As(err, &locked) && h.HolderPrefix != "" && strings.HasPrefix(locked.Holder, h.HolderPrefix) && locked.Holder != h.Holder
+// mayTake tells that the holder of a lock is an operator that lost its election to this one.
+func (h *Hosted) mayTake(holder string) bool {
+	return h.HolderPrefix != "" && strings.HasPrefix(holder, h.HolderPrefix) && holder != h.Holder
 }
 
 // Journal implements Engine.

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/internal/holder"
 )
 
 // ownerLabel selects the Jobs.
@@ -20,11 +22,11 @@ func jobName(run string) string { return "transplant-hosts-" + run }
 
 // job is what all pods of one command belong to. It asks for no pod, and so is complete at once; from then on its time to live runs, and with it everything
 // that belongs to it goes. The command that made it makes that time longer for as long as it lives.
-func job(namespace, run, image, holder string, ttl time.Duration) *batchv1.Job {
+func job(namespace, run, image, owner string, ttl time.Duration) *batchv1.Job {
 	labels := map[string]string{labelManaged: managed, LabelAccess: "owner", LabelRun: run}
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{Name: jobName(run), Namespace: namespace, Labels: labels, Annotations: map[string]string{AnnotationHolder: holder}},
+		ObjectMeta: metav1.ObjectMeta{Name: jobName(run), Namespace: namespace, Labels: labels, Annotations: map[string]string{AnnotationHolder: owner}},
 		Spec: batchv1.JobSpec{
 			Completions: ptr.To[int32](0), Parallelism: ptr.To[int32](0), TTLSecondsAfterFinished: ptr.To(seconds(ttl)),
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -71,10 +73,10 @@ func (a *access) sweep(ctx context.Context) error {
 	}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.UID == a.job || !a.self.dead(j.Annotations[AnnotationHolder]) && !expired(j, a.born) {
+		if j.UID == a.job || !a.self.Dead(j.Annotations[AnnotationHolder]) && !expired(j, a.born) {
 			continue
 		}
-		a.Tell(fmt.Sprintf("taking away the pods that an earlier command (%s) left", j.Annotations[AnnotationHolder]))
+		a.Tell(fmt.Sprintf("taking away the pods that an earlier command (%s) left", holder.Words(j.Annotations[AnnotationHolder])))
 		if err := a.remove(ctx, j.Labels[LabelRun]); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -59,7 +60,7 @@ type Options struct {
 type access struct {
 	Options
 	run  string
-	self holder
+	self holder.Process
 
 	// living ends with the access; what it does by itself ends with it.
 	living context.Context //nolint:containedctx // see above
@@ -141,7 +142,7 @@ func newAccess(ctx context.Context, o Options) (*access, error) {
 	}
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &access{
-		Options: o, run: hex.EncodeToString(random), self: thisProcess(o.User), living: living, cancel: cancel,
+		Options: o, run: hex.EncodeToString(random), self: holder.This(o.User), living: living, cancel: cancel,
 		carriers: map[*carrier]bool{}, told: map[string]time.Time{},
 	}, nil
 }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/transplant-dev/transplant/internal/holder"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -50,32 +52,6 @@ func TestThePodsAndTheirJobAreWhatWasReviewed(t *testing.T) {
 	}
 }
 
-func TestWhoIsDead(t *testing.T) {
-	self := thisProcess("ops")
-	gone, reused, elsewhere, rebooted := self, self, self, self
-	gone.pid, gone.start = 1<<22+1, "1" // above the largest that there can be
-	reused.start += "1"
-	elsewhere.space, elsewhere.pid = "pid:[1]", gone.pid
-	rebooted.boot, rebooted.pid = "another", gone.pid
-	for _, c := range []struct {
-		name  string
-		other string
-		dead  bool
-	}{
-		{"this process", self.String(), false},
-		{"a process that has ended", gone.String(), true},
-		{"a process whose ID another one has by now", reused.String(), true},
-		{"a process of another container", elsewhere.String(), false},
-		{"a process of another machine, or of this one before it was booted", rebooted.String(), false},
-		{"nobody", "", false},
-		{"words", "somebody on a bastion", false},
-	} {
-		if got := self.dead(c.other); got != c.dead {
-			t.Errorf("%s (%s): dead is %v", c.name, c.other, got)
-		}
-	}
-}
-
 func TestWhoseTimeHasPassed(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}, Spec: batchv1.JobSpec{TTLSecondsAfterFinished: ptr.To[int32](600)}}
@@ -91,10 +67,10 @@ func TestWhoseTimeHasPassed(t *testing.T) {
 
 func TestOnlyWhatIsDeadIsSweptAway(t *testing.T) {
 	c := newCluster(t, "cp-1")
-	alive := thisProcess("ops")
+	alive := holder.This("ops")
 	dead := alive
-	dead.pid, dead.start = 1<<22+1, "1"
-	for run, h := range map[string]string{"alive": alive.String(), "dead": dead.String(), "far": "ops@elsewhere boot=x pidns=y pid=1 start=1"} {
+	dead.PID, dead.Start = 1<<22+1, "1"
+	for run, h := range map[string]string{"alive": alive.String(), "dead": dead.String(), "far": "ops@elsewhere pid 1 start=1 boot=x pidns=y"} {
 		if _, err := c.kube.BatchV1().Jobs("kube-system").Create(t.Context(), job("kube-system", run, "image", h, 10*time.Minute), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
