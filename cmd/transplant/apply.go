@@ -123,6 +123,9 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 		return err
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
+		if err := c.stillUnbegun(ctx); err != nil {
+			return err
+		}
 		now := time.Now().UTC()
 		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: userName(), Plan: *p}, snap)
 		if err != nil {
@@ -130,6 +133,25 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 		}
 		return c.execute(ctx, j, p, n, snap, snap, f.accepted)
 	})
+}
+
+// stillUnbegun refuses when somebody else has begun a migration, or carried one out, while this command looked at the cluster, asked, and waited for the lock.
+func (c *connection) stillUnbegun(ctx context.Context) error {
+	j, err := migrate.Open(ctx, c.kube)
+	if errors.Is(err, migrate.ErrNoJournal) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	switch doc := j.Doc(); doc.Phase {
+	case v1.RunApplying:
+		return withCode(exitError, "%s has begun migration %s meanwhile: nothing was changed; transplant apply without a plan goes on with it, transplant rollback takes it back", doc.User, doc.Run)
+	case v1.RunRollingBack:
+		return withCode(exitError, "a rollback of migration %s was begun meanwhile: nothing was changed; transplant rollback goes on with it", doc.Run)
+	case v1.RunApplied:
+		return withCode(exitError, "%s has carried out migration %s meanwhile: nothing was changed; transplant verify looks at it", doc.User, doc.Run)
+	}
+	return nil
 }
 
 // stepsUntil is how many of a plan's steps are carried out now.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -253,5 +256,34 @@ func TestNoPermission(t *testing.T) {
 	c.api.Deny("list", "nodes")
 	if r := c.run("check"); !strings.Contains(r.out, `cannot list resource "nodes"`) {
 		t.Errorf("the finding does not say which verb on what:\n%s", r.out)
+	}
+}
+
+func TestAMigrationThatSomebodyBeganMeanwhileIsNotOverwritten(t *testing.T) {
+	const path = "/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName
+	for phase, words := range map[string]string{
+		v1.RunApplying:    "ops has begun migration 20261121-120000 meanwhile: nothing was changed; transplant apply without a plan goes on with it",
+		v1.RunRollingBack: "a rollback of migration 20261121-120000 was begun meanwhile: nothing was changed; transplant rollback goes on with it",
+		v1.RunApplied:     "ops has carried out migration 20261121-120000 meanwhile: nothing was changed",
+	} {
+		t.Run(phase, func(t *testing.T) {
+			c := newLive(t)
+			good := c.plan()
+			c.journal(phase, 2, 1)
+			var begun, left corev1.ConfigMap
+			c.api.Get(t, path, &begun)
+			c.api.Delete(path)
+			c.api.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/namespaces/kube-system/leases") && r.URL.Query().Get("dryRun") == "" {
+					c.api.Put(t, &begun) // the other one said yes to its question first
+				}
+				return false
+			}
+			fails(t, c.run("apply", good, "--yes"), exitError, words)
+			c.api.Get(t, path, &left)
+			if !bytes.Equal(left.BinaryData["journal.json.gz"], begun.BinaryData["journal.json.gz"]) {
+				t.Error("the journal of the other one is gone")
+			}
+		})
 	}
 }

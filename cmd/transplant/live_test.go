@@ -187,7 +187,9 @@ func (c *live) journal(phase string, n, m int) *migrate.Journal {
 		}
 		doc.Records = append(doc.Records, r)
 	}
-	j, err := migrate.Create(c.t.Context(), kube, doc, c.snapshot())
+	before := c.snapshot()
+	c.api.Delete("/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + migrate.JournalName)
+	j, err := migrate.Create(c.t.Context(), kube, doc, before)
 	if err != nil {
 		c.t.Fatal(err)
 	}

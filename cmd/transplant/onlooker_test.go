@@ -74,6 +74,7 @@ func (o *onlooker) node(name string, ready corev1.ConditionStatus) {
 func (o *onlooker) begin() *migrate.Journal {
 	o.t.Helper()
 	kube, _ := o.api.Clients(o.t)
+	o.api.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName)
 	j, err := migrate.Create(o.t.Context(), kube, o.doc, &v1.Snapshot{})
 	if err != nil {
 		o.t.Fatal(err)

@@ -79,24 +79,40 @@ func ReadJournal(cm *corev1.ConfigMap) (*v1.Journal, error) {
 	return &doc, nil
 }
 
-// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced.
+// Create starts the journal of a new run on a cluster, as the method of that name does.
 func Create(ctx context.Context, kube kubernetes.Interface, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
 	return InCluster(kube).Create(ctx, doc, before)
 }
 
-// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced.
+// BegunError says that a journal is of a run that was begun and is not finished. It alone knows the backups that a rollback needs.
+type BegunError struct{ Run, Phase string }
+
+func (e *BegunError) Error() string {
+	return fmt.Sprintf("migration %s is %s: its journal holds the only record of its backups, and is not replaced; go on with it, or take it back", e.Run, e.Phase)
+}
+
+// Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced, and so is one of which no step
+// was begun; that of a run under way is a *BegunError.
 func (h Home) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
-	if err := h.saveBefore(ctx, before); err != nil {
-		return nil, err
-	}
 	j := &Journal{home: h, doc: doc}
 	j.doc.TypeMeta = v1.Type(v1.KindJournal)
-	if old, err := h.maps().Get(ctx, h.name(JournalName), metav1.GetOptions{}); err == nil {
-		j.rv = old.ResourceVersion
-	} else if !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading the journal ConfigMap %s: %w", h.at(JournalName), err)
+	switch old, err := h.Open(ctx); {
+	case err == nil && old.begun():
+		return nil, &BegunError{Run: old.doc.Run, Phase: old.doc.Phase}
+	case err == nil:
+		j.rv = old.rv
+	case !errors.Is(err, ErrNoJournal):
+		return nil, err
+	}
+	if err := h.saveBefore(ctx, before); err != nil { // not before it is certain that no rollback needs the one that is there
+		return nil, err
 	}
 	return j, j.write(ctx)
+}
+
+// begun tells that a run has begun to change something and is not finished.
+func (j *Journal) begun() bool {
+	return j.doc.Phase == v1.RunRollingBack || j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)
 }
 
 // Doc returns a copy of the journal.

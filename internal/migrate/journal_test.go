@@ -90,6 +90,44 @@ func TestANewRunReplacesAnEndedOne(t *testing.T) {
 	}
 }
 
+func TestTheJournalOfARunUnderWayIsNotReplaced(t *testing.T) {
+	begun := []v1.StepRecord{{ID: "a", Result: "started", Backup: "/etc/kubernetes/transplant/backup/x"}}
+	for _, c := range []struct {
+		name     string
+		phase    string
+		records  []v1.StepRecord
+		replaced bool
+	}{
+		{"a run of which a step was begun", v1.RunApplying, begun, false}, {"a rollback", v1.RunRollingBack, begun, false}, {"a rollback of nothing", v1.RunRollingBack, nil, false},
+		{"a run of which no step was begun", v1.RunApplying, nil, true}, {"a run that was carried out", v1.RunApplied, begun, true}, {"one that was taken back", v1.RunRolledBack, begun, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			kube, _ := apitest.New(t).Clients(t)
+			first, second := doc(), doc()
+			first.Phase, first.Records, second.Run = c.phase, c.records, "run-2"
+			if _, err := Create(t.Context(), kube, first, &v1.Snapshot{TakenAt: noon}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Create(t.Context(), kube, second, &v1.Snapshot{TakenAt: noon.Add(time.Hour)})
+			var refused *BegunError
+			if c.replaced != (err == nil) || err != nil && (!errors.As(err, &refused) || *refused != BegunError{"run-1", c.phase}) {
+				t.Fatalf("replaced %v, want %v: %v", err == nil, c.replaced, err)
+			}
+			j, err := Open(t.Context(), kube)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := Before(t.Context(), kube)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (j.Doc().Run == "run-2") != c.replaced || before.TakenAt.Equal(noon) == c.replaced {
+				t.Errorf("there is the journal of %s with a snapshot from %s", j.Doc().Run, before.TakenAt)
+			}
+		})
+	}
+}
+
 func TestALargeSnapshotIsKeptInPieces(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
