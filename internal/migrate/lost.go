@@ -207,7 +207,9 @@ type nodeState struct {
 	gone    bool
 	ready   corev1.ConditionStatus
 	since   time.Time
-	renewed time.Time
+	renewed time.Time // by the kubelet's clock
+	// lease is the resourceVersion of the node's lease; empty for none.
+	lease string
 }
 
 func (e *Engine) nodeState(ctx context.Context, node string) (nodeState, error) {
@@ -230,7 +232,7 @@ func (e *Engine) nodeState(ctx context.Context, node string) (nodeState, error) 
 		return out, fmt.Errorf("reading the lease of node %s: %w", node, err)
 	}
 	if err == nil {
-		out.renewed = renewTime(lease)
+		out.renewed, out.lease = renewTime(lease), lease.ResourceVersion
 	}
 	return out, nil
 }
@@ -254,23 +256,65 @@ func (s nodeState) sentences(now time.Time) []string {
 	default:
 		out = append(out, fmt.Sprintf("its node %s is not Ready (%s) since %s", s.name, s.ready, s.since.UTC().Format(time.RFC3339)))
 	}
-	if !s.renewed.IsZero() {
-		out = append(out, fmt.Sprintf("its kubelet renewed its lease last at %s, %s ago", s.renewed.UTC().Format(time.RFC3339), now.Sub(s.renewed).Round(time.Second)))
+	if s.renewed.IsZero() {
+		return out
 	}
-	return out
+	last := "its kubelet renewed its lease last at " + s.renewed.UTC().Format(time.RFC3339)
+	if age := now.Sub(s.renewed).Round(time.Second); age >= 0 {
+		return append(out, fmt.Sprintf("%s, %s ago", last, age))
+	}
+	return append(out, last+" by its own clock, which is ahead of this machine's")
 }
 
 // quiet is for how long a kubelet has to have been silent: the time after which a node counts as not Ready, in which every lease that a manager beside it
 // held has run out, and with it the time in which that manager may go on writing to the cloud.
 const quiet = 40 * time.Second
 
-// alive says why a node may be alive; empty when it is not.
+// listenInterval is how often a lease is looked at meanwhile; kubelets renew theirs every ten seconds.
+const listenInterval = 5 * time.Second
+
+// alive says why a node seems to be alive; empty when it does not. By the clocks of two machines, so that it decides what is offered and nothing else.
 func (s nodeState) alive(now time.Time) string {
-	if !s.gone && s.ready == corev1.ConditionTrue {
-		return fmt.Sprintf("its node %s is Ready, so that its managers may run and own the loops: repair the way to it", s.name)
+	if why := s.isReady(); why != "" {
+		return why
 	}
-	if age := now.Sub(s.renewed); !s.renewed.IsZero() && age < quiet {
+	if age := now.Sub(s.renewed); !s.renewed.IsZero() && age >= 0 && age < quiet {
 		return fmt.Sprintf("its kubelet renewed its lease %s ago, so that its managers may run: wait until it has been silent for %s, or repair the way to it", age.Round(time.Second), quiet)
 	}
 	return ""
+}
+
+func (s nodeState) isReady() string {
+	if s.gone || s.ready != corev1.ConditionTrue {
+		return ""
+	}
+	return fmt.Sprintf("its node %s is Ready, so that its managers may run and own the loops: repair the way to it", s.name)
+}
+
+// listen says why a node may be alive, after looking for as long as its kubelet has to be silent: whether it renews its lease can be seen, where what the lease
+// says of its time is by the clock of a machine that nobody can reach. Empty when it was silent.
+func (e *Engine) listen(ctx context.Context, node string) (string, error) {
+	first, err := e.nodeState(ctx, node)
+	if err != nil || first.isReady() != "" {
+		return first.isReady(), err
+	}
+	if first.lease != "" {
+		e.tell(v1.Step{}, "progress", fmt.Sprintf("looking for %s whether the kubelet of node %s renews its lease", quiet, node))
+	}
+	last := first
+	for end := e.Clock.Now().Add(quiet); last.lease != "" && e.Clock.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-e.Clock.After(min(listenInterval, end.Sub(e.Clock.Now()))):
+		}
+		// An error ends it: while no API server answers no kubelet can renew its lease, and silence proves nothing.
+		if last, err = e.nodeState(ctx, node); err != nil || last.isReady() != "" {
+			return last.isReady(), err
+		}
+		if last.lease != "" && last.lease != first.lease {
+			return fmt.Sprintf("its kubelet renewed its lease while it was looked at, so that its managers may run: wait until it has been silent for %s, or repair the way to it", quiet), nil
+		}
+	}
+	return "", nil
 }

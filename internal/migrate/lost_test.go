@@ -141,6 +141,66 @@ func TestAMigrationGoesBackWithoutALostHost(t *testing.T) {
 	}
 }
 
+// listening is the world's clock; while is what happens at each wait.
+type listening struct {
+	skipping
+	while func()
+}
+
+func (l listening) After(d time.Duration) <-chan time.Time {
+	l.while()
+	return l.skipping.After(d)
+}
+
+func TestAHostIsSilentWhenItsLeaseStaysAsItIsWhateverTheClocksSay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		behind time.Duration // the kubelet's clock
+		renews bool
+	}{
+		{"a live kubelet whose clock is two hours behind", 2 * time.Hour, true}, {"a live kubelet", 0, true},
+		{"a dead kubelet whose clock was three hours ahead", -3 * time.Hour, false}, {"a dead kubelet", 2 * time.Minute, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := begun(t, 3)
+			w.lose("cp-3")
+			w.silent("cp-3") // its node is not Ready: what it says of itself reaches the API server for a moment now and then
+			renew := func() {
+				renewed := metav1.NewMicroTime(w.clock.Now().Add(-c.behind))
+				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-cp-3", Namespace: leaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+			}
+			renew()
+			j, err := Open(t.Context(), w.kube)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before, err := Before(t.Context(), w.kube)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			err = TakeOut(t.Context(), Options{
+				Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Tell: func(e Event) { said = append(said, e.Message) },
+				Clock: listening{w.clock, func() {
+					if c.renews {
+						renew()
+					}
+				}},
+			}, j, []string{"cp-3"}, "ops")
+			if c.renews {
+				says(t, err, "host cp-3 stays in the migration: its kubelet renewed its lease while it was looked at", "wait until it has been silent for 40s", "nothing was changed")
+			} else if err != nil || len(j.Doc().Without) != 1 || strings.Contains(strings.Join(j.Doc().Without[0].Evidence, " "), " -") {
+				t.Errorf("error %v, taken out %+v", err, j.Doc().Without)
+			}
+			if len(said) == 0 || said[0] != "looking for 40s whether the kubelet of node node-cp-3 renews its lease" {
+				t.Errorf("it said %q", said)
+			}
+		})
+	}
+}
+
 func TestTooManyHostsCannotBeTakenOut(t *testing.T) {
 	t.Parallel()
 	w, _ := begun(t, 3)

@@ -66,12 +66,8 @@ func (e *Engine) mayLeave(ctx context.Context, doc v1.Journal, name string, with
 		return LostHost{}, []string{"it can be reached: run the same command without --without-host"}, nil
 	}
 	lost := e.evidence(ctx, name, why)
-	state, err := e.nodeState(ctx, lost.Node)
-	if err != nil {
-		return lost, nil, err
-	}
-	if alive := state.alive(e.Clock.Now()); alive != "" {
-		return lost, []string{alive}, nil
+	if alive, err := e.listen(ctx, lost.Node); err != nil || alive != "" {
+		return lost, []string{alive}, err
 	}
 	var reasons []string
 	if why := e.majority(doc, with); why != "" {
