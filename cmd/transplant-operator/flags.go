@@ -133,6 +133,14 @@ func (f *flags) validate() error {
 			errs = append(errs, fmt.Errorf("%s is %q: %s", name, value, strings.Join(wrong, ", ")))
 		}
 	}
+	errs = append(errs, f.validateLimits()...)
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errors.Join(errs...), rules.CheckImages("ccm-image", f.images), rules.CheckVSphereCSI(f.vSphereCSI), f.validatePage())
+}
+
+// validateLimits says which times and counts make no sense.
+func (f *flags) validateLimits() []error {
+	var errs []error
 	for name, d := range map[string]time.Duration{"--look-timeout": f.lookTimeout, "--stall-after": f.stallAfter, "--drain": f.drain} {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("%s is %s: it has to be positive", name, d))
@@ -151,8 +159,7 @@ func (f *flags) validate() error {
 	if f.qps <= 0 || f.burst < 1 {
 		errs = append(errs, fmt.Errorf("--kube-api-qps %v and --kube-api-burst %d have to be positive", f.qps, f.burst))
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errors.Join(errs...), rules.CheckImages("ccm-image", f.images), rules.CheckVSphereCSI(f.vSphereCSI), f.validatePage())
+	return errs
 }
 
 // validatePage says what is wrong with the flags of the page.

@@ -103,7 +103,7 @@ func (s *simulated) Ensure(context.Context, operator.Target) (operator.PartsSeen
 
 func (s *simulated) Refusals(context.Context, *kv1.Cluster, bool) []string { return nil }
 
-func (s *simulated) Repair(context.Context, string, *kv1.Cluster) error { return nil }
+func (s *simulated) Repair(context.Context, string, *kv1.Cluster) (bool, error) { return false, nil }
 
 type simulatedPool struct{ *simulated }
 
