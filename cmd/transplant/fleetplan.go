@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 )
@@ -131,7 +132,7 @@ func (c *connection) makeFleetPlan(ctx context.Context, f *waving) (*v1.FleetPla
 	if err != nil {
 		return nil, nil, err
 	}
-	waves, left, err := fleet.Waves(rows, fleet.Refused(objects), o)
+	waves, left, err := fleet.Waves(rows, fleet.Refused(objects, rules.Facts{RunsInTree: true, Driver: parts.Known}), o)
 	if err != nil {
 		return nil, nil, withCode(exitError, "%w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 )
 
@@ -69,11 +68,11 @@ func upto(wave string, total int) (int, error) {
 // Refusals are the sentences of the rules that keep a cluster from being migrated as it is; empty for none.
 type Refusals map[Key][]string
 
-// Refused judges every object as it would be with the external provider enabled.
-func Refused(all []Object) Refusals {
+// Refused judges every object by facts that hold for all of them, as it would be with the external provider enabled.
+func Refused(all []Object, facts rules.Facts) Refusals {
 	out := Refusals{}
 	for _, o := range all {
-		if sentences := RefusedOne(o); len(sentences) > 0 {
+		if sentences := RefusedOne(o, facts); len(sentences) > 0 {
 			out[o.Key()] = sentences
 		}
 	}
@@ -81,11 +80,11 @@ func Refused(all []Object) Refusals {
 }
 
 // RefusedOne are the sentences of the rules that keep a cluster from being migrated as it is.
-func RefusedOne(o Object) []string {
+func RefusedOne(o Object, facts rules.Facts) []string {
 	if provider, ok := rules.Lookup(rules.ProviderOf(o.Cluster.Spec.Cloud)); ok && provider.InTree == "" {
 		return []string{provider.Title + " was never an in-tree provider: there is nothing to migrate"}
 	}
-	return rules.Refusals(rules.Enabled(o.Cluster), rules.Facts{RunsInTree: true, Driver: parts.Known})
+	return rules.Refusals(rules.Enabled(o.Cluster), facts)
 }
 
 // Waves puts the clusters into waves: by the names that come first, then by age, so that one that is added later changes no wave before its own. Whatever is

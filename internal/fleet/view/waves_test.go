@@ -13,6 +13,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 )
 
 func sizes(waves []v1.FleetWave) string {
@@ -171,13 +172,13 @@ func TestTheRulesRefuseWhatCannotBeMigrated(t *testing.T) {
 	in := func(provider string) Object {
 		return cluster(provider, func(c *kubermaticv1.Cluster) { c.Spec.Cloud.ProviderName = provider })
 	}
-	have := Refused([]Object{in("aws"), in("hetzner"), in("nutanix")})
+	have := Refused([]Object{in("aws"), in("hetzner"), in("nutanix")}, rules.Facts{})
 	key := func(name string) Key { return Key{kubermaticv1.GroupName, name} }
 	if len(have) != 2 || have[key("hetzner")][0] != "Hetzner Cloud was never an in-tree provider: there is nothing to migrate" ||
 		!strings.Contains(strings.Join(have[key("nutanix")], ""), "not supported") {
 		t.Errorf("%v", have)
 	}
-	if o := in("aws"); len(RefusedOne(o)) > 0 || o.Cluster.Spec.Features != nil {
+	if o := in("aws"); len(RefusedOne(o, rules.Facts{})) > 0 || o.Cluster.Spec.Features != nil {
 		t.Errorf("asking changed the cluster: %+v", o.Cluster.Spec)
 	}
 }
