@@ -246,7 +246,22 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 func (l *Lock) Release(ctx context.Context) error {
 	l.cancel(context.Canceled)
 	<-l.done
-	return Retry(ctx, lockRenewal, func(ctx context.Context) error {
+	// A renewal that was under way may still arrive: a lock that is left behind for it would be looked at by the next command for minutes.
+	for range releaseTries {
+		if ended, err := l.giveUp(ctx); err != nil || ended {
+			return err
+		}
+	}
+	return fmt.Errorf("releasing the lock Lease %s: somebody writes it all the time; transplant unlock looks at it", l.home.lock())
+}
+
+// releaseTries is how often a lock that is written meanwhile is given up; nobody but one late renewal of this process has a reason to write it.
+const releaseTries = 5
+
+// giveUp deletes the lock while it is this process's; false when it was written meanwhile.
+func (l *Lock) giveUp(ctx context.Context) (ended bool, err error) {
+	err = Retry(ctx, lockRenewal, func(ctx context.Context) error {
+		ended = true
 		leases := l.home.leases()
 		live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -259,11 +274,16 @@ func (l *Lock) Release(ctx context.Context) error {
 		}
 		// Deleted with its resourceVersion, so that one who just took it over keeps it.
 		err = leases.Delete(ctx, LockName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &live.ResourceVersion}})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if apierrors.IsConflict(err) {
+			ended = false
+			return nil
+		}
+		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return err
 	})
+	return ended, err
 }
 
 // LockHolder says who holds the lock; empty for nobody.

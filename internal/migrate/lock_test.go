@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,6 +77,40 @@ func TestALockIsTakenAndGivenBack(t *testing.T) {
 	}
 	if held.Err() == nil {
 		t.Error("work goes on without the lock")
+	}
+	if who, err := LockHolder(t.Context(), kube); err != nil || who != "" {
+		t.Errorf("holder %q, %v", who, err)
+	}
+}
+
+// trip is what a request meets on its way.
+type trip func(*http.Request) (*http.Response, error)
+
+func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A renewal that was sent before the lock is given up may be carried out behind the last look at it.
+func TestALockWithALateRenewalIsGivenUp(t *testing.T) {
+	server := apitest.New(t)
+	config := server.Config()
+	var late sync.Once
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return trip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodDelete {
+				late.Do(func() { renew(t, server) })
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lock, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), Taking{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 	if who, err := LockHolder(t.Context(), kube); err != nil || who != "" {
 		t.Errorf("holder %q, %v", who, err)
