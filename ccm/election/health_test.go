@@ -3,6 +3,7 @@ package election_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,6 +27,7 @@ func TestHealth(t *testing.T) {
 				}
 			}
 		}
+		synctest.Wait()                   // a renewal of this very moment would be one behind the suspension
 		a.clock.suspend(13 * time.Second) // and its loop has not woken up
 		if err := a.Check(mainLease); err == nil || !strings.Contains(err.Error(), "was last renewed 1") {
 			t.Errorf("a leader that did not renew: %v", err)
@@ -34,6 +36,7 @@ func TestHealth(t *testing.T) {
 		if err := a.Check(mainLease); err == nil {
 			t.Errorf("it is healthy after a loss")
 		}
+		synctest.Wait()
 		b.clock.suspend(time.Minute)
 		if err := b.Check(migrationLease); err == nil || !strings.Contains(err.Error(), "has been stuck for") {
 			t.Errorf("a standby whose loop is stuck: %v", err)
