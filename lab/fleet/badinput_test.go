@@ -234,15 +234,9 @@ const mostWrites = 60
 // Where nothing forbids it, as under the original's open schema with no webhook, a feature may really go on and off: a cluster is external or it is not.
 func TestAFeatureThatFlipsUnderAnOpenSchemaLeavesNoClusterHalfWay(t *testing.T) {
 	onlyWithAll(t)
-	b := startBenchWithout(t)
+	b := startBenchOfOriginal(t)
 	ctx := within(t)
-	_, err := b.world.apply(ctx, originalCRD())
-	must(t, err)
 	const n = 8
-	must(t, seed.Await(ctx, "the original's Clusters to be served", func(ctx context.Context) error {
-		_, err := b.world.Dynamic().Resource(clusters(kv1.GroupName)).List(ctx, metav1.ListOptions{})
-		return err
-	}))
 	must(t, b.fill(ctx, n))
 	b.lead(t)
 	must(t, b.await(ctx, n, kv1.PhaseNotNeeded))
@@ -279,20 +273,14 @@ func TestAFeatureThatFlipsUnderAnOpenSchemaLeavesNoClusterHalfWay(t *testing.T) 
 // The original's CRD is open where ours has a schema, and its objects have more than ours knows.
 func TestTheOriginalsCRDWithObjectsInItIsTakenOver(t *testing.T) {
 	onlyWithAll(t)
-	b := startBenchWithout(t)
+	b := startBenchOfOriginal(t)
 	ctx := within(t)
-	_, err := b.world.apply(ctx, originalCRD())
+	made, err := b.world.Create(ctx, kv1.GroupName, nameOf(0), map[string]any{
+		"features":     map[string]any{kv1.FeatureExternalCloudProvider: false, "somethingElse": true},
+		"auditLogging": map[string]any{"enabled": true, "policyPreset": "recommended"},
+		"cloud":        map[string]any{"dc": "x", "providerName": "aws", "aws": map[string]any{"vpcId": "vpc-1", "roleName": "kept"}},
+	})
 	must(t, err)
-	var made *Object
-	must(t, seed.Await(ctx, "the original's Clusters to be served", func(ctx context.Context) error {
-		o, err := b.world.Create(ctx, kv1.GroupName, nameOf(0), map[string]any{
-			"features":     map[string]any{kv1.FeatureExternalCloudProvider: false, "somethingElse": true},
-			"auditLogging": map[string]any{"enabled": true, "policyPreset": "recommended"},
-			"cloud":        map[string]any{"dc": "x", "providerName": "aws", "aws": map[string]any{"vpcId": "vpc-1", "roleName": "kept"}},
-		})
-		made = o
-		return err
-	}))
 	must(t, made.PatchStatus(ctx, map[string]any{
 		"address": map[string]any{"externalName": "kept.example.com"},
 		"conditions": map[string]any{"SeedResourcesUpToDate": map[string]any{

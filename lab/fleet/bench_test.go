@@ -151,6 +151,20 @@ func startBenchWithout(t *testing.T) *bench {
 	return b
 }
 
+// startBenchOfOriginal starts an API server with the original's CRD, which is open where ours has a schema, and waits until it serves Clusters.
+func startBenchOfOriginal(t *testing.T) *bench {
+	t.Helper()
+	b := startBenchWithout(t)
+	ctx := within(t)
+	_, err := b.world.apply(ctx, originalCRD())
+	must(t, err)
+	must(t, seed.Await(ctx, "the original's Clusters to be served", func(ctx context.Context) error {
+		_, err := b.world.Dynamic().Resource(clusters(kv1.GroupName)).List(ctx, metav1.ListOptions{})
+		return err
+	}))
+	return b
+}
+
 // lead starts the operator.
 func (b *bench) lead(t *testing.T) {
 	t.Helper()

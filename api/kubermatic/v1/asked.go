@@ -27,3 +27,6 @@ func (c *Cluster) ControlPlaneNamespace() string {
 	}
 	return "cluster-" + c.Name
 }
+
+// RestartsMachines tells that the owner of the cluster wants the operator to restart its MachineDeployments.
+func (c *Cluster) RestartsMachines() bool { return c.Annotations[AnnotationRestartMachines] == "true" }

@@ -51,16 +51,12 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
 }
 
-// wantsDriver tells that the cluster is to have its provider's CSI driver: neither it nor its datacenter says that it is not.
 func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) bool {
-	if c.Spec.CSIDriverDisabled() {
-		return false
+	var d *rules.Datacenter
+	if h.Datacenter != nil && !c.Spec.CSIDriverDisabled() { // the seeds are not asked for what the cluster says itself
+		d = h.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
 	}
-	if h.Datacenter == nil {
-		return true
-	}
-	d := h.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
-	return d == nil || !d.DisableCSIDriver
+	return rules.DriverWanted(c, d)
 }
 
 // minorOf is the minor version of a cluster's API server: as the Cluster says, or as the server says where it does not.

@@ -99,14 +99,6 @@ func (m *memory) known(name string, uid types.UID, f func(*dossier)) {
 	}
 }
 
-// isLooking tells that a look at a cluster is under way, which needs its connections.
-func (m *memory) isLooking(name string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.records[name]
-	return r != nil && r.looking
-}
-
 func (m *memory) forget(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

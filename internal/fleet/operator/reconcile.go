@@ -184,7 +184,9 @@ func (op *Operator) beside(ctx context.Context, t Target, w state.Work) {
 	} else {
 		op.watches.stop(t.Name)
 	}
-	if w.Close && !op.memory.isLooking(t.Name) {
+	looking := false // through the connections that would be closed
+	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { looking = r.looking })
+	if w.Close && !looking {
 		op.Engine.Close(t)
 	}
 	if w.Annotate {

@@ -140,11 +140,16 @@ func hetznerNetwork(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	return Supported{Why: "neither the cluster nor its datacenter names a network, without which Hetzner's cloud-controller-manager does not start"}
 }
 
+// DriverWanted tells that a cluster is to have its provider's CSI driver: neither it nor its datacenter, nil when that is not known, says that it is not.
+func DriverWanted(c *kubermatic.Cluster, d *Datacenter) bool {
+	return !c.Spec.CSIDriverDisabled() && (d == nil || !d.DisableCSIDriver)
+}
+
 // driverMissing says why the volumes of a cluster could not be moved to a CSI driver: behind the handover its machines would wait for one for ever. It is no
 // matter of clusters that never were in tree, whose drivers are their owners'.
 func driverMissing(c *kubermatic.Cluster, facts Facts) string {
 	p, ok := Lookup(ProviderOf(c.Spec.Cloud))
-	if !ok || p.InTree == "" || facts.Driver == nil || c.Spec.CSIDriverDisabled() || facts.Datacenter != nil && facts.Datacenter.DisableCSIDriver {
+	if !ok || p.InTree == "" || facts.Driver == nil || !DriverWanted(c, facts.Datacenter) {
 		return ""
 	}
 	for _, minor := range minors(c) {

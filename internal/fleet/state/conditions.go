@@ -91,18 +91,29 @@ func (j *judge) retain(out conditionMap, t kubermaticv1.ClusterConditionType) {
 	}
 }
 
+// unseen settles conditions about what the last look did not see: they stay as they are for some looks that fail, and become Unknown then. False where it was seen.
+func (j *judge) unseen(out conditionMap, s Seen, conditions ...kubermaticv1.ClusterConditionType) bool {
+	keep := !lookedAt(s) || s.Error != "" && s.Failures < debounce
+	if !keep && s.Error == "" {
+		return false
+	}
+	for _, t := range conditions {
+		if keep {
+			j.retain(out, t)
+		} else {
+			j.set(out, t, corev1.ConditionUnknown, ReasonUnknown, s.Error)
+		}
+	}
+	return true
+}
+
 func (j *judge) owners(out conditionMap) {
 	loops, ccm := kubermaticv1.ConditionLoopsOff, kubermaticv1.ConditionCCMReady
 	o := j.Owners
+	if j.unseen(out, o.Seen, loops, ccm) {
+		return
+	}
 	switch {
-	case !lookedAt(o.Seen) || o.Error != "" && o.Failures < debounce:
-		j.retain(out, loops)
-		j.retain(out, ccm)
-		return
-	case o.Error != "":
-		j.set(out, loops, corev1.ConditionUnknown, ReasonUnknown, o.Error)
-		j.set(out, ccm, corev1.ConditionUnknown, ReasonUnknown, o.Error)
-		return
 	case len(o.Twice) > 0:
 		j.set(out, loops, corev1.ConditionFalse, ReasonTwoOwners, o.sentence())
 	case len(o.InTree) > 0:
@@ -125,10 +136,7 @@ func lookedAt(s Seen) bool { return !s.At.IsZero() && (s.Known || s.Error != "")
 func (j *judge) csi(out conditionMap) {
 	t, p := kubermaticv1.ConditionCSIReady, j.Parts
 	switch {
-	case !lookedAt(p.Seen) || p.Error != "" && p.Failures < debounce:
-		j.retain(out, t)
-	case p.Error != "":
-		j.set(out, t, corev1.ConditionUnknown, ReasonUnknown, p.Error)
+	case j.unseen(out, p.Seen, t):
 	case j.Cluster.Spec.CSIDriverDisabled():
 		j.set(out, t, status(p.CSIReady), ReasonNotWanted, p.CSI)
 	case p.CSIReady:
@@ -142,10 +150,7 @@ func (j *judge) machinesMigrated(out conditionMap) {
 	t, m := kubermaticv1.ConditionMachines, j.Machines
 	completed := j.Cluster.Status.Conditions[kubermaticv1.ConditionCSIKubeletMigrationCompleted].Status == corev1.ConditionTrue
 	switch {
-	case !lookedAt(m.Seen) || m.Error != "" && m.Failures < debounce:
-		j.retain(out, t)
-	case m.Error != "":
-		j.set(out, t, corev1.ConditionUnknown, ReasonUnknown, m.Error)
+	case j.unseen(out, m.Seen, t):
 	case m.Regression != "":
 		j.set(out, t, corev1.ConditionFalse, ReasonRegression, m.Regression)
 	case m.Done:

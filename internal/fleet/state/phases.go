@@ -65,14 +65,14 @@ func (j *judge) machines() (verdict, bool) {
 	}
 	j.work.Watch = true
 	j.work.Machines = j.newsDue()
-	j.work.Restart = j.work.Machines && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true" && j.Owners.AllExternal() && j.Parts.Ready
+	j.work.Restart = j.work.Machines && j.Cluster.RestartsMachines() && j.Owners.AllExternal() && j.Parts.Ready
 	m := j.Machines
 	switch {
 	case !m.Known || m.Error != "":
 		return verdict{kubermaticv1.PhaseMachines, orElse(m.Error, "the machines cannot be seen: ", "the machines are being looked at")}, true
 	case m.Regression != "":
 		return verdict{kubermaticv1.PhaseMachines, "no further machines are restarted: " + m.Regression}, true
-	case !m.Done && j.Cluster.Annotations[kubermaticv1.AnnotationRestartMachines] == "true":
+	case !m.Done && j.Cluster.RestartsMachines():
 		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; the operator restarts the MachineDeployments"}, true
 	case !m.Done:
 		return verdict{kubermaticv1.PhaseMachines, m.sentence() + "; restart the MachineDeployments, or have it done with the annotation " +

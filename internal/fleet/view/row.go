@@ -56,7 +56,7 @@ func Row(o Object, twice bool) v1.FleetCluster {
 		Name: c.Name, Group: o.Group, UID: string(c.UID), Created: c.CreationTimestamp.UTC(), HumanName: c.Spec.HumanReadableName, Namespace: c.ControlPlaneNamespace(),
 		Provider: rules.ProviderOf(c.Spec.Cloud), Version: c.Spec.Version, External: c.External(), Phase: migration.Reason, Since: migration.LastTransitionTime.UTC(),
 		Owners: owners(c.Status.Conditions), Machines: machines(c.Status.Conditions[kubermaticv1.ConditionMachines].Message),
-		Hold: hold(c.Annotations), RestartsMachines: c.Annotations[kubermaticv1.AnnotationRestartMachines] == "true", Twice: twice,
+		Hold: hold(c.Annotations), RestartsMachines: c.RestartsMachines(), Twice: twice,
 		Deleting: c.DeletionTimestamp != nil, Conditions: conditions(c.Status.Conditions),
 	}
 	_, row.Confirmed = c.Annotations[kubermaticv1.AnnotationPlan]
