@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 )
 
@@ -72,22 +72,49 @@ func TestUsageOfALivingProgramAndOfOneThatHasEnded(t *testing.T) {
 	}
 }
 
-func TestUsageIsReadWhateverAProgramIsCalled(t *testing.T) {
-	cpu, err := parseStat([]byte("42 (a) R (b c) S 1 42 42 0 -1 4194560 1 2 3 4 150 50 7 8 20 0 9 0 1 2 3"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rss, err := parseStatus([]byte("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Usage{CPU: 2 * time.Second, MaxRSSBytes: 2 << 20}, Usage{CPU: cpu, MaxRSSBytes: rss}); diff != "" {
-		t.Errorf("usage (-want +got):\n%s", diff)
-	}
-	for _, bad := range []string{"", "42 (x) S 1", "42 (x) S 1 42 42 0 -1 4194560 1 2 3 4 many 50 7"} {
-		if _, err := parseStat([]byte(bad)); err == nil {
-			t.Errorf("%q was read", bad)
+func TestCPUTimeIsTheKernelsOwnAccount(t *testing.T) {
+	p, _ := start(t, `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; kill -STOP $$`)
+	var before, after Usage
+	for deadline := time.Now().Add(time.Minute); ; { // until two readings say the same: it has stopped
+		var err error
+		if after, err = p.Usage(); err != nil {
+			t.Fatal(err)
 		}
+		if after == before && after.CPU > 0 && stopped(t, p.PID()) {
+			break
+		}
+		if before = after; time.Now().After(deadline) {
+			t.Fatalf("the program has not stopped; it has used %+v", after)
+		}
+	}
+	p.Kill()
+	final, err := p.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := (final.CPU - after.CPU).Abs(); diff > 20*time.Millisecond {
+		t.Errorf("a program that had stopped had used %s, and %s when it was gone", after.CPU, final.CPU)
+	}
+}
+
+// stopped tells whether a process is stopped by a signal.
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(status), "\nState:\tT")
+}
+
+func TestUsageOfNoProcess(t *testing.T) {
+	gone, _ := start(t, `exit 0`)
+	gone.ExitCode()
+	if _, err := readUsage(gone.PID()); err == nil {
+		t.Error("usage of a process that has ended was read")
+	}
+	if rss, err := parseStatus([]byte("Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n")); err != nil || rss != 2<<20 {
+		t.Errorf("resident memory is %d, %v; want 2 MiB", rss, err)
 	}
 	if _, err := parseStatus(nil); err == nil {
 		t.Error("an empty status was read")
