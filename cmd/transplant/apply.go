@@ -297,7 +297,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	}
 	engine := migrate.New(migrate.Options{
 		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, Before: before, Tell: tell, Clock: testClock(), Hook: testHook,
-		Compare: c.comparing(j, before, accepted),
+		Compare: c.comparing(j, before, accepted), Extend: c.extend,
 	}, j)
 	part := *p
 	if part.Until = ""; steps < len(p.Steps) {
@@ -352,7 +352,7 @@ func (c *connection) locked(ctx context.Context, f changing, do func(context.Con
 	if err != nil {
 		return err
 	}
-	c.publish = lock.Publish
+	c.publish, c.extend = lock.Publish, lock.Extend
 	err = do(held)
 	return errors.Join(err, lock.Release(context.WithoutCancel(ctx)))
 }

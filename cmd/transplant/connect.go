@@ -57,6 +57,8 @@ type connection struct {
 	// publish shows how a run goes on the lock while it is held, progress what is shown.
 	publish  func(string)
 	progress *migrate.Progress
+	// extend has the lock last longer while it is held.
+	extend func(context.Context, time.Duration) (func(), error)
 
 	mu       sync.Mutex
 	token    string

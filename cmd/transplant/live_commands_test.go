@@ -217,7 +217,7 @@ func TestTwoAtOnce(t *testing.T) {
 	lockClock = impatient{was, func() { c.lock(holder) }}
 	defer func() { lockClock = was }()
 	c.lock(holder)
-	fails(t, c.run("apply", good, "--yes"), exitLocked, "ops@bastion pid 4412 holds the lock on the cluster: looking for 3m0s whether it is renewed\n",
+	fails(t, c.run("apply", good, "--yes"), exitLocked, "ops@bastion pid 4412 holds the lock on the cluster: looking for ", " whether it is renewed\n",
 		"the cluster is locked by ops@bastion pid 4412, which is at work", "transplant unlock", "--steal-lock")
 	c.unchanged()
 	c.journal(v1.RunApplying, 2, 1)

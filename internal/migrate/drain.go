@@ -66,7 +66,7 @@ func (e *Engine) empty(ctx context.Context, s v1.Step, rec v1.StepRecord, name s
 		}
 	}
 	if !touched {
-		if err := e.unmanaged(ctx, name); err != nil {
+		if err := errors.Join(e.unmanaged(ctx, name), e.immovable(ctx, name)); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func Changeable(ctx context.Context, o Options, p *v1.Plan) error {
 		_, err := kubelet{e}.contents(ctx, s)
 		errs = append(errs, err)
 		if node := e.NodeNames[s.Host]; s.Drain && node != "" {
-			errs = append(errs, e.unmanaged(ctx, node))
+			errs = append(errs, e.unmanaged(ctx, node), e.immovable(ctx, node))
 		}
 	}
 	return errors.Join(errs...)

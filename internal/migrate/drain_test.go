@@ -151,6 +151,56 @@ func TestAVolumeOfTheInTreePluginIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAVolumeThatNoDrainFrees: a DaemonSet's pod stays, and the in-tree plugin's volume with it; the rest of the node would be emptied for nothing.
+func TestAVolumeThatNoDrainFrees(t *testing.T) {
+	t.Parallel()
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "logs"}}
+	ebs := corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}
+	csi := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "x", VolumeHandle: "y"}}
+	for _, c := range []struct {
+		name   string
+		volume corev1.VolumeSource
+		source corev1.PersistentVolumeSource
+		kind   string
+		says   string
+	}{
+		{"of a claim", claim, ebs, "DaemonSet", "leaves apps/agent (volume data of claim logs) alone"},
+		{"of a claim of the pod's own", corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}, ebs, "DaemonSet", "leaves apps/agent (volume data of claim agent-data) alone"},
+		{"of the pod itself", corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}}, ebs, "DaemonSet", "leaves apps/agent (volume data) alone"},
+		{"of CSI", claim, csi, "DaemonSet", ""},
+		{"of a pod that leaves", claim, ebs, "ReplicaSet", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			evicted := w.drainable(0)
+			w.changeNode("cp-1", func(n *corev1.Node) { n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/aws-ebs/vol-1"} })
+			yes := true
+			agent := readyPod("agent", true, &yes)
+			agent.OwnerReferences = []metav1.OwnerReference{{Kind: c.kind, Name: "agent", Controller: &yes}}
+			agent.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: c.volume}}
+			w.api.Put(t, agent, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-1"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source}})
+			for _, name := range []string{"logs", "agent-data"} {
+				w.api.Put(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}})
+			}
+			p := w.given(kubeletStep())
+			before := Changeable(t.Context(), Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p)
+			if c.says == "" {
+				if before != nil {
+					t.Errorf("it is refused: %v", before)
+				}
+				return
+			}
+			says(t, before, c.says, "nodeSelector")
+			_, err := w.run(p)
+			says(t, err, c.says, "nothing was changed there")
+			if len(evicted()) > 0 || w.node("cp-1").Spec.Unschedulable {
+				t.Errorf("evicted %v, unschedulable %v", evicted(), w.node("cp-1").Spec.Unschedulable)
+			}
+		})
+	}
+}
+
 func TestADrainedHostThatIsTakenBackIsMadeSchedulableAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -55,6 +55,8 @@ type Options struct {
 	Compare func(ctx context.Context) (problems, unknown []string)
 	// Tell is called for everything a watching operator wants to know; nil for silence.
 	Tell func(Event)
+	// Extend has the lock on the cluster last for as long as its only API server may be away, until the returned function; nil where nobody holds one.
+	Extend func(ctx context.Context, away time.Duration) (restore func(), err error)
 	// ReadLocal reads a file of this machine that a step copies to hosts; os.ReadFile when nil.
 	ReadLocal func(path string) ([]byte, error)
 	// Clock is the real one when nil.
@@ -249,6 +251,11 @@ func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.Ste
 		return err
 	}
 	defer release(context.WithoutCancel(ctx))
+	restore, err := e.outlast(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer restore()
 	e.tell(s, "started", "")
 	if err := x.do(ctx, s, &rec); interrupted(err) {
 		return err // its record says that it was begun
@@ -268,6 +275,15 @@ func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.Ste
 	e.Hook("after", s.ID)
 	e.tell(s, "done", "")
 	return nil
+}
+
+// outlast has the lock on the cluster last for as long as a step may take an API server away, which may be the only one there is, or the only one that this
+// process can reach: a lock that ended before the step's own limit would end the run in the middle of the restart.
+func (e *Engine) outlast(ctx context.Context, s v1.Step) (restore func(), err error) {
+	if e.Extend == nil || s.Component != kas || s.Host == "" {
+		return func() {}, nil
+	}
+	return e.Extend(ctx, timeout(s))
 }
 
 // begin is the record of a step that is about to be done. One that was done before and does not show any longer, as when the host of a stopped unit was

@@ -3,6 +3,8 @@ package migrate
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -21,11 +23,39 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 	if err != nil {
 		return nil, err
 	}
+	if s.Component == kas {
+		if err := e.needBeside(ctx, h, s, &n); err != nil {
+			return nil, fmt.Errorf("looking for the managers beside the API server of host %s: %w", s.Host, err)
+		}
+	}
 	release, err := hostaccess.Grant(ctx, h, n)
 	if err != nil {
 		return nil, fmt.Errorf("opening the access to host %s: %w", s.Host, err)
 	}
 	return release, nil
+}
+
+// needBeside adds what it takes to have the managers hand over before the API server beside them is restarted: their manifests are taken away for that,
+// whatever these are called, or their units stopped. The manifest that an interrupted run has taken away is only in its record.
+func (e *Engine) needBeside(ctx context.Context, h hostaccess.Host, s v1.Step, n *hostaccess.Need) error {
+	targets, err := Targets(ctx, []hostaccess.Host{h}, kcm, ccm)
+	if err != nil {
+		return err
+	}
+	paths := []string{e.journal.Record(moving(s, kcm)).Path, e.journal.Record(moving(s, ccm)).Path}
+	for _, t := range targets {
+		paths = append(paths, t.Path)
+	}
+	for _, p := range paths {
+		switch {
+		case p == "", slices.Contains(n.Write, p):
+		case strings.HasPrefix(p, controlplane.ManifestDir+"/"):
+			n.Write = append(n.Write, p)
+		default:
+			n.Service = true
+		}
+	}
+	return nil
 }
 
 // need is what a step does on its host; false for a step that changes none.
@@ -44,9 +74,6 @@ func need(s v1.Step) (hostaccess.Need, bool) {
 	n.Write = append(n.Write, s.Files...)
 	if s.Path == "" { // a unit that is stopped or started and not edited
 		n.Write = n.Write[1:]
-	}
-	if s.Component == kas { // the managers beside it hand over first, whose manifests are taken away for that
-		n.Write = append(n.Write, controlplane.ManifestDir+"/"+kcm+".yaml")
 	}
 	return n, true
 }

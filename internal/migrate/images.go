@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -101,13 +103,31 @@ func (e *Engine) imagesToCome() []wantedImage {
 	if len(out) > 0 {
 		return out
 	}
-	daemons := slices.ContainsFunc(e.plan.Steps, func(s v1.Step) bool { return s.Component == ccm && strings.HasPrefix(s.Ref, "DaemonSet/") })
+	i := slices.IndexFunc(e.plan.Steps, func(s v1.Step) bool { return s.Component == ccm && strings.HasPrefix(s.Ref, "DaemonSet/") && s.Object != "" })
+	if i < 0 {
+		return nil
+	}
+	image, command := managerOf(e.plan.Steps[i].Object)
 	for _, h := range beforeHosts(e.Before) {
-		if daemons && h.ControlPlane && !isOut(doc, h.Name) && e.plan.Options.Image != "" {
-			out = append(out, wantedImage{host: h.Name, image: e.plan.Options.Image})
+		if image != "" && h.ControlPlane && !isOut(doc, h.Name) {
+			out = append(out, wantedImage{host: h.Name, image: image, command: command})
 		}
 	}
 	return out
+}
+
+// managerOf is the image of a DaemonSet's first container, and its program told to say its version. An image that names its program itself is started as it
+// is: the manager in it ends at once without its flags.
+func managerOf(object string) (image string, command []string) {
+	var d appsv1.DaemonSet
+	if err := yaml.Unmarshal([]byte(object), &d); err != nil || len(d.Spec.Template.Spec.Containers) == 0 {
+		return "", nil
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	if len(c.Command) > 0 {
+		command = []string{c.Command[0], "--version"}
+	}
+	return c.Image, command
 }
 
 // listedImage tells whether a node says that it has an image. A kubelet names the 50 largest, so that one which is not named may be there.

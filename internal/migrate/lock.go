@@ -22,9 +22,11 @@ const LockName = "transplant-lock"
 
 const (
 	// lockDuration is longer than the only kube-apiserver of a cluster needs to restart, which was measured to take over a minute on a busy host: nobody can
-	// renew the lock meanwhile, and nobody take it.
+	// renew the lock meanwhile, and nobody take it. A step that may take the API server away for longer asks for more before, see Extend.
 	lockDuration = 3 * time.Minute
 	lockRenewal  = 5 * time.Second
+	// lockMargin is what the lock lasts longer than the API server may be away.
+	lockMargin = time.Minute
 	// publishInterval is how often the lock is written at most, for the sake of onlookers.
 	publishInterval = time.Second
 )
@@ -44,6 +46,11 @@ type Lock struct {
 
 	mu       sync.Mutex
 	progress string
+	// duration is for how long the lock is to be held without a renewal from the next one on.
+	duration time.Duration
+	// renewed is when the lock was written last, and lasts for how long it is held since then.
+	renewed time.Time
+	lasts   time.Duration
 }
 
 // Holder describes this process as the holder of a lock: who, where, which process, since when. It is another one each time, so that a process which has lost
@@ -71,12 +78,13 @@ func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, t Ta
 
 // Acquire takes the lock of this home, as the function of that name does.
 func (h Home) Acquire(ctx context.Context, c clock.Clock, t Taking) (context.Context, *Lock, error) {
-	l := &Lock{home: h, clock: c, holder: t.Holder, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l := &Lock{home: h, clock: c, holder: t.Holder, duration: lockDuration, done: make(chan struct{}), wake: make(chan struct{}, 1)}
 	if err := l.take(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	held, cancel := context.WithCancelCause(ctx)
 	l.cancel = cancel
+	l.written(lockDuration)
 	go l.renew(held)
 	return held, l, nil
 }
@@ -118,10 +126,10 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 }
 
 // observe looks whether anybody writes the lock, which no comparison of clocks can tell for certain: a *LockedError when somebody does, true when its holder
-// gave it up. A holder that cannot reach the API server goes on for almost lockDuration without renewing its lock, so that is how long it takes; only a lock
-// that is old already, as far as the two clocks agree, is believed to be nobody's after two renewals' time.
+// gave it up. A holder that cannot reach the API server goes on for almost as long as its lock lasts without renewing it, so that is how long it takes; only a
+// lock that is old already, as far as the two clocks agree, is believed to be nobody's after two renewals' time.
 func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell func(string)) (ended bool, err error) {
-	look := lockDuration
+	look := durationOf(seen)
 	if seen.Spec.RenewTime != nil {
 		look = min(look, max(2*lockRenewal, look-l.clock.Since(seen.Spec.RenewTime.Time)))
 	}
@@ -152,6 +160,11 @@ func (l *Lock) observe(ctx context.Context, seen *coordinationv1.Lease, tell fun
 	return false, nil
 }
 
+// durationOf is for how long a lock that is not renewed counts as held.
+func durationOf(l *coordinationv1.Lease) time.Duration {
+	return max(lockDuration, time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second)
+}
+
 // locked says that somebody else holds the lock of this home.
 func (h Home) locked(who string) error {
 	return &LockedError{Holder: who, Hosted: h.namespace() != namespace}
@@ -177,9 +190,52 @@ func (l *Lock) published() string {
 	return l.progress
 }
 
+// Extend has the lock last longer than usual, and returns when the API server says so: before its only API server is taken away for as long, so that neither
+// its holder gives it up nor anybody else takes it meanwhile. It lasts as usual again from a renewal behind the returned function on.
+func (l *Lock) Extend(ctx context.Context, away time.Duration) (restore func(), err error) {
+	lasts := max(lockDuration, away+lockMargin)
+	l.last(lasts)
+	restore = func() { l.last(lockDuration) }
+	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
+		ok, err := l.renewOnce(ctx, l.published())
+		if apierrors.IsConflict(err) {
+			ok, err = l.renewOnce(ctx, l.published()) // with the renewal that goes on beside
+		}
+		if err == nil && !ok {
+			return ErrLockLost
+		}
+		return err
+	})
+	if err != nil {
+		restore()
+		return nil, fmt.Errorf("having the lock last for %s: %w", lasts, err)
+	}
+	return restore, nil
+}
+
+func (l *Lock) last(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.duration = d
+}
+
+// written notes that the lock was written, to last so long from now on.
+func (l *Lock) written(lasts time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewed, l.lasts = l.clock.Now(), lasts
+}
+
+// over tells that the lock could not be renewed for about as long as it lasts.
+func (l *Lock) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.clock.Since(l.renewed) > l.lasts-2*lockRenewal
+}
+
 func (l *Lock) renew(ctx context.Context) {
 	defer close(l.done)
-	renewed, tried := l.clock.Now(), l.clock.Now()
+	tried := l.clock.Now()
 	shown := ""
 	for {
 		due := lockRenewal
@@ -197,8 +253,8 @@ func (l *Lock) renew(ctx context.Context) {
 		ok, err := l.renewOnce(ctx, progress)
 		switch {
 		case err == nil && ok:
-			renewed, shown = l.clock.Now(), progress
-		case err == nil, l.clock.Since(renewed) > lockDuration-2*lockRenewal:
+			shown = progress
+		case err == nil, l.over():
 			l.cancel(ErrLockLost)
 			return
 		}
@@ -234,12 +290,18 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 		return false, nil
 	}
 	now := metav1.NewMicroTime(l.clock.Now())
-	live.Spec.RenewTime = &now
+	l.mu.Lock()
+	lasts := l.duration
+	l.mu.Unlock()
+	live.Spec.RenewTime, live.Spec.LeaseDurationSeconds = &now, ptr.To(int32(lasts/time.Second))
 	if progress != "" {
 		metav1.SetMetaDataAnnotation(&live.ObjectMeta, ProgressAnnotation, progress)
 	}
-	_, err = leases.Update(ctx, live, metav1.UpdateOptions{})
-	return true, err
+	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
+		return true, err
+	}
+	l.written(lasts)
+	return true, nil
 }
 
 // Release gives the lock up.

@@ -291,6 +291,100 @@ func TestALostLockEndsTheWork(t *testing.T) {
 	}
 }
 
+// A step that takes the only API server away may take longer than the lock lasts as a rule.
+func TestALockOutlastsTheStepThatTakesTheAPIServerAway(t *testing.T) {
+	server := apitest.New(t)
+	var down atomic.Bool
+	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+		if down.Load() {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return down.Load()
+	}
+	kube, _ := server.Clients(t)
+	clock := clocktesting.NewFakeClock(noon)
+	held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lasts := func() time.Duration {
+		s, err := ReadLock(t.Context(), kube)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Lasts
+	}
+	const away = 6 * time.Minute
+	restore, err := lock.Extend(t.Context(), away)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := lasts(), away+lockMargin; got != want {
+		t.Fatalf("before the API server goes, its lock lasts for %s, want %s", got, want)
+	}
+	down.Store(true)
+	for range int(away / lockRenewal) {
+		waitedFor(held, clock)
+		clock.Step(lockRenewal)
+	}
+	if held.Err() != nil {
+		t.Fatalf("the API server was away for %s: %v", away, context.Cause(held))
+	}
+	down.Store(false)
+	restore()
+	for i := 0; lasts() != lockDuration; i++ {
+		if i > 100 {
+			t.Fatalf("behind the step the lock still lasts for %s", lasts())
+		}
+		waitedFor(held, clock)
+		clock.Step(lockRenewal)
+	}
+	down.Store(true)
+	for range int(lockDuration / lockRenewal) {
+		waitedFor(held, clock)
+		clock.Step(lockRenewal)
+	}
+	<-held.Done()
+	down.Store(false)
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockThatLastsLongerIsLookedAtForLonger(t *testing.T) {
+	server, kube, clock := locked(t, "ops@elsewhere pid 1 start 1", time.Second)
+	var l coordinationv1.Lease
+	server.Get(t, leasePath(LockName), &l)
+	l.Spec.LeaseDurationSeconds = ptr.To[int32](420)
+	server.Put(t, &l)
+	_, lock, err := Acquire(t.Context(), kube, looking{FakeClock: clock}, Taking{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if looked := clock.Now().Sub(noon); looked != 7*time.Minute-time.Second {
+		t.Errorf("it was looked at for %s", looked)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockThatSomebodyTookDoesNotLastLonger(t *testing.T) {
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	_, lock, err := Acquire(t.Context(), kube, clocktesting.NewFakeClock(noon), Taking{Holder: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LockName, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("thief")}})
+	if _, err := lock.Extend(t.Context(), time.Minute); !errors.Is(err, ErrLockLost) {
+		t.Errorf("error: %v", err)
+	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNoPermissionForTheLock(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)

@@ -248,6 +248,9 @@ func (e *Engine) awaitTakeover(ctx context.Context, s v1.Step, rec v1.StepRecord
 // takeoverBudget is a lease's duration and the longest wait of a standby between two looks at it.
 const takeoverBudget = 20 * time.Second
 
+// moving is the name of the part of a step in which a manager hands over.
+func moving(s v1.Step, component string) string { return s.ID + "/moving-" + component }
+
 // moveOwners makes the managers of a host standbys before its API server is restarted under them: leadership may have moved there since the plan
 // was made, and a manager whose API server is gone would lose its leases without having drained anything.
 func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
@@ -255,7 +258,7 @@ func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
 		return nil
 	}
 	for _, component := range []string{kcm, ccm} {
-		sub := v1.Step{ID: s.ID + "/moving-" + component, Phase: s.Phase, Host: s.Host, Component: component,
+		sub := v1.Step{ID: moving(s, component), Phase: s.Phase, Host: s.Host, Component: component,
 			Leases: []string{component, e.plan.Options.LeaseName}, Successors: []string{kcm, ccm}}
 		rec := e.journal.Record(sub.ID)
 		path, owns, err := e.depends(ctx, s, component)

@@ -17,9 +17,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/holder"
 )
 
-// LockDuration is for how long a lock that is not renewed counts as held.
-const LockDuration = lockDuration
-
 // LockRenewal is how often the holder of a lock renews it.
 const LockRenewal = lockRenewal
 
@@ -36,6 +33,8 @@ type LockState struct {
 	Renewed time.Time
 	// Touched is when the API server wrote it last, by the API server's clock, to the second; zero where the server does not say.
 	Touched time.Time
+	// Lasts is for how long it counts as held without being renewed.
+	Lasts time.Duration
 	// Progress is what the holder says about its run; nil where it says nothing.
 	Progress *v1.Progress
 	// UID and Version name this state of the object.
@@ -49,6 +48,7 @@ func LockOf(l *coordinationv1.Lease) *LockState {
 	}
 	s := &LockState{
 		Holder: *l.Spec.HolderIdentity, Progress: ReadProgress(l.Annotations[ProgressAnnotation]), UID: string(l.UID), Version: l.ResourceVersion,
+		Lasts: durationOf(l),
 	}
 	if l.Spec.RenewTime != nil {
 		s.Renewed = l.Spec.RenewTime.Time

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
@@ -39,6 +41,9 @@ func (c *inventories) nodes() {
 			continue
 		}
 		c.node(b, a)
+		if c.listed("csrs") {
+			c.serving(b.Name)
+		}
 	}
 	for name := range after {
 		if !seen[name] {
@@ -75,6 +80,28 @@ func (c *inventories) node(b, a v1.Node) {
 		}
 		return ""
 	})
+}
+
+// serving compares whether a node's kubelet waits for a serving certificate. One whose addresses changed asks for another one, and until somebody answers, logs
+// and exec of its pods fail; that comes minutes after its step. Who waited before waits for nothing that the migration did.
+func (c *inventories) serving(node string) {
+	if was, is := unanswered(c.before, node), unanswered(c.after, node); was == "" && is != "" {
+		c.differ("Node/"+node, "servingCertificate", "no request waits", is)
+	}
+}
+
+// unanswered names the first request for a serving certificate of a node that is not issued, and what answers it; empty for none.
+func unanswered(s *v1.Snapshot, node string) string {
+	for _, r := range s.CertificateRequests {
+		switch {
+		case r.SignerName != certificatesv1.KubeletServingSignerName || r.Username != "system:node:"+node:
+		case r.State == "Pending":
+			return r.Name + " waits (kubectl certificate approve " + r.Name + ")"
+		case r.State != string(certificatesv1.CertificateApproved):
+			return r.Name + " is " + r.State + " (kubectl delete csr " + r.Name + ": the kubelet asks again)"
+		}
+	}
+	return ""
 }
 
 // whyAddresses explains a change of addresses: after a migration the external manager writes them, in an order of its own, and DNS names with them.

@@ -63,6 +63,27 @@ func TestVerify(t *testing.T) {
 			with: func(in *VerifyInput) {
 				in.Accept = map[string]string{"Node/ip-10-0-0-11.ec2.internal taints": "ours"}
 			}},
+		{name: "a kubelet that waits for its serving certificate as it did not before", change: func(in *Input) {
+			in.Before.CertificateRequests = []v1.CertificateRequest{
+				{Name: "csr-0", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-12.ec2.internal", State: "Pending"},
+				{Name: "csr-join", SignerName: "kubernetes.io/kube-apiserver-client-kubelet", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending"},
+			}
+			in.After.CertificateRequests = []v1.CertificateRequest{
+				{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending"},
+				{Name: "csr-2", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-12.ec2.internal", State: "Pending"},
+			}
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail},
+			says: []string{"Node/ip-10-0-0-11.ec2.internal: servingCertificate was no request waits and is csr-1 waits (kubectl certificate approve csr-1)"}},
+		{name: "a kubelet whose request was denied", change: func(in *Input) {
+			in.After.CertificateRequests = []v1.CertificateRequest{{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Denied"}}
+		}, result: v1.ResultFailed, want: map[string]v1.Outcome{"nodes": v1.Fail}, says: []string{"csr-1 is Denied (kubectl delete csr csr-1: the kubelet asks again)"}},
+		{name: "requests that nobody could list before", change: func(in *Input) {
+			in.Before.Errors = []v1.GatherError{{Fact: "csrs", Error: "forbidden"}}
+			in.After.CertificateRequests = []v1.CertificateRequest{{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Pending"}}
+		}, result: v1.ResultOK, want: map[string]v1.Outcome{}},
+		{name: "a request that is approved, and its certificate on its way", change: func(in *Input) {
+			in.After.CertificateRequests = []v1.CertificateRequest{{Name: "csr-1", SignerName: "kubernetes.io/kubelet-serving", Username: "system:node:ip-10-0-0-11.ec2.internal", State: "Approved"}}
+		}, result: v1.ResultOK, want: map[string]v1.Outcome{}},
 		{name: "a Service that has no ready endpoint", change: func(in *Input) { in.After.Endpoints[0].Ready = 0 }, result: v1.ResultFailed,
 			want: map[string]v1.Outcome{"endpoints": v1.Fail}, says: []string{"Service/shop/web: endpoints was 2 of 2 ready and is 0 of 2 ready"}},
 		{name: "endpoints and volumes that nobody may list", change: func(in *Input) {

@@ -55,7 +55,7 @@ func lockOf(f Facts) *v1.LockStatus {
 		age = f.Now.Sub(f.Lock.Touched)
 		l.AgeFrom = "the API server's clock"
 	}
-	l.AgeSeconds, l.Expired = seconds(max(0, age)), age > migrate.LockDuration
+	l.AgeSeconds, l.Expired = seconds(max(0, age)), age > f.Lock.Lasts
 	return l
 }
 
