@@ -40,15 +40,20 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	if err != nil {
 		return PartsSeen{}, err
 	}
-	result, err := parts.Parts{
-		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
-		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: h.wantsDriver(ctx, t.Cluster),
-	}.Ensure(ctx)
+	result, err := h.of(ctx, t, user, minor).Ensure(ctx)
 	if err != nil { // what one half has done before the other one failed is told as well
 		return PartsSeen{Did: result.Did}, fmt.Errorf("bringing the parts around machines about: %w", err)
 	}
 	seen := state.Parts{Ready: result.Ready, CSIReady: result.CSIReady, CSI: result.CSIMessage, Waiting: result.Waiting}
 	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
+}
+
+// of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security groups, too.
+func (h HostedParts) of(ctx context.Context, t Target, user userclusters.Clients, minor int) parts.Parts {
+	return parts.Parts{
+		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
+		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: h.wantsDriver(ctx, t.Cluster), ClusterName: t.Name,
+	}
 }
 
 func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) bool {
