@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/fleet/admission"
 	"github.com/transplant-dev/transplant/internal/fleet/operator"
 	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
@@ -35,15 +36,17 @@ const pageClusters = 8
 // process is the operator with everything around it.
 type process struct {
 	*flags
-	log      logr.Logger
-	base     *rest.Config // counted, without a fence: for what every replica does
-	kube     kubernetes.Interface
-	dynamic  dynamic.Interface
-	metrics  *operator.Metrics
-	elector  *election.Elector
-	operator *operator.Operator
-	hosted   *operator.Hosted
-	users    *userclusters.Pool
+	log     logr.Logger
+	base    *rest.Config // counted, without a fence: for what every replica does
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+	// datacenters are what webhooks and migrations know of the seeds' datacenters.
+	datacenters *admission.Datacenters
+	metrics     *operator.Metrics
+	elector     *election.Elector
+	operator    *operator.Operator
+	hosted      *operator.Hosted
+	users       *userclusters.Pool
 	// looker is by what the page looks at control planes, on every replica: what it asks (which rights it has, a token for gauges) are requests that a fence takes for
 	// writes. It changes nothing, and its connections are its own, since those of a cluster that needs nothing are closed.
 	looker *operator.Hosted
@@ -119,6 +122,7 @@ func (p *process) connect() error {
 	if err != nil {
 		return fmt.Errorf("making the client of the seed's Clusters: %w", err)
 	}
+	p.datacenters = &admission.Datacenters{Client: p.dynamic}
 	return nil
 }
 

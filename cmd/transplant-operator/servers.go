@@ -130,18 +130,16 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 }
 
 func (p *process) webhooks(l net.Listener, manager *certs.Manager) server {
-	datacenters := &admission.Datacenters{Client: p.dynamic}
-	handler := admission.New(admission.Options{OtherGroups: admission.Groups(p.dynamic), Datacenter: datacenters.Get, VSphereCSI: p.vSphereCSI, Log: p.log}).Handler()
+	handler := admission.New(admission.Options{OtherGroups: admission.Groups(p.dynamic), Datacenter: p.datacenters.Get, VSphereCSI: p.vSphereCSI, Log: p.log}).Handler()
 	return func(ctx context.Context) error { return admission.Serve(ctx, l, handler, manager.GetCertificate) }
 }
 
 // rules are those of the webhooks, asked again before a migration.
 func (p *process) rules() operator.FleetRules {
-	datacenters := &admission.Datacenters{Client: p.dynamic}
 	return operator.FleetRules{Hosted: p.hosted, VSphereCSI: p.vSphereCSI, Datacenter: func(ctx context.Context, name string) *rules.Datacenter {
 		ctx, cancel := context.WithTimeout(ctx, datacenterTimeout)
 		defer cancel()
-		known, err := datacenters.Get(ctx, name)
+		known, err := p.datacenters.Get(ctx, name)
 		if err != nil {
 			p.log.Error(err, "The datacenters of the seed cannot be read", "datacenter", name)
 		}

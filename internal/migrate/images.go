@@ -103,7 +103,9 @@ func (e *Engine) imagesToCome() []wantedImage {
 	if len(out) > 0 {
 		return out
 	}
-	i := slices.IndexFunc(e.plan.Steps, func(s v1.Step) bool { return s.Component == ccm && strings.HasPrefix(s.Ref, "DaemonSet/") && s.Object != "" })
+	i := slices.IndexFunc(e.plan.Steps, func(s v1.Step) bool {
+		return s.Component == ccm && strings.HasPrefix(s.Ref, "DaemonSet/") && s.Object != ""
+	})
 	if i < 0 {
 		return nil
 	}

@@ -72,7 +72,9 @@ func (e *Engine) inTreeVolumeOf(ctx context.Context, p *corev1.Pod) (string, err
 	}
 	for _, c := range bound.Items {
 		name, uses := claims[c.Name]
-		if uses && slices.ContainsFunc(volumes.Items, func(v corev1.PersistentVolume) bool { return v.Name == c.Spec.VolumeName && inTreeSource(v.Spec.PersistentVolumeSource) }) {
+		if uses && slices.ContainsFunc(volumes.Items, func(v corev1.PersistentVolume) bool {
+			return v.Name == c.Spec.VolumeName && inTreeSource(v.Spec.PersistentVolumeSource)
+		}) {
 			return name + " of claim " + c.Name, nil
 		}
 	}

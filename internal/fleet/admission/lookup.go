@@ -39,10 +39,15 @@ func Groups(client dynamic.Interface) func(ctx context.Context, group, name stri
 	}
 }
 
-// datacentersAge is for how long what seeds say of their datacenters is taken for true.
-const datacentersAge = 30 * time.Second
+const (
+	// datacentersAge is for how long what seeds say of their datacenters is taken for true.
+	datacentersAge = 30 * time.Second
+	// datacentersRetry is for how long a seed that did not answer is not asked again: decisions about 500 clusters would wait for it one after the other.
+	datacentersRetry = 5 * time.Second
+)
 
-// Datacenters reads the datacenters of a Kubermatic installation from its Seed objects. Where there are none, no datacenter is known.
+// Datacenters reads the datacenters of a Kubermatic installation from its Seed objects. Where there are none, no datacenter is known. It is safe for
+// concurrent use.
 type Datacenters struct {
 	Client dynamic.Interface
 	// Clock is the real one when nil.
@@ -51,11 +56,14 @@ type Datacenters struct {
 	mu    sync.Mutex
 	known map[string]*rules.Datacenter
 	read  time.Time
+	// failed is the last reading's error, and when it was.
+	failed   error
+	failedAt time.Time
 }
 
 var seeds = schema.GroupVersionResource{Group: kubermatic.GroupName, Version: "v1", Resource: "seeds"}
 
-// Get returns what is known of a datacenter; nil when no Seed has it.
+// Get returns what is known of a datacenter; nil when no Seed has it. With an error it is what was known before.
 func (d *Datacenters) Get(ctx context.Context, name string) (*rules.Datacenter, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,11 +71,16 @@ func (d *Datacenters) Get(ctx context.Context, name string) (*rules.Datacenter, 
 	if d.Clock != nil {
 		now = d.Clock.Now()
 	}
-	if d.known == nil || now.Sub(d.read) > datacentersAge {
+	switch {
+	case d.failed != nil && now.Sub(d.failedAt) <= datacentersRetry:
+		return d.known[name], d.failed
+	case d.known == nil || now.Sub(d.read) > datacentersAge:
 		list, err := d.Client.Resource(seeds).List(ctx, metav1.ListOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return d.known[name], fmt.Errorf("listing seeds: %w", err)
+			d.failed, d.failedAt = fmt.Errorf("listing seeds: %w", err), now
+			return d.known[name], d.failed
 		}
+		d.failed = nil
 		d.known, d.read = map[string]*rules.Datacenter{}, now
 		if err == nil {
 			for i := range list.Items {

@@ -73,8 +73,10 @@ func TestDatacentersAreReadFromSeedsAndKeptForAWhile(t *testing.T) {
 	get("stack", &rules.Datacenter{DisableCSIDriver: true, OpenStackAuthURL: "https://stack"})
 	get("h", &rules.Datacenter{HetznerNetwork: "n"})
 	get("odd", nil)
+	asked := 0
 	server.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/seeds") {
+			asked++
 			http.Error(w, "away", http.StatusServiceUnavailable)
 			return true
 		}
@@ -85,4 +87,11 @@ func TestDatacentersAreReadFromSeedsAndKeptForAWhile(t *testing.T) {
 	if err == nil || got == nil {
 		t.Errorf("what was known last is better than nothing: %v, %v", got, err)
 	}
+	first := asked
+	if _, again := d.Get(t.Context(), "stack"); again == nil || asked != first {
+		t.Errorf("a seed that has just not answered was asked %d times more; %v", asked-first, again)
+	}
+	server.Intercept = nil
+	clock.Step(2 * datacentersRetry)
+	get("h", &rules.Datacenter{HetznerNetwork: "n"})
 }
