@@ -103,6 +103,11 @@ func (e *Engine) imagesToCome() []wantedImage {
 	if len(out) > 0 {
 		return out
 	}
+	return e.daemonsToCome(doc)
+}
+
+// daemonsToCome are imagesToCome where the new manager is a DaemonSet.
+func (e *Engine) daemonsToCome(doc v1.Journal) (out []wantedImage) {
 	i := slices.IndexFunc(e.plan.Steps, func(s v1.Step) bool {
 		return s.Component == ccm && strings.HasPrefix(s.Ref, "DaemonSet/") && s.Object != ""
 	})
