@@ -138,7 +138,7 @@ faults: ## The long campaigns: let everything go wrong at every step (out/faults
 FAULTS_HOSTS_ARGS ?=
 
 .PHONY: faults-hosts
-faults-hosts: ## Let something go wrong at every step on real hosts, there and back; needs root (out/hosts/matrix-hosts.md)
+faults-hosts: ## Let something go wrong at every step on real hosts, there and back; needs root (out/hosts/e2e/matrix-hosts.md)
 	cd lab && $(GO) test ./hosts/stage -run GetOver -count=1 -v -timeout 0 -hosts.real -hosts.faults -hosts.out=$(CURDIR)/out/hosts $(FAULTS_HOSTS_ARGS)
 
 .PHONY: fleet
