@@ -26,7 +26,7 @@ var _ faults.Cluster = Faulty{}
 
 // Name is what tables call it.
 func (f Faulty) Name() string {
-	return fmt.Sprintf("real hosts, %d control planes and %d workers", f.stage.ControlPlanes, f.stage.Workers)
+	return fmt.Sprintf("real hosts (control planes: %d, workers: %d)", f.stage.ControlPlanes, f.stage.Workers)
 }
 
 // Hosts are the names of all hosts, which are their nodes'.
