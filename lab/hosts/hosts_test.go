@@ -23,13 +23,13 @@ var realHosts = flag.Bool("hosts.must", false, "fail where no hosts can be made,
 
 const testTimeout = 15 * time.Minute
 
-// single is a cluster of one host without the product's images.
-func single(t *testing.T) (context.Context, *Cluster) {
+// single is a cluster of one host without the product's images, beside others.
+func single(t *testing.T, name, subnet string) (context.Context, *Cluster) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("SKIPPED: -short starts no cluster")
 	}
-	o := Options{Dir: filepath.Join(cacheDir(t), "hosts-test"), Name: "test", Subnet: "10.99.77.0/24", ControlPlanes: 1, NoProduct: true, Progress: t.Output()}
+	o := Options{Dir: filepath.Join(cacheDir(t), "hosts-"+name), Name: name, Subnet: subnet, ControlPlanes: 1, NoProduct: true, Progress: t.Output()}
 	if err := Probe(o.Dir); err != nil {
 		if *realHosts {
 			t.Fatal(err)
@@ -68,7 +68,8 @@ func cacheDir(t *testing.T) string {
 }
 
 func TestARealHostFromItsStartToItsRemoval(t *testing.T) {
-	ctx, c := single(t)
+	t.Parallel()
+	ctx, c := single(t, "test", "10.99.77.0/24")
 	h := c.Hosts()[0]
 	steps := []struct {
 		name string

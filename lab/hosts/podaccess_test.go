@@ -56,7 +56,7 @@ func forAccess(t *testing.T) *accessed {
 		t.Cleanup(cancel)
 		a.c = c
 	} else {
-		a.ctx, a.c = single(t)
+		a.ctx, a.c = single(t, "access", "10.99.78.0/24")
 		if err := a.c.Load(a.ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -133,6 +133,7 @@ func (a *accessed) within(t *testing.T, h hostaccess.Host, d time.Duration) {
 }
 
 func TestAccessThroughPodsOnARealHost(t *testing.T) {
+	t.Parallel()
 	a := forAccess(t)
 	t.Run("look", a.look)
 	t.Run("read-only and full disks", a.disks)
