@@ -244,6 +244,20 @@ func TestAHeldLockNamesUnlockBeforeItIsTakenBlindly(t *testing.T) {
 	}
 }
 
+// leaving is an API server that answers nobody while down is true.
+func leaving(t *testing.T) (server *apitest.Server, kube kubernetes.Interface, down *atomic.Bool) {
+	t.Helper()
+	server, down = apitest.New(t), &atomic.Bool{}
+	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+		if down.Load() {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return down.Load()
+	}
+	kube, _ = server.Clients(t)
+	return server, kube, down
+}
+
 func TestALostLockEndsTheWork(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -255,15 +269,7 @@ func TestALostLockEndsTheWork(t *testing.T) {
 		{"it could not be renewed for its duration", func(_ *apitest.Server, down *atomic.Bool) { down.Store(true) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server := apitest.New(t)
-			var down atomic.Bool
-			server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
-				if down.Load() {
-					w.WriteHeader(http.StatusForbidden)
-				}
-				return down.Load()
-			}
-			kube, _ := server.Clients(t)
+			server, kube, down := leaving(t)
 			clock := clocktesting.NewFakeClock(noon)
 			held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
 			if err != nil {
@@ -271,7 +277,7 @@ func TestALostLockEndsTheWork(t *testing.T) {
 			}
 			waitedFor(held, clock)
 			clock.Step(lockRenewal) // a renewal that succeeds
-			c.lose(server, &down)
+			c.lose(server, down)
 			for range int(lockDuration / lockRenewal) {
 				waitedFor(held, clock)
 				clock.Step(lockRenewal)
@@ -293,15 +299,7 @@ func TestALostLockEndsTheWork(t *testing.T) {
 
 // A step that takes the only API server away may take longer than the lock lasts as a rule.
 func TestALockOutlastsTheStepThatTakesTheAPIServerAway(t *testing.T) {
-	server := apitest.New(t)
-	var down atomic.Bool
-	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
-		if down.Load() {
-			w.WriteHeader(http.StatusForbidden)
-		}
-		return down.Load()
-	}
-	kube, _ := server.Clients(t)
+	_, kube, down := leaving(t)
 	clock := clocktesting.NewFakeClock(noon)
 	held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
 	if err != nil {
