@@ -175,6 +175,27 @@ func TestACommandThatNobodyListensToStopsBehindItsStep(t *testing.T) {
 	}
 }
 
+func TestAStepThatWaitedForItsTurnMayBeLeftAsItWas(t *testing.T) {
+	for _, c := range []struct {
+		step, point, want string
+	}{
+		{"external/kubelet@worker-1", Before, ""},
+		{"undo/external/kubelet@worker-1", Before, ""},
+		{"external/kubelet@worker-1", During, "the step was not finished before the end"},
+		{"external/kube-apiserver@cp-1", Before, "the step was not finished before the end"},
+	} {
+		for _, kind := range []Kind{Interrupted, PipeBroken} {
+			o := Outcome{Fault: Fault{Kind: kind, Point: c.point, Step: c.step}, Codes: []int{130}}
+			if got := endedWrongly(o, ended{code: 130}); got != c.want {
+				t.Errorf("%s at %s:%s: %q, want %q", kind, c.point, c.step, got, c.want)
+			}
+			if got := endedWrongly(o, ended{code: 1}); got != "it ended with exit code 1, not 130" {
+				t.Errorf("%s at %s:%s that failed: %q", kind, c.point, c.step, got)
+			}
+		}
+	}
+}
+
 func TestACommandThatFailsForNoReasonFailsTheCampaign(t *testing.T) {
 	f := &fake{dir: t.TempDir()}
 	if _, err := f.LoseAccess(t.Context(), "two"); err != nil {
