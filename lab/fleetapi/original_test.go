@@ -68,7 +68,7 @@ func TestTheWebhooksServeTheOriginalsObjectsAsWell(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.install(t, "webhooks.yaml", s.operator(t, admission.Options{}).address)
-	s.trusted(t)
+	s.trusted(t, kubermatic.LegacyGroupName)
 	enabled, err := s.patch(t, before, `{"spec":{"features":{"externalCloudProvider":true}}}`)
 	if err != nil {
 		t.Fatal(err)

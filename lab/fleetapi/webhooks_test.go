@@ -44,14 +44,23 @@ func (s *seed) operator(t *testing.T, o admission.Options) *operator {
 	return serve(t, s, keeper.GetCertificate, o)
 }
 
-// trusted waits until the API server reaches the webhooks: a forbidden cluster is refused.
-func (s *seed) trusted(t *testing.T) {
+// trusted waits until the API server reaches the webhooks: a forbidden cluster is refused, and a new one gets its defaults. The server hears of the
+// configurations of the two kinds one after the other, and passes by a webhook whose certificate it does not trust yet.
+func (s *seed) trusted(t *testing.T, groups ...string) {
 	t.Helper()
-	group := kubermatic.LegacyGroupName
-	wait(t, "the webhooks are reached", func() bool {
-		_, err := s.clusters(group).Create(t.Context(), object(group, "probe", forbidden), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return refused(err, "is not supported")
-	})
+	for _, group := range groups {
+		try := func(spec string) (*unstructured.Unstructured, error) {
+			return s.clusters(group).Create(t.Context(), object(group, "probe", spec), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		}
+		wait(t, "the webhooks are reached", func() bool {
+			_, err := try(forbidden)
+			return refused(err, "is not supported")
+		})
+		wait(t, "the webhook that changes clusters is reached", func() bool {
+			fresh, err := try(`{version: 1.26.0, cloud: {providerName: aws, aws: {vpcID: v}}}`)
+			return err == nil && len(features(fresh)) > 0
+		})
+	}
 }
 
 // forbidden is a spec that only a webhook refuses.
@@ -77,7 +86,7 @@ const bothAnnotations = kubermatic.CCMMigrationNeeded + " " + kubermatic.CSIMigr
 func TestTheGuidesWalkThroughTheWebhooks(t *testing.T) {
 	s := seedOf(t, old)
 	s.install(t, "webhooks.yaml", s.operator(t, admission.Options{VSphereCSI: "v2.3.0"}).address)
-	s.trusted(t)
+	s.trusted(t, served.Groups...)
 	for _, group := range served.Groups {
 		name := func(of string) string {
 			return of + "-" + strings.ReplaceAll(strings.TrimPrefix(group, "kubermatic."), ".", "-")
@@ -330,7 +339,7 @@ func TestCertificatesAreReplacedWhileRequestsGoOn(t *testing.T) {
 		running.Go(func() { keeper.Run(ctx) })
 	}
 	t.Cleanup(func() { cancel(); running.Wait() })
-	s.trusted(t)
+	s.trusted(t, served.Groups...)
 	hooks := s.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	bundles, sent := map[string]bool{}, 0
 	group := kubermatic.GroupName
