@@ -258,7 +258,7 @@ func mustLeave(p *corev1.Pod) bool {
 	if _, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]; mirror || ours(p) {
 		return false
 	}
-	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if over(p) {
 		return false
 	}
 	for _, o := range p.OwnerReferences {
@@ -267,6 +267,11 @@ func mustLeave(p *corev1.Pod) bool {
 		}
 	}
 	return true
+}
+
+// over tells that a pod has ended for good: it uses nothing, and nothing has to be done about it.
+func over(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // evict says why a pod may not leave now; empty when it goes.

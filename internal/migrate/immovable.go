@@ -24,7 +24,7 @@ func (e *Engine) immovable(ctx context.Context, node string) error {
 	var keep []string
 	for i := range pods {
 		p := &pods[i]
-		if mustLeave(p) || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if mustLeave(p) || over(p) {
 			continue
 		}
 		volume, err := e.inTreeVolumeOf(ctx, p)

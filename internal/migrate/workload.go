@@ -327,7 +327,7 @@ func (e *Engine) podsOf(ctx context.Context, o *unstructured.Unstructured) ([]co
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { // a server may hand out more than it was asked for
-		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || over(&p)
 	}), nil
 }
 
