@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"time"
 )
+
+// KubeletPatience is for how long a guarded kubelet may take to be up after its restart before its host puts its files back; systemd waits up to 10 s between
+// two starts.
+const KubeletPatience = 90 * time.Second
 
 // ErrPutBack says that a kubelet did not stay up, and that it was restarted with its files as they had been.
 var ErrPutBack = errors.New("its files were put back and it was restarted with them")

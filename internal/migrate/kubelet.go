@@ -194,11 +194,11 @@ func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 	if err := x.reread(ctx, s); err != nil {
 		return err
 	}
-	again := h.RestartKubelet
+	again, guarded := h.RestartKubelet, false
 	if g, ok := h.(hostaccess.KubeletGuard); ok && len(before) > 0 {
-		again = func(ctx context.Context) error { return g.RestartKubeletGuarded(ctx, before) }
+		again, guarded = func(ctx context.Context) error { return g.RestartKubeletGuarded(ctx, before) }, true
 	}
-	if err := again(ctx); err != nil {
+	if err := x.hinting(s, hints(s, x.journal.Record(s.ID), guarded), func() error { return again(ctx) }); err != nil {
 		if ctx.Err() != nil || hostaccess.IsUnreachable(err) {
 			return err // nothing could be put back either; the next run goes on
 		}

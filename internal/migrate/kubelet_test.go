@@ -479,6 +479,46 @@ func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
 	}
 }
 
+func TestARestartOfAKubeletThatNobodyAnswersIsHintedAt(t *testing.T) {
+	t.Parallel()
+	step := v1.Step{ID: "kubelet@w-1", Kind: v1.StepKubelet, Host: "w-1", Path: flagsFile}
+	rec := v1.StepRecord{Backup: "/b/flags", AfterSHA256: "x"}
+	if got := hints(step, v1.StepRecord{Backup: "/b/flags"}, true); got != nil {
+		t.Errorf("nothing was changed, and there are hints: %v", got)
+	}
+	const back, itself = "cp /b/flags " + flagsFile, "puts the files of its kubelet back by itself"
+	for guarded, want := range map[bool][]string{false: {back}, true: {itself, back}} {
+		x := kubelet{newWorld(t, 1).engineFor(t)}
+		x.plan = &v1.Plan{Steps: []v1.Step{step}}
+		wait := errors.New("it was done")
+		short := hints(step, rec, guarded)
+		for i := range short {
+			if byHand := strings.Contains(short[i].message, back); byHand && guarded && short[i].after <= hostaccess.KubeletPatience {
+				t.Errorf("somebody is told to put the files back after %s, while the host does so", short[i].after)
+			}
+			short[i].after /= 10_000
+		}
+		if err := x.hinting(step, short, func() error { return wait }); !errors.Is(err, wait) {
+			t.Errorf("the restart's own error became %v", err)
+		}
+		var told []string
+		all := make(chan struct{})
+		x.Tell = func(e Event) {
+			if told = append(told, e.Message); len(told) == len(want) {
+				close(all)
+			}
+		}
+		if err := x.hinting(step, short, func() error { <-all; return wait }); !errors.Is(err, wait) {
+			t.Errorf("the restart's own error became %v", err)
+		}
+		for i, what := range want {
+			if !strings.Contains(told[i], what) {
+				t.Errorf("guarded %v: hint %d of %q does not say %q", guarded, i+1, told, what)
+			}
+		}
+	}
+}
+
 func TestAFileOfAKubeletThatNoStepChangesMakesThePlanStale(t *testing.T) {
 	t.Parallel()
 	unit := "/etc/systemd/system/kubelet.service"

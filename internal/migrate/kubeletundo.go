@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -111,6 +112,49 @@ func byHand(s v1.Step, rec v1.StepRecord) string {
 	}
 	return fmt.Sprintf("if the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
 		"then run the same command again", s.Host, strings.Join(copies, "\n"))
+}
+
+// silence is how long the restart of a kubelet may go unanswered before somebody who watches is told what will be done about it, or can be.
+const silence = 30 * time.Second
+
+// hint is what is told when something has taken so long.
+type hint struct {
+	after   time.Duration
+	message string
+}
+
+// hints are for the restart of a kubelet that a step has changed, in order. Whoever puts files back by hand must not meet the host's own guard doing so.
+func hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
+	how := byHand(s, rec)
+	switch {
+	case how == "":
+		return nil
+	case !guarded:
+		return []hint{{silence, how}}
+	}
+	guard := fmt.Sprintf("host %s puts the files of its kubelet back by itself if that does not stay up within %s of its restart", s.Host, hostaccess.KubeletPatience)
+	return []hint{{silence, guard}, {hostaccess.KubeletPatience + silence, how}}
+}
+
+// hinting waits for something that may go unanswered for minutes, and gives the hints on the way. It is the machine's time that counts here, which the
+// access to a host measures in, too.
+func (x kubelet) hinting(s v1.Step, hints []hint, do func() error) error {
+	done := make(chan struct{})
+	var told sync.WaitGroup
+	told.Go(func() {
+		begun := time.Now()
+		for _, h := range hints {
+			select {
+			case <-done:
+				return
+			case <-time.After(h.after - time.Since(begun)):
+				x.tell(s, "progress", h.message)
+			}
+		}
+	})
+	defer told.Wait() // nobody hears of what is over
+	defer close(done)
+	return do()
 }
 
 const (

@@ -60,7 +60,7 @@ const refused = "the host's SELinux or AppArmor, or an attribute of the file (ls
 
 // New returns an agent; Serve starts it.
 func New(o Options) (*Agent, error) {
-	o.Steady, o.Patience = cmp.Or(o.Steady, steady), cmp.Or(o.Patience, patience)
+	o.Steady, o.Patience = cmp.Or(o.Steady, steady), cmp.Or(o.Patience, hostaccess.KubeletPatience)
 	a := &Agent{Options: o, results: results{now: time.Now, calls: map[string]*result{}}}
 	if o.Service && len(o.Parts) == 0 { // nothing is mounted: what is looked at is the host itself
 		a.Root = hostRoot

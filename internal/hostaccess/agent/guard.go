@@ -13,8 +13,6 @@ import (
 const (
 	// steady is how long one process of the kubelet has to live to be up.
 	steady = 10 * time.Second
-	// patience is for how long a restarted kubelet may take to be up; systemd waits up to 10 s between two starts.
-	patience = 90 * time.Second
 	// pulse is the time between two looks.
 	pulse = 250 * time.Millisecond
 )

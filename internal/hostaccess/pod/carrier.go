@@ -264,6 +264,9 @@ func (c *carrier) limit(method string, req agent.Request) time.Duration {
 	case agent.MethodWrite, agent.MethodRemove:
 		return c.a.Change
 	case agent.MethodUnit:
+		if req.Verb == agent.VerbRestartKubelet {
+			return c.a.Change // a guard needs KubeletPatience and seconds; who waits longer waits for a kubelet that a person has to start
+		}
 		return c.a.Change + 2*time.Minute
 	case agent.MethodRun:
 		if req.Command != nil && req.Command.Timeout > 0 {
