@@ -335,6 +335,11 @@ func (o Outcome) stops() bool { return o.finishes() || o.Kind == InterruptedTwic
 // for a place in the budget of nodes. Whether it has got one when the command hears that it is to end is a matter of milliseconds.
 func (o Outcome) waits() bool { return o.Point == Before && strings.Contains(o.Step, "/kubelet@") }
 
+// leftAlone tells that a step which waits was left with nothing changed: the command says so then, unless nobody listens any longer.
+func (o Outcome) leftAlone(e ended) bool {
+	return o.waits() && (o.Kind == PipeBroken || strings.Contains(e.stderr, "interrupted between two steps"))
+}
+
 // endedWrongly says why a run should not have ended as it did; empty when it should.
 func endedWrongly(o Outcome, e ended) string {
 	const interrupted = 130
@@ -347,7 +352,7 @@ func endedWrongly(o Outcome, e ended) string {
 		if len(o.Codes) == 1 && e.code != interrupted {
 			return fmt.Sprintf("it ended with exit code %d, not %d", e.code, interrupted)
 		}
-		if len(o.Codes) == 1 && o.Converged.IsZero() && o.Point != After && !o.waits() {
+		if len(o.Codes) == 1 && o.Converged.IsZero() && o.Point != After && !o.leftAlone(e) {
 			return "the step was not finished before the end"
 		}
 	case o.Kind == InterruptedTwice:

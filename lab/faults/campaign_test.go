@@ -186,8 +186,12 @@ func TestAStepThatWaitedForItsTurnMayBeLeftAsItWas(t *testing.T) {
 	} {
 		for _, kind := range []Kind{Interrupted, PipeBroken} {
 			o := Outcome{Fault: Fault{Kind: kind, Point: c.point, Step: c.step}, Codes: []int{130}}
-			if got := endedWrongly(o, ended{code: 130}); got != c.want {
+			between := ended{code: 130, stderr: "error: interrupted between two steps\n"}
+			if got := endedWrongly(o, between); got != c.want {
 				t.Errorf("%s at %s:%s: %q, want %q", kind, c.point, c.step, got, c.want)
+			}
+			if got := endedWrongly(o, ended{code: 130}); kind != PipeBroken && got == "" {
+				t.Errorf("%s at %s:%s: a step is taken to be left alone, and the command does not say so", kind, c.point, c.step)
 			}
 			if got := endedWrongly(o, ended{code: 1}); got != "it ended with exit code 1, not 130" {
 				t.Errorf("%s at %s:%s that failed: %q", kind, c.point, c.step, got)
