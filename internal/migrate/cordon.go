@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // leftBefore is what a node was like before a kubelet step of the way there that was begun and not finished: its cordon may still be ours, and whoever asks
@@ -98,6 +99,9 @@ func (e *Engine) untouched(ctx context.Context, s v1.Step, rec v1.StepRecord, fa
 	}
 	if rec.AfterSHA256 == "" {
 		return true
+	}
+	if hostaccess.IsUnreachable(failure) {
+		return false // asked for its files, it would be waited for once more, and whoever has to mend it would hear of it a minute later
 	}
 	files, err := kubelet{e}.kept(ctx, s, rec)
 	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() })

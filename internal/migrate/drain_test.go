@@ -361,3 +361,37 @@ func TestANodeThatWasDrainedForNothingTakesPodsAgain(t *testing.T) {
 		})
 	}
 }
+
+// taken is a host whose kubelet takes the way to it along when it is restarted.
+type taken struct {
+	hostaccess.Host
+	asked *int // for a file since then; -1 before
+}
+
+func (h taken) RestartKubelet(context.Context) error {
+	*h.asked = 0
+	return &hostaccess.UnreachableError{Host: h.Name(), Err: errors.New("no answer")}
+}
+
+func (h taken) ReadFile(ctx context.Context, path string) (hostaccess.File, error) {
+	if *h.asked >= 0 {
+		*h.asked++
+	}
+	return h.Host.ReadFile(ctx, path)
+}
+
+func TestAHostThatWentWithItsKubeletIsNotAskedForItsFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.drainable(0)
+	p := w.given(kubeletStep())
+	asked := -1
+	_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{taken{o.Hosts[0], &asked}} })
+	says(t, err, "reaching host cp-1", "To put it back", "node node-cp-1 takes no new pods until this step has ended")
+	if asked != 0 || !w.node("cp-1").Spec.Unschedulable {
+		t.Errorf("asked for %d files, unschedulable %v", asked, w.node("cp-1").Spec.Unschedulable)
+	}
+	if _, err := w.run(p); err != nil || w.node("cp-1").Spec.Unschedulable {
+		t.Errorf("when it is back: error %v, unschedulable %v", err, w.node("cp-1").Spec.Unschedulable)
+	}
+}
