@@ -247,7 +247,7 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 					notReady = append(notReady, n)
 				}
 				slices.Sort(notReady)
-				why, left := b.take(node, most, before, notReady)
+				why, left := b.take(node, most, before, notReady, false)
 				if left {
 					t.Fatal("nothing went wrong, and a step was left")
 				}

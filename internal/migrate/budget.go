@@ -61,8 +61,9 @@ func (b *budget) busy() bool {
 }
 
 // take holds a node if no more than most nodes are then not Ready or under change. before are those that were held when the nodes were looked at: what ended
-// since counts as well, because the look does not show how it ended.
-func (b *budget) take(node string, most int, before map[string]bool, notReady []string) (why string, left bool) {
+// since counts as well, because the look does not show how it ended. owed is a node that this migration has changed and that is down already, or has to be taken
+// back: it uses its place whatever the others do, and to wait for them would keep it down.
+func (b *budget) take(node string, most int, before map[string]bool, notReady []string, owed bool) (why string, left bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failed {
@@ -79,7 +80,7 @@ func (b *budget) take(node string, most int, before map[string]bool, notReady []
 		busy[n] = true
 	}
 	delete(busy, node)
-	if len(busy)+1 > most {
+	if len(busy)+1 > most && !owed {
 		return fmt.Sprintf("at most %s may be not Ready or under change at a time, and %s", countOf(most, "node"), busyNodes(busy, notReady)), false
 	}
 	if b.held == nil {
@@ -157,7 +158,11 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 		err = e.poll(ctx, budgetWait, budgetInterval, look)
 	}
 	if errors.Is(err, errWaited) {
-		return nil, &WaitError{Waited: budgetWait, Reason: told + ". Nothing was changed on host " + s.Host +
+		changed := "Nothing was changed"
+		if touched {
+			changed = "Nothing more was changed"
+		}
+		return nil, &WaitError{Waited: budgetWait, Reason: told + ". " + changed + " on host " + s.Host +
 			"; bring these nodes back, or allow more with --max-unavailable, and run the same command again"}
 	}
 	if err != nil {
@@ -184,7 +189,9 @@ func (e *Engine) mayChange(ctx context.Context, s v1.Step, node string, touched 
 		return false, fmt.Errorf("looking which nodes are Ready: %w", err)
 	}
 	notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.nodeIsOut) // one that was taken out of the migration serves nobody
-	why, left := e.budget.take(node, plan.Budget(e.plan.Options, len(nodes.Items)), before, notReady)
+	rec := e.journal.Record(s.ID)
+	owed := touched && slices.Contains(notReady, node) || rec.Undo != nil && rec.Undo.Ended == nil
+	why, left := e.budget.take(node, plan.Budget(e.plan.Options, len(nodes.Items)), before, notReady, owed)
 	if left {
 		return false, errLeft
 	}

@@ -103,6 +103,12 @@ func (e *Engine) untouched(ctx context.Context, s v1.Step, rec v1.StepRecord, fa
 	if hostaccess.IsUnreachable(failure) {
 		return false // asked for its files, it would be waited for once more, and whoever has to mend it would hear of it a minute later
 	}
-	files, err := kubelet{e}.kept(ctx, s, rec)
-	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() })
+	same, err := kubelet{e}.asItWas(ctx, s, rec)
+	return err == nil && same
+}
+
+// asItWas tells that every file of a host is as it was before a step.
+func (x kubelet) asItWas(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+	files, err := x.kept(ctx, s, rec)
+	return err == nil && !slices.ContainsFunc(files, func(f fileChange) bool { return !f.same() }), err
 }

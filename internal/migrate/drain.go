@@ -58,6 +58,9 @@ func (e *Engine) empty(ctx context.Context, s v1.Step, rec v1.StepRecord, name s
 	touched := rec.AfterSHA256 != ""
 	if touched {
 		n, err := e.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // a kubelet makes its Node when it starts
+		}
 		if err != nil {
 			return fmt.Errorf("reading node %s of host %s: %w", name, s.Host, err)
 		}
@@ -125,12 +128,17 @@ func Changeable(ctx context.Context, o Options, p *v1.Plan) error {
 	return errors.Join(errs...)
 }
 
+// cordon makes a node unschedulable, or schedulable again, which one that is gone needs not to be.
 func (e *Engine) cordon(ctx context.Context, node string, unschedulable bool) error {
-	return e.changeNode(ctx, node, "", func(n *corev1.Node) bool {
+	err := e.changeNode(ctx, node, "", func(n *corev1.Node) bool {
 		changed := n.Spec.Unschedulable != unschedulable
 		n.Spec.Unschedulable = unschedulable
 		return changed
 	})
+	if !unschedulable && apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // evictAll asks every pod of a node to leave through the Eviction API, which respects PodDisruptionBudgets, and waits until they are gone and no volume of an

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -393,5 +394,42 @@ func TestAHostThatWentWithItsKubeletIsNotAskedForItsFiles(t *testing.T) {
 	}
 	if _, err := w.run(p); err != nil || w.node("cp-1").Spec.Unschedulable {
 		t.Errorf("when it is back: error %v, unschedulable %v", err, w.node("cp-1").Spec.Unschedulable)
+	}
+}
+
+func TestADrainAfterATryThatWroteNothingIsAFirstOne(t *testing.T) {
+	t.Parallel()
+	type try func(t *testing.T, w *world, p *v1.Plan)
+	for name, first := range map[string]try{
+		"it could not write": func(t *testing.T, w *world, p *v1.Plan) {
+			_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), flagsFile}} })
+			says(t, err, "permission denied", "takes pods again")
+		},
+		"it was killed before it wrote": func(_ *testing.T, w *world, p *v1.Plan) { w.diesWhen(p, "during", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			evicted := w.drainable(0)
+			p := w.given(kubeletStep())
+			first(t, w, p)
+			w.api.Put(t, alone("by-hand"))
+			_, err := w.run(p)
+			says(t, err, "no controller would bring back apps/by-hand")
+			if slices.Contains(evicted(), "by-hand") {
+				t.Errorf("evicted: %q", evicted())
+			}
+			w.api.Delete("/api/v1/namespaces/apps/pods/by-hand")
+			yes := true
+			slow := readyPod("slow", true, &yes)
+			until := metav1.NewTime(w.clock.Now().Add(time.Hour))
+			slow.DeletionTimestamp, slow.Finalizers = &until, []string{"example.org/flush"}
+			w.api.Put(t, slow)
+			_, err = w.run(p)
+			says(t, err, "was not drained", "Nothing was changed on it")
+			if w.node("cp-1").Spec.Unschedulable {
+				t.Error("the node stays unschedulable although nothing was changed on its host")
+			}
+		})
 	}
 }

@@ -33,6 +33,8 @@ type VerifyError struct {
 	Reason string
 	// Undo says what still holds and how to go back; it may be empty.
 	Undo string
+
+	putBack bool // the host itself put back what it had found before the step
 }
 
 func (e *VerifyError) Error() string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -69,6 +70,7 @@ func (x kubelet) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if ended, err := x.onlyCordoned(ctx, s, rec); err != nil || ended {
 		return err
 	}
+	x.lookAnew(ctx, s, rec)
 	touched := s.Restore != "" || rec.AfterSHA256 != ""
 	release, err := x.admit(ctx, s, touched)
 	if err != nil {
@@ -86,6 +88,29 @@ func (x kubelet) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return x.carryOut(ctx, s, rec)
 }
 
+// lookAnew takes back what a record says of files when they are as before the step and the kubelet runs with them: an earlier try was killed before it wrote
+// one, or a person or the host itself put them back. Who drains and changes such a node does so for the first time, with all that is looked at before.
+func (x kubelet) lookAnew(ctx context.Context, s v1.Step, rec *v1.StepRecord) {
+	if s.Restore != "" || rec.AfterSHA256 == "" || rec.Undo != nil && rec.Undo.Ended == nil {
+		return
+	}
+	p, why := x.process(ctx, s.Host)
+	if why != "" || shownBy(s.Edits)(p.Args) == "" || asBefore(s.Edits, rec.Flags)(p.Args) != "" {
+		return
+	}
+	if same, err := x.asItWas(ctx, s, *rec); err == nil && same {
+		unwritten(rec)
+	}
+}
+
+// unwritten makes a record say that no file was changed.
+func unwritten(rec *v1.StepRecord) {
+	rec.AfterSHA256 = ""
+	for i := range rec.Files {
+		rec.Files[i].AfterSHA256 = ""
+	}
+}
+
 // carryOut changes the host, and takes it back when the node does not come back as it was. A step that puts something back is not taken back.
 func (x kubelet) carryOut(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if rec.Undo != nil && rec.Undo.Ended == nil {
@@ -98,6 +123,9 @@ func (x kubelet) carryOut(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		rec.Node = nil
 		return nil
 	case !errors.As(err, &bad):
+		if s.Restore == "" && x.untouched(ctx, s, *rec, err) {
+			unwritten(rec)
+		}
 		return cutOff(s, *rec, err)
 	case s.Restore != "":
 		return x.stuck(ctx, s, bad)
@@ -127,8 +155,10 @@ func (x kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if err := x.restart(ctx, s, x.expectation(s), before); err != nil {
 		return err
 	}
-	if err := x.awaitAsBefore(ctx, s, rec); err != nil {
-		return err
+	if rec.Node != nil {
+		if err := x.awaitAsBefore(ctx, s, rec); err != nil {
+			return err
+		}
 	}
 	x.serving(ctx, s, rec)
 	if s.Canary && s.Restore == "" {
@@ -143,6 +173,9 @@ func (x kubelet) baseline(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 		return nil // of an earlier try, which may have changed something since
 	}
 	now, _, err := x.look(ctx, x.NodeNames[s.Host])
+	if s.Restore != "" && apierrors.IsNotFound(err) {
+		return nil // nothing is known to compare with; the kubelet makes its Node anew
+	}
 	if err != nil {
 		return err
 	}
@@ -202,7 +235,7 @@ func (x kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 		if ctx.Err() != nil || hostaccess.IsUnreachable(err) {
 			return err // nothing could be put back either; the next run goes on
 		}
-		return &VerifyError{Reason: fmt.Sprintf("restarting the kubelet on host %s: %v", s.Host, err)}
+		return &VerifyError{Reason: fmt.Sprintf("restarting the kubelet on host %s: %v", s.Host, err), putBack: errors.Is(err, hostaccess.ErrPutBack)}
 	}
 	return x.awaitKubelet(ctx, s, was, expect)
 }
@@ -223,10 +256,14 @@ func (x kubelet) reread(ctx context.Context, s v1.Step) error {
 	return h.DaemonReload(ctx)
 }
 
+// renewed is when the kubelet of a host renewed its node's lease last; never, where there is none, as after the Node was deleted.
 func (x kubelet) renewed(ctx context.Context, host string) (time.Time, error) {
 	var at time.Time
 	err := Retry(ctx, writeBudget, func(ctx context.Context) error {
 		l, err := x.Kube.CoordinationV1().Leases(leaseNamespace).Get(ctx, x.NodeNames[host], metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("reading the lease of node %q (host %s): %w", x.NodeNames[host], host, err)
 		}

@@ -95,14 +95,87 @@ func (x kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]file
 			if err != nil {
 				return nil, err
 			}
+			if !x.wrote(sum) {
+				if c, err = x.mended(ctx, s, c, r.Backup); err != nil {
+					return nil, err
+				}
+			}
 		}
 		out = append(out, c)
 	}
 	return out, nil
 }
 
+// wrote tells that a step of the way there wrote, or found, a file of this content. What the way back found may be somebody else's.
+func (x kubelet) wrote(sum string) bool {
+	for _, there := range x.journal.Doc().Plan.Steps {
+		rec := x.journal.Record(there.ID)
+		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum || slices.ContainsFunc(rec.Files, func(f v1.FileRecord) bool { return f.AfterSHA256 == sum || f.BackupSHA256 == sum }) {
+			return true
+		}
+	}
+	return false
+}
+
+// mended is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it may be what brought a kubelet back that
+// did not start. One in which the flags of the step are as they were before it needs nothing.
+func (x kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
+	asItWas, err := x.flagsAsBefore(ctx, s, c)
+	if err != nil {
+		return c, err
+	}
+	if asItWas {
+		c.want = c.now
+		return c, nil
+	}
+	return c, &StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it, and nothing was overwritten: see what with diff %s %s there, put the flags of the step "+
+		"back in it by hand (or all of it, with cp), then run the same command again", c.path, s.Host, backup, c.path)}}
+}
+
+// flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so is not.
+func (x kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bool, error) {
+	had, err := controlplane.ParseKubeletFlags(c.want)
+	if err != nil {
+		return false, nil //nolint:nilerr // what cannot be read cannot be compared
+	}
+	_, edits := plan.EditsByFile(x.wayThere(s))
+	var back []v1.Edit
+	for _, e := range edits[c.path] {
+		if e.Op != "setFlag" && e.Op != "unsetFlag" {
+			return false, nil
+		}
+		back = append(back, undone(e, had))
+	}
+	h, err := x.host(s.Host)
+	if err != nil {
+		return false, err
+	}
+	used, err := controlplane.KubeletVariables(hostaccess.Reading(ctx, h), c.path)
+	if err != nil {
+		return false, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", c.path, s.Host, err)
+	}
+	out, err := controlplane.ApplyKubeletFile(c.now, back, used...)
+	return err == nil && string(out) == string(c.now), nil //nolint:nilerr // see above
+}
+
+// wayThere is the step itself, or the one that it puts back.
+func (x kubelet) wayThere(s v1.Step) v1.Step {
+	doc := x.journal.Doc()
+	for _, o := range doc.Plan.Steps {
+		if s.Restore != "" && o.ID == s.Restore {
+			return o
+		}
+	}
+	return s
+}
+
 // backUpAll keeps every file of a step, each under a name of its own. The record names them before one is changed.
 func (x kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if s.Restore == "" && rec.AfterSHA256 == "" {
+		if err := x.stillKept(ctx, s, *rec); err != nil {
+			return err
+		}
+	}
 	if err := x.backup(ctx, s, rec); err != nil {
 		return err
 	}
@@ -117,6 +190,22 @@ func (x kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 		}
 		rec.Files = slices.DeleteFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at })
 		rec.Files = append(rec.Files, v1.FileRecord{Path: at, Backup: part.Backup, BackupSHA256: part.BackupSHA256, BackupMode: part.BackupMode})
+	}
+	return nil
+}
+
+// stillKept refuses to go on with the backups of a try that changed nothing when somebody has changed a file since: to put them back later would take that change
+// away. What an earlier try of this migration wrote is no such change.
+func (x kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	for _, r := range append([]v1.FileRecord{{Path: s.Path, BackupSHA256: rec.BackupSHA256}}, rec.Files...) {
+		if r.BackupSHA256 == "" {
+			continue
+		}
+		if _, sum, err := x.read(ctx, s.Host, r.Path); err != nil {
+			return err
+		} else if sum != r.BackupSHA256 && !x.wrote(sum) {
+			return &StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else since the first try of step %s: go back with transplant rollback, and plan again", r.Path, s.Host, s.ID)}}
+		}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -36,6 +37,9 @@ func (x kubelet) lifeOf(ctx context.Context, s v1.Step) (life, error) {
 	out := life{renewed: at}
 	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
 		n, err := x.Kube.CoreV1().Nodes().Get(ctx, x.NodeNames[s.Host], metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil // a kubelet makes its Node when it starts: the restart is what brings it back
+		}
 		if err != nil {
 			return fmt.Errorf("reading node %s: %w", x.NodeNames[s.Host], err)
 		}
@@ -132,10 +136,8 @@ func (x kubelet) expectation(s v1.Step) func(args []string) string {
 	if s.Restore == "" {
 		return shownBy(s.Edits)
 	}
-	for _, o := range x.journal.Doc().Plan.Steps {
-		if o.ID == s.Restore {
-			return asBefore(o.Edits, x.journal.Record(s.Restore).Flags)
-		}
+	if there := x.wayThere(s); there.ID == s.Restore {
+		return asBefore(there.Edits, x.journal.Record(s.Restore).Flags)
 	}
 	return func([]string) string { return "" }
 }
@@ -150,13 +152,18 @@ func asBefore(edits []v1.Edit, had map[string]string) func([]string) string {
 		if e.Op != "setFlag" && e.Op != "unsetFlag" {
 			continue
 		}
-		e.Op, e.Value = "unsetFlag", ""
-		if value, there := had[e.Name]; there {
-			e.Op, e.Value = "setFlag", value
-		}
-		back = append(back, e)
+		back = append(back, undone(e, had))
 	}
 	return shownBy(back)
+}
+
+// undone is the edit that gives a flag the value back that it had, or takes it away.
+func undone(e v1.Edit, had map[string]string) v1.Edit {
+	e.Op, e.Value = "unsetFlag", ""
+	if value, there := had[e.Name]; there {
+		e.Op, e.Value = "setFlag", value
+	}
+	return e
 }
 
 // shownBy says which of some edits a command line does not show. Gates of a configuration file are on no command line.

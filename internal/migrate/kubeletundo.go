@@ -34,10 +34,8 @@ func (x kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	}
 	now := x.Clock.Now().UTC()
 	rec.Undo.Ended, rec.Ended, rec.Result = &now, &now, "undone"
-	rec.AfterSHA256, rec.Node = "", nil // the plan's facts hold again
-	for i := range rec.Files {
-		rec.Files[i].AfterSHA256 = ""
-	}
+	unwritten(rec) // the plan's facts hold again
+	rec.Node = nil
 	return back
 }
 
@@ -77,8 +75,13 @@ func (x kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeReco
 	return err
 }
 
-// stuck is the error of a kubelet that does not come back although everything on its host is as it was before the migration.
+// stuck is the error of a kubelet that does not come back although everything on its host is as it was before the migration, or that its host has put back to
+// what it ran with, since it did not start as it was before the migration.
 func (x kubelet) stuck(ctx context.Context, s v1.Step, bad *VerifyError) error {
+	if bad.putBack {
+		return &VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s. So it runs with the flags of the migration, and does not start with those from before it: look on host %s why not (journalctl -u kubelet), "+
+			"and run the same command again when that is mended", bad.Reason, s.Host)}
+	}
 	return &VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s%s. The files of the kubelet on host %s are as they were before the migration; look there at systemctl status kubelet and journalctl -u kubelet, "+
 		"and run the same command again when it runs", bad.Reason, x.lastWords(ctx, s.Host), s.Host)}
 }
