@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
 )
@@ -37,7 +39,8 @@ type carrier struct {
 	mu         sync.Mutex
 	pod        string // the pod that is there; empty when one has to be made
 	running    bool
-	generation int // counts the pods
+	job        types.UID // what the pod belongs to
+	generation int       // counts the pods
 	session    *session
 	opening    *opening
 	failed     error
@@ -82,13 +85,7 @@ func (c *carrier) get(ctx context.Context) (*session, int, error) {
 			c.mu.Unlock()
 			return nil, 0, err
 		}
-		c.failed = nil
-		if c.opening == nil {
-			c.opening = &opening{done: make(chan struct{})}
-			o := c.opening
-			c.a.loops.Go(func() { c.reopen(o) }) //nolint:contextcheck // it is opened for all who wait, not for the first of them
-		}
-		o := c.opening
+		o := c.beginOpening() //nolint:contextcheck // it is opened for all who wait, not for the first of them
 		c.mu.Unlock()
 	wait:
 		select {
@@ -104,6 +101,17 @@ func (c *carrier) get(ctx context.Context) (*session, int, error) {
 			return nil, 0, ctx.Err()
 		}
 	}
+}
+
+// beginOpening has a session opened, unless that is under way. The carrier is locked.
+func (c *carrier) beginOpening() *opening {
+	c.failed = nil
+	if c.opening == nil {
+		o := &opening{done: make(chan struct{})}
+		c.opening = o
+		c.a.loops.Go(func() { c.reopen(o) })
+	}
+	return c.opening
 }
 
 // reopen makes a session, and whatever it needs, once for all who wait.
@@ -137,7 +145,7 @@ func (c *carrier) establish(ctx context.Context) (*session, error) {
 		if err == nil {
 			return s, nil
 		}
-		if _, ok := errors.AsType[*startError](err); ok || errors.Is(err, errOtherVersion) {
+		if _, ok := errors.AsType[*startError](err); ok || errors.Is(err, errOtherVersion) || errors.Is(err, errClosed) {
 			return nil, err
 		}
 		if gone, ok := errors.AsType[*lostError](err); ok {
@@ -145,7 +153,9 @@ func (c *carrier) establish(ctx context.Context) (*session, error) {
 				return nil, &startError{c.node, fmt.Errorf("%d pods were lost one after the other: %w", lost, err)}
 			}
 			c.a.Tell(fmt.Sprintf("the pod on host %s is gone (%s): making another one", c.node, gone.reason))
-			continue
+			if c.adopt(ctx) == nil {
+				continue
+			}
 		}
 		c.a.away(c.node, time.Since(begun), err)
 		select {
@@ -154,6 +164,16 @@ func (c *carrier) establish(ctx context.Context) (*session, error) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// adopt sees that the next pod has an owner: one whose owner is gone would be taken away, too, as soon as it is there.
+func (c *carrier) adopt(ctx context.Context) error {
+	c.mu.Lock()
+	job := c.job
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	return c.a.ownAgain(ctx, job)
 }
 
 // away tells that a host cannot be asked, once for all who want to, and again as long as that lasts.
@@ -175,8 +195,11 @@ func (a *access) away(node string, waited time.Duration, err error) {
 // try makes a pod unless there is one, waits until it runs, and opens a session with it.
 func (c *carrier) try(ctx context.Context) (*session, error) {
 	c.mu.Lock()
-	name, running := c.pod, c.running
+	name, running, closed := c.pod, c.running, c.closed
 	c.mu.Unlock()
+	if closed {
+		return nil, errClosed
+	}
 	if name == "" {
 		var err error
 		if name, err = c.create(ctx); err != nil {
@@ -215,10 +238,15 @@ func (c *carrier) forget(err error) error {
 	name := c.pod
 	c.pod, c.running = "", false
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(c.a.living, 5*time.Second)
-	defer cancel()
-	_ = c.a.deletePod(ctx, name) // it goes with its Job at the latest
+	_ = c.a.discard(name) // it goes with its Job at the latest
 	return err
+}
+
+// discard deletes a pod that is of no use.
+func (a *access) discard(name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.living), 5*time.Second)
+	defer cancel()
+	return a.deletePod(ctx, name)
 }
 
 // call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost while it was under way, is an error.
@@ -320,10 +348,15 @@ func (c *carrier) drop(s *session) {
 	}
 }
 
-// ping tells the agent that somebody is still there.
+// ping tells the agent that somebody is still there. A session that broke is opened anew beside it, and one that is being opened is left to whoever waits for
+// it: among hundreds of hosts those that do not answer would take the time of those that do, whose agents would end.
 func (c *carrier) ping(ctx context.Context) {
 	c.mu.Lock()
-	useless := c.closed || c.failed != nil
+	answers := c.session != nil && !c.session.over()
+	if !answers && !c.closed && c.failed == nil && c.pod != "" {
+		c.beginOpening() //nolint:contextcheck // see get
+	}
+	useless := c.closed || c.failed != nil || !answers
 	c.mu.Unlock()
 	if !useless {
 		_, _ = c.call(ctx, agent.MethodHello, agent.Request{}) // whoever needs the host learns what is wrong

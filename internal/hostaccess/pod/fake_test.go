@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -37,7 +38,9 @@ type cluster struct {
 	opened   int
 	down     bool // no session can be opened
 	told     []string
-	status   func(*corev1.Pod) // what the kubelet does instead of running a pod
+	status   func(*corev1.Pod)      // what the kubelet does instead of running a pod
+	pending  func(*corev1.Pod) bool // what the kubelet has not come to yet
+	made     int
 }
 
 func newCluster(t *testing.T, nodes ...string) *cluster {
@@ -57,7 +60,8 @@ func newCluster(t *testing.T, nodes ...string) *cluster {
 	c.kube.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		o := action.(clienttesting.CreateAction).GetObject()
 		if m, ok := o.(metav1.Object); ok {
-			m.SetUID(types.UID("uid-of-" + m.GetName()))
+			c.made++
+			m.SetUID(types.UID(fmt.Sprintf("uid-%d-of-%s", c.made, m.GetName())))
 			m.SetCreationTimestamp(metav1.Now())
 		}
 		if p, ok := o.(*corev1.Pod); ok {
@@ -87,10 +91,19 @@ func (c *cluster) start(p *corev1.Pod) {
 		c.status(p)
 		return
 	}
+	if c.pending != nil && c.pending(p) {
+		return
+	}
 	o := agent.Options{Name: p.Spec.NodeName, Root: c.root}
 	for _, arg := range p.Spec.Containers[0].Args {
 		if part, ok := strings.CutPrefix(arg, "--part="); ok {
 			o.Parts = append(o.Parts, part)
+		}
+		if idle, ok := strings.CutPrefix(arg, "--idle="); ok {
+			var err error
+			if o.Idle, err = time.ParseDuration(idle); err != nil {
+				c.t.Error(err)
+			}
 		}
 	}
 	a, err := agent.New(o)

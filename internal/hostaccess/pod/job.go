@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/transplant-dev/transplant/internal/holder"
@@ -42,6 +43,9 @@ func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.
 // own makes the Job.
 func (a *access) own(ctx context.Context) error {
 	j, err := a.Kube.BatchV1().Jobs(a.Namespace).Create(ctx, job(a.Namespace, a.run, a.Image, a.self.String(), a.TTL), metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) { // an attempt whose answer was lost made it: nobody else uses the name
+		j, err = a.renew(ctx, a.TTL)
+	}
 	if err != nil {
 		return fmt.Errorf("creating job %s/%s, which the pods on the hosts belong to: %w", a.Namespace, jobName(a.run), err)
 	}
@@ -51,17 +55,38 @@ func (a *access) own(ctx context.Context) error {
 	return nil
 }
 
-// renew makes the Job live for another TTL from now. It has been complete since it was made, or later.
-func (a *access) renew(ctx context.Context) error {
+// owner is the Job that new pods belong to.
+func (a *access) owner() types.UID {
 	a.mu.Lock()
-	ttl := seconds(time.Since(a.bornHere) + a.TTL)
-	a.mu.Unlock()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": ttl}})
-	if err != nil {
-		return err
+	defer a.mu.Unlock()
+	return a.job
+}
+
+// ownAgain makes the Job live for another TTL from now, and makes it anew when it is gone: somebody took it away, or its time has passed while nobody could
+// renew it. The garbage collector takes every pod whose owner is gone, also those that are made later. was is the Job that the caller's pods belong to; with
+// another one by now there is nothing to do.
+func (a *access) ownAgain(ctx context.Context, was types.UID) error {
+	a.owning.Lock()
+	defer a.owning.Unlock()
+	if a.owner() != was {
+		return nil
 	}
-	_, err = a.Kube.BatchV1().Jobs(a.Namespace).Patch(ctx, jobName(a.run), mergePatch, patch, metav1.PatchOptions{})
+	a.mu.Lock()
+	ttl := time.Since(a.bornHere) + a.TTL // it has been complete since it was made, or later
+	a.mu.Unlock()
+	j, err := a.renew(ctx, ttl)
+	if apierrors.IsNotFound(err) || err == nil && j.UID != was {
+		return a.own(ctx)
+	}
 	return err
+}
+
+func (a *access) renew(ctx context.Context, ttl time.Duration) (*batchv1.Job, error) {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": seconds(ttl)}})
+	if err != nil {
+		return nil, err
+	}
+	return a.Kube.BatchV1().Jobs(a.Namespace).Patch(ctx, jobName(a.run), mergePatch, patch, metav1.PatchOptions{})
 }
 
 // sweep takes away what dead commands have left. The pods of one that lives are never touched: it is dead when it was a process of this machine that has

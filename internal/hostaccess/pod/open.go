@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -67,6 +66,7 @@ type access struct {
 	cancel context.CancelFunc
 	loops  sync.WaitGroup
 
+	owning         sync.Mutex // held while the Job is renewed or made anew
 	mu             sync.Mutex
 	job            types.UID
 	born, bornHere time.Time // when the Job was made, by the API server's clock and by this one's
@@ -89,6 +89,7 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 	if err := a.own(ctx); err != nil {
 		return nil, nil, errors.Join(explainRefusal(err), a.close(ctx))
 	}
+	a.loops.Go(a.keep) //nolint:contextcheck // as long as the access is open; a large cluster is opened for longer than agents wait for somebody to ask
 	if err := a.sweep(ctx); err != nil {
 		a.Tell(err.Error())
 	}
@@ -102,7 +103,6 @@ func Open(ctx context.Context, o Options) (hosts []hostaccess.Host, closing func
 		_, _, _ = all[i].look.get(ctx) // a host that cannot be reached says so whenever it is asked
 		return nil
 	})
-	a.loops.Go(a.keep)
 	return hosts, a.close, ctx.Err()
 }
 
@@ -215,9 +215,7 @@ func (a *access) keep() {
 			return
 		case <-renew.C:
 			ctx, cancel := context.WithTimeout(a.living, a.TTL/4)
-			if err := a.renew(ctx); apierrors.IsNotFound(err) {
-				_ = a.own(ctx) // somebody took it away, and the pods with it: they are made anew when they are needed
-			}
+			_ = a.ownAgain(ctx, a.owner()) // tried again by then
 			cancel()
 		case <-ask.C:
 			a.mu.Lock()

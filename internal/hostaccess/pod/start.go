@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -42,9 +43,7 @@ func (c *carrier) create(ctx context.Context) (string, error) {
 	s := c.spec
 	c.mu.Unlock()
 	s.Name = c.a.name(c.kind)
-	c.a.mu.Lock()
-	s.Job = c.a.job
-	c.a.mu.Unlock()
+	s.Job = c.a.owner()
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	_, err := c.a.Kube.CoreV1().Pods(s.Namespace).Create(ctx, build(s), metav1.CreateOptions{})
@@ -57,9 +56,15 @@ func (c *carrier) create(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("creating pod %s/%s: %w", s.Namespace, s.Name, err)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pod, c.running = s.Name, false
-	c.generation++
+	closed := c.closed
+	if !closed {
+		c.pod, c.running, c.job = s.Name, false, s.Job
+		c.generation++
+	}
+	c.mu.Unlock()
+	if closed { // meanwhile, by somebody who did not know of this pod
+		return "", errors.Join(errClosed, c.a.discard(s.Name)) //nolint:contextcheck // it is deleted also when nobody waits any longer
+	}
 	return s.Name, nil
 }
 
