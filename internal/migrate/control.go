@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who carries the run out makes it, so that to
@@ -156,6 +157,13 @@ func (e *Engine) pause(ctx context.Context, before v1.Step, stop <-chan struct{}
 		return fmt.Errorf("looking whether the run is paused: %w", err)
 	}
 	if asked == nil {
+		return nil
+	}
+	if behind := plan.IdleUntil(e.plan, e.number[before.ID]-1); behind != "" {
+		if !e.putOff {
+			e.putOff = true
+			e.tell(before, "progress", PausedWords(*asked)+fmt.Sprintf("; this is the middle of the downtime, in which nobody runs the loops: it waits behind step %s", behind))
+		}
 		return nil
 	}
 	return e.waitOut(ctx, *asked, before, stop)

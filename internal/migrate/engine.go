@@ -96,6 +96,8 @@ type Engine struct {
 	silences map[string]*handover.Silence
 	// controlled tells that the ConfigMap through which the run is paused was made, deaf that it may not be read.
 	controlled, deaf bool
+	// putOff tells that it was said of a pause that it waits for the end of a downtime.
+	putOff bool
 }
 
 // New returns an engine that writes what it does into the journal.
@@ -287,11 +289,14 @@ func (e *Engine) outlast(ctx context.Context, s v1.Step) (restore func(), err er
 }
 
 // begin is the record of a step that is about to be done. One that was done before and does not show any longer, as when the host of a stopped unit was
-// started anew, is done once more: what was there before its first try is still what a rollback has to put back, and not what that try wrote.
+// started anew, is done once more: what was there before its first try is still what a rollback has to put back, and not what that try wrote; and what it made is still this
+// migration's: a rollback that left a cloud-controller-manager for somebody else's would start the in-tree managers beside it.
 func begin(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
-	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode, Files: was.Files}
-	if s.Kind == v1.StepEditWorkload || s.Kind == v1.StepScale {
+	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode, Files: was.Files, Created: was.Created}
+	switch s.Kind {
+	case v1.StepEditWorkload, v1.StepScale, v1.StepPatchObject:
 		rec.Before = was.Before
+	default:
 	}
 	return rec
 }

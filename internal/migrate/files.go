@@ -132,6 +132,13 @@ func (x removeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 	if err != nil {
 		return err
 	}
+	if now, is, err := x.read(ctx, s.Host, s.Path); err != nil {
+		return err
+	} else if is != absent {
+		if err := x.ours(s, now.Data); err != nil {
+			return err
+		}
+	}
 	if sum != absent {
 		return x.write(ctx, s, rec, data, mode)
 	}

@@ -98,6 +98,9 @@ func (x ensureObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		return err
 	}
 	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil && !same(given(s, want), live) {
+		if rec.Created {
+			return fmt.Errorf("%s was changed by somebody else since this migration made it: put it back as the plan has it, or delete it, and run the same command again; transplant rollback deletes it", s.Ref)
+		}
 		return fmt.Errorf("%s exists and has another content than this migration needs: it was not made by transplant; compare it with the plan, then rename or delete it", s.Ref)
 	}
 	rec.Created = true

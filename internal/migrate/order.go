@@ -68,8 +68,9 @@ func without(groups [][]v1.Step, i int) []v1.Step {
 // restartsOwner tells whether a step of the group that is still to be done restarts a process that leads one of the step's leases.
 func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, string, error) {
 	for _, s := range group {
-		if s.Group == "" || len(s.Leases) == 0 || e.journal.Record(s.ID).Result != "" {
-			continue
+		rec := e.journal.Record(s.ID)
+		if s.Group == "" || len(s.Leases) == 0 || rec.Result != "" && rec.Result != "started" || len(rec.Handovers) > 0 {
+			continue // finished, or on its way out
 		}
 		managers, err := e.managers(ctx, s.Component)
 		if err != nil {

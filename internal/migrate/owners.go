@@ -64,11 +64,12 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	return nil
 }
 
-// forsaken tells that nobody holds the migration lease although it names a holder: every manager has answered that it does not lead by it, and it was not
-// renewed for longer than it lasts. That is what a holder leaves behind that died by itself when nobody who took its other lease over wanted this one. A main
-// lease always has somebody who takes it, and is waited for.
+// forsaken tells that nobody holds a lease although it names a holder: every manager has answered that it does not lead by it, and it was not renewed for
+// longer than it lasts. The migration lease is left so by a holder that died by itself when nobody who took its other lease over wanted this one. A main lease
+// always has somebody who takes it, and is waited for, but where the last of its kind is to go: one that crashes whenever it has won would hold up the way
+// back for as long as it crashes, with nobody to run the loops.
 func (e *Engine) forsaken(ctx context.Context, s v1.Step, lease string, silence *handover.Silence) bool {
-	if lease != e.plan.Options.LeaseName {
+	if lease != e.plan.Options.LeaseName && !goes(s) {
 		return false
 	}
 	expired, err := e.leases.Expired(ctx, lease, silence)
@@ -78,6 +79,9 @@ func (e *Engine) forsaken(ctx context.Context, s v1.Step, lease string, silence 
 	e.tell(s, "progress", fmt.Sprintf("lease %s is nobody's: its holder is gone, and every manager says that it does not lead by it", lease))
 	return true
 }
+
+// goes tells that a step takes its component off a host, and does not end before no process of it is left.
+func goes(s v1.Step) bool { return s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit }
 
 func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
 	targets, unknown, err := e.targets(ctx, kcm, ccm)
@@ -104,7 +108,7 @@ func (e *Engine) candidates(ctx context.Context) ([]handover.Candidate, error) {
 // successor waits until somebody is ready to take the lease over: for a component's own lease a process of it on another host that answers,
 // for the migration lease a manager that already leads its main lease and has reached the cloud.
 func (e *Engine) successor(ctx context.Context, s v1.Step, b handover.Binding) error {
-	if (s.Kind == v1.StepRemoveManifest || s.Kind == v1.StepStopUnit) && b.Lease == s.Component {
+	if goes(s) && b.Lease == s.Component {
 		return nil // the last of its kind goes; nobody is to take this lease over
 	}
 	if e.refInSeed(s.Ref) && b.Lease == s.Component {

@@ -49,10 +49,11 @@ func (x patchObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if err != nil {
 		return err
 	}
-	if rec.Before != "" && rec.Before != before { // an earlier try found something else
-		return &StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)}}
+	if rec.Before == "" {
+		rec.Before = before
+	} else if !x.explained(s, before, rec.Before, patch) { // an earlier try found something else
+		return &StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else since step %s was begun", s.Ref, s.ID)}}
 	}
-	rec.Before = before
 	if err := x.journal.Save(ctx, *rec); err != nil {
 		return err
 	}
@@ -65,12 +66,41 @@ func (x patchObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 		if fits(o.Object, patch) {
 			return false, nil // our own write, whose answer got lost
 		}
-		if now, err := x.undoOf(s, o, patch); err != nil || now != rec.Before {
+		if now, err := x.undoOf(s, o, patch); err != nil || !x.explained(s, now, rec.Before, patch) {
 			return false, &StaleError{Changed: []string{fmt.Sprintf("%s was changed by somebody else while step %s was under way", s.Ref, s.ID)}}
 		}
 		o.Object = merge(o.Object, patch)
 		return true, nil
 	})
+}
+
+// explained tells that what an object holds in the fields of a patch is what it held before the step's first try, or what that try wrote. Its record stays the
+// one of before then: what is put back must not be our own values.
+func (x patchObject) explained(s v1.Step, now, first string, patch map[string]any) bool {
+	if now == first {
+		return true
+	}
+	var is, was map[string]any
+	if s.Derive != "" || json.Unmarshal([]byte(now), &is) != nil || json.Unmarshal([]byte(first), &was) != nil {
+		return false
+	}
+	return eachOf(is, was, patch)
+}
+
+// eachOf tells that every value in an object is that of one of two others.
+func eachOf(is, a, b map[string]any) bool {
+	for k, v := range is {
+		part, nested := v.(map[string]any)
+		partA, inA := a[k].(map[string]any)
+		partB, inB := b[k].(map[string]any)
+		if nested && inA && inB && eachOf(part, partA, partB) {
+			continue
+		}
+		if !equalJSON(v, a[k]) && !equalJSON(v, b[k]) {
+			return false
+		}
+	}
+	return true
 }
 
 // patch is the merge patch of a step for the object as it is.

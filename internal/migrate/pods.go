@@ -129,20 +129,24 @@ func (x restoreManifest) edited(ctx context.Context, s v1.Step) ([]byte, fs.File
 	return out, mode, nil
 }
 
-// ours refuses to overwrite what somebody else wrote after this migration did.
-func (x restoreManifest) ours(s v1.Step, now []byte) error {
+// ours refuses to overwrite or remove what somebody else wrote after this migration did.
+func (e *Engine) ours(s v1.Step, now []byte) error {
 	if now == nil {
 		return nil // a step of this migration took it away
 	}
 	sum := hostaccess.SHA256(now)
-	doc := x.journal.Doc()
+	doc := e.journal.Doc()
 	for _, rec := range doc.Records {
 		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum {
 			return nil
 		}
 	}
+	before := "delete it"
+	if backup := e.journal.Record(s.Restore).Backup; backup != "" {
+		before = "restore the file from " + backup
+	}
 	return &StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it (SHA-256 %s): "+
-		"put your change aside, restore the file from %s, then run transplant rollback again", s.Path, s.Host, sum, x.journal.Record(s.Restore).Backup)}}
+		"put your change aside, %s, then run transplant rollback again", s.Path, s.Host, sum, before)}}
 }
 
 // removeManifest takes a static pod off a host.
@@ -163,6 +167,12 @@ func (x removeManifest) done(ctx context.Context, s v1.Step) (bool, error) {
 
 func (x removeManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
+}
+
+// unbound tells that nobody was bound for a step whose manifest is as given: it is tried for the first time, or a try wrote nothing, since which its process may
+// have come to own the loops. Else what is owed is in the record.
+func unbound(rec v1.StepRecord, sum string) bool {
+	return rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != absent && sum == rec.BackupSHA256
 }
 
 // replace changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when next gives no bytes).
@@ -186,7 +196,7 @@ func (e *Engine) replace(ctx context.Context, s v1.Step, rec *v1.StepRecord, nex
 	if mode == 0 {
 		mode = f.Mode.Perm() // kubeadm writes 0600, and so it stays
 	}
-	if rec.AfterSHA256 == "" { // a first try; after a crash what is owed is in the record
+	if unbound(*rec, sum) {
 		if err := e.bindOwners(ctx, s, rec); err != nil {
 			return err
 		}

@@ -190,17 +190,18 @@ func (e *Engine) skip(ctx context.Context, s v1.Step, h v1.HostOut) error {
 
 // cameBack refuses to go on beside a host that was taken out and is back: its manager is the old one, and may run the loops beside the new owner.
 func (e *Engine) cameBack(ctx context.Context) error {
-	if e.plan.Direction != plan.Forward {
-		return nil
-	}
-	for _, h := range e.journal.Doc().Without {
+	doc := e.journal.Doc()
+	for _, h := range doc.Without {
+		if e.plan.Direction != plan.Forward && !changedOn(doc, h.Name) {
+			continue // what it runs is what everybody goes back to
+		}
 		state, err := e.nodeState(ctx, h.Node)
 		if err != nil {
 			return err
 		}
 		if !state.gone && state.ready == corev1.ConditionTrue {
-			return &VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration and is back: its node %s is Ready, and what it ran before, it runs again, an in-tree manager among it, "+
-				"which may take the loops beside their new owner. %s; then run the same command again", h.Name, h.Node, removal(h))}
+			return &VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration and is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
+				"which may take the loops beside their owner, or hold a lease of theirs and run none. %s; then run the same command again", h.Name, h.Node, removal(h))}
 		}
 	}
 	return nil
@@ -212,21 +213,35 @@ func removal(h v1.HostOut) string {
 
 // Remains are sentences about the hosts that were taken out of a migration and could still come back with what they ran before. Each fails a verification.
 func Remains(ctx context.Context, kube kubernetes.Interface, doc v1.Journal) ([]string, error) {
-	if doc.Phase == v1.RunRollingBack || doc.Phase == v1.RunRolledBack {
-		return nil, nil // what they ran before is what everybody runs
-	}
+	back := doc.Phase == v1.RunRollingBack || doc.Phase == v1.RunRolledBack
 	e := &Engine{Options: Options{Kube: kube, Clock: clock.RealClock{}}}
 	var out []string
 	for _, h := range doc.Without {
+		flags := "from before"
+		if back {
+			flags = "of the migration"
+		}
+		if back && !changedOn(doc, h.Name) {
+			continue // what it ran before is what everybody runs
+		}
 		state, err := e.nodeState(ctx, h.Node)
 		if err != nil {
 			return nil, err
 		}
 		if !state.gone {
-			out = append(out, fmt.Sprintf("host %s was taken out of the migration, and its node %s is still there with the flags from before. %s", h.Name, h.Node, removal(h)))
+			out = append(out, fmt.Sprintf("host %s was taken out of the migration, and its node %s is still there with the flags %s. %s", h.Name, h.Node, flags, removal(h)))
 		}
 	}
 	return out, nil
+}
+
+// changedOn tells that a step of the way there has changed a component on a host, which no step of the way back reaches once the host was taken out.
+func changedOn(doc v1.Journal, host string) bool {
+	changed := map[string]bool{}
+	for _, rec := range doc.Records {
+		changed[rec.ID] = rec.Result == "started" || rec.Result == "done" || rec.AfterSHA256 != "" // half done, and skipped since
+	}
+	return slices.ContainsFunc(doc.Plan.Steps, func(s v1.Step) bool { return s.Host == host && s.Component != "" && changed[s.ID] })
 }
 
 func (j *Journal) takeOut(ctx context.Context, out []v1.HostOut) error {

@@ -71,6 +71,9 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err != nil {
 		return err
 	}
+	if err := x.oursToTakeBack(s, live); err != nil {
+		return err
+	}
 	if rec.Before == "" {
 		before, err := before(s, live)
 		if err != nil {
@@ -109,6 +112,41 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return err
 	}
 	return x.release(ctx, s, rec)
+}
+
+// oursToTakeBack refuses to put the old command line of a container back over one that somebody else wrote after this migration did. That of a control plane
+// in a seed is whoever's hosts it, who writes it anew when it likes.
+func (x workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) error {
+	if s.Restore == "" || len(s.Edits) > 0 || x.refInSeed(s.Ref) {
+		return nil
+	}
+	c, err := containerOf(live, s)
+	if err != nil {
+		return err
+	}
+	command, args := list(c, "command"), list(c, "args")
+	edited := false
+	known := func(a, b []string) bool { return slices.Equal(command, a) && slices.Equal(args, b) }
+	for _, there := range x.journal.Doc().Plan.Steps {
+		raw := x.journal.Record(there.ID).Before
+		if there.Ref != s.Ref || raw == "" {
+			continue
+		}
+		var was workloadBefore
+		if json.Unmarshal([]byte(raw), &was) != nil || !was.Edited {
+			continue
+		}
+		if edited = true; known(was.Command, was.Args) {
+			return nil
+		}
+		if a, b, err := controlplane.ApplyArguments(was.Command, was.Args, flagEdits(there.Edits)); err == nil && known(a, b) {
+			return nil
+		}
+	}
+	if !edited {
+		return nil
+	}
+	return &StaleError{Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: put your change aside, then run transplant rollback again", s.Component, s.Ref)}}
 }
 
 // led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so themselves, and a lease that is not

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
 // Phases of a rollback, in order.
@@ -42,8 +43,10 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 			return nil, err
 		}
 	case j.Plan.Strategy == Downtime:
+		r.movedBack()
 		r.downtime()
 	default:
+		r.movedBack()
 		r.leaderMigration()
 	}
 	p := &v1.Plan{
@@ -58,6 +61,31 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 		return nil, err
 	}
 	return p, VerifyRollback(p, snap)
+}
+
+// movedBack puts managers back that had been stopped to hand over before the API server of their host was restarted, and were never started again: that is a
+// part of the API server's step, and no step of the plan of its own would put them back.
+func (r *rollback) movedBack() {
+	for _, rec := range r.journal.Records {
+		id, component, moving := strings.Cut(rec.ID, "/moving-")
+		if !moving || rec.Result != "started" {
+			continue
+		}
+		for _, s := range r.journal.Plan.Steps {
+			if s.ID != id || len(r.started(func(o v1.Step) bool { return o.Host == s.Host && o.Path == rec.Path })) > 0 {
+				continue // what changed the manager itself puts it back
+			}
+			back := v1.Step{
+				ID: "undo/" + id + "/moved-" + component, Phase: PhaseReenable, Kind: v1.StepRestoreManifest, Title: "start " + component + " on " + s.Host + ", which was stopped to hand over",
+				Host: s.Host, Component: component, Path: rec.Path, Restore: rec.ID, Requires: []string{"cluster:uid"}, EstimateSeconds: 25, Undo: "transplant apply",
+				Changes: []v1.Change{{Field: component, Before: "stopped", After: "as it was"}},
+			}
+			if !strings.HasPrefix(rec.Path, controlplane.ManifestDir+"/") {
+				back.Kind, back.Unit, back.Restore = v1.StepStartUnit, component+".service", ""
+			}
+			r.add(back)
+		}
+	}
 }
 
 // leaderMigration is the way back under the lease that both managers respect, without a moment in which nobody may run the loops.

@@ -52,19 +52,8 @@ func phaseNames(p *v1.Plan) []string {
 // safeToStop refuses to stop where the strategy downtime has the loops without an owner. Under leader migration any step is as good as the next: each
 // leaves one owner behind.
 func safeToStop(p *v1.Plan, n int) error {
-	if p.Strategy != Downtime {
-		return nil
-	}
-	first, last := len(p.Steps), -1
-	for i, s := range p.Steps {
-		if s.Component == KCM && (stops(s) || strings.HasPrefix(s.ID, "external/")) && i < first {
-			first = i
-		}
-		if s.Component == KCM && edits(s) || s.Component == CCM && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject) {
-			last = max(last, i)
-		}
-	}
-	if n <= first || n > last {
+	first, last, in := downtime(p, n)
+	if !in {
 		return nil
 	}
 	before := "before the first step"
@@ -72,6 +61,51 @@ func safeToStop(p *v1.Plan, n int) error {
 		before = "at " + p.Steps[first-1].ID
 	}
 	return fmt.Errorf("step %s is in the downtime: nobody would run the loops until the rest is done; stop %s, or at %s or later", p.Steps[n-1].ID, before, p.Steps[last].ID)
+}
+
+// IdleUntil is the step behind which somebody runs the loops again, where nobody does after the first n steps of a plan; empty where somebody does.
+func IdleUntil(p *v1.Plan, n int) string {
+	_, last, in := downtime(p, n)
+	if !in {
+		return ""
+	}
+	return p.Steps[last].ID
+}
+
+// downtime are the first and the last step of the time in which nobody runs the loops, and whether it is then after n steps.
+func downtime(p *v1.Plan, n int) (first, last int, in bool) {
+	if p.Strategy != Downtime {
+		return 0, 0, false
+	}
+	first, last = len(p.Steps), -1
+	for i, s := range p.Steps {
+		if ends(p, s) && i < first {
+			first = i
+		}
+		if begins(p, s) {
+			last = i
+		}
+	}
+	return first, last, n > first && n <= last
+}
+
+// ends tells a step after which the owner of the loops may be gone.
+func ends(p *v1.Plan, s v1.Step) bool {
+	if p.Direction == Rollback && s.Component == CCM && (stops(s) || s.Kind == v1.StepDeleteObject) {
+		return true
+	}
+	return s.Component == KCM && (stops(s) || strings.HasPrefix(s.ID, "external/"))
+}
+
+// begins tells a step that starts a manager, or gives it back what makes it run the loops.
+func begins(p *v1.Plan, s v1.Step) bool {
+	switch s.Component {
+	case KCM:
+		return edits(s) || p.Direction == Rollback && (s.Kind == v1.StepRestoreManifest || s.Kind == v1.StepStartUnit || s.Kind == v1.StepEditWorkload)
+	case CCM:
+		return p.Direction != Rollback && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject)
+	}
+	return false
 }
 
 // Remaining counts the steps of each phase behind the first n, in order, as "phase (count)".

@@ -1,0 +1,340 @@
+package migrate
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// planBack makes the rollback's plan and begins it.
+func (w *world) planBack() *v1.Plan {
+	w.t.Helper()
+	j, err := Open(w.t.Context(), w.kube)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	doc := j.Doc()
+	back, err := plan.MakeRollback(&doc, w.snapshot(), w.clock.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := j.SetPhase(w.t.Context(), v1.RunRollingBack, back, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	return back
+}
+
+// With downtime and a new version an owner becomes a standby before its API server is restarted. No step of its own says so.
+func TestAManagerThatWasStoppedToHandOverIsStartedByTheRollback(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(t *testing.T, w *world, p *v1.Plan){
+		"it died": func(t *testing.T, w *world, p *v1.Plan) {
+			n := 0
+			died, err := w.runUntil(p, func(point, step string) bool {
+				if point == "during" && strings.HasSuffix(step, "/moving-"+kcm) {
+					n++
+				}
+				return n == 2
+			})
+			if err != nil || !died {
+				t.Fatal(died, err)
+			}
+		},
+		"its process took too long to end": func(t *testing.T, w *world, p *v1.Plan) {
+			stuck := func(on bool) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for _, h := range w.hostNames() {
+					w.stuck[kcm+"@"+h] = on
+				}
+			}
+			stuck(true)
+			_, err := w.run(p)
+			says(t, err, "did not end")
+			stuck(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := upgradeWorld(t, 3)
+			files := w.files()
+			stop(t, w, w.beginWith(v1.Options{TargetVersion: next, Strategy: plan.Downtime}))
+			w.rollBack()
+			w.rolledBack(files)
+			w.all("v1.26.0")
+		})
+	}
+}
+
+const daemonSet = "/apis/apps/v1/namespaces/kube-system/daemonsets/" + ccm
+
+// daemons is a DaemonSet controller: a process and a pod on each host for as long as the DaemonSet is there. The world is locked.
+func (w *world) daemons() {
+	var d appsv1.DaemonSet
+	there := w.api.Get(w.t, daemonSet, &d)
+	n := int32(0)
+	for _, h := range w.hostNames() {
+		key, name := ccm+"@"+h, ccm+"-"+h
+		if !there {
+			if w.procs[key] != nil {
+				delete(w.procs, key)
+				w.api.Delete("/api/v1/namespaces/kube-system/pods/" + name)
+			}
+			continue
+		}
+		if n++; w.procs[key] == nil {
+			w.lastPID++
+			command := d.Spec.Template.Spec.Containers[0].Command
+			w.procs[key] = &process{pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: ccm, host: h, unit: true}
+			w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec})
+		}
+	}
+	if there && d.Status.NumberReady != n {
+		d.Status = appsv1.DaemonSetStatus{ObservedGeneration: d.Generation, DesiredNumberScheduled: n, UpdatedNumberScheduled: n, NumberReady: n}
+		w.api.Put(w.t, &d)
+	}
+}
+
+// A rollback that left the DaemonSet for somebody else's would start the in-tree managers beside it.
+func TestADaemonSetThatSomebodyChangedIsStillThisMigrations(t *testing.T) {
+	t.Parallel()
+	for _, strategy := range []string{plan.Downtime, plan.LeaderMigration} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			w.mu.Lock()
+			w.more = w.daemons
+			w.mu.Unlock()
+			p := w.beginWith(v1.Options{Strategy: strategy, Shape: v1.ShapeDaemonSet})
+			w.past(p, "start/"+ccm)
+			var d appsv1.DaemonSet
+			w.api.Get(t, daemonSet, &d)
+			d.Spec.Template.Spec.Containers[0].Image += "-fixed"
+			w.api.Put(t, &d)
+			_, err := w.run(p)
+			says(t, err, "was changed by somebody else since this migration made it", "transplant rollback deletes it")
+			w.rollBack()
+			if w.api.Get(t, daemonSet, &d) {
+				t.Error("the DaemonSet is left")
+			}
+			for loop, owners := range w.owners() {
+				if len(owners) != 1 || !strings.HasPrefix(owners[0], kcm+"@") {
+					t.Errorf("%s is run by %v", loop, owners)
+				}
+			}
+		})
+	}
+}
+
+// crashes lets managers crash right after they have got their lease, as a kube-controller-manager does whose controllers do not start, and stay away for a
+// kubelet's longest back-off.
+func (w *world) crashes(component string, broken func(*process) bool) {
+	var last time.Time
+	w.more = func() {
+		for key, p := range w.procs {
+			if p.component != component || !broken(p) {
+				continue
+			}
+			if w.holds(p, component) {
+				last = w.clock.Now()
+			}
+			if !last.IsZero() && w.clock.Now().Sub(last) < 5*time.Minute {
+				delete(w.procs, key)
+			}
+		}
+	}
+}
+
+func TestTheWayBackStaysOpenBesideAManagerThatCrashes(t *testing.T) {
+	t.Parallel()
+	for _, component := range []string{kcm, ccm} {
+		t.Run(component, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			files := w.files()
+			p := w.beginWith(v1.Options{Strategy: plan.Downtime})
+			w.mu.Lock()
+			w.crashes(component, func(p *process) bool { return component == ccm || p.flags["cloud-provider"] == "external" })
+			w.mu.Unlock()
+			_, err := w.run(p)
+			says(t, err, component+" on cp-1 did not answer")
+			w.rollBack()
+			w.rolledBack(files)
+		})
+	}
+}
+
+func TestAPatchThatIsMadeAnewKeepsWhatWasBeforeTheFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	cm := func(a, b string) {
+		w.api.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Data: map[string]string{"a": a, "b": b}})
+	}
+	cm("1", "2")
+	p := w.given(v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"8","b":"9"}}`})
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	cm("8", "7") // somebody else's
+	_, err := w.run(p)
+	says(t, err, "was changed by somebody else since step patch/c was begun")
+	cm("8", "2") // put back by hand
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	w.backAfterEveryDeath()
+	var have corev1.ConfigMap
+	w.api.Get(t, "/api/v1/namespaces/kube-system/configmaps/c", &have)
+	if have.Data["a"] != "1" || have.Data["b"] != "2" {
+		t.Errorf("after the rollback: %v", have.Data)
+	}
+}
+
+func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	refused := func(t *testing.T, err error) {
+		t.Helper()
+		says(t, err, "was changed by somebody else after this migration wrote it", "put your change aside")
+		if _, ok := errors.AsType[*StaleError](err); !ok {
+			t.Errorf("%T: %v", err, err)
+		}
+	}
+	t.Run("unit", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 2)
+		w.asUnits()
+		w.past(w.beginWith(v1.Options{}), "leader-migration/"+kcm+"@cp-2")
+		path := "/etc/default/" + kcm
+		theirs := strings.Replace(w.read("cp-2", path), "--cluster-name=lab", "--cluster-name=theirs", 1)
+		w.write("cp-2", path, theirs, 0o640)
+		_, err := w.run(w.planBack())
+		refused(t, err)
+		if w.read("cp-2", path) != theirs {
+			t.Error("it was overwritten")
+		}
+	})
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 2)
+		p, _ := w.begin()
+		w.past(p, "start/"+ccm+"@cp-2")
+		theirs := w.read("cp-2", plan.CCMCloudConf) + "DisableSecurityGroupIngress = true\n"
+		w.write("cp-2", plan.CCMCloudConf, theirs, 0o600)
+		back := w.planBack()
+		_, err := w.run(back)
+		refused(t, err)
+		if w.read("cp-2", plan.CCMCloudConf) != theirs {
+			t.Error("it was removed")
+		}
+	})
+	t.Run("workload", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, 1)
+		w.deployed(1)
+		p := w.given(v1.Step{
+			ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm,
+			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
+		})
+		if _, err := w.run(p); err != nil {
+			t.Fatal(err)
+		}
+		theirs := []string{"--v=4", "--theirs=1"}
+		d := w.deployment()
+		d.Spec.Template.Spec.Containers[0].Args = theirs
+		w.api.Put(t, &d)
+		_, err := w.run(w.planBack())
+		refused(t, err)
+		if have := w.deployment().Spec.Template.Spec.Containers[0].Args; !slices.Equal(have, theirs) {
+			t.Errorf("it was overwritten: %v", have)
+		}
+	})
+}
+
+func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	var said []string
+	_, err := w.run(p, func(o *Options) {
+		o.Hook = func(point, step string) {
+			if point == "during" && step == "stop/"+kcm+"@cp-1" { // the step that is under way is finished first
+				if _, err := AskToPause(t.Context(), w.kube, v1.Pause{Run: "run-1", By: "ann", At: w.clock.Now()}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		o.Tell = func(e Event) {
+			switch {
+			case strings.Contains(e.Message, "the middle of the downtime"):
+				said = append(said, e.Message)
+			case e.Kind == "paused":
+				if w.owners()["service"] == nil {
+					t.Errorf("paused before %s, when nobody runs the loops: %v", e.Step.ID, w.owners())
+				}
+				said = append(said, "paused")
+				if _, err := AskToResume(t.Context(), w.kube, "run-1"); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(said) != 2 || !strings.Contains(said[0], "it waits behind step start/"+ccm+"@cp-1") || said[1] != "paused" {
+		t.Errorf("said: %q", said)
+	}
+}
+
+func TestALostHostThatWasNotMigratedYetIsNotInTheWayOfARollback(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	p, _ := w.begin()
+	w.past(p, "create/ServiceAccount/kube-system/"+ccm)
+	w.lose("cp-2")
+	w.silent("cp-2")
+	if err := w.takeOut("cp-2"); err != nil {
+		t.Fatal(err)
+	}
+	w.rollBack()
+}
+
+func TestAStandbyThatOwnsTheLoopsByTheNextRunHandsOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p, _ := w.begin()
+	id := "leader-migration/" + kcm + "@cp-2" // cp-1 owns the loops
+	if died, err := w.runUntil(p, func(point, step string) bool { return point == "during" && step == id }); err != nil || !died {
+		t.Fatal(died, err)
+	}
+	w.mu.Lock()
+	old := w.procs[kcm+"@cp-1"]
+	delete(w.procs, kcm+"@cp-1")
+	w.elect(kcm, func(*process) bool { return false })
+	w.clock.Step(16 * time.Second)
+	w.elect(kcm, func(p *process) bool { return p.host == "cp-2" && p.component == kcm })
+	old.pid = 5000
+	w.procs[kcm+"@cp-1"] = old
+	leads := w.holds(w.procs[kcm+"@cp-2"], kcm)
+	w.expired = 0
+	w.mu.Unlock()
+	if !leads {
+		t.Fatal("cp-2 does not lead")
+	}
+	if _, err := w.runUntil(p, func(point, step string) bool { return point == "after" && step == id }); err != nil {
+		t.Fatal(err)
+	}
+	if rec := w.engine().journal.Record(id); len(rec.Handovers) == 0 || w.expired > 0 {
+		t.Errorf("the owner was restarted in place: %d leases ran out, handovers %v", w.expired, rec.Handovers)
+	}
+}
