@@ -338,3 +338,30 @@ func TestAStandbyThatOwnsTheLoopsByTheNextRunHandsOver(t *testing.T) {
 		t.Errorf("the owner was restarted in place: %d leases ran out, handovers %v", w.expired, rec.Handovers)
 	}
 }
+
+func TestAPauseWaitsForTheEndOfADowntimeOnTheWayBackToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	back := w.planBack()
+	started := "undo/start/stop/" + kcm + "@cp-1"
+	idle := false
+	for i, s := range back.Steps {
+		want := ""
+		if idle {
+			want = started
+		}
+		if have := plan.IdleUntil(back, i); have != want {
+			t.Errorf("before %s a stop has to wait for %q, not %q", s.ID, want, have)
+		}
+		switch {
+		case s.ID == started:
+			idle = false
+		case s.ID == "undo/start/"+ccm+"@cp-1":
+			idle = true
+		}
+	}
+}

@@ -97,11 +97,12 @@ func ends(p *v1.Plan, s v1.Step) bool {
 	return s.Component == KCM && (stops(s) || strings.HasPrefix(s.ID, "external/"))
 }
 
-// begins tells a step that starts a manager, or gives it back what makes it run the loops.
+// begins tells a step that starts a manager, or gives it back what makes it run the loops. Gates that a kube-controller-manager loses later, behind the
+// kubelets, are no part of the downtime.
 func begins(p *v1.Plan, s v1.Step) bool {
 	switch s.Component {
 	case KCM:
-		return edits(s) || p.Direction == Rollback && (s.Kind == v1.StepRestoreManifest || s.Kind == v1.StepStartUnit || s.Kind == v1.StepEditWorkload)
+		return strings.HasPrefix(s.ID, "external/") && edits(s) || p.Direction == Rollback && (s.Kind == v1.StepRestoreManifest || s.Kind == v1.StepStartUnit || s.Kind == v1.StepEditWorkload)
 	case CCM:
 		return p.Direction != Rollback && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject)
 	}
