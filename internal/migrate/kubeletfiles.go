@@ -138,7 +138,14 @@ func (x kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bo
 	if err != nil {
 		return false, nil //nolint:nilerr // what cannot be read cannot be compared
 	}
-	_, edits := plan.EditsByFile(x.wayThere(s))
+	there, known := s, true
+	if s.Restore != "" {
+		there, known = x.step(s.Restore)
+	}
+	if !known {
+		return false, nil
+	}
+	_, edits := plan.EditsByFile(there)
 	var back []v1.Edit
 	for _, e := range edits[c.path] {
 		if e.Op != "setFlag" && e.Op != "unsetFlag" {
@@ -156,17 +163,6 @@ func (x kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bo
 	}
 	out, err := controlplane.ApplyKubeletFile(c.now, back, used...)
 	return err == nil && string(out) == string(c.now), nil //nolint:nilerr // see above
-}
-
-// wayThere is the step itself, or the one that it puts back.
-func (x kubelet) wayThere(s v1.Step) v1.Step {
-	doc := x.journal.Doc()
-	for _, o := range doc.Plan.Steps {
-		if s.Restore != "" && o.ID == s.Restore {
-			return o
-		}
-	}
-	return s
 }
 
 // backUpAll keeps every file of a step, each under a name of its own. The record names them before one is changed.

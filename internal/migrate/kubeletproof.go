@@ -136,7 +136,7 @@ func (x kubelet) expectation(s v1.Step) func(args []string) string {
 	if s.Restore == "" {
 		return shownBy(s.Edits)
 	}
-	if there := x.wayThere(s); there.ID == s.Restore {
+	if there, ok := x.step(s.Restore); ok {
 		return asBefore(there.Edits, x.journal.Record(s.Restore).Flags)
 	}
 	return func([]string) string { return "" }

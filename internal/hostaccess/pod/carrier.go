@@ -76,7 +76,7 @@ func (c *carrier) get(ctx context.Context) (*session, int, error) {
 		case c.closed:
 			c.mu.Unlock()
 			return nil, 0, errClosed
-		case c.session != nil && !c.session.over():
+		case c.answers():
 			s, n := c.session, c.generation
 			c.mu.Unlock()
 			return s, n, nil
@@ -102,6 +102,9 @@ func (c *carrier) get(ctx context.Context) (*session, int, error) {
 		}
 	}
 }
+
+// answers tells that there is a session. The carrier is locked.
+func (c *carrier) answers() bool { return c.session != nil && !c.session.over() }
 
 // beginOpening has a session opened, unless that is under way. The carrier is locked.
 func (c *carrier) beginOpening() *opening {
@@ -352,13 +355,12 @@ func (c *carrier) drop(s *session) {
 // it: among hundreds of hosts those that do not answer would take the time of those that do, whose agents would end.
 func (c *carrier) ping(ctx context.Context) {
 	c.mu.Lock()
-	answers := c.session != nil && !c.session.over()
-	if !answers && !c.closed && c.failed == nil && c.pod != "" {
+	wanted, answers := !c.closed && c.failed == nil, c.answers()
+	if wanted && !answers && c.pod != "" {
 		c.beginOpening() //nolint:contextcheck // see get
 	}
-	useless := c.closed || c.failed != nil || !answers
 	c.mu.Unlock()
-	if !useless {
+	if wanted && answers {
 		_, _ = c.call(ctx, agent.MethodHello, agent.Request{}) // whoever needs the host learns what is wrong
 	}
 }
