@@ -19,14 +19,9 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
-)
-
-// Where a seed keeps the kubeconfig of a cluster that it hosts.
-const (
-	adminSecret = "admin-kubeconfig"
-	adminKey    = "kubeconfig"
 )
 
 // seedFlags say that the control plane of the cluster runs in another one, and where.
@@ -37,7 +32,7 @@ type seedFlags struct {
 
 func (f *seedFlags) flags(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.namespace, "seed-namespace", "", "the control plane runs as Deployments in this namespace of another cluster, the seed; the cluster itself is reached by --kubeconfig, or by the Secret "+adminSecret+" there")
+	fl.StringVar(&f.namespace, "seed-namespace", "", "the control plane runs as Deployments in this namespace of another cluster, the seed; the cluster itself is reached by --kubeconfig, or by the Secret "+kubeconfig.SecretName+" there")
 	fl.StringVar(&f.kubeconfig, "seed-kubeconfig", "", "path of the seed's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	fl.StringVar(&f.context, "seed-context", "", "context of the seed's kubeconfig")
 	fl.BoolVar(&f.direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
@@ -148,13 +143,13 @@ func (c *connection) userConfig(ctx context.Context, f seedFlags, seed hosted.Cl
 		}
 		return cfg, nil
 	}
-	s, err := seed.Kube.CoreV1().Secrets(f.namespace).Get(ctx, adminSecret, metav1.GetOptions{})
+	s, err := seed.Kube.CoreV1().Secrets(f.namespace).Get(ctx, kubeconfig.SecretName, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s of the seed, by which the cluster is reached: %w\nname its kubeconfig with --kubeconfig", f.namespace, adminSecret, err)
+		return nil, fmt.Errorf("reading Secret %s/%s of the seed, by which the cluster is reached: %w\nname its kubeconfig with --kubeconfig", f.namespace, kubeconfig.SecretName, err)
 	}
-	cfg, err := clientcmd.RESTConfigFromKubeConfig(s.Data[adminKey])
+	cfg, err := kubeconfig.ReadSecret(s)
 	if err != nil {
-		return nil, fmt.Errorf("the key %s of Secret %s/%s of the seed is no kubeconfig: name one with --kubeconfig", adminKey, f.namespace, adminSecret)
+		return nil, fmt.Errorf("reaching the cluster as the seed says: %w\nor name a kubeconfig of your own with --kubeconfig", err)
 	}
 	return tuned(cfg), nil
 }

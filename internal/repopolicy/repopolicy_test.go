@@ -77,6 +77,34 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			"lab/b/b.go":      "package b\nimport _ \"" + modulePath + "/lab/edge\"\n",
 			"internal/c/c.go": "package c\nimport _ \"" + modulePath + "/labour\"\n",
 		}, []string{"internal/a imports " + modulePath + "/lab/edge"}},
+		{"a cluster's kubeconfig has one reader", map[string]string{
+			"internal/kubeconfig/a.go":       clientcmdFile("clientcmd", "clientcmd.Load(data)"),
+			"internal/snapshot/authority.go": clientcmdFile("clientcmd", "clientcmd.Load(data)"),
+			"internal/snapshot/write.go":     clientcmdFile("clientcmd", "clientcmd.Write(config)"),
+			"internal/other/load.go":         clientcmdFile("clientcmd", "clientcmd.Load(data)"),
+			"internal/other/rest.go":         clientcmdFile("clientcmd", "clientcmd.RESTConfigFromKubeConfig(data)"),
+			"internal/other/renamed.go":      clientcmdFile("cc", "cc.NewClientConfigFromBytes(data)"),
+			"internal/other/value.go":        clientcmdFile("clientcmd", "func() any { f := clientcmd.NewDefaultClientConfig; return f }()"),
+			"internal/other/dot.go":          clientcmdFile(".", "Load(data)"),
+			"internal/other/a_test.go":       clientcmdFile("clientcmd", "clientcmd.Load(data)"),
+			"lab/pki/a.go":                   clientcmdFile("clientcmd", "clientcmd.Load(data)"),
+			"cmd/transplant/connect.go":      clientcmdFile("clientcmd", "clientcmd.NewDefaultClientConfigLoadingRules()"),
+			"cmd/transplant/hosted.go":       clientcmdFile("clientcmd", "clientcmd.RESTConfigFromKubeConfig(data)"),
+			"internal/other/codec.go":        "package other\nimport _ \"k8s.io/client-go/tools/clientcmd/api/latest\"\n",
+			"internal/other/plugins.go":      "package other\nimport _ \"k8s.io/client-go/plugin/pkg/client/auth/oidc\"\n",
+			"internal/other/exec.go":         "package other\nvar c = rest.Config{ExecProvider: p, Host: h}\nfunc f() { c.BearerTokenFile = name }\n",
+		}, []string{
+			"cmd/transplant/hosted.go:3 uses clientcmd.RESTConfigFromKubeConfig: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/codec.go:2 imports k8s.io/client-go/tools/clientcmd/api/latest: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/dot.go:2 imports k8s.io/client-go/tools/clientcmd without a name: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/exec.go:2 sets ExecProvider: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/exec.go:3 sets BearerTokenFile: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/load.go:3 uses clientcmd.Load: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/plugins.go:2 imports k8s.io/client-go/plugin/pkg/client/auth/oidc: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/renamed.go:3 uses clientcmd.NewClientConfigFromBytes: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/rest.go:3 uses clientcmd.RESTConfigFromKubeConfig: read a cluster's kubeconfig with internal/kubeconfig",
+			"internal/other/value.go:3 uses clientcmd.NewDefaultClientConfig: read a cluster's kubeconfig with internal/kubeconfig",
+		}},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
 			tried[c.rule] = true
@@ -98,4 +126,9 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			t.Errorf("no tree that breaks the rule %q", sentence)
 		}
 	}
+}
+
+// clientcmdFile is a file that imports client-go's reader of kubeconfigs by a name, and does something with it.
+func clientcmdFile(name, does string) string {
+	return "package p\nimport " + name + " \"" + clientcmdPath + "\"\nvar _ = " + does + "\n"
 }

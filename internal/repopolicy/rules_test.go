@@ -33,6 +33,7 @@ var rules = map[string]rule{
 	"the product can be installed with go":    noReplace,
 	"what decides knows no client":            pureImports,
 	"the product does not know the lab":       productImports,
+	"a cluster's kubeconfig has one reader":   kubeconfigDoors,
 }
 
 // files calls visit with every file of a tree that is or could be committed.
@@ -47,7 +48,7 @@ func files(tree fs.FS, visit func(name string, content []byte) error) error {
 			}
 			return nil
 		}
-		if !entry.Type().IsRegular() {
+		if !entry.Type().IsRegular() || name == ".git" { // a worktree's .git is a file that names the repository
 			return nil
 		}
 		content, err := fs.ReadFile(tree, name)

@@ -3,7 +3,6 @@ package userclusters
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,17 +11,17 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 )
 
 const (
-	idle          = 30 * time.Second
-	perCluster    = 32 // connections, where the server does not speak HTTP/2
-	pingAfter     = 30 * time.Second
-	pingAnswer    = 15 * time.Second
-	maxKubeconfig = 1 << 20 // bytes; a Secret holds no more
+	idle       = 30 * time.Second
+	perCluster = 32 // connections, where the server does not speak HTTP/2
+	pingAfter  = 30 * time.Second
+	pingAnswer = 15 * time.Second
 )
 
 // connection is a way to one API server with one set of credentials. The transport is its own: client-go's are kept for ever, by credentials.
@@ -39,8 +38,8 @@ type connection struct {
 	owner *Pool
 }
 
-func (p *Pool) connect(kubeconfig []byte) (*connection, error) {
-	c, err := configOf(kubeconfig)
+func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
+	c, err := kubeconfig.ReadSecret(secret)
 	if err != nil {
 		return nil, err
 	}
@@ -48,17 +47,13 @@ func (p *Pool) connect(kubeconfig []byte) (*connection, error) {
 	if err != nil {
 		return nil, hideValues(err)
 	}
-	server, err := serverOf(c.Host)
+	server, err := url.Parse(c.Host)
 	if err != nil {
-		return nil, err
-	}
-	proxy := c.Proxy
-	if proxy == nil {
-		proxy = http.ProxyFromEnvironment
+		return nil, hideValues(err)
 	}
 	d := &dialer{Dialer: net.Dialer{Timeout: p.o.Dial, KeepAlive: pingAfter}}
 	base := &http.Transport{
-		Proxy: proxy, DialContext: d.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: p.o.Dial,
+		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: p.o.Dial,
 		ResponseHeaderTimeout: p.o.Answer, IdleConnTimeout: idle, MaxConnsPerHost: perCluster, MaxIdleConnsPerHost: perCluster, ForceAttemptHTTP2: true,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
 	}
@@ -71,63 +66,9 @@ func (p *Pool) connect(kubeconfig []byte) (*connection, error) {
 	return out, nil
 }
 
-// configOf reads a kubeconfig that stands by itself. What would run a program here or read a file of this machine is refused: whoever can write the
-// Secret would have the operator's rights otherwise.
-func configOf(kubeconfig []byte) (*rest.Config, error) {
-	if len(kubeconfig) == 0 || len(kubeconfig) > maxKubeconfig {
-		return nil, fmt.Errorf("its key %q is missing, empty or too large", SecretKey)
-	}
-	k, err := clientcmd.Load(kubeconfig)
-	if err != nil {
-		return nil, errors.New("it is not a kubeconfig")
-	}
-	for _, a := range k.AuthInfos {
-		if err := refuseUser(a); err != nil {
-			return nil, err
-		}
-	}
-	for _, c := range k.Clusters {
-		if c.CertificateAuthority != "" {
-			return nil, errors.New("it names a file (certificate-authority): give certificate-authority-data")
-		}
-	}
-	if k.CurrentContext == "" && len(k.Contexts) == 1 {
-		for name := range k.Contexts {
-			k.CurrentContext = name
-		}
-	}
-	c, err := clientcmd.NewDefaultClientConfig(*k, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, hideValues(err)
-	}
-	c.UserAgent = rest.DefaultKubernetesUserAgent()
-	return c, nil
-}
-
-func refuseUser(a *clientcmdapi.AuthInfo) error {
-	switch {
-	case a.Exec != nil, a.AuthProvider != nil:
-		return errors.New("its user is authenticated by a program, which is not run: give a client certificate or a token")
-	case a.ClientCertificate != "", a.ClientKey != "", a.TokenFile != "":
-		return errors.New("its user names a file: give client-certificate-data, client-key-data or token")
-	}
-	return nil
-}
-
 // hideValues keeps what a library says about credentials out of messages, since it may quote them.
 func hideValues(error) error {
 	return errors.New("its cluster, user and context do not make a configuration that can be used")
-}
-
-func serverOf(host string) (*url.URL, error) {
-	u, err := url.Parse(host)
-	if err != nil || u.Host == "" {
-		return nil, errors.New("its server is not a URL")
-	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && (ip == nil || !ip.IsLoopback()) {
-		return nil, errors.New("its server is not reached by https, so that no credentials would be sent")
-	}
-	return u, nil
 }
 
 // send sends a request, and calls release when its answer was read or its failure is known.

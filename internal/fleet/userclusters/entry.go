@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 )
 
 // entry is what the pool knows of one user cluster. Its fields but the first four are guarded by the pool.
@@ -180,12 +182,12 @@ func (p *Pool) readAlone(ctx context.Context, e *entry) error {
 func (p *Pool) load(ctx context.Context, e *entry) (*connection, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Answer)
 	defer cancel()
-	secret, err := p.o.Seed.CoreV1().Secrets(e.namespace).Get(ctx, SecretName, metav1.GetOptions{})
+	secret, err := p.o.Seed.CoreV1().Secrets(e.namespace).Get(ctx, kubeconfig.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, "", fmt.Errorf("the user cluster cannot be reached: there is no Secret %s/%s: %w", e.namespace, SecretName, err)
+		return nil, "", fmt.Errorf("the user cluster cannot be reached: there is no Secret %s/%s: %w", e.namespace, kubeconfig.SecretName, err)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("reading Secret %s/%s: %w", e.namespace, SecretName, err)
+		return nil, "", fmt.Errorf("reading Secret %s/%s: %w", e.namespace, kubeconfig.SecretName, err)
 	}
 	version := string(secret.UID) + "/" + secret.ResourceVersion
 	p.mu.Lock()
@@ -194,9 +196,9 @@ func (p *Pool) load(ctx context.Context, e *entry) (*connection, string, error) 
 	if same {
 		return nil, version, nil
 	}
-	conn, err := p.connect(secret.Data[SecretKey])
+	conn, err := p.connect(secret)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig in Secret %s/%s: %w", e.namespace, SecretName, err)
+		return nil, "", err
 	}
 	return conn, version, nil
 }

@@ -16,12 +16,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The Secret through which a user cluster is reached.
-const (
-	SecretName = "admin-kubeconfig"
-	SecretKey  = "kubeconfig"
-)
-
 // Clients reach one user cluster. They convert to hosted.Clients.
 type Clients struct {
 	Kube    kubernetes.Interface

@@ -26,6 +26,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,10 +99,10 @@ func newUserAPI(t *testing.T, name, token string) *userAPI {
 func (a *userAPI) kubeconfig(t *testing.T, token string) []byte {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
-	return kubeconfig(t, &clientcmdapi.Cluster{Server: a.URL, CertificateAuthorityData: ca}, token)
+	return writeKubeconfig(t, &clientcmdapi.Cluster{Server: a.URL, CertificateAuthorityData: ca}, token)
 }
 
-func kubeconfig(t *testing.T, cluster *clientcmdapi.Cluster, token string) []byte {
+func writeKubeconfig(t *testing.T, cluster *clientcmdapi.Cluster, token string) []byte {
 	t.Helper()
 	c := clientcmdapi.NewConfig()
 	c.Clusters["c"] = cluster
@@ -116,7 +117,7 @@ func kubeconfig(t *testing.T, cluster *clientcmdapi.Cluster, token string) []byt
 }
 
 func secret(namespace string, data []byte) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: SecretName}, Data: map[string][]byte{SecretKey: data}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kubeconfig.SecretName}, Data: map[string][]byte{kubeconfig.SecretKey: data}}
 }
 
 func newPool(t *testing.T, o Options) (*Pool, *apitest.Server, *clocktesting.FakePassiveClock) {
@@ -332,44 +333,38 @@ func TestACallerThatGivesUpIsNoFailure(t *testing.T) {
 	get(t, p, "cluster-a")
 }
 
-func TestWhatCannotBeAKubeconfigIsRefusedWithoutItsSecrets(t *testing.T) {
-	edit := func(change func(*clientcmdapi.Config)) []byte {
-		c, err := clientcmd.Load(kubeconfig(t, &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443"}, "hush"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(c)
-		out, err := clientcmd.Write(*c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
-	}
+func TestAKubeconfigThatDoesNotStandByItselfIsRefusedWithoutItsSecrets(t *testing.T) {
+	a := newUserAPI(t, "a", "1")
 	for name, c := range map[string]struct {
-		data []byte
-		want string
+		change func(c *clientcmdapi.Config)
+		want   string
 	}{
-		"nothing":       {nil, "missing, empty"},
-		"no kubeconfig": {[]byte("hush: [hush"), "not a kubeconfig"},
-		"a program": {edit(func(c *clientcmdapi.Config) {
+		"a program": {func(c *clientcmdapi.Config) {
 			c.AuthInfos["u"].Exec = &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}
-		}), "program, which is not run"},
-		"a plugin": {edit(func(c *clientcmdapi.Config) {
-			c.AuthInfos["u"].AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "gcp"}
-		}), "program, which is not run"},
-		"a file with a token": {edit(func(c *clientcmdapi.Config) { c.AuthInfos["u"].TokenFile = "/etc/shadow" }), "names a file"},
-		"a file with a key":   {edit(func(c *clientcmdapi.Config) { c.AuthInfos["u"].ClientKey = "/etc/shadow" }), "names a file"},
-		"a file with a CA":    {edit(func(c *clientcmdapi.Config) { c.Clusters["c"].CertificateAuthority = "/etc/shadow" }), "names a file"},
-		"clear text":          {edit(func(c *clientcmdapi.Config) { c.Clusters["c"].Server = "http://10.0.0.1" }), "not reached by https"},
-		"no such context":     {edit(func(c *clientcmdapi.Config) { c.CurrentContext = "other" }), "do not make a configuration"},
-		"a broken CA":         {edit(func(c *clientcmdapi.Config) { c.Clusters["c"].CertificateAuthorityData = []byte("hush") }), "do not make a configuration"},
+		}, `user "u" is authenticated by a program`},
+		"a file":      {func(c *clientcmdapi.Config) { c.AuthInfos["u"].TokenFile = "/etc/shadow" }, `user "u" names a file of this machine (tokenFile)`},
+		"a proxy":     {func(c *clientcmdapi.Config) { c.Clusters["c"].ProxyURL = a.URL }, `cluster "c" is reached through a proxy of its own`},
+		"a broken CA": {func(c *clientcmdapi.Config) { c.Clusters["c"].CertificateAuthorityData = []byte("hush") }, "cannot be read"},
 	} {
+		config, err := clientcmd.Load(a.kubeconfig(t, "hush"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(config)
+		data, err := clientcmd.Write(*config)
+		if err != nil {
+			t.Fatal(err)
+		}
 		p, seed, _ := newPool(t, Options{})
-		seed.Put(t, secret("cluster-a", c.data))
-		_, err := p.Get(t.Context(), "cluster-a")
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "cluster-a/"+SecretName) || strings.Contains(err.Error(), "hush") {
+		seed.Put(t, secret("cluster-a", data))
+		_, err = p.Get(t.Context(), "cluster-a")
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "cluster-a/admin-kubeconfig") ||
+			strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if n := a.open.Load() + a.requests.Load(); n != 0 {
+		t.Errorf("the server of a refused kubeconfig was connected to")
 	}
 }
 
