@@ -5,10 +5,14 @@ package catalogue
 // #124519 gce); volume plugins by cmd/kube-controller-manager/app/plugins_providers.go; the kubelet's credentials by pkg/credentialprovider; where
 // binaries come from, by pkg/nodemodel/fileassets.go of kubernetes/kops and .github/workflows/release.yaml of kubernetes-sigs/cloud-provider-azure. Node
 // names, loops and the metadata service by the packages of legacy-cloud-providers and of each external provider.
+//
+// What they do without a cloud config: readAWSCloudConfig, generateCloudConfig of gce, NewCloud and InitializeCloudFromConfig of azure, ReadConfig of
+// openstack, and the registration in vsphere.go, of legacy-cloud-providers v0.20 to v0.30 and of each external provider.
 var providers = []Provider{
 	{
 		Name: "aws", Title: "Amazon Web Services", LastInTree: 26, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
-		NeedsClusterID: true,
+		NeedsClusterID: true, ConfigOptional: true,
+		WithoutConfig: "each manager takes its region, zone and VPC from the metadata service of its instance, and the cluster from that instance's tags",
 		Plugins: []VolumePlugin{{
 			Name: "kubernetes.io/aws-ebs", Driver: "ebs.csi.aws.com", MigrationGate: "CSIMigrationAWS", UnregisterGate: "InTreePluginAWSUnregister",
 			CompleteGate: "CSIMigrationAWSComplete", LastInTree: 26, LimitResource: "attachable-volumes-aws-ebs",
@@ -30,6 +34,7 @@ var providers = []Provider{
 	},
 	{
 		Name: "azure", Title: "Microsoft Azure", LastInTree: 29, Routes: true, LoadBalancers: true, ConfigFormat: "json", ExternalFormat: "json",
+		WithoutConfig: "the in-tree manager reads Secret kube-system/azure-cloud-provider, which the external one does not do by itself",
 		Plugins: []VolumePlugin{
 			{
 				Name: "kubernetes.io/azure-disk", Driver: "disk.csi.azure.com", MigrationGate: "CSIMigrationAzureDisk", UnregisterGate: "InTreePluginAzureDiskUnregister",
@@ -57,6 +62,8 @@ var providers = []Provider{
 	},
 	{
 		Name: "gce", Title: "Google Compute Engine", LastInTree: 30, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
+		ConfigOptional: true,
+		WithoutConfig:  "each manager takes its project, zone and network from the metadata service of its instance",
 		// pkg/controller/nodeipam/ipam: the three allocators that ask the cloud are built for GCE alone.
 		Allocators: []string{"CloudAllocator", "IPAMFromCluster", "IPAMFromCloud"},
 		Plugins: []VolumePlugin{{
@@ -75,6 +82,7 @@ var providers = []Provider{
 	},
 	{
 		Name: "openstack", Title: "OpenStack", LastInTree: 25, Routes: true, LoadBalancers: true, ConfigFormat: "ini", ExternalFormat: "ini",
+		WithoutConfig: "neither manager starts",
 		Plugins: []VolumePlugin{{
 			Name: "kubernetes.io/cinder", Driver: "cinder.csi.openstack.org", MigrationGate: "CSIMigrationOpenStack", UnregisterGate: "InTreePluginOpenStackUnregister",
 			CompleteGate: "CSIMigrationOpenStackComplete", LastInTree: 25, LimitResource: "attachable-volumes-cinder",
@@ -94,6 +102,7 @@ var providers = []Provider{
 	},
 	{
 		Name: "vsphere", Title: "VMware vSphere", LastInTree: 29, ConfigFormat: "ini", ExternalFormat: "yaml",
+		WithoutConfig: "the in-tree manager takes its machine for a worker and runs no cloud loop, and the external one does not start",
 		Plugins: []VolumePlugin{{
 			Name: "kubernetes.io/vsphere-volume", Driver: "csi.vsphere.vmware.com", MigrationGate: "CSIMigrationvSphere", UnregisterGate: "InTreePluginvSphereUnregister",
 			CompleteGate: "CSIMigrationvSphereComplete", LastInTree: 28,

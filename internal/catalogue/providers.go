@@ -34,6 +34,10 @@ type Provider struct {
 	NeedsClusterID bool
 	// ConfigFormat of the cloud config, in tree and outside: ini, json or yaml.
 	ConfigFormat, ExternalFormat string
+	// ConfigOptional reports whether the in-tree and the external manager both run without --cloud-config.
+	ConfigOptional bool
+	// WithoutConfig says what the managers do without --cloud-config, a clause.
+	WithoutConfig string
 }
 
 // VolumePlugin is an in-tree volume plugin and what takes its place.

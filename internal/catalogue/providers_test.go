@@ -24,7 +24,7 @@ func TestProvidersAreSortedAndWhole(t *testing.T) {
 		if p.Unsupported != "" {
 			continue
 		}
-		if p.NodeName == "" || p.BalancerName == "" || p.ClusterMark == "" || p.ConfigFormat == "" || p.ExternalFormat == "" {
+		if p.NodeName == "" || p.BalancerName == "" || p.ClusterMark == "" || p.ConfigFormat == "" || p.ExternalFormat == "" || p.WithoutConfig == "" {
 			t.Errorf("%s: a field is empty: %+v", p.Name, p)
 		}
 		if _, ok := ProviderIDForm(p.Name); !ok {

@@ -1,10 +1,12 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 )
 
 var cloudConfig = Check{
@@ -14,7 +16,8 @@ var cloudConfig = Check{
 		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
 			"get the names of the newer AWS SDK. To upstream's manager the in-tree names (ec2, elasticloadbalancing) match no service and are not an error: calls would go to the real endpoints instead of the " +
 			"overridden ones. Our own manager understands both.",
-		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config: the new manager would have to guess.",
+		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config where its provider needs one (Azure, OpenStack, vSphere).",
+		"On AWS and Google both managers run without: what a cloud config would say they ask the metadata service of their instance. The new manager then gets no --cloud-config either. An empty --cloud-config counts as none.",
 	},
 	judge: judgeCloudConfig,
 }
@@ -22,12 +25,18 @@ var cloudConfig = Check{
 func judgeCloudConfig(f facts) v1.Finding {
 	var bad complaints
 	var changes []string
+	var without []placed
 	in := f.inTree()
 	for _, p := range in {
 		c := p.host.CloudConfig
 		switch {
 		case p.Flags["cloud-config"] == "":
-			bad.add(p.String(), "%s has no --cloud-config", p)
+			provider, _ := catalogue.Lookup(p.Flags["cloud-provider"])
+			if !provider.ConfigOptional {
+				bad.add(p.String(), "%s has no --cloud-config, and with provider %s %s", p, provider.Name, orElse(provider.WithoutConfig, "none is known to do without"))
+			} else {
+				without = append(without, p)
+			}
 		case c == nil:
 			continue
 		case c.Error != "":
@@ -44,12 +53,20 @@ func judgeCloudConfig(f facts) v1.Finding {
 		return finding
 	}
 	for _, p := range in {
-		if p.host.CloudConfig == nil {
+		if p.host.CloudConfig == nil && p.Flags["cloud-config"] != "" {
 			return unknown("the snapshot does not hold the cloud config of %s", p)
 		}
 	}
 	if len(in) == 0 {
 		return skip("no in-tree manager is left")
+	}
+	if len(without) > 0 && len(without) < len(in) {
+		return with(v1.Finding{Outcome: v1.Warn, Summary: fmt.Sprintf("%s has no --cloud-config, and others have one", without[0]), Objects: []string{without[0].String()}},
+			"the same on every host", "--cloud-config of "+kcm, "grep -n cloud-config "+without[0].Manifest+"   # on host "+without[0].host.Name)
+	}
+	if len(without) > 0 {
+		provider, _ := catalogue.Lookup(without[0].Flags["cloud-provider"])
+		return pass("%s has no --cloud-config and needs none: %s", kcm, provider.WithoutConfig)
 	}
 	slices.Sort(changes)
 	changes = slices.Compact(changes)
@@ -58,7 +75,7 @@ func judgeCloudConfig(f facts) v1.Finding {
 	}
 	finding := pass("the external provider's cloud config can be derived, with %s", plural(len(changes), "change"))
 	finding.Found = strings.Join(changes, "; ")
-	finding.Source = in[0].host.Name + ":" + in[0].host.CloudConfig.Path
+	finding.Source = in[0].host.Name + ":" + in[0].host.CloudConfig.Path // all of them have one
 	return finding
 }
 

@@ -168,7 +168,10 @@ var planeRules = []rule{
 	{name: "an API server that is external in a run", code: "CP-014", want: warn, opts: Options{InProgress: true}, change: func(s *v1.Snapshot) { setFlags(s, 1, kas, map[string]string{"cloud-provider": "external"}) }},
 	{name: "an API server of another cloud", code: "CP-014", want: fails, says: []string{"names gce"}, change: flagsOf(kas, map[string]string{"cloud-provider": "gce"})},
 	{name: "F51: an API server that was forgotten", code: "CP-014", base: migrated, want: fails, says: []string{"names aws although"}, change: flagsOf(kas, map[string]string{"cloud-provider": "aws"})},
-	{name: "F51: a volume plugin without its config", code: "CP-014", base: migrated, want: fails, says: []string{"without --cloud-config"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
+	{name: "F51: a volume plugin without the config that its host still has", code: "CP-014", base: migrated, want: fails, says: []string{"without --cloud-config"}, change: changes(
+		flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"}), flagsOf(kas, map[string]string{"cloud-config": "/etc/kubernetes/cloud.conf"}))},
+	{name: "F51: a volume plugin without its config", code: "CP-014", base: migrated, want: fails, says: []string{"without --cloud-config"}, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "azure"})},
+	{name: "a volume plugin that needs no config", code: "CP-014", base: migrated, want: pass_, change: flagsOf(kcm, map[string]string{"external-cloud-volume-plugin": "aws"})},
 	{name: "F51: a volume plugin that is not in tree", code: "CP-014", base: migrated, want: fails, says: []string{"in 1.27: aws left after 1.26"}, change: changes(ofVersion("v1.27.4"), flagsOf(kcm, map[string]string{
 		"external-cloud-volume-plugin": "aws", "cloud-config": "/etc/kubernetes/cloud.conf",
 	}))},

@@ -91,6 +91,27 @@ var versionRules = []rule{
 	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager" }},
 }
 
+// withoutConfigs takes the cloud config from every component, or makes its flag an empty one, under a provider.
+func withoutConfigs(provider string, empty bool) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		s.Cluster.Provider = provider
+		for i := range s.Hosts {
+			s.Hosts[i].CloudConfig = nil
+			for j := range s.Hosts[i].Components {
+				flags := s.Hosts[i].Components[j].Flags
+				if flags["cloud-provider"] != "" {
+					flags["cloud-provider"] = provider
+				}
+				if _, has := flags["cloud-config"]; has && empty {
+					flags["cloud-config"] = ""
+				} else {
+					delete(flags, "cloud-config")
+				}
+			}
+		}
+	}
+}
+
 var configRules = []rule{
 	{name: "with changes", code: "CFG-001", want: pass_, says: []string{"1 change", "renamed ServiceOverride ec2 to EC2"}},
 	{name: "as it is", code: "CFG-001", want: pass_, says: []string{"as it is"}, change: func(s *v1.Snapshot) {
@@ -99,7 +120,16 @@ var configRules = []rule{
 		}
 	}},
 	{name: "F40: it does not parse", code: "CFG-001", want: fails, says: []string{"line 3"}, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig.Error = "line 3: no section" }},
-	{name: "the manager names none", code: "CFG-001", want: fails, says: []string{"no --cloud-config"}, change: func(s *v1.Snapshot) { delete(manager(s, 1, kcm).Flags, "cloud-config") }},
+	{name: "one manager names none", code: "CFG-001", want: warn, says: []string{"cp-2 has no --cloud-config, and others have one"}, change: func(s *v1.Snapshot) {
+		delete(manager(s, 1, kcm).Flags, "cloud-config")
+		s.Hosts[1].CloudConfig = nil
+	}},
+	{name: "no manager names one, on AWS", code: "CFG-001", want: pass_, says: []string{"needs none", "metadata service"}, change: withoutConfigs("aws", false)},
+	{name: "every manager names an empty one, on AWS", code: "CFG-001", want: pass_, says: []string{"needs none"}, change: withoutConfigs("aws", true)},
+	{name: "no manager names one, on Google", code: "CFG-001", want: pass_, says: []string{"needs none", "project"}, change: withoutConfigs("gce", false)},
+	{name: "no manager names one, on Azure", code: "CFG-001", want: fails, says: []string{"no --cloud-config", "azure-cloud-provider"}, change: withoutConfigs("azure", false)},
+	{name: "every manager names an empty one, on OpenStack", code: "CFG-001", want: fails, says: []string{"neither manager starts"}, change: withoutConfigs("openstack", true)},
+	{name: "no manager names one, on vSphere", code: "CFG-001", want: fails, says: []string{"takes its machine for a worker"}, change: withoutConfigs("vsphere", false)},
 	{name: "it could not be read", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Hosts[0].CloudConfig = nil
 		cannotGather(s, "hosts/cp-1/cloud-config")

@@ -121,7 +121,7 @@ var seedConfig = Check{
 		case f.opts.Part == partFinish:
 			return skip("nothing is derived any longer")
 		case c.Flags["cloud-config"] == "":
-			return pass("%s needs none", c.Manifest)
+			return withoutSeedConfig(c)
 		case c.CloudConfig == nil:
 			return unknown("the cloud config %s of %s was not looked at", c.Flags["cloud-config"], c.Manifest)
 		case c.CloudConfig.Error != "":
@@ -129,6 +129,18 @@ var seedConfig = Check{
 		}
 		return pass("it can")
 	},
+}
+
+// withoutSeedConfig judges a hosted kube-controller-manager that has no --cloud-config.
+func withoutSeedConfig(c *v1.Component) v1.Finding {
+	provider, known := catalogue.Lookup(c.Flags["cloud-provider"])
+	if known && !provider.ConfigOptional {
+		return v1.Finding{
+			Outcome: v1.Fail, Objects: []string{c.Manifest},
+			Summary: fmt.Sprintf("%s has no --cloud-config, and with provider %s %s", c.Manifest, provider.Name, provider.WithoutConfig),
+		}
+	}
+	return pass("%s has none and needs none", c.Manifest)
 }
 
 var seedOwners = Check{

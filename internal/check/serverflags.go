@@ -13,8 +13,8 @@ var flagsContradict = Check{
 	Explain: []string{
 		"--cloud-provider of kube-apiserver decides little: the admission of persistent volumes by their zone, the SSH tunnels of old versions, and since 1.29 whether it starts at all (VER-005). It has to name the same in-tree provider as kube-controller-manager until the end, or none. " +
 			"An API server that is external while the managers are in-tree is the mark of a migration that was begun by hand.",
-		"--external-cloud-volume-plugin keeps the in-tree volume code in an external kube-controller-manager. It has effect only beside --cloud-provider=external, it needs --cloud-config as the in-tree provider did, and the plugin has to be in tree in that version: otherwise the manager exits when it leads, or attaches no volume and says so in its log alone.",
-		"An in-tree provider without --cloud-config takes its zone, network and credentials from the machine it runs on; the new manager would have to be told.",
+		"--external-cloud-volume-plugin keeps the in-tree volume code in an external kube-controller-manager. It has effect only beside --cloud-provider=external, it needs --cloud-config where the in-tree provider had one, and the plugin has to be in tree in that version: otherwise the manager exits when it leads, or attaches no volume and says so in its log alone.",
+		"An in-tree provider without --cloud-config takes its zone, network and credentials from the machine that it runs on; so does the new manager, on the network of the same host (CFG-001).",
 	},
 	judge: judgeContradictions,
 }
@@ -70,7 +70,7 @@ func (f facts) volumePluginComplaints(p placed) []string {
 	if v := p.flag("cloud-provider", ""); v != "external" {
 		out = append(out, "--external-cloud-volume-plugin="+plugin+" has no effect beside --cloud-provider="+v)
 	}
-	if p.flag("cloud-config", "") == "" {
+	if named, _ := catalogue.Lookup(plugin); p.flag("cloud-config", "") == "" && (!named.ConfigOptional || f.cloudConfigBefore(p) != "") {
 		out = append(out, "--external-cloud-volume-plugin="+plugin+" without --cloud-config: the volume code does not know its zone and network")
 	}
 	known, ok := catalogue.Lookup(plugin)

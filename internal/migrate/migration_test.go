@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -293,3 +294,49 @@ func (w *world) onlyTheNeededHandovers() {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// withoutConfig takes the cloud config from every host and every manifest, as --cloud-provider=aws alone leaves them.
+func (w *world) withoutConfig() {
+	for _, h := range w.hosts {
+		for _, component := range []string{kas, kcm} {
+			path := manifests + component + ".yaml"
+			text := strings.Replace(w.read(h.Name(), path), "    - --cloud-config=/etc/kubernetes/cloud.conf\n", "", 1)
+			text, _, _ = strings.Cut(text, "    volumeMounts:\n")
+			w.write(h.Name(), path, text, 0o600)
+		}
+		if err := os.Remove(w.at(h.Name(), "/etc/kubernetes/cloud.conf")); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// TestAClusterWithoutACloudConfigIsMigratedAndRolledBack has the normal case of AWS.
+func TestAClusterWithoutACloudConfigIsMigratedAndRolledBack(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]struct {
+		hosts   int
+		options v1.Options
+	}{
+		"leader migration": {2, v1.Options{}},
+		"downtime":         {1, v1.Options{}},
+		"volumes in tree":  {2, v1.Options{Volumes: v1.VolumesInTree}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, o.hosts, (*world).withoutConfig)
+			files := w.files()
+			p := w.beginWith(o.options)
+			if err := w.engine().Run(t.Context(), p, nil); err != nil {
+				t.Fatal(err)
+			}
+			w.migrated(p)
+			for file, content := range w.files() {
+				if strings.Contains(content, "cloud-config") || strings.HasSuffix(file, plan.CCMCloudConf) {
+					t.Errorf("%s: a cloud config came from nothing: %s", file, content)
+				}
+			}
+			w.rollBack()
+			w.rolledBack(files)
+		})
+	}
+}

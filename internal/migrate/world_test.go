@@ -135,7 +135,8 @@ func (h host) RestartKubelet(context.Context) error {
 	return h.w.startKubelet(h.Name())
 }
 
-func newWorld(t *testing.T, count int) *world {
+// newWorld makes a world of control-plane hosts; lay changes what lies on them before anything runs.
+func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 	t.Helper()
 	w := &world{
 		t: t, dir: t.TempDir(), api: apitest.New(t),
@@ -152,6 +153,9 @@ func newWorld(t *testing.T, count int) *world {
 	}
 	for _, h := range opened {
 		w.hosts = append(w.hosts, host{h, w})
+	}
+	for _, change := range lay {
+		change(w)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -134,7 +134,7 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 		Name: CCM, Program: b.program.command, Image: b.opts.Image, Host: h.Name, BindAddress: bindHost(m), Flags: flags, ReadyPath: b.program.readyPath,
 		HostPaths: []controlplane.HostPath{{Path: CCMCloudConf, Type: "File"}, {Path: CCMKubeconfig, Type: "File"}},
 	}
-	if b.unconfigured(m) {
+	if b.isUnconfigured(m) {
 		c.Flags = slices.DeleteFunc(c.Flags, func(f controlplane.Flag) bool { return f.Name == flagCloudConfig })
 		c.HostPaths = c.HostPaths[1:]
 		flags = c.Flags

@@ -99,13 +99,14 @@ func labelsOf(name string) object { return object{"component": name, "tier": "co
 func (b *builder) daemonSet() (object, []controlplane.Flag) {
 	h := b.hosts[0]
 	m := component(h, KCM)
+	b.sameConfig()
 	flags := append([]controlplane.Flag{
 		{Name: "cloud-provider", Value: b.provider.Name},
 		{Name: "cloud-config", Value: CCMCloudConf},
 		{Name: "bind-address", Value: "127.0.0.1"},
 	}, b.ccmFlags(m)...)
 	paths := []controlplane.HostPath{{Path: CCMCloudConf, Type: "File", Name: "cloud-config"}}
-	if b.unconfigured(m) {
+	if b.isUnconfigured(m) {
 		flags = slices.DeleteFunc(flags, func(f controlplane.Flag) bool { return f.Name == flagCloudConfig })
 		paths = nil
 	}
@@ -155,6 +156,22 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 		pod["terminationGracePeriodSeconds"] = 30
 	}
 	return workload(CCM, "OnDelete", pod), flags
+}
+
+// sameConfig refuses hosts of which some have a cloud config and some have none: the pods of a DaemonSet have the same flags and mounts on all of them.
+func (b *builder) sameConfig() {
+	with, without := "", ""
+	for _, h := range b.hosts {
+		if component(h, KCM).Flags[flagCloudConfig] == "" {
+			without = h.Name
+		} else {
+			with = h.Name
+		}
+	}
+	if with != "" && without != "" {
+		b.refused = append(b.refused, fmt.Errorf("%s has --cloud-config on host %s and none on host %s, and the pods of a DaemonSet are alike: "+
+			"give all of them one, or plan with --shape=%s", KCM, with, without, v1.ShapeStaticPod))
+	}
 }
 
 func workload(name, update string, pod object) object {

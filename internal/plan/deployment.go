@@ -97,6 +97,9 @@ func (b *builder) deployable(m *v1.Component) error {
 		return fmt.Errorf("%s reads its cloud config %s from a volume of its pod, which is not read here: run the control plane's managers as static pods first, or take --cloud-config out if the provider does not need it",
 			m.Manifest, m.Flags["cloud-config"])
 	}
+	if err := b.withoutConfig(m, m.Manifest); err != nil {
+		return err
+	}
 	for _, w := range b.snap.Workloads {
 		if w.Role == v1.RoleCCM {
 			return fmt.Errorf("%s is there already: remove it, or continue the migration that put it there", w.Ref)

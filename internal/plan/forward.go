@@ -263,7 +263,7 @@ func (b *builder) externalEdits(m, was *v1.Component) []v1.Edit {
 	edits := []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}
 	if b.volumes.keep() {
 		edits = append(edits, v1.Edit{Op: "setFlag", Name: flagVolumePlugin, Value: b.provider.Name})
-	} else {
+	} else if _, set := m.Flags[flagCloudConfig]; set {
 		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
 	}
 	if b.opts.Strategy == LeaderMigration {

@@ -26,18 +26,18 @@ func (b *builder) prepare() {
 // configs are the files of the managers of a host.
 func (b *builder) configs(h v1.Host) {
 	m := component(h, KCM)
-	if m.Flags[flagCloudConfig] == "" && !b.unconfigured(m) {
-		b.refused = append(b.refused, fmt.Errorf("%s on host %s has no --cloud-config: give the provider its configuration in a file, so that the cloud-controller-manager's can be derived from it", KCM, h.Name))
+	if err := b.withoutConfig(m, "host "+h.Name); err != nil {
+		b.refused = append(b.refused, err)
 		return
 	}
-	if !b.unconfigured(m) && (h.CloudConfig == nil || h.CloudConfig.Error != "") {
+	if !b.isUnconfigured(m) && (h.CloudConfig == nil || h.CloudConfig.Error != "") {
 		b.refused = append(b.refused, fmt.Errorf("cloud config %s on host %s could not be read or turned into the external provider's: see transplant check", m.Flags[flagCloudConfig], h.Name))
 		return
 	}
 	if b.opts.Strategy == LeaderMigration {
 		b.migrationConfigs(h, m)
 	}
-	if !b.unconfigured(m) {
+	if !b.isUnconfigured(m) {
 		b.derive(h, CCMCloudConf, DeriveCloudConfig, h.CloudConfig.Path, "0600", h.CloudConfig.DerivedChanges)
 	}
 	if b.shape == v1.ShapeStaticPod {
@@ -46,9 +46,31 @@ func (b *builder) configs(h v1.Host) {
 	}
 }
 
-// unconfigured tells that the provider needs no cloud config and has none: Google's asks the instance's metadata for everything, in tree and outside.
-func (b *builder) unconfigured(m *v1.Component) bool {
-	return b.provider.Name == providerGCE && m.Flags[flagCloudConfig] == ""
+// isUnconfigured reports whether a kube-controller-manager has no cloud config and its provider needs none. An empty --cloud-config is none.
+func (b *builder) isUnconfigured(m *v1.Component) bool {
+	return b.provider.ConfigOptional && m.Flags[flagCloudConfig] == ""
+}
+
+// envMetadataOff is the variable that keeps the AWS SDKs from the metadata service of the instance.
+const envMetadataOff = "AWS_EC2_METADATA_DISABLED"
+
+// withoutConfig returns why a manager that has no cloud config, on the host or in the workload that is named, cannot be followed; nil where it can.
+func (b *builder) withoutConfig(m *v1.Component, where string) error {
+	if m.Flags[flagCloudConfig] != "" {
+		return nil
+	}
+	if !b.provider.ConfigOptional {
+		return fmt.Errorf("%s on %s has no --cloud-config, and with provider %s %s: write its configuration to a file, name it with --cloud-config, and plan again",
+			KCM, where, b.provider.Name, b.provider.WithoutConfig)
+	}
+	for _, e := range b.opts.Env {
+		name, value, _ := strings.Cut(e, "=")
+		if b.provider.Name == ProviderAWS && name == envMetadataOff && strings.EqualFold(value, "true") {
+			return fmt.Errorf("%s=%s in --ccm-env: %s on %s has no --cloud-config, so %s; leave the variable out", name, value, KCM, where, b.provider.WithoutConfig)
+		}
+	}
+	b.noteOnce(fmt.Sprintf("cloud config: %s has none, and so has the %s; %s", KCM, CCM, b.provider.WithoutConfig))
+	return nil
 }
 
 // kubeconfigOf is the kubeconfig of a kube-controller-manager, whose API server and CA its successor gets.

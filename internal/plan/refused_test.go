@@ -44,7 +44,12 @@ func TestNoPlanIsMadeFor(t *testing.T) {
 		{"a host without an API server", func(s *v1.Snapshot) { s.Hosts[0].Components = s.Hosts[0].Components[1:] }, []string{"host cp-1 has no kube-apiserver manifest"}},
 		{"a manifest that is no Pod", func(s *v1.Snapshot) { kcmOf(s, 1).Error = "it is a Deployment" },
 			[]string{"manifest /etc/kubernetes/manifests/kube-controller-manager.yaml on host cp-2: it is a Deployment"}},
-		{"a manager without a cloud config", func(s *v1.Snapshot) { delete(kcmOf(s, 0).Flags, "cloud-config") }, []string{"on host cp-1 has no --cloud-config"}},
+		{"a manager without a cloud config whose provider needs one", func(s *v1.Snapshot) {
+			for i := range s.Hosts {
+				kcmOf(s, i).Flags["cloud-provider"] = "azure"
+			}
+			delete(kcmOf(s, 0).Flags, "cloud-config")
+		}, []string{"on host cp-1 has no --cloud-config", "azure-cloud-provider", "name it with --cloud-config"}},
 		{"a cloud config that could not be read", func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.Error = "permission denied" }, []string{"/etc/kubernetes/cloud.conf on host cp-2 could not be read"}},
 		{"a cloud config that was not looked for", func(s *v1.Snapshot) { s.Hosts[1].CloudConfig = nil }, []string{"/etc/kubernetes/cloud.conf on host cp-2 could not be read"}},
 		{"a version that is not known", func(s *v1.Snapshot) { kcmOf(s, 0).Image, s.Cluster.Version = "registry/kcm@sha256:00", "" }, []string{"host cp-1: version of image"}},

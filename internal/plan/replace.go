@@ -88,6 +88,12 @@ func (r *replacement) look() error {
 		return err
 	}
 	owner := r.ownerNode()
+	for _, h := range r.old {
+		errs = append(errs, r.withoutConfig(component(h, KCM), "node "+nodeOf(h)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	sort.SliceStable(r.old, func(i, j int) bool { return nodeOf(r.old[i]) != owner && nodeOf(r.old[j]) == owner })
 	r.kcm = component(r.old[0], KCM)
 	return nil
@@ -185,8 +191,10 @@ func (r *replacement) newNode(i int) []string {
 	out = append(out, "flags of "+KAS+": --cloud-provider=external, no --cloud-config (from 1.33 on: neither)", "flags of the kubelet: --cloud-provider=external, no --cloud-config",
 		"file "+CCMMigration+" (mode 0644):")
 	out = append(out, indented(r.ccmFile)...)
-	out = append(out, "file "+CCMCloudConf+" (mode 0600): the cloud config of the old nodes, changed so:")
-	out = append(out, r.cloudConfigChanges()...)
+	if !r.isUnconfigured(r.kcm) {
+		out = append(out, "file "+CCMCloudConf+" (mode 0600): the cloud config of the old nodes, changed so:")
+		out = append(out, r.cloudConfigChanges()...)
+	}
 	out = append(out,
 		"file "+CCMKubeconfig+" (mode 0600): a kubeconfig of the ServiceAccount "+Namespace+"/"+CCMAccount+", with the token that this prints:",
 		"    kubectl -n "+Namespace+" get secret "+TokenSecret+" -o jsonpath='{.data.token}' | base64 -d",

@@ -96,6 +96,9 @@ func (b *builder) seedBefore(m *v1.Component) error {
 	if b.provider.Name == providerAzure && b.program.nodeManager != "" {
 		b.notes = append(b.notes, "Azure: nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster; it comes with the parts of the cloud provider there, not with this plan")
 	}
+	if err := b.withoutConfig(m, m.Manifest); err != nil {
+		return err
+	}
 	if c := m.CloudConfig; c != nil && c.Error != "" {
 		return fmt.Errorf("the cloud config of %s could not be read or turned into the external provider's: %s", m.Manifest, c.Error)
 	}

@@ -234,8 +234,11 @@ func (b *builder) dropPlugins() {
 		if err != nil {
 			continue
 		}
-		edits := append([]v1.Edit{{Op: "unsetFlag", Name: flagVolumePlugin}, {Op: "unsetFlag", Name: flagCloudConfig}},
-			gateEdits(m.Flags[gatesFlag], KCM, n, append(b.unregister(), inTreeAgain(m.Flags[gatesFlag], gateNoProviders)...))...)
+		edits := []v1.Edit{{Op: "unsetFlag", Name: flagVolumePlugin}}
+		if _, set := m.Flags[flagCloudConfig]; set {
+			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: flagCloudConfig})
+		}
+		edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, append(b.unregister(), inTreeAgain(m.Flags[gatesFlag], gateNoProviders)...))...)
 		leases, successors := b.others(KCM)
 		b.add(b.edit(h, m, v1.Step{
 			ID: "volumes/" + KCM + "@" + h.Name, Phase: PhaseVolumesDone, Title: "take the in-tree volume plugins out of " + KCM + " on " + h.Name,
