@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,8 +11,21 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 )
+
+// Connections are closed when a cluster is left alone, and a run that has not ended yet asks through them.
+func TestARunWhoseConnectionsWereClosedIsTriedAgain(t *testing.T) {
+	p := userclusters.New(userclusters.Options{Seed: fake.NewClientset()})
+	p.Close()
+	_, closed := p.Get(t.Context(), "cluster-a")
+	for _, err := range []error{closed, fmt.Errorf("listing nodes: %w", userclusters.ErrForgotten)} {
+		if got, _ := outcome(err); got != state.Unreachable {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
 
 // The rules take a Cluster for one of the only provider that has settings; what is carried out must not be another cluster's.
 func TestTheProviderOfAClusterIsTheOneThatTheRulesJudge(t *testing.T) {

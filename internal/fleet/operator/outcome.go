@@ -54,7 +54,10 @@ const confirmAnew = ": look at it again and confirm it on the operator's page, o
 func unreachable(err error) bool {
 	var backoff *userclusters.BackoffError
 	var wire net.Error
-	if errors.As(err, &backoff) || errors.As(err, &wire) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, userclusters.ErrClosed) {
+	if errors.As(err, &backoff) || errors.As(err, &wire) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	if errors.Is(err, userclusters.ErrClosed) || errors.Is(err, userclusters.ErrForgotten) {
 		return true
 	}
 	return migrate.Transient(err) || apierrors.IsUnauthorized(err)

@@ -32,7 +32,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	d.mu.Unlock()
 	if closed {
 		_ = c.Close()
-		return nil, ErrClosed
+		return nil, net.ErrClosed
 	}
 	return t, nil
 }

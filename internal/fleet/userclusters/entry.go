@@ -56,6 +56,17 @@ func (p *Pool) entry(namespace string) (*entry, error) {
 	return e, nil
 }
 
+// ended says why an entry takes no more requests; nil when it does. The pool is locked.
+func (e *entry) ended() error {
+	switch {
+	case e.pool.closed:
+		return ErrClosed
+	case e.gone:
+		return fmt.Errorf("user cluster of namespace %s: %w", e.namespace, ErrForgotten)
+	}
+	return nil
+}
+
 // build makes clients whose requests go to the entry. The host in their URLs stands for the cluster and is replaced there.
 func (e *entry) build(o Options) error {
 	c := &rest.Config{
@@ -127,11 +138,11 @@ func (p *Pool) recheck(ctx context.Context, e *entry) error {
 func (p *Pool) read(ctx context.Context, e *entry) error {
 	for {
 		p.mu.Lock()
-		switch {
-		case p.closed || e.gone:
+		if err := e.ended(); err != nil {
 			p.mu.Unlock()
-			return ErrClosed
-		case e.reading == nil:
+			return err
+		}
+		if e.reading == nil {
 			e.reading = make(chan struct{})
 			p.mu.Unlock()
 			return p.readAlone(ctx, e)
@@ -158,10 +169,13 @@ func (p *Pool) readAlone(ctx context.Context, e *entry) error {
 	close(e.reading)
 	e.reading = nil
 	var closing []*connection
+	if err == nil {
+		err = e.ended()
+	}
 	switch {
-	case err == nil && (p.closed || e.gone):
-		closing, err = append(closing, conn), ErrClosed
-	case err == nil:
+	case err != nil:
+		closing = append(closing, conn)
+	default:
 		e.checked, e.doubted = p.o.Clock.Now(), false
 		if conn != nil {
 			closing = append(closing, e.conn)
@@ -229,11 +243,11 @@ func (p *Pool) surplus(keep *entry) []*connection {
 func (p *Pool) acquire(ctx context.Context, e *entry) (*connection, error) {
 	for {
 		p.mu.Lock()
-		switch {
-		case p.closed || e.gone:
+		if err := e.ended(); err != nil {
 			p.mu.Unlock()
-			return nil, ErrClosed
-		case e.conn != nil:
+			return nil, err
+		}
+		if e.conn != nil {
 			p.turns++
 			e.used = p.turns
 			e.conn.inUse++

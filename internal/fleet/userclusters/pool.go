@@ -63,6 +63,9 @@ func (e *BackoffError) Unwrap() error { return e.Err }
 // ErrClosed is what a request gets after the pool was closed.
 var ErrClosed = errors.New("the pool of user clusters is closed")
 
+// ErrForgotten is what clients get after Forget. Get makes new ones.
+var ErrForgotten = errors.New("its connections were closed because it was not needed any longer; the next look takes new ones")
+
 // Pool keeps the connections to user clusters. Its methods may be called at the same time.
 type Pool struct {
 	o Options
@@ -98,14 +101,8 @@ func New(o Options) *Pool {
 // Get returns the clients of the user cluster of a namespace. It reads the Secret when that is due and talks to the seed alone. It fails with
 // *BackoffError while the cluster is left alone; clients that somebody holds already are not held back by that.
 func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
-	e, err := p.entry(namespace)
+	e, err := p.ready(ctx, namespace)
 	if err != nil {
-		return Clients{}, err
-	}
-	if err := p.backoff(e); err != nil {
-		return Clients{}, err
-	}
-	if err := p.recheck(ctx, e); err != nil {
 		return Clients{}, err
 	}
 	return e.clients, nil
@@ -113,17 +110,30 @@ func (p *Pool) Get(ctx context.Context, namespace string) (Clients, error) {
 
 // Metadata is Get for who wants no more of objects than their metadata.
 func (p *Pool) Metadata(ctx context.Context, namespace string) (metadata.Interface, error) {
-	if _, err := p.Get(ctx, namespace); err != nil {
-		return nil, err
-	}
-	e, err := p.entry(namespace)
+	e, err := p.ready(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
 	return e.metadata, nil
 }
 
-// Forget closes the connections to a user cluster that is gone. Clients of it fail with ErrClosed from then on; a later Get begins anew.
+// ready returns the entry of a namespace once its Secret was read. Where the entry is forgotten meanwhile, it takes the next one.
+func (p *Pool) ready(ctx context.Context, namespace string) (*entry, error) {
+	for {
+		e, err := p.entry(namespace)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.backoff(e); err != nil {
+			return nil, err
+		}
+		if err := p.recheck(ctx, e); !errors.Is(err, ErrForgotten) {
+			return e, err
+		}
+	}
+}
+
+// Forget closes the connections to a user cluster. Clients of it fail with ErrForgotten from then on; a Get that is under way, or comes later, makes new ones.
 func (p *Pool) Forget(namespace string) {
 	p.mu.Lock()
 	e := p.entries[namespace]

@@ -21,6 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -415,6 +418,70 @@ func TestAClosedPoolServesNobody(t *testing.T) {
 	eventually(t, "its connection is closed", func() bool { return a.open.Load() == 0 })
 }
 
+func TestAClusterThatIsForgottenWhileItIsGottenIsReadAgain(t *testing.T) {
+	for name, gets := range map[string]func(*Pool) error{
+		"clients": func(p *Pool) error {
+			c, err := p.Get(t.Context(), "cluster-a")
+			if err == nil {
+				want(t, c, "a")
+			}
+			return err
+		},
+		"metadata": func(p *Pool) error {
+			m, err := p.Metadata(t.Context(), "cluster-a")
+			if err == nil {
+				_, err = m.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).List(t.Context(), metav1.ListOptions{})
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newUserAPI(t, "a", "1")
+			seed := fake.NewClientset(secret("cluster-a", a.kubeconfig(t, "1")))
+			p := New(Options{Seed: seed, QPS: -1})
+			t.Cleanup(p.Close)
+			reads := 0
+			seed.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if reads++; reads <= 3 {
+					p.Forget("cluster-a")
+				}
+				return false, nil, nil
+			})
+			if err := gets(p); err != nil {
+				t.Errorf("the pool is open: %v", err)
+			}
+			if s := p.Stats(); reads != 4 || s.Known != 1 || s.Open != 1 || s.Opened != 1 {
+				t.Errorf("%d reads, stats %+v; want the fourth to have opened the one that is left", reads, s)
+			}
+		})
+	}
+}
+
+func TestClientsOfAForgottenClusterDoNotSayThatThePoolIsClosed(t *testing.T) {
+	p, seed, _ := newPool(t, Options{})
+	a := newUserAPI(t, "a", "1")
+	seed.Put(t, secret("cluster-a", a.kubeconfig(t, "1")))
+	held := get(t, p, "cluster-a")
+	p.Forget("cluster-a")
+	if _, err := nodes(t.Context(), held); !errors.Is(err, ErrForgotten) || errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "namespace cluster-a") {
+		t.Errorf("got %v", err)
+	}
+	want(t, get(t, p, "cluster-a"), "a")
+}
+
+func TestAPoolThatIsClosedWhileAClusterIsGottenSaysSo(t *testing.T) {
+	a := newUserAPI(t, "a", "1")
+	seed := fake.NewClientset(secret("cluster-a", a.kubeconfig(t, "1")))
+	p := New(Options{Seed: seed, QPS: -1})
+	seed.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		p.Close()
+		return false, nil, nil
+	})
+	if _, err := p.Get(t.Context(), "cluster-a"); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestManyAtOnce lets many use few places while Secrets change, clusters are forgotten and come back.
 func TestManyAtOnce(t *testing.T) {
 	p, seed, _ := newPool(t, Options{Open: 3})
@@ -434,7 +501,7 @@ func TestManyAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if got, err := nodes(t.Context(), c); err != nil && !errors.Is(err, ErrClosed) || err == nil && got != fmt.Sprint(i) {
+				if got, err := nodes(t.Context(), c); err != nil && !errors.Is(err, ErrForgotten) || err == nil && got != fmt.Sprint(i) {
 					t.Errorf("cluster %d: %q, %v", i, got, err)
 				}
 				if round == worker {
