@@ -200,29 +200,52 @@ func TestAManagerThatDoesNotAnswerIsNoProofThatItRunsNothing(t *testing.T) {
 }
 
 // A pod that was deleted by force is gone from the API, and its process may run.
-func TestALeaseIsNotReleasedForAPodThatWasDeletedByForce(t *testing.T) {
-	w := newWorld(t, 2, false)
-	p := w.plane()
-	p.Hook = func(at, of string) {
-		if at != "during" || !strings.HasPrefix(of, "loops-off/") {
-			return
-		}
-		holder, _ := w.lease(t.Context(), plan.DefaultLease)
-		w.seed.Delete("/api/v1/namespaces/" + ns + "/pods/" + strings.TrimSuffix(holder, "_id"))
-	}
-	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
-		t.Fatal(describe(err))
-	}
-	j, err := p.home(Handover).Open(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range j.Doc().Records {
-		for _, h := range r.Handovers {
-			if strings.HasPrefix(r.ID, "loops-off/") && h.Released != nil {
-				t.Errorf("lease %s of pod %s was released", h.Lease, h.Host)
+func TestALeaseIsReleasedOnlyForAPodWhoseContainerWasSeenTerminated(t *testing.T) {
+	path := func(pod string) string { return "/api/v1/namespaces/" + ns + "/pods/" + pod }
+	for name, c := range map[string]struct {
+		// with is called before the loops are taken off, with the pod that runs them.
+		with     func(w *world, pod string)
+		released bool
+	}{
+		"its kubelet says so":                      {func(*world, string) {}, true},
+		"it was deleted by force, unseen":          {func(w *world, pod string) { w.seed.Delete(path(pod)) }, false},
+		"it was deleted by force while it ended":   {func(w *world, pod string) { w.forced = func(p string) bool { return p == pod } }, false},
+		"the seed called it failed and deleted it": {func(w *world, pod string) { w.forced = w.fail(pod) }, false},
+		"its end cannot be watched":                {func(w *world, _ string) { w.seed.Deny("watch", "pods") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2, false)
+			p := w.plane()
+			p.Hook = func(at, of string) {
+				if at == "during" && strings.HasPrefix(of, "loops-off/") {
+					holder, _ := w.lease(t.Context(), plan.DefaultLease)
+					c.with(w, strings.TrimSuffix(holder, "_id"))
+				}
 			}
-		}
+			if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
+				t.Fatal(describe(err))
+			}
+			w.fair()
+			j, err := p.home(Handover).Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			handovers := 0
+			for _, r := range j.Doc().Records {
+				for _, h := range r.Handovers {
+					if !strings.HasPrefix(r.ID, "loops-off/") {
+						continue
+					}
+					if handovers++; (h.Released != nil) != c.released || (h.Note == "") != c.released {
+						t.Errorf("lease %s of pod %s: released %v, note %q", h.Lease, h.Host, h.Released, h.Note)
+					}
+				}
+			}
+			if handovers == 0 {
+				t.Error("no lease was bound to the pod")
+			}
+		})
 	}
 }
 

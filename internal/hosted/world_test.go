@@ -61,6 +61,8 @@ type world struct {
 	stuck map[string]bool
 	// deaf are pods that do not answer.
 	deaf func(pod string) bool
+	// forced are pods that are deleted by force while they end.
+	forced func(pod string) bool
 	// ticks since a pod was marked for deletion.
 	dying map[string]int
 	// overlaps are loops that two pods ran at once.
@@ -175,14 +177,34 @@ func (w *world) pods(ctx context.Context) []corev1.Pod {
 	return list.Items
 }
 
-// end lets a pod end: first it is marked, three looks later it is gone.
+// end lets a pod end: first it is marked; three looks later its kubelet says that its container has terminated, and takes the object away at once.
 func (w *world) end(p *corev1.Pod) {
 	if p.DeletionTimestamp == nil {
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(w.clock.Now())), ptr.To[int64](30)
 		w.seed.Put(w.t, p)
 	}
 	if w.dying[p.Name]++; w.dying[p.Name] > 3 {
+		if w.forced == nil || !w.forced(p.Name) {
+			status := &p.Status.ContainerStatuses[0]
+			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: status.ContainerID}}
+			w.seed.Put(w.t, p)
+		}
 		w.seed.Delete("/api/v1/namespaces/" + ns + "/pods/" + p.Name)
+	}
+}
+
+// fail lets the seed call a pod failed when it ends, as its garbage collector does with those of a node that is away, and delete it then.
+func (w *world) fail(name string) func(string) bool {
+	return func(pod string) bool {
+		if pod != name {
+			return false
+		}
+		var p corev1.Pod
+		if w.seed.Get(w.t, "/api/v1/namespaces/"+ns+"/pods/"+name, &p) {
+			p.Status.Phase = corev1.PodFailed
+			w.seed.Put(w.t, &p)
+		}
+		return true
 	}
 }
 

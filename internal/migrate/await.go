@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -76,6 +77,9 @@ func (x await) missing(ctx context.Context, s v1.Step) (string, error) {
 		_, err := x.Kube.CoreV1().Nodes().Get(ctx, a.NodeGone, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
+			if why, err := x.stillLeads(ctx, s, a.NodeGone); err != nil || why != "" {
+				return why, err
+			}
 		case err != nil:
 			return "", fmt.Errorf("reading node %s: %w", a.NodeGone, err)
 		default:
@@ -107,6 +111,39 @@ func (x await) missing(ctx context.Context, s v1.Step) (string, error) {
 			detail = " (" + strings.Join(not, "; ") + ")"
 		}
 		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
+	}
+	return "", nil
+}
+
+// stillLeads says which lease a manager on a node that is gone may hold; empty when none is held in the name of its host, or each has run out. A Node that
+// was deleted does not end the processes of its machine.
+func (x await) stillLeads(ctx context.Context, s v1.Step, node string) (string, error) {
+	names := []string{node}
+	for _, h := range beforeHosts(x.Before) {
+		if h.NodeName == node {
+			names = append(names, h.Name)
+		}
+	}
+	for _, lease := range []string{kcm, ccm, x.plan.Options.LeaseName} {
+		if lease == "" {
+			continue
+		}
+		holder, err := x.leases.Holder(ctx, lease)
+		if apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(holder, name+"_") }) {
+			continue
+		}
+		expired, err := x.isSilent(ctx, s, lease)
+		if err != nil {
+			return "", err
+		}
+		if !expired {
+			return fmt.Sprintf("node %s is gone, and %q holds lease %s: shut its machine down, a manager on it may still run", node, holder, lease), nil
+		}
 	}
 	return "", nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -380,6 +381,38 @@ func TestAWaitForPeople(t *testing.T) {
 	}
 	if len(lines) < 2 || lines[0] != "take it down" || lines[1] != "waiting: node node-cp-2 is still there" {
 		t.Errorf("progress: %q", lines)
+	}
+}
+
+// A Node that was deleted does not end what runs on its machine.
+func TestAWaitForANodeThatIsGoneGoesOnWhileAManagerThereHoldsALease(t *testing.T) {
+	t.Parallel()
+	for name, holder := range map[string]string{"in its name": "node-cp-2_x", "in the name of its host": "cp-2_x"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			w.api.Delete("/api/v1/nodes/node-cp-2")
+			hold := func() {
+				now := metav1.NewMicroTime(w.clock.Now())
+				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ccm, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](15), AcquireTime: &now, RenewTime: &now}})
+			}
+			hold()
+			e := w.engineFor(t)
+			e.plan, e.Before = &v1.Plan{}, w.snapshot()
+			step := v1.Step{ID: "await", Await: &v1.Await{NodeGone: "node-cp-2"}}
+			for range 3 {
+				w.clock.Step(10 * time.Second)
+				hold()
+				if why, err := (await{e}).missing(t.Context(), step); err != nil || !strings.Contains(why, "holds lease "+ccm+": shut its machine down") {
+					t.Fatalf("while it renews its lease: %q, %v", why, err)
+				}
+			}
+			w.clock.Step(20 * time.Second)
+			if why, err := (await{e}).missing(t.Context(), step); err != nil || why != "" {
+				t.Errorf("when it is silent: %q, %v", why, err)
+			}
+		})
 	}
 }
 

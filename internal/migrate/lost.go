@@ -248,7 +248,7 @@ func (s nodeState) sentences(now time.Time) []string {
 	var out []string
 	switch {
 	case s.gone:
-		out = append(out, fmt.Sprintf("its node %s is gone", s.name))
+		out = append(out, fmt.Sprintf("its node %s is gone from the API, which does not say that its processes have ended: see that the machine is off", s.name))
 	case s.ready == corev1.ConditionTrue:
 		out = append(out, fmt.Sprintf("its node %s is Ready", s.name))
 	case s.ready == "":

@@ -171,7 +171,7 @@ func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	for i := range rec.Handovers {
 		if r := &rec.Handovers[i]; r.Released == nil && r.Note == "" {
-			if err := e.releaseOne(ctx, s, r); err != nil {
+			if err := e.releaseOne(ctx, s, rec.Handovers, r); err != nil {
 				return err
 			}
 			if err := e.journal.Save(ctx, *rec); err != nil {
@@ -182,9 +182,9 @@ func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	return nil
 }
 
-func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord) error {
+func (e *Engine) releaseOne(ctx context.Context, s v1.Step, all []v1.HandoverRecord, r *v1.HandoverRecord) error {
 	if e.Seed != nil {
-		return e.releasePod(ctx, s, r)
+		return e.releasePod(ctx, s, all, r)
 	}
 	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
 	h, err := e.host(r.Host)

@@ -90,6 +90,15 @@ func (e *Engine) free(ctx context.Context, s v1.Step, lease string) (string, err
 	if b, err := e.leases.Bind(ctx, lease, candidates); err == nil && b != nil && b.Component != s.Component {
 		return "", nil
 	}
+	expired, err := e.isSilent(ctx, s, lease)
+	if err != nil || expired {
+		return "", err
+	}
+	return fmt.Sprintf("lease %s is held by %q", lease, holder), nil
+}
+
+// isSilent reports whether a lease was seen without a renewal for longer than it lasts, by this and earlier looks of the same step.
+func (e *Engine) isSilent(ctx context.Context, s v1.Step, lease string) (bool, error) {
 	if e.silences == nil {
 		e.silences = map[string]*handover.Silence{}
 	}
@@ -98,11 +107,7 @@ func (e *Engine) free(ctx context.Context, s v1.Step, lease string) (string, err
 		seen = &handover.Silence{}
 		e.silences[s.ID+lease] = seen
 	}
-	expired, err := e.leases.Expired(ctx, lease, seen)
-	if err != nil || expired {
-		return "", err
-	}
-	return fmt.Sprintf("lease %s is held by %q", lease, holder), nil
+	return e.leases.Expired(ctx, lease, seen)
 }
 
 // machines are those of machine-controller, whose Nodes come and go with them.

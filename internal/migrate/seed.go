@@ -98,7 +98,7 @@ func (e *Engine) processesOf(component, host string) (func(context.Context) ([]v
 }
 
 // podProcesses is the container of a component in a pod, as a process: its id names one life of it. None when the kubelet says that it has ended for good.
-// A pod that is gone is an error: whether it ended first is not to be seen of it any longer, see ended.
+// A pod that is gone is an error: whether its process ended first can no longer be read, see podEnd.
 func (e *Engine) podProcesses(ctx context.Context, component, name string) ([]v1.Process, error) {
 	pod, err := e.Seed.Kube.CoreV1().Pods(e.Seed.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -113,9 +113,14 @@ func (e *Engine) podProcesses(ctx context.Context, component, name string) ([]v1
 }
 
 func processOf(p snapshot.SeedPod) v1.Process {
+	return v1.Process{PID: int(p.Restarts) + 1, StartTicks: containerSum(p.UID, p.Container), State: "S"}
+}
+
+// containerSum names one life of a container: no other container, and no other pod of that name, has it.
+func containerSum(uid, container string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(p.UID + "/" + p.Container)) // a hash's Write never fails
-	return v1.Process{PID: int(p.Restarts) + 1, StartTicks: h.Sum64(), State: "S"}
+	h.Write([]byte(uid + "/" + container)) // a hash's Write never fails
+	return h.Sum64()
 }
 
 // bindPods binds the leases of a step that edits a Deployment in the seed to the pods of it that hold them, before these end.
@@ -137,62 +142,13 @@ func (e *Engine) bindPods(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 	return nil
 }
 
-// ending is what was seen of a bound pod while it ended.
-type ending struct {
-	// graceful tells that it was seen being deleted with a grace period, or its container terminated.
-	graceful bool
-	silence  handover.Silence
-}
-
-// ended tells whether the bound process has ended. It has when the kubelet says that its container terminated, or when its pod was seen ending with a
-// grace period and is gone, while its node is Ready: then it was the kubelet that let it go, which does so when the containers have ended. A pod that was
-// deleted by force, or whose node is away, is gone from the API and may run.
-func (e *Engine) ended(ctx context.Context, r *v1.HandoverRecord, seen *ending) (bool, error) {
-	pod, err := e.Seed.Kube.CoreV1().Pods(e.Seed.Namespace).Get(ctx, r.Host, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		if !seen.graceful {
-			return false, fmt.Errorf("pod %s is gone and was not seen ending: it may have been deleted by force", r.Host)
-		}
-		return true, e.nodeAnswers(ctx, r.Node)
-	case err != nil:
-		return false, fmt.Errorf("reading pod %s/%s in the seed: %w", e.Seed.Namespace, r.Host, err)
-	}
-	for _, p := range snapshot.SeedPods([]corev1.Pod{*pod}, r.Component) {
-		now := processOf(p)
-		seen.graceful = seen.graceful || p.Ending
-		if !p.Ended && now.PID == r.PID && now.StartTicks == r.StartTicks {
-			return false, nil
-		}
-		if !p.Ended && !p.Running {
-			return false, nil // between two lives; the first that the kubelet tells of decides
-		}
-	}
-	seen.graceful = true
-	return true, nil
-}
-
-// nodeAnswers is an error when the kubelet of a node of the seed is silent: what the API says of its pods is what somebody else wrote.
-func (e *Engine) nodeAnswers(ctx context.Context, name string) error {
-	if name == "" {
-		return nil
-	}
-	n, err := e.Seed.Kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("reading node %s of the seed: %w", name, err)
-	}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return nil
-		}
-	}
-	return fmt.Errorf("node %s of the seed is not Ready: whether its pods have ended is not known", name)
-}
-
 // releasePod waits until a bound pod has ended and gives its lease up. Where the end is not proven it waits until the lease has run out by itself.
-func (e *Engine) releasePod(ctx context.Context, s v1.Step, r *v1.HandoverRecord) error {
+func (e *Engine) releasePod(ctx context.Context, s v1.Step, all []v1.HandoverRecord, r *v1.HandoverRecord) error {
 	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
-	var seen ending
+	var silence handover.Silence
+	watch := e.watchPodEnd(ctx, r)
+	watch.proven = slices.ContainsFunc(all, func(other v1.HandoverRecord) bool { return other.StartTicks == r.StartTicks && other.Ended != nil })
+	defer watch.stop()
 	var last error
 	err := e.waitFor(ctx, s, rolloutBudget, settleInterval, func() string {
 		if last != nil {
@@ -201,11 +157,11 @@ func (e *Engine) releasePod(ctx context.Context, s v1.Step, r *v1.HandoverRecord
 		return fmt.Sprintf("pod %s, which holds lease %s, has not ended", r.Host, r.Lease)
 	}, func(ctx context.Context) (bool, error) {
 		var gone bool
-		gone, last = e.ended(ctx, r, &seen)
+		gone, last = watch.hasEnded(ctx)
 		if gone && last == nil {
 			return true, nil
 		}
-		return e.taken(ctx, r, last, &seen.silence)
+		return e.taken(ctx, r, last, &silence)
 	})
 	if errors.Is(err, errWaited) {
 		return &WaitError{Waited: rolloutBudget, Reason: fmt.Sprintf("pod %s (%s), which holds lease %s, did not end, and the lease was left alone: find out what keeps it, or what keeps the new pods from "+

@@ -365,7 +365,7 @@ func (e *Engine) podsOf(ctx context.Context, o *unstructured.Unstructured) ([]co
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { // a server may hand out more than it was asked for
-		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || over(&p)
+		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || snapshot.HasEnded(&p)
 	}), nil
 }
 

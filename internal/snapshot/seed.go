@@ -115,7 +115,7 @@ func (g *gatherer) rollout(d *appsv1.Deployment) string {
 	n := 0
 	for i := range g.seedPods {
 		p := &g.seedPods[i]
-		if selector.Matches(labels.Set(p.Labels)) && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+		if selector.Matches(labels.Set(p.Labels)) && !HasEnded(p) {
 			n++
 		}
 	}

@@ -31,19 +31,17 @@ type SeedPod struct {
 	Restarts int32
 	// Running tells that the kubelet says that the container runs; Ended that it has terminated and is not started again.
 	Running, Ended bool
-	// Ending tells that the pod is being deleted, with a grace period.
-	Ending bool
 }
 
 // defaultPorts are where the components serve unless --secure-port says otherwise.
 var defaultPorts = map[string]string{kas: "6443", kcm: "10257", ccm: "10258"}
 
-// SeedPods finds the pods that run one of the components, sorted by component and name. A pod that has succeeded or failed runs nothing.
+// SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded.
 func SeedPods(pods []corev1.Pod, components ...string) []SeedPod {
 	var out []SeedPod
 	for i := range pods {
 		p := &pods[i]
-		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		if HasEnded(p) {
 			continue
 		}
 		for at := range p.Spec.Containers {
@@ -56,6 +54,13 @@ func SeedPods(pods []corev1.Pod, components ...string) []SeedPod {
 	}
 	slices.SortFunc(out, func(a, b SeedPod) int { return strings.Compare(a.Component+"@"+a.Name, b.Component+"@"+b.Name) })
 	return out
+}
+
+// HasEnded reports whether a pod has succeeded or failed, and no container of it runs as far as its kubelet has said. A control plane that has lost a
+// node calls the pods there failed while they may run.
+func HasEnded(p *corev1.Pod) bool {
+	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	return over && !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
 // PodCloudConfig describes the cloud config of a provider with which a component runs in a pod of a seed, from the ConfigMap or Secret that is mounted there; nil
@@ -112,7 +117,7 @@ func flagsOf(c *corev1.Container) map[string]string {
 }
 
 func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {
-	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Ending: ending(p), Image: c.Image}
+	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Image: c.Image}
 	out.Flags = flagsOf(c)
 	port := out.Flags["secure-port"]
 	if port == "" {
@@ -132,8 +137,4 @@ func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {
 		}
 	}
 	return out
-}
-
-func ending(p *corev1.Pod) bool {
-	return p.DeletionTimestamp != nil && (p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds > 0)
 }

@@ -307,13 +307,22 @@ func (s *podStatuses) write(ctx context.Context) (retry bool) {
 
 func (s *podStatuses) one(ctx context.Context, v podView) error {
 	pods := s.client.CoreV1().Pods(v.namespace)
+	if v.removed && len(v.status.ContainerStatuses) > 0 { // as a kubelet does: how the containers ended is said before the object goes
+		if err := s.patch(ctx, v); err != nil {
+			return err
+		}
+	}
 	if v.removed {
 		return pods.Delete(ctx, v.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(v.uid))})
 	}
+	return s.patch(ctx, v)
+}
+
+func (s *podStatuses) patch(ctx context.Context, v podView) error {
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": v.uid}, "status": v.status})
 	if err != nil {
 		return fmt.Errorf("encoding status of pod %q: %w", v.name, err)
 	}
-	_, err = pods.Patch(ctx, v.name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	_, err = s.client.CoreV1().Pods(v.namespace).Patch(ctx, v.name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
 	return err
 }

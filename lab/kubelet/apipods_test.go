@@ -1,9 +1,15 @@
 package kubelet
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestAProcessListensOnTheAddressOfItsPod(t *testing.T) {
@@ -37,5 +43,27 @@ func TestFlagsAreAddedWhereTheyAreMissing(t *testing.T) {
 	addFlags(c, []string{"--a=2", "--b=3"})
 	if len(c.Args) != 2 || c.Args[1] != "--a=2" {
 		t.Errorf("args are %q", c.Args)
+	}
+}
+
+func TestAPodThatGoesSaysFirstHowItsContainersEnded(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u"}}
+	client := fake.NewClientset(pod)
+	s := &podStatuses{client: client, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), wanted: map[string]*podView{}}
+	s.claim(pod)
+	s.show("n/p", corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "1"}}}}})
+	s.remove("n/p") // before what was shown is written
+	if s.write(t.Context()) {
+		t.Error("it has to be tried again")
+	}
+	var did []string
+	for _, a := range client.Actions() {
+		if patch, ok := a.(clienttesting.PatchAction); ok && !strings.Contains(string(patch.GetPatch()), `"terminated":{"exitCode":0,"startedAt":null,"finishedAt":null,"containerID":"1"}`) {
+			t.Errorf("the status that was written is %s", patch.GetPatch())
+		}
+		did = append(did, a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource())
+	}
+	if diff := cmp.Diff([]string{"patch pods/status", "delete pods/"}, did); diff != "" {
+		t.Errorf("wanted (-), got (+):\n%s", diff)
 	}
 }

@@ -143,6 +143,9 @@ func (w *worker) terminate(ctx context.Context, p *pod) {
 			return
 		}
 	}
+	if w.once {
+		w.mirrors.set(p) // a pod of the API: how its containers ended is said before the object goes
+	}
 	w.engine.forget(p)
 	if w.wanted() != nil {
 		sleep(ctx, w.dice.draw(w.profile.StartGap))

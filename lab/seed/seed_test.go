@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -216,7 +217,7 @@ func restartedMachines(t *testing.T, c *Cluster) {
 	}
 }
 
-// podEnds shows that a pod's object outlives its process: that it is gone proves the end.
+// podEnds shows that a pod's object outlives its process, and that its last status says how that ended.
 func podEnds(t *testing.T, s *Seed, c *Cluster) {
 	ctx := within(t, 3*time.Minute)
 	pods, err := c.Pods(ctx, appManager)
@@ -224,6 +225,11 @@ func podEnds(t *testing.T, s *Seed, c *Cluster) {
 		t.Fatal(err)
 	}
 	name := pods[0].Name
+	events, err := s.Client().CoreV1().Pods(c.Namespace).Watch(ctx, metav1.SingleObject(pods[0].ObjectMeta))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
 	if err := s.Client().CoreV1().Pods(c.Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -243,4 +249,15 @@ func podEnds(t *testing.T, s *Seed, c *Cluster) {
 	if !ended {
 		t.Error("the object is gone and its process has not ended")
 	}
+	for e := range events.ResultChan() {
+		if e.Type != watch.Deleted {
+			continue
+		}
+		last, ok := e.Object.(*corev1.Pod)
+		if !ok || len(last.Status.ContainerStatuses) != 1 || last.Status.ContainerStatuses[0].State.Terminated == nil {
+			t.Errorf("the object went without saying that its container has terminated: %+v", e.Object)
+		}
+		return
+	}
+	t.Error("the watch did not bring the deletion")
 }
