@@ -92,8 +92,8 @@ var credentialVariable = Check{
 		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
 			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
 		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. With an instance role that has the rights, accept the warning.",
-		"Under leader migration the engine does not start the handover before the new manager has reached the cloud, so that wrong credentials stop the migration and do not end the loops, and this is a warning. Under the strategy downtime nobody runs them " +
-			"until the new manager has reached the cloud, so that this blocks.",
+		"Under leader migration the handover does not start before the new manager is ready and leads its own lease. Ours is ready when the cloud has answered it, so that wrong credentials stop the migration and do not end the loops, and this is a warning. " +
+			"An official manager may be ready without, and under the strategy downtime nobody runs the loops until the new manager has reached the cloud: then this blocks.",
 	},
 	judge: func(f facts) v1.Finding {
 		var bad complaints
@@ -123,11 +123,22 @@ var credentialVariable = Check{
 	},
 }
 
-// costly is the outcome of what would keep the new manager from starting, and may be mistaken: under leader migration the old one goes on until the new one is
-// there, and under downtime nobody runs the loops until somebody has put it right.
+// costly is the outcome of what would keep the new manager from reaching the cloud, and may be mistaken: under leader migration the old one goes on until
+// the new one is ready, which ours is when the cloud has answered; otherwise nobody runs the loops until somebody has put it right.
 func (f facts) costly() v1.Outcome {
-	if f.opts.Strategy == strategyDowntime {
+	if f.strategy() == strategyDowntime || !f.bringsOurs() {
 		return v1.Fail
 	}
 	return v1.Warn
+}
+
+// bringsOurs tells that the manager which the plan brings in is this project's own.
+func (f facts) bringsOurs() bool {
+	version, _ := f.target()
+	cluster, ok := versionMinor(version)
+	if !ok {
+		return own(f.opts.Image)
+	}
+	image, _, _ := f.newImage(cluster)
+	return image != "" && own(image)
 }

@@ -180,6 +180,15 @@ var credentialRules = []rule{
 
 	{name: "F49: AWS has none", code: "CLOUD-002", want: skipped, says: []string{"aws"}},
 	{name: "F49: Azure before the migration", code: "CLOUD-002", base: onAzure, want: pass_, says: []string{"the plan starts it"}},
+	{name: "F49: Azure in a seed, where nobody installs it", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"a seed hosts the control plane", "kubectl apply"}, change: func(s *v1.Snapshot) { s.Cluster.Seed = "cluster-x" }},
+	{name: "F49: Azure in a seed, installed before", code: "CLOUD-002", base: onAzure, want: pass_, change: func(s *v1.Snapshot) {
+		s.Cluster.Seed = "cluster-x"
+		s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
+	}},
+	{name: "F49: Azure with hosts that are replaced", code: "CLOUD-002", base: onAzure, opts: Options{ReplaceHosts: true}, want: fails, says: []string{"hosts are replaced"}},
+	{name: "F49: Azure on Deployments", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"runs as Deployments"}, change: func(s *v1.Snapshot) {
+		s.Hosted = []v1.Component{{Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
+	}},
 	{name: "F49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
 	{name: "F49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
 	{name: "F49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},

@@ -14,7 +14,8 @@ var nodeManagerMissing = Check{
 	Explain: []string{
 		"On Azure a node is initialised by cloud-node-manager, a DaemonSet that asks the instance metadata on the node itself; the cloud-controller-manager runs with --controllers=*,-cloud-node beside it. With neither, a node that joins keeps its taint for ever; " +
 			"with both, two processes write its addresses.",
-		"Before the migration its absence is no fault: the plan starts it. Where it runs, it has to run on every node.",
+		"Before the migration of a control plane on hosts its absence is no fault: the plan starts it. For a control plane of Deployments, in a seed or in the cluster itself, and with --replace-hosts no plan does, and nothing else of Transplant either: install it in the migrated cluster before. It does no harm beside the in-tree provider.",
+		"Where it runs, it has to run on every node.",
 	},
 	judge: judgeNodeManager,
 }
@@ -51,12 +52,32 @@ func judgeNodeManager(f facts) v1.Finding {
 	case running == 0 && f.stage() == stageExternal:
 		bad.add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
 		return with(bad.finding(v1.Fail, "nobody initialises new nodes: cloud-node-manager does not run"), expected, source, "kubectl get daemonsets -A | grep cloud-node-manager")
+	case running == 0 && f.startsNoNodeManager():
+		bad.add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager, and the plan for this control plane starts none")
+		return with(bad.finding(v1.Fail, "nodes that join after the handover would never be initialised: cloud-node-manager does not run, and no plan starts it where %s", f.shapeOfPlane()), expected, source,
+			"kubectl apply -f <cloud-node-manager.yaml of the release of cloud-provider-azure>   # examples/out-of-tree in kubernetes-sigs/cloud-provider-azure")
 	case running == 0:
 		return pass("cloud-node-manager does not run yet; the plan starts it on every node")
 	case bad.empty():
 		return pass("cloud-node-manager is ready on every node")
 	}
 	return with(bad.some(v1.Fail, "%s", bad.lines[0]), expected, source, "kubectl get daemonsets -A -o wide | grep cloud-node-manager")
+}
+
+// startsNoNodeManager tells that a plan for this control plane installs nothing on the nodes.
+func (f facts) startsNoNodeManager() bool {
+	return f.Cluster.Seed != "" || f.deployed(kcm) != nil || f.opts.ReplaceHosts
+}
+
+// shapeOfPlane says in a clause why that is so.
+func (f facts) shapeOfPlane() string {
+	switch {
+	case f.Cluster.Seed != "":
+		return "a seed hosts the control plane"
+	case f.opts.ReplaceHosts:
+		return "hosts are replaced"
+	}
+	return "the control plane runs as Deployments"
 }
 
 // leavesNodes tells whether --controllers takes the initialisation of nodes away, under any of the loop's names.
@@ -75,7 +96,7 @@ var ccmResources = Check{
 		"A cloud-controller-manager that runs as a workload is evicted like any other when its node is short of memory, unless it has requests and a system priority. A limit on its CPU throttles it when it has most to do, at the takeover, when every Service and node " +
 			"is looked at: a throttled leader misses its lease's renewal, exits, and the gap begins again. A limit on its memory that was found on a small cluster kills it on a large one.",
 		"Where the namespace has a ResourceQuota, its requests have to fit in it, and priorities of the system may be restricted by a quota of that scope: kubectl -n kube-system get resourcequota. The manager that a plan makes has requests, no limits and the priority " +
-			"system-cluster-critical or higher.",
+			"system-cluster-critical or higher; in a seed the priority is that of the kube-controller-manager there.",
 	},
 	judge: func(f facts) v1.Finding {
 		if finding, ok := f.missing("workloads"); ok {

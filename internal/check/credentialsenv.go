@@ -26,7 +26,7 @@ var environmentLost = Check{
 		"The directories of the distribution's own authorities are mounted where kube-controller-manager has them. A ca-file of the cloud config that is elsewhere is not: name it with --ccm-env SSL_CERT_FILE=<file>, which mounts it at the same " +
 			"place, or move it. Without it every call ends with an unknown authority.",
 		"The in-tree OpenStack provider takes settings from variables that begin with OS_; the external one reads its config alone, so that they have to be written there.",
-		"A wrong proxy stops the migration and not the cluster: the handover does not start before the new manager has reached the cloud.",
+		"Under leader migration to our own manager a wrong proxy stops the migration and not the cluster: the handover does not start before that one is ready, which it is when the cloud has answered. An official manager may be ready without.",
 	},
 	judge: judgeEnvironment,
 }

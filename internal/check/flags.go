@@ -60,8 +60,8 @@ var nextVersion = Check{
 	Title: "every component would start with its flags and feature gates in the next minor version",
 	Explain: []string{
 		"Most clusters are migrated because they have to be upgraded next. A flag or feature gate that the next minor version does not know keeps the component from starting there, and with kubeadm the upgrade is rolled back after a timeout of five minutes for each host.",
-		"Gates such as CSIMigrationAWS or DisableCloudProviders, which a migration sets, are removed a few versions after they are locked: they have to go from the manifests and from kubeadm-config before that upgrade. " +
-			"Nothing has to be done for the migration itself, so this check warns.",
+		"Gates of KEP-625 such as CSIMigrationAWS, which a migration may set where the version has them off, are removed a few versions after they are locked. So is DisableCloudProviders, which no migration sets: where it stands as false, " +
+			"the plan takes it out together with the in-tree provider. Gates that are left have to go from the manifests and from kubeadm-config before that upgrade. Nothing has to be done for the migration itself, so this check warns.",
 	},
 	judge: func(f facts) v1.Finding {
 		if handled, ok := f.handledByThePlan(); ok {

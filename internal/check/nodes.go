@@ -42,7 +42,7 @@ var providerIDs = Check{
 	Explain: []string{
 		"The external manager asks the cloud about a node by its providerID. Without one it searches by name, and when it finds nothing it deletes the node once it is not ready. The in-tree manager kept it.",
 		"A providerID can be set once and never changed: aws:///<zone>/<instance id>, azure:///subscriptions/…/virtualMachines/<name>, gce://<project>/<zone>/<instance>, openstack:///<server id>, vsphere://<uuid>. With --cloud or --prove " +
-			"the right one is part of the command. After the handover a node that has none can also be tainted as uninitialised, and the new manager fills it in: a plan does that to one node after the other.",
+			"the right one is part of the command. After the handover a node that has none can also be tainted as uninitialised, and the new manager fills it in: a plan for control planes on hosts does that to one node after the other.",
 	},
 	judge: func(f facts) v1.Finding {
 		bad, finding, ok := f.eachNode(func(n v1.Node) string {

@@ -275,8 +275,8 @@ var inTreeUnfenced = Check{
 	Explain: []string{
 		"Leases do not fence the cloud. An in-tree manager that is paused (a frozen virtual machine, SIGSTOP, a starved CPU) loses its lease, and when it goes on it keeps writing until its renew " +
 			"deadline has passed: in 30 of 30 runs with the default deadline it wrote for ten seconds beside the new owner.",
-		"Transplant shortens the window with a shorter --leader-elect-renew-deadline during the migration, ends the old process before it releases its leases, and looks at gauges and processes " +
-			"after each step. It cannot close the window, since it cannot change the in-tree manager. This check always says so; it never blocks.",
+		"Transplant ends the old process before it releases its leases, and looks at gauges and processes after each step. Under leader migration on hosts it also shortens the window, with a shorter --leader-elect-renew-deadline for the time of the " +
+			"migration; under the strategy downtime, and in a seed, the deadline stays as it is. It cannot close the window, since it cannot change the in-tree manager. This check always says so; it never blocks.",
 	},
 	judge: func(f facts) v1.Finding {
 		in := f.inTree()
@@ -285,7 +285,10 @@ var inTreeUnfenced = Check{
 		}
 		deadline, lease := in[0].flag("leader-elect-renew-deadline", "10s"), in[0].flag("leader-elect-lease-duration", "15s")
 		during := "the plan shortens it during the migration"
-		if f.opts.RenewDeadline != "" {
+		switch {
+		case f.strategy() == strategyDowntime || f.Cluster.Seed != "":
+			during = "the plan leaves it as it is"
+		case f.opts.RenewDeadline != "":
 			during = "the plan sets it to " + f.opts.RenewDeadline + " during the migration"
 		}
 		var note complaints

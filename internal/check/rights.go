@@ -12,7 +12,7 @@ var managerRights = Check{
 	Code: "RBAC-002", Reason: "ManagerRightsMissing", Category: categoryTooling, Level: LevelError, Impact: ImpactNoLoops, DependsOn: onAPI,
 	Title: "the new manager's identity may do what its loops do, or the plan grants it before the manager starts",
 	Explain: []string{
-		"The cloud-controller-manager runs as system:serviceaccount:kube-system:cloud-controller-manager. It reads and patches nodes and their status, deletes nodes whose instance is gone, patches the status of Services, writes events and makes tokens for its loops (--use-service-account-credentials). " +
+		"The cloud-controller-manager runs as system:serviceaccount:kube-system:cloud-controller-manager. It reads and patches nodes and their status, deletes nodes whose instance is gone, patches the status of Services, and writes events. The manager of a plan does all of that as this one identity (--use-service-account-credentials=false); one that is there already and was started with true also makes accounts and tokens for its loops. " +
 			"A right that is missing is an error every few seconds in its log, while it is healthy and holds the lease: load balancers without addresses in the Service, nodes that keep their taint.",
 		"As long as no such manager runs, missing rights are no fault: the plan's first steps make the identity and its roles, and the check passes and says how many rights are to come. With a cloud-controller-manager there already, each missing right is a fault now.",
 		"Who has not RBAC alone (RBAC-003) gets the same list as permissions to grant.",
@@ -70,9 +70,10 @@ var otherAuthorizer = Check{
 var grants = []string{
 	userKCM + " and " + userCCM + ": get, update leases.coordination.k8s.io " + DefaultLeaseName + " in kube-system; create leases.coordination.k8s.io in kube-system (without a name: a name is not known when something is created)",
 	userCCM + ": the same for leases.coordination.k8s.io " + ccm,
-	userCCM + ": get, list, watch, update, patch, delete nodes; patch nodes/status",
-	userCCM + ": list, watch, update, patch services; patch, update services/status",
-	userCCM + ": create, patch, update events; create serviceaccounts/token in kube-system; get, list, watch configmaps, secrets, endpoints in kube-system",
+	userCCM + ": get, list, watch, update, patch, delete nodes; patch, update nodes/status",
+	userCCM + ": get, list, watch, update, patch services; patch, update services/status",
+	userCCM + ": create, patch, update events; create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io",
+	userCCM + ": in kube-system get, list, watch configmaps extension-apiserver-authentication; create configmaps, and get, update configmaps transplant-service-state-<provider>",
 }
 
 func judgeAuthorizer(f facts) v1.Finding {
@@ -198,7 +199,7 @@ var writeRefused = Check{
 	Title: "the API server would take every object that apply writes",
 	Explain: []string{
 		"Every object of the plan is sent to the API server with dryRun=All: it is authorized, validated, defaulted and shown to admission plugins and webhooks, and then thrown away. What is refused here would stop the migration in the middle: a webhook that wants labels, a quota, a policy against the host's network, a name that somebody else's object has.",
-		"An object that was not answered for is unknown. The proof is made when it is asked for, and by apply before its first step in any case.",
+		"An object that was not answered for is unknown. The proof is made with --prove, and by nothing else: apply sends no dry run before its first step. Prove it before a maintenance window.",
 	},
 	judge: judgeDryRuns,
 }

@@ -112,7 +112,7 @@ var machinesAtZero = Check{
 	Explain: []string{
 		"A cluster whose MachineDeployments are all at zero (hibernated, or served by machines of another kind) has nothing to rotate: \"every machine is external\" is true of none, and other tools take the migration for finished there. The machines that come " +
 			"later are made from a template of before the migration, with an in-tree kubelet, which from 1.31 on does not start.",
-		"A plan counts kubelets, not machines, and does not call an empty list done. After the migration change the template once (any change of spec.template rolls it), so that later machines are external.",
+		"A plan changes kubelets that it can reach and knows no machines; what later machines start from is not its business. After the migration change the template once (any change of spec.template rolls it), so that later machines are external.",
 	},
 	judge: func(f facts) v1.Finding {
 		if finding, ok := f.missing("machines"); ok {

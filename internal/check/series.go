@@ -25,8 +25,9 @@ var loopErrors = Check{
 	Title: "the cloud loops work without errors and within a minute now, before anything is changed",
 	Explain: []string{
 		"KEP-2395 names the series by which an operator sees that a migration went wrong and should be taken back: errors and latency of node syncs, latency of load balancer updates, and the time from a node's creation to its first sync and to the removal of its taint. They mean something only against what they were before.",
-		"This check reads them from the manager that runs the loops now and judges by the KEP's objective: 99% within 60 s, and no more than 1% of syncs with an error. Values since the process started; the numbers are in the snapshot, and the engine reads the same series during and after the migration and stops when they rise. " +
+		"This check reads them from the manager that runs the loops now and judges by the KEP's objective: 99% within 60 s, and no more than 1% of syncs with an error. Values since the process started; the numbers are in the snapshot. " +
 			"Some series exist in the cloud-controller-manager alone, and some versions have none.",
+		"Nothing reads them during the migration: apply looks at owners, nodes and load balancers, and does not stop when errors or latency rise. Watch them in your own monitoring, or run transplant check again afterwards and compare.",
 	},
 	judge: judgeSeries,
 }

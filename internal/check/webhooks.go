@@ -198,9 +198,9 @@ var webhookOnMigration = Check{
 	Code: "HOOK-005", Reason: "WebhookOnMigration", Category: categoryScheduling, Level: LevelWarning, Impact: ImpactGap, DependsOn: onAPI,
 	Title: "no webhook stands between the migration and the objects that it writes, or all of them let it pass",
 	Explain: []string{
-		"apply writes its journal, service accounts, roles, bindings, a lease and, depending on the control plane, Deployments. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
+		"apply writes ConfigMaps (its journal and the snapshot), leases, service accounts, a token's Secret, roles and bindings; depending on the control plane DaemonSets, Deployments and a PodDisruptionBudget; and, where it reaches hosts through pods, a Job and these pods. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
 			"before, half-way.",
-		"With --prove every object is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
+		"With --prove every object of the plan is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
 	},
 	judge: func(f facts) v1.Finding {
 		bad, _, finding, ok := f.eachWebhook(func(w v1.Webhook, about string) string {

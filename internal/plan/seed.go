@@ -94,7 +94,7 @@ func (b *builder) seedReady(m *v1.Component) error {
 // seedBefore says what keeps the loops from being handed over, beside what keeps any part from being planned.
 func (b *builder) seedBefore(m *v1.Component) error {
 	if b.provider.Name == providerAzure && b.program.nodeManager != "" {
-		b.notes = append(b.notes, "Azure: nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster; it comes with the parts of the cloud provider there, not with this plan")
+		b.notes = append(b.notes, "not done: Azure's nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster, and neither this plan nor the operator installs it; nodes that join without it keep their taint")
 	}
 	if err := b.withoutConfig(m, m.Manifest); err != nil {
 		return err
