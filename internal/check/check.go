@@ -96,7 +96,7 @@ type Options struct {
 	CCMEnv []string
 	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s; empty means unknown.
 	RenewDeadline string
-	// Part is that of the migration of a hosted control plane, handover or finish, and Provider what its owner says the cloud is; empty where nobody says.
+	// Part is that of the migration of a hosted control plane, handover, finish or install, and Provider what its owner says the cloud is; empty where nobody says.
 	Part, Provider string
 	// InProgress tells that a journal of an unfinished run exists: states between the two ends are what that run left, and do not block its
 	// continuation.

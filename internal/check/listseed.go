@@ -46,6 +46,9 @@ func otherwiseInSeed(c Check, f facts) string {
 	if f.opts.Part == partFinish && c.Category != categorySeed && c.Category != categoryTooling {
 		return "it is asked before the handover, and the loops have moved"
 	}
+	if f.opts.Part == partInstall && c.Category != categorySeed && c.Category != categoryTooling {
+		return "it is asked before loops move, and this control plane was external from the start"
+	}
 	if c.Code == "CLOUD-001" && f.Cloud == nil {
 		return "the cloud of a hosted cluster is asked by nobody but its own managers: nodes and load balancers are compared with those from before by what the API shows"
 	}

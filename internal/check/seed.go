@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
@@ -11,7 +12,10 @@ import (
 )
 
 // Parts of the migration of a hosted control plane, as Options.Part has them.
-const partFinish = v1.PartFinish
+const (
+	partFinish  = v1.PartFinish
+	partInstall = v1.PartInstall
+)
 
 // deployed is the first component of a name in the seed; nil when there is none.
 func (f facts) deployed(name string) *v1.Component {
@@ -62,12 +66,15 @@ var seedProvider = Check{
 	Title: "the hosted kube-controller-manager runs with the in-tree provider of the cloud that its cluster is in",
 	Explain: []string{
 		"The loops move from the in-tree provider that --cloud-provider names to that provider's cloud-controller-manager. Where it is external or empty already there is nothing to move; where it is another one than the Cluster object says, one of the two is wrong, and a manager for the wrong cloud would delete every node.",
+		"A cluster that was external from the start gets its first cloud-controller-manager. There the flag has to be external or empty, and the nodes have to be in the cloud that the Cluster object names.",
 	},
 	judge: func(f facts) v1.Finding {
 		c := f.deployed(kcm)
 		has := c.Flags["cloud-provider"]
 		out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "an in-tree provider"}
 		switch {
+		case f.opts.Part == partInstall:
+			return f.madeExternal(c)
 		case f.opts.Part == partFinish && has == "external":
 			return pass("%s is external already", c.Manifest)
 		case has == "" || has == "external":
@@ -80,6 +87,25 @@ var seedProvider = Check{
 		}
 		return pass("%s runs with --cloud-provider=%s", c.Manifest, has)
 	},
+}
+
+// madeExternal judges whether a first cloud-controller-manager may be installed for the provider that the owner of the cluster names.
+func (f facts) madeExternal(c *v1.Component) v1.Finding {
+	has, is := c.Flags["cloud-provider"], f.Cluster.Provider
+	out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "--cloud-provider=external, or none"}
+	switch {
+	case has != "" && has != "external":
+		out.Summary = fmt.Sprintf("%s runs with --cloud-provider=%s: its loops are handed over, and no other manager is started beside it", c.Manifest, has)
+		return out
+	case f.opts.Provider == "":
+		out.Summary, out.Found, out.Expected = "the cluster does not say which cloud it is in", "", "spec.cloud.providerName"
+		return out
+	case is != "" && is != f.opts.Provider:
+		out.Summary = fmt.Sprintf("the nodes are in %s, and the cluster is said to be in %s", is, f.opts.Provider)
+		out.Found, out.Expected = is, f.opts.Provider
+		return out
+	}
+	return pass("%s runs with --cloud-provider=%q", c.Manifest, has)
 }
 
 var seedRolledOut = Check{
@@ -114,12 +140,24 @@ var seedConfig = Check{
 	Title: "the cloud config of the hosted kube-controller-manager can be read and turned into the external provider's",
 	Explain: []string{
 		"The cloud-controller-manager's config is derived from the one that the kube-controller-manager mounts from a ConfigMap or Secret. Nothing of its values is kept.",
+		"No flag names it in a cluster that was external from the start. There it is in the Secret cloud-controller-manager-cloud-config, or mounted at /etc/kubernetes/cloud/config.",
 	},
 	judge: func(f facts) v1.Finding {
 		c := f.deployed(kcm)
 		switch {
 		case f.opts.Part == partFinish:
 			return skip("nothing is derived any longer")
+		case f.opts.Part == partInstall && c.Flags["cloud-config"] == "" && c.CloudConfig == nil:
+			return v1.Finding{
+				Outcome: v1.Fail, Objects: []string{c.Manifest},
+				Summary: fmt.Sprintf("%s mounts no cloud config at /etc/kubernetes/cloud/config, and a cloud-controller-manager in a seed needs one", c.Manifest),
+				Fix:     fmt.Sprintf("kubectl -n %s create secret generic cloud-controller-manager-cloud-config --from-file=config=FILE", f.Cluster.Seed),
+			}
+		case f.opts.Part == partInstall && c.Flags["cloud-config"] == "":
+			if c.CloudConfig.Error != "" {
+				return v1.Finding{Outcome: v1.Fail, Summary: c.CloudConfig.Error, Objects: []string{c.Manifest}}
+			}
+			return pass("%s can", c.CloudConfig.Path)
 		case c.Flags["cloud-config"] == "":
 			return withoutSeedConfig(c)
 		case c.CloudConfig == nil:
@@ -197,6 +235,7 @@ var seedManager = Check{
 	Title: "no cloud-controller-manager runs in the seed before the handover, and one does after it",
 	Explain: []string{
 		"A cloud-controller-manager that somebody else has started beside the in-tree one runs every loop a second time. Before the in-tree provider is taken out there has to be one, or nobody would run the loops.",
+		"Before a first one is installed in a cluster that was external from the start, workloads and the Lease of the user cluster are looked at as well.",
 	},
 	judge: func(f facts) v1.Finding {
 		c := f.deployed(ccm)
@@ -206,11 +245,29 @@ var seedManager = Check{
 			}
 			return pass("%s runs one", c.Manifest)
 		}
+		if other := f.otherManager(); other != "" && f.opts.Part == partInstall {
+			return v1.Finding{Outcome: v1.Fail, Summary: other + ": it is left alone, and a second one is not started", Objects: []string{"cloud-controller-manager"}, Expected: "none"}
+		}
 		if c != nil && (c.Replicas == nil || *c.Replicas > 0) {
 			return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + " runs one already: remove it, or go on with the migration that started it", Objects: []string{c.Manifest}, Expected: "none"}
 		}
 		return pass("none does")
 	},
+}
+
+// otherManager says by which evidence a cloud-controller-manager runs in the user cluster itself; empty when there is none.
+func (f facts) otherManager() string {
+	for _, w := range f.Workloads {
+		if w.Role == v1.RoleCCM && !strings.Contains(w.Ref, "/"+f.Cluster.Seed+"/") && (w.Replicas > 0 || strings.HasPrefix(w.Ref, "DaemonSet/")) {
+			return w.Ref + " of the user cluster runs a cloud-controller-manager"
+		}
+	}
+	for _, l := range f.Leases {
+		if l.Name == ccm && l.Holder != "" && l.RenewTime != nil && f.TakenAt.Sub(*l.RenewTime) < 2*time.Duration(l.DurationSeconds)*time.Second {
+			return fmt.Sprintf("%s holds Lease %s of the user cluster", l.Holder, l.Name)
+		}
+	}
+	return ""
 }
 
 var seedElection = Check{

@@ -13,7 +13,7 @@ import (
 // the engine needs there; those in the seed show when they are used.
 func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	snap := snapshot.Gather(ctx, snapshot.Sources{
-		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &snapshot.Seed{Kube: p.Seed.Kube, Namespace: p.Namespace}, ToolVersion: p.ToolVersion, Now: p.clock().Now,
+		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: p.seed(), ToolVersion: p.ToolVersion, Now: p.clock().Now,
 		Scrape: func(ctx context.Context, component, pod, address string) v1.Manager {
 			m, err := p.scrape(ctx, component, pod, address)
 			if err != nil {
@@ -24,6 +24,12 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 	}, snapshot.Options{LeaseName: p.Options.LeaseName, ObjectRefs: plan.ObjectRefs(), Needs: snapshot.DefaultNeeds})
 	snap.Cluster.Context = p.Name
 	return snap
+}
+
+func (p *Plane) seed() *snapshot.Seed {
+	return &snapshot.Seed{
+		Kube: p.Seed.Kube, Namespace: p.Namespace, Provider: p.Provider, ConfigSecret: plan.SeedCloudConfig, ConfigKey: plan.SeedCloudConfigKey,
+	}
 }
 
 // Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.
@@ -50,6 +56,10 @@ func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
 	report := p.CheckPart(snap, part)
 	if report.Summary.Blocked {
 		return nil, &BlockedError{Report: report}
+	}
+	if part == Install && snap.Cluster.Provider == "" { // no flag and no node of a new cluster says what its owner says
+		of := *snap
+		of.Cluster.Provider, snap = p.Provider, &of
 	}
 	return plan.Make(snap, p.options(part), report.Findings, snap.TakenAt)
 }

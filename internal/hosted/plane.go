@@ -22,6 +22,8 @@ const (
 	Handover Part = "handover"
 	// Finish takes the in-tree provider out of the control plane, which may only be when every machine's kubelet is external.
 	Finish Part = "finish"
+	// Install gives a control plane that was external from the start its cloud-controller-manager. It has the journal of Handover, in whose place it stands.
+	Install Part = v1.PartInstall
 )
 
 // Clients reach one API server.

@@ -45,7 +45,7 @@ func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 	if handover == v1.RunRollingBack {
 		return false, ErrRollback
 	}
-	if part == Handover {
+	if part != Finish {
 		return handover == v1.RunApplied, nil
 	}
 	if handover == v1.RunApplying {
@@ -173,7 +173,7 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 
 func (p *Plane) home(part Part) migrate.Home {
 	h := migrate.Home{Kube: p.Seed.Kube, Namespace: p.Namespace}
-	if part != Handover {
+	if part == Finish {
 		h.Part = string(part)
 	}
 	return h

@@ -15,13 +15,19 @@ import (
 
 // Status says how a part stands, from the journal and the lock in the seed alone.
 func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
+	out, _, err := p.StatusOf(ctx, part)
+	return out, err
+}
+
+// StatusOf is Status, and says which part the plan in the journal is for: an Install stands in the place of a Handover. The part is empty without a journal.
+func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error) {
 	now := p.clock().Now().UTC()
 	out := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Time: now, State: v1.StateNotStarted, Phase: v1.StateNotStarted, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
 	j, err := p.home(part).Open(ctx)
 	if errors.Is(err, migrate.ErrNoJournal) {
-		return out, nil
+		return out, "", nil
 	} else if err != nil {
-		return out, err
+		return out, "", err
 	}
 	doc := j.Doc()
 	steps := &doc.Plan
@@ -37,7 +43,7 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	failed := count(&out, steps, doc.Records)
 	progress, err := p.lock(ctx, &out)
 	if err != nil {
-		return out, err
+		return out, "", err
 	}
 	underWay := doc.Phase == v1.RunApplying || doc.Phase == v1.RunRollingBack
 	switch {
@@ -51,7 +57,7 @@ func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	default:
 		out.State = v1.StateStopped
 	}
-	return out, nil
+	return out, Part(doc.Plan.Options.Part), nil
 }
 
 // count fills in what the records say of the steps; it tells whether the last one that was begun went wrong.

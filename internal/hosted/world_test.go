@@ -337,7 +337,7 @@ func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
 	if !has && migration == p.Name+"_id" {
 		m.Leads, has = append(m.Leads, plan.DefaultLease), true
 	}
-	if !has || flags["cloud-provider"] == "external" {
+	if p := flags["cloud-provider"]; !has || p == "external" || p == "" { // a manager without a provider starts no cloud loop
 		return m
 	}
 	for _, l := range []string{"cloud-node-lifecycle", "service"} {

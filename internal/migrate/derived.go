@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -148,7 +149,7 @@ func noContent(error) error {
 }
 
 func (s source) cloudConfig(ctx context.Context, out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	at := s.flags()["cloud-config"]
+	at := cmp.Or(s.flags()["cloud-config"], snapshot.UsualCloudConfig)
 	data, err := s.file(ctx, at)
 	if err != nil {
 		return nil, err

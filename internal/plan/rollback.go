@@ -113,6 +113,9 @@ func (r *rollback) verifyBack() {
 // say so may be among those that it changed. Node IPAM is looked at in the end only: v1.26 sleeps for 10 s before it runs it.
 func (r *rollback) expectBack(ipam bool) map[string]string {
 	out := map[string]string{}
+	if r.journal.Plan.Options.Part == v1.PartInstall {
+		return nil // there was no manager that ran a loop before
+	}
 	for _, s := range r.journal.Plan.Steps {
 		for loop, owner := range s.Expect {
 			if strings.HasPrefix(owner, v1.NotIn("")) {

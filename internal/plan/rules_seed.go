@@ -19,6 +19,9 @@ func seedOneOwner(r *reading) error {
 		return nil
 	}
 	before := r.Steps[:first]
+	if r.Options.Part == v1.PartInstall {
+		return r.nothingInTree()
+	}
 	if r.Strategy == LeaderMigration {
 		if !slices.ContainsFunc(before, func(s v1.Step) bool {
 			return s.Component == KCM && s.Kind == v1.StepEditWorkload && sets(s, "enable-leader-migration", "true") && slices.Contains(s.Leases, KCM)
@@ -35,6 +38,24 @@ func seedOneOwner(r *reading) error {
 		return s.Kind == v1.StepVerify && s.Component == KCM && s.Ref == before[off].Ref && slices.Contains(s.Leases, KCM)
 	}) {
 		return fmt.Errorf("%s comes before anybody has looked whether the cloud loops have ended", r.Steps[first].ID)
+	}
+	return nil
+}
+
+// nothingInTree holds a manager back that is installed as the first one where the snapshot has another owner of the loops.
+func (r *reading) nothingInTree() error {
+	for _, s := range r.Steps {
+		if s.Kind == v1.StepEditWorkload {
+			return fmt.Errorf("step %s changes %s, which was external from the start", s.ID, s.Ref)
+		}
+	}
+	if r.snap == nil {
+		return nil
+	}
+	for _, c := range r.snap.Hosted {
+		if p := c.Flags["cloud-provider"]; c.Name == KCM && p != "" && p != "external" {
+			return fmt.Errorf("%s runs the in-tree provider %s", c.Manifest, p)
+		}
 	}
 	return nil
 }

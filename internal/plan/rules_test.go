@@ -250,6 +250,9 @@ var broken = []struct {
 		set(t, find(t, p, "loops-off/"), "controllers", "*,bootstrapsigner,tokencleaner,-service,-route")
 	}},
 	{"P-39", "a manager starts before the other one respects the lease", "hosted-leader-migration", func(t *testing.T, p *v1.Plan) { move(t, p, "start/", "leader-migration/") }},
+	{"P-39", "a first manager is installed, and another component is changed", "hosted-install", func(t *testing.T, p *v1.Plan) {
+		p.Steps = append(p.Steps, v1.Step{ID: "edit", Kind: v1.StepEditWorkload, Ref: "Deployment/cluster-x/controller-manager", Undo: "no"})
+	}},
 	{"P-40", "the provider goes while machines need it", "hosted-downtime", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "loops-off/")
 		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "cloud-provider", Value: "external"})
@@ -285,6 +288,10 @@ func base(t *testing.T, name string) (*v1.Plan, *v1.Snapshot) {
 			s := seeded(c.replicas)
 			return mustMake(t, s, c.options), s
 		}
+	}
+	if name == "hosted-install" {
+		s := installed()
+		return mustMake(t, s, v1.Options{Part: v1.PartInstall}), s
 	}
 	t.Fatalf("there is no base %q", name)
 	return nil, nil

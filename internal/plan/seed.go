@@ -36,6 +36,11 @@ func (b *builder) seed() error {
 	}
 	b.fact("cluster:uid", b.snap.Cluster.UID, "")
 	b.fact("seed:uid", b.snap.Cluster.SeedUID, "")
+	if b.opts.Part == v1.PartInstall {
+		b.opts.Strategy = Downtime // there is no loop that could change hands
+		b.seedInstall(m)
+		return nil
+	}
 	if b.opts.Part == v1.PartFinish {
 		b.opts.Strategy = Downtime // nothing is handed over any longer
 		b.seedFinish(m)
@@ -71,6 +76,8 @@ func (b *builder) seedReady(m *v1.Component) error {
 		return fmt.Errorf("%s: %s", m.Manifest, m.Error)
 	case err != nil:
 		return fmt.Errorf("%s: %w", m.Manifest, err)
+	case b.opts.Part == v1.PartInstall:
+		return b.seedInstallable(m)
 	case b.provider.Name == "":
 		return fmt.Errorf("%s names no in-tree provider (--cloud-provider=%q): nothing has to move here", m.Manifest, m.Flags["cloud-provider"])
 	case m.Replicas != nil && *m.Replicas == 0:
@@ -233,8 +240,8 @@ func (b *builder) seedPrepare(m *v1.Component) {
 	}
 	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", identityObjects(b.provider.Name))
 	b.seedSecret(SeedKubeconfig, DeriveSeedKubeconfig, m, "server and authority of "+m.Manifest+"'s kubeconfig, token of Secret "+Namespace+"/"+TokenSecret)
-	if m.Flags[flagCloudConfig] != "" {
-		changed := "derived from what " + m.Manifest + " mounts at " + m.Flags[flagCloudConfig]
+	if at := b.seedConfigPath(m); at != "" {
+		changed := "derived from what " + m.Manifest + " mounts at " + at
 		if m.CloudConfig != nil && len(m.CloudConfig.DerivedChanges) > 0 {
 			changed += ": " + strings.Join(m.CloudConfig.DerivedChanges, "; ")
 		}
@@ -354,6 +361,9 @@ func (b *builder) seedManager(m *v1.Component) {
 	if b.opts.Strategy == LeaderMigration {
 		why, expect = "the next owner runs, has its main lease and reaches the cloud before the old one gives up", b.seedExpect(owners(""))
 	}
+	if b.opts.Part == v1.PartInstall {
+		why = m.Manifest + " is external, so that no loop runs yet: from its first lease on the " + CCM + " runs them"
+	}
 	container := o["spec"].(object)["template"].(object)["spec"].(object)["containers"].([]any)[0].(object)
 	s := v1.Step{
 		ID: "start/" + CCM, Phase: PhaseHandover, Kind: v1.StepEnsureObject, Component: CCM, Title: "start " + CCM + " in the seed", Why: why, Ref: Ref(o), Object: mustJSON(o),
@@ -389,7 +399,7 @@ func (b *builder) renderSeedManager(m *v1.Component) object {
 	}
 	volumes := []any{object{"name": SeedKubeconfig, "secret": object{"secretName": SeedKubeconfig}}}
 	mounts := []any{object{"name": SeedKubeconfig, "mountPath": seedKubeconfigDir, "readOnly": true}}
-	if m.Flags[flagCloudConfig] != "" {
+	if b.seedConfigPath(m) != "" || b.seedConfigGiven(m) {
 		flags = append(flags, controlplane.Flag{Name: flagCloudConfig, Value: seedCloudConfigDir + "/" + SeedCloudConfigKey})
 		volumes = append(volumes, object{"name": SeedCloudConfig, "secret": object{"secretName": SeedCloudConfig}})
 		mounts = append(mounts, object{"name": SeedCloudConfig, "mountPath": seedCloudConfigDir, "readOnly": true})
@@ -523,6 +533,8 @@ func (b *builder) seedEffects() []string {
 		out[0] = fmt.Sprintf("load balancers: %d recreated: %s", len(b.snap.Services), recreatedWhy)
 	}
 	switch {
+	case b.opts.Part == v1.PartInstall:
+		out = append(out, "not changed: "+KCM+" and "+KAS+", which were external from the start")
 	case b.opts.Part == v1.PartFinish:
 		out = append(out, "there is no way back from this part: machines with external kubelets need a "+CCM)
 	case b.opts.Strategy == Downtime:

@@ -3,6 +3,7 @@ package plan
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,73 @@ func TestAPlanOfManagersThatCouldNotBeAskedYetIsTheOneOfThoseThatWere(t *testing
 		if len(shown.Steps) == 0 || !reflect.DeepEqual(shown.Steps, made.Steps) {
 			t.Errorf("%s is shown as\n%s\nand carried out as\n%s", c.name, inBrief(shown), inBrief(made))
 		}
+	}
+}
+
+// installed is a cluster that was external from the start.
+func installed() *v1.Snapshot {
+	s := seeded(1)
+	s.Nodes, s.Managers = nil, []v1.Manager{{Component: KCM, Host: "controller-manager-1", Leads: []string{KCM}}}
+	for i := range s.Hosted {
+		delete(s.Hosted[i].Flags, "cloud-provider")
+		delete(s.Hosted[i].Flags, "cloud-config")
+	}
+	return s
+}
+
+func TestThePlanOfAControlPlaneThatWasMadeExternal(t *testing.T) {
+	options := v1.Options{Part: v1.PartInstall, ClusterName: "x"}
+	made := mustMake(t, installed(), options)
+	have := inBrief(made)
+	const path = "testdata/hosted-install.plan.txt"
+	if *update {
+		if err := os.WriteFile(path, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if have != string(want) {
+		t.Errorf("the plan is\n%s", have)
+	}
+	start := made.Steps[slices.IndexFunc(made.Steps, func(s v1.Step) bool { return strings.HasPrefix(s.ID, "start/") })]
+	for _, want := range []string{"--cluster-name=x", "--cloud-config=", "--cloud-provider=aws"} {
+		if !strings.Contains(start.Object, want) {
+			t.Errorf("the manager has no %s: %s", want, start.Object)
+		}
+	}
+	given := installed()
+	given.Hosted[1].CloudConfig = &v1.CloudConfig{Path: "Secret/cluster-x/" + SeedCloudConfig}
+	for _, s := range mustMake(t, given, options).Steps {
+		if s.Derive == DeriveSeedCloudConfig {
+			t.Error("the Secret that a person made is written over")
+		}
+	}
+	if v := strings.Join(made.Effects, "\n"); !strings.Contains(v, "external from the start") {
+		t.Errorf("the effects are %s", v)
+	}
+}
+
+func TestNoManagerIsInstalledWhereOneRuns(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.Snapshot)
+		want   string
+	}{
+		"in tree":     {func(s *v1.Snapshot) { s.Hosted[1].Flags["cloud-provider"] = "aws" }, "runs the in-tree provider aws"},
+		"another one": {func(s *v1.Snapshot) { s.Hosted = append(s.Hosted, v1.Component{Name: CCM, Manifest: "Deployment/cluster-x/other"}) }, "Deployment/cluster-x/other runs a cloud-controller-manager already"},
+		"hibernated":  {func(s *v1.Snapshot) { s.Hosted[1].Replicas = ptr.To[int32](0) }, "wake the control plane up first"},
+		"no provider": {func(s *v1.Snapshot) { s.Cluster.Provider = "" }, "does not say which cloud it is in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := installed()
+			c.change(s)
+			_, err := Make(s, v1.Options{Part: v1.PartInstall}, nil, s.TakenAt)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v", err)
+			}
+		})
 	}
 }
 

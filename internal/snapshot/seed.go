@@ -23,6 +23,9 @@ type Seed struct {
 	Kube kubernetes.Interface
 	// Namespace of the cluster in the seed.
 	Namespace string
+	// Provider is what the owner of the cluster says the cloud is; empty where that is not said. ConfigSecret and ConfigKey are where a cloud config for
+	// the cloud-controller-manager may be; empty when it is not looked for.
+	Provider, ConfigSecret, ConfigKey string
 }
 
 // seedPlane reads the control plane in the seed: the Deployments, their pods, and the cloud config that they mount. What a container runs decides, whatever
@@ -81,6 +84,8 @@ func (g *gatherer) seedDeployment(ctx context.Context, d *appsv1.Deployment) {
 	}
 	if in := c.Flags["cloud-config"]; in != "" && name == kcm {
 		c.CloudConfig = g.seedCloudConfig(ctx, spec, container, in, c.Flags["cloud-provider"])
+	} else if p := c.Flags["cloud-provider"]; name == kcm && (p == "" || p == external) {
+		c.CloudConfig = g.seedUnnamedConfig(ctx, spec, container)
 	}
 	g.snap.Hosted = append(g.snap.Hosted, c)
 	if name == ccm || name == kcm {

@@ -35,6 +35,8 @@ type ClusterOptions struct {
 	NoMachines bool
 	// NoRoutes has the pods' network make its own routes: no manager runs a route loop.
 	NoRoutes bool
+	// External makes the control plane without an in-tree provider, as new clusters are made: nobody runs a cloud loop.
+	External bool
 }
 
 // Cluster is a user cluster whose control plane runs in the seed.

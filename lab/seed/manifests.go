@@ -116,7 +116,7 @@ func (c *Cluster) apiServer() part {
 		app: appAPIServer, image: "registry.k8s.io/kube-apiserver:" + Version, command: "/usr/local/bin/kube-apiserver", replicas: c.APIServers,
 		secrets: map[string]string{"control-plane-pki": pkiDir}, configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
 		ready: secure(6443, "/readyz"),
-		args: []string{
+		args: append([]string{
 			"--bind-address=$(POD_IP)", "--advertise-address=$(POD_IP)", "--secure-port=" + portAPI,
 			"--etcd-servers=https://" + net.JoinHostPort(c.seed.etcdHost(), "2379"), "--etcd-prefix=/" + c.Name,
 			"--etcd-cafile=" + pkiDir + "/seed-etcd-ca.crt", "--etcd-certfile=" + pkiDir + "/seed-etcd-client.crt", "--etcd-keyfile=" + pkiDir + "/seed-etcd-client.key",
@@ -127,9 +127,16 @@ func (c *Cluster) apiServer() part {
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 			"--service-account-key-file=" + pkiDir + "/sa.pub", "--service-account-signing-key-file=" + pkiDir + "/sa.key",
 			"--service-cluster-ip-range=" + serviceCIDR, "--endpoint-reconciler-type=none",
-			"--cloud-provider", "aws", "--cloud-config", cloudConfig,
-		},
+		}, c.providerFlags()...),
 	}
+}
+
+// providerFlags are those of the in-tree provider. The cloud config is mounted without them as well, as Kubermatic does it.
+func (c *Cluster) providerFlags() []string {
+	if c.External {
+		return nil
+	}
+	return []string{"--cloud-provider", "aws", "--cloud-config", cloudConfig}
 }
 
 func (c *Cluster) controllerManager() part {
@@ -139,14 +146,14 @@ func (c *Cluster) controllerManager() part {
 		configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
 		ready:      secure(10257, "/healthz"),
 		env:        c.cloudEnv(),
-		args: []string{
+		args: append([]string{
 			"--bind-address", "$(POD_IP)", "--kubeconfig", kubeconfigPath, "--authentication-kubeconfig", kubeconfigPath, "--authorization-kubeconfig", kubeconfigPath,
 			"--service-account-private-key-file", pkiDir + "/sa.key", "--root-ca-file", pkiDir + "/ca.crt", "--client-ca-file", pkiDir + "/ca.crt",
 			"--cluster-signing-cert-file", pkiDir + "/ca.crt", "--cluster-signing-key-file", pkiDir + "/ca.key",
 			"--controllers", "*,bootstrapsigner,tokencleaner", "--use-service-account-credentials=true",
 			"--allocate-node-cidrs=true", "--cluster-cidr", podCIDR, "--service-cluster-ip-range", serviceCIDR, "--configure-cloud-routes=" + strconv.FormatBool(!c.NoRoutes),
-			"--cloud-provider", "aws", "--cloud-config", cloudConfig, "--flex-volume-plugin-dir=" + pkiDir + "/flex",
-		},
+			"--flex-volume-plugin-dir=" + pkiDir + "/flex",
+		}, c.providerFlags()...),
 	}
 }
 

@@ -236,7 +236,7 @@ const (
 
 // Phases: the reasons of ConditionMigration, in order. The condition is True with PhaseCompleted and PhaseNotNeeded, False with all others.
 const (
-	PhaseNotNeeded  = "NotNeeded"  // the feature is off, or the cluster was made external
+	PhaseNotNeeded  = "NotNeeded"  // the feature is off, or another program runs the cluster's cloud-controller-manager
 	PhaseHeld       = "Held"       // paused, hibernated, or held by AnnotationHold
 	PhaseQueued     = "Queued"     // waits for its turn
 	PhaseBlocked    = "Blocked"    // the checks refuse it; the message names them

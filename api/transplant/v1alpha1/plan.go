@@ -72,7 +72,7 @@ type Options struct {
 	DrainTimeout string `json:"drainTimeout,omitempty"`
 	// ForceUnmanaged lets a drain evict pods that no controller would bring back.
 	ForceUnmanaged bool `json:"forceUnmanaged,omitempty"`
-	// Part of the migration of a hosted control plane that the plan is for: handover or finish. Empty for a cluster that runs its own control plane.
+	// Part of the migration of a hosted control plane that the plan is for: handover, finish or install. Empty for a cluster that runs its own control plane.
 	Part string `json:"part,omitempty"`
 }
 
@@ -80,6 +80,8 @@ type Options struct {
 const (
 	PartHandover = "handover"
 	PartFinish   = "finish"
+	// PartInstall gives a control plane that was external from the start its cloud-controller-manager.
+	PartInstall = "install"
 )
 
 // NotIn is the value of Step.Expect for a loop that no manager of a component may run; who else does, if anybody, is not looked at.

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // Deployments of a control plane that decisions depend on.
@@ -24,6 +28,9 @@ const (
 
 // inTreeProvider is an annotation of cached Deployments only: the provider that kube-controller-manager's flags name, if that is in-tree.
 const inTreeProvider = "transplant.dev/in-tree-provider"
+
+// foreignManager is an annotation of cached Deployments only: they run a cloud-controller-manager that this program did not make.
+const foreignManager = "transplant.dev/foreign-cloud-controller-manager"
 
 // deployments caches of all Deployments in the seed what decisions depend on, with one watch: a few hundred bytes each.
 type deployments struct {
@@ -64,7 +71,32 @@ func (d *deployments) plane(namespace string) state.Plane {
 	}
 	out.Apiserver, _ = d.workload(namespace, apiserver)
 	out.ControllerManager, out.InTree = d.workload(namespace, controllerManager)
+	out.Foreign = d.foreign(namespace)
 	return out
+}
+
+// foreign is the first Deployment of a namespace, by name, that runs a cloud-controller-manager of another program; empty when there is none.
+func (d *deployments) foreign(namespace string) string {
+	all, err := d.lister.Deployments(namespace).List(labels.Everything())
+	if err != nil { // a lister's List has none
+		return ""
+	}
+	var names []string
+	for _, found := range all {
+		if isForeign(found) {
+			names = append(names, found.Name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}
+
+func isForeign(d *appsv1.Deployment) bool {
+	_, is := d.Annotations[foreignManager]
+	return is
 }
 
 func (d *deployments) workload(namespace, name string) (*state.Workload, string) {
@@ -82,6 +114,10 @@ func stripped(o any) (any, error) {
 		return o, nil
 	}
 	out := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion}}
+	if runsManager(d) && d.Labels[managedBy] != managedByUs {
+		out.Annotations = map[string]string{foreignManager: ""}
+		return out, nil
+	}
 	if !concerns(out) {
 		return out, nil
 	}
@@ -91,6 +127,18 @@ func stripped(o any) (any, error) {
 		out.Annotations = map[string]string{inTreeProvider: provider}
 	}
 	return out, nil
+}
+
+// Deployments of cloud-controller-managers that this program made carry this label.
+const (
+	managedBy   = "app.kubernetes.io/managed-by"
+	managedByUs = "transplant"
+)
+
+// runsManager reports whether a container of a Deployment is a cloud-controller-manager, however its command is wrapped. One that is scaled to zero counts:
+// it may come back.
+func runsManager(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == plan.CCM })
 }
 
 // inTree is the in-tree provider in the flags of a component, however its command is wrapped.
@@ -106,12 +154,13 @@ func inTree(d *appsv1.Deployment) string {
 
 func concerns(o any) bool {
 	d, ok := deploymentOf(o)
-	return ok && (d.Name == apiserver || d.Name == controllerManager)
+	return ok && (d.Name == apiserver || d.Name == controllerManager || isForeign(d))
 }
 
 // moved tells that something changed which decisions depend on.
 func moved(was, is *appsv1.Deployment) bool {
 	return ptr.Deref(was.Spec.Replicas, 1) != ptr.Deref(is.Spec.Replicas, 1) || was.Annotations[inTreeProvider] != is.Annotations[inTreeProvider] ||
+		isForeign(was) != isForeign(is) ||
 		(was.Status.ReadyReplicas == 0) != (is.Status.ReadyReplicas == 0)
 }
 

@@ -60,6 +60,9 @@ func (h *Hosted) Run(ctx context.Context, t Target, part state.Part, back bool, 
 		return err
 	}
 	p.Ended = h.mayTake
+	if part == state.Install && t.Cluster.Spec.Features[kubermaticv1.FeatureCCMClusterName] {
+		p.Options.ClusterName = t.Name // a cluster that ran in tree keeps the name that its load balancers carry
+	}
 	return carryOut(ctx, p, part, back, tell, stop)
 }
 
@@ -83,7 +86,7 @@ func (h *Hosted) Journal(ctx context.Context, t Target) (state.Journal, error) {
 		name  hosted.Part
 		stage *state.Stage
 	}{{hosted.Handover, &out.Handover}, {hosted.Finish, &out.Finish}} {
-		s, err := p.Status(ctx, part.name)
+		s, begun, err := p.StatusOf(ctx, part.name)
 		if err != nil {
 			return out, fmt.Errorf("reading the journal of the %s: %w", part.name, err)
 		}
@@ -91,6 +94,9 @@ func (h *Hosted) Journal(ctx context.Context, t Target) (state.Journal, error) {
 			return out, fmt.Errorf("reading the journal of the %s: %s", part.name, strings.Join(s.NotRead, "; "))
 		}
 		*part.stage = stageOf(s)
+		if part.name == hosted.Handover {
+			out.Install = begun == hosted.Install
+		}
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 )
@@ -126,7 +127,7 @@ func mainOf(found []view.Object) view.Object {
 // observe puts together what is known of a cluster.
 func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Object, main bool) state.Observation {
 	c := o.Cluster
-	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace())}
+	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace()), Installs: rules.Installs(c)}
 	for _, f := range found {
 		out.Groups = append(out.Groups, f.Group)
 	}

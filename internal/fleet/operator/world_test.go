@@ -130,7 +130,7 @@ func (u *user) Run(ctx context.Context, t Target, part state.Part, back bool, te
 				c.journal.Finish = s
 				return
 			}
-			c.journal.Handover = s
+			c.journal.Handover, c.journal.Install = s, part == state.Install
 		})
 	}
 	if c.run == nil {

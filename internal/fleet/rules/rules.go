@@ -88,6 +88,13 @@ func Lookup(name string) (Provider, bool) {
 	return Providers[i], true
 }
 
+// Installs reports whether the operator has a cloud-controller-manager for the provider of a Cluster: for those that were in tree once. A cluster of
+// another provider that was made external gets its manager from elsewhere.
+func Installs(c *kubermatic.Cluster) bool {
+	p, _ := Lookup(ProviderOf(c.Spec.Cloud))
+	return p.InTree != ""
+}
+
 // Enabled is the Cluster as it would be with the external provider enabled.
 func Enabled(c *kubermatic.Cluster) *kubermatic.Cluster {
 	c = c.DeepCopy()

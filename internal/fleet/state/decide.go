@@ -79,7 +79,7 @@ func (j *judge) judge() verdict {
 func (j *judge) complement(v verdict) {
 	switch v.phase {
 	case kubermaticv1.PhaseQueued, kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish:
-		j.work.Annotate = !j.annotated() && j.wanted() && len(j.Refusals) == 0
+		j.work.Annotate = !j.annotated() && !j.madeExternal() && j.wanted() && len(j.Refusals) == 0
 	case kubermaticv1.PhaseNotNeeded, kubermaticv1.PhaseHeld:
 		j.work.Close, j.work.Forget = !j.Run.Active, true // a run that was told to stop finishes its step through these connections
 	case kubermaticv1.PhaseCompleted:
@@ -93,7 +93,7 @@ func (j *judge) begun(p Part) {
 	case p == Finish:
 		j.Journal.Handover, j.Journal.Finish = Done, Begun
 	case !j.Run.Back:
-		j.Journal.Handover = Begun
+		j.Journal.Handover, j.Journal.Install = Begun, p == Install
 	}
 }
 
@@ -112,6 +112,15 @@ func (j *judge) halfway() bool { return j.Journal.Handover == Begun || j.Journal
 // started tells that something in the control plane was changed and is not back as it was.
 func (j *judge) started() bool {
 	return j.Journal.Handover != NotBegun && j.Journal.Handover != RolledBack
+}
+
+// madeExternal reports whether the cluster was external from the start: there is nothing to migrate, and its cloud-controller-manager is installed.
+// Once something was begun, its journal says so; before that, the flags of kube-controller-manager do.
+func (j *judge) madeExternal() bool {
+	if j.Journal.Known && j.Journal.Handover != NotBegun {
+		return j.Journal.Install
+	}
+	return j.Plane.Known && j.Plane.InTree == "" && !j.annotated()
 }
 
 // keep is the verdict for what is not known: the phase stays.

@@ -80,8 +80,11 @@ func TestAClusterThatNeedsNothingCostsNothing(t *testing.T) {
 	for name, change := range map[string]func(*life){
 		"its feature is off":            func(l *life) { l.Cluster.Spec.Features = nil; l.Cluster.Annotations = nil },
 		"its feature is explicitly off": func(l *life) { l.Cluster.Spec.Features["externalCloudProvider"] = false; l.Cluster.Annotations = nil },
-		"it was made external":          func(l *life) { l.Cluster.Annotations = nil; l.Plane.InTree = "" },
-		"it has no control plane yet":   func(l *life) { l.Cluster.Annotations = nil; l.Plane = Plane{Known: true} },
+		"another program runs its manager": func(l *life) {
+			l.Cluster.Annotations = nil
+			l.Plane.InTree, l.Plane.Foreign = "", "aws-cloud-controller-manager"
+		},
+		"no manager is installed for its provider": func(l *life) { l.Cluster.Annotations = nil; l.Plane.InTree, l.Installs = "", false },
 		"it is off and being deleted": func(l *life) {
 			l.Cluster.Spec.Features = nil
 			l.Cluster.Annotations = nil

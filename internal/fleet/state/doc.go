@@ -3,6 +3,7 @@
 //
 //	NotNeeded      Held  Blocked          pause, hibernation, hold, refusals: from anywhere
 //	               Queued ──run──> Handover ──> Components ──> Machines ──run──> Finish ──> Completed
+//	                                                                   └ a cluster that was made external ──> Completed
 //	                                   │ failed for good           ^
 //	                                   v                           └ until every machine's node is external
 //	                                 Failed ──hold put on and taken off──> Queued

@@ -31,7 +31,7 @@ func born(t *testing.T) *life {
 		ObjectMeta: metav1.ObjectMeta{Name: "crh4xbxz5f", Annotations: map[string]string{kubermaticv1.CCMMigrationNeeded: "", kubermaticv1.CSIMigrationNeeded: ""}},
 		Spec:       kubermaticv1.ClusterSpec{Features: map[string]bool{kubermaticv1.FeatureExternalCloudProvider: true}, Version: "v1.26.0"},
 	}
-	l.Groups = []string{kubermaticv1.GroupName}
+	l.Groups, l.Installs = []string{kubermaticv1.GroupName}, true
 	l.Plane = Plane{Known: true, Apiserver: &Workload{1, 1}, ControllerManager: &Workload{1, 1}, InTree: "aws"}
 	l.Journal = Journal{Known: true}
 	return l

@@ -14,6 +14,8 @@ const (
 	NoPart   Part = ""
 	Handover Part = "handover"
 	Finish   Part = "finish"
+	// Install stands in the place of Handover where a cluster was made external: there is no loop to hand over.
+	Install Part = "install"
 )
 
 // Stage is how far a part is by its journal.
@@ -53,6 +55,8 @@ type Observation struct {
 	Groups []string
 	// Refusals are the sentences of the rules that this object breaks: unsupported providers and versions, downgrades.
 	Refusals []string
+	// Installs reports whether this program has a cloud-controller-manager for the provider of the cluster.
+	Installs bool
 
 	Plane    Plane
 	Journal  Journal
@@ -70,6 +74,8 @@ type Plane struct {
 	Apiserver, ControllerManager *Workload
 	// InTree is the provider that kube-controller-manager's flags name; empty when that is external or none.
 	InTree string
+	// Foreign is a Deployment that runs a cloud-controller-manager and was made by another program; empty when there is none.
+	Foreign string
 }
 
 // Workload is a Deployment's counts.
@@ -82,6 +88,8 @@ type Journal struct {
 	At               time.Time
 	Error            string
 	Handover, Finish Stage
+	// Install reports whether the journal of Handover is that of an Install.
+	Install bool
 }
 
 // Run is the engine's run for this cluster: the one under way, or how the last one ended.

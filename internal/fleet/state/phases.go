@@ -12,10 +12,17 @@ func (j *judge) handover() (verdict, bool) {
 	if j.Journal.Handover == Done {
 		return verdict{}, false
 	}
-	j.run(Handover, false)
+	part, doing := Handover, "the control plane is being changed"
+	if j.madeExternal() {
+		part, doing = Install, "the cloud-controller-manager is being installed"
+	}
+	if why := j.notUp(); why != "" && part == Install && !j.halfway() {
+		return verdict{kubermaticv1.PhaseQueued, why}, true
+	}
+	j.run(part, false)
 	if j.Journal.Handover == Begun {
 		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
-		return verdict{kubermaticv1.PhaseHandover, j.told("the control plane is being changed")}, true
+		return verdict{kubermaticv1.PhaseHandover, j.told(doing)}, true
 	}
 	if j.Run.Outcome == Blocked {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
@@ -27,6 +34,23 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseQueued, j.told("it is tried again")}, true
 	}
 	return verdict{kubermaticv1.PhaseQueued, "it waits for its turn"}, true
+}
+
+// notUp says why nothing can be installed beside a new control plane yet; empty when it can. By the time that its managers are ready, the program that made
+// it has made its own cloud-controller-manager as well, if it makes one.
+func (j *judge) notUp() string {
+	for _, w := range []struct {
+		name string
+		is   *Workload
+	}{{"apiserver", j.Plane.Apiserver}, {"controller-manager", j.Plane.ControllerManager}} {
+		switch {
+		case w.is == nil:
+			return "the control plane has no Deployment " + w.name + " yet"
+		case w.is.Ready == 0:
+			return "no pod of Deployment " + w.name + " is ready yet"
+		}
+	}
+	return ""
 }
 
 func (j *judge) components() (verdict, bool) {
@@ -121,7 +145,7 @@ func (j *judge) calm() time.Duration {
 }
 
 func (j *judge) finish() (verdict, bool) {
-	if j.Journal.Finish == Done {
+	if j.Journal.Finish == Done || j.Journal.Finish == NotBegun && j.madeExternal() { // an external control plane has nothing to take out
 		return verdict{}, false
 	}
 	j.run(Finish, false)

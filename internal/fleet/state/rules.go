@@ -66,19 +66,30 @@ func (j *judge) off() (verdict, bool) {
 var touched = []string{kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
 	kubermaticv1.PhaseFailed, kubermaticv1.PhaseHeld, kubermaticv1.PhaseBlocked}
 
-// external tells the clusters that were made external from those whose enabling the mutating webhook did not see: the latter run an in-tree provider.
+// external leaves clusters alone that were made external and belong to another program. A cluster whose enabling the mutating webhook did not see runs
+// an in-tree provider, and is migrated.
 func (j *judge) external() (verdict, bool) {
-	if j.annotated() || slices.Contains(touched, j.prior) {
+	changed := slices.Contains(touched, j.prior)
+	switch {
+	case j.annotated():
 		return verdict{}, false
-	}
-	if !j.Plane.Known {
+	case !j.Plane.Known && !changed:
 		return j.keep(kubermaticv1.PhaseQueued, "the Deployments of the seed are being read")
-	}
-	if j.Plane.InTree == "" {
-		return verdict{kubermaticv1.PhaseNotNeeded, "the cluster has no in-tree cloud provider"}, true
+	case !j.madeExternal(), j.Journal.Known && j.Journal.Handover != NotBegun, !j.Journal.Known && changed:
+		return verdict{}, false
+	case !j.Installs:
+		return verdict{kubermaticv1.PhaseNotNeeded, notInstalled}, true
+	case j.Plane.Foreign != "":
+		return verdict{kubermaticv1.PhaseNotNeeded, fmt.Sprintf(foreignManager, j.Plane.Foreign)}, true
 	}
 	return verdict{}, false
 }
+
+const (
+	notInstalled   = "the cluster has no in-tree cloud provider, and transplant-operator installs no cloud-controller-manager for its provider"
+	foreignManager = "the cluster has no in-tree cloud provider, and Deployment %s, which transplant-operator did not make, runs its cloud-controller-manager: " +
+		"the cluster is left to the program that made it"
+)
 
 func (j *judge) unread() (verdict, bool) {
 	if j.Journal.Known {
