@@ -9,6 +9,10 @@ var attaching = []string{"csi-provisioner", "csi-attacher"}
 // kubernetes-sigs/azurefile-csi-driver, kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, kubernetes/cloud-provider-openstack,
 // kubernetes-sigs/vsphere-csi-driver). The minors are those that the README or the release notes of a series name; vSphere's is the only driver
 // that names an upper end, and it has none for 1.22 before 2.4.
+//
+// vSphere: the release notes of v3.0.0 name 1.27 as the newest, those of v3.8.0 the range 1.34 to 1.36; vsphere-tmm/helm-charts #106 quotes the ranges of 3.5
+// to 3.7. The notes of 3.2, 3.3 and 3.4 name the newest minor only (1.29, 1.30, 1.32): the oldest is two before it, as in each range that is named.
+// 3.1 names none.
 var drivers = []Driver{
 	{Name: "cinder.csi.openstack.org", Images: []string{"cinder-csi-plugin"}, ClusterFlag: "cluster", Zonal: true, Sidecars: attaching},
 	{
@@ -16,7 +20,7 @@ var drivers = []Driver{
 		ClusterSecret: "vmware-system-csi/vsphere-config-secret", Sidecars: attaching,
 		Releases: []DriverRelease{
 			{"1.0", 14, 16}, {"2.0", 16, 18}, {"2.1", 17, 19}, {"2.2", 18, 20}, {"2.3", 19, 21}, {"2.4", 20, 22}, {"2.5", 21, 23}, {"2.6", 22, 24}, {"2.7", 23, 25},
-			{"3.0", 24, 26}, {"3.8", 34, 36},
+			{"3.0", 24, 27}, {"3.2", 27, 29}, {"3.3", 28, 30}, {"3.4", 30, 32}, {"3.5", 31, 33}, {"3.6", 32, 34}, {"3.7", 33, 35}, {"3.8", 34, 36},
 		},
 	},
 	{

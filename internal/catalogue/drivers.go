@@ -34,6 +34,11 @@ type DriverRelease struct {
 	Oldest, Newest int
 }
 
+// Supports reports whether a release is meant for a minor of Kubernetes.
+func (r DriverRelease) Supports(minor int) bool {
+	return minor >= r.Oldest && (r.Newest == 0 || minor <= r.Newest)
+}
+
 // DriverOf returns a CSI driver by its name.
 func DriverOf(name string) (Driver, bool) {
 	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })

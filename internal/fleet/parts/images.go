@@ -20,6 +20,8 @@ func (i images) sidecar(name, tag string) string { return i.registry + "/" + nam
 const (
 	registry      = "registry.k8s.io/sig-storage"
 	azureRegistry = "mcr.microsoft.com/oss/kubernetes-csi"
+
+	vsphereRegistry = "registry.k8s.io/csi-vsphere"
 )
 
 // imagesOf are the images by driver. A driver's minors are those that its makers name for the release; its sidecars those of the release's own manifests.
@@ -32,8 +34,8 @@ const (
 //   - gce pd: kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, README.md (1.25: 1.8, 1.26: 1.9, 1.27: 1.10, 1.28 and 1.29: 1.12) and
 //     deploy/kubernetes/images/stable-master of v1.8.22, v1.10.1 and v1.12.2, each of which names a published image. Before 1.25 the README names no
 //     minors; the release that was stable then is taken.
-//   - vsphere: kubernetes-sigs/vsphere-csi-driver, manifests/vanilla of the tags; the minors are those of catalogue.DriverOf. It names no release for 1.27
-//     and later there, so there is none here.
+//   - vsphere: kubernetes-sigs/vsphere-csi-driver, manifests/vanilla of the tags, for v3.8.0 the images of its release notes; the minors are those of
+//     catalogue.DriverOf. Since 3.1 its README.md names the images in registry.k8s.io/csi-vsphere.
 var imagesOf = map[string][]images{
 	"ebs.csi.aws.com": {
 		{20, 22, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.18.0", registry, "v3.4.1", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
@@ -71,6 +73,11 @@ var imagesOf = map[string][]images{
 		{23, 24, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.6.2", registry, "v3.2.1", "v3.4.0", "v1.4.0", "v2.5.1", "v2.7.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.6.2"},
 		{25, 25, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.7.3", registry, "v3.3.0", "v3.5.0", "v1.6.0", "v2.6.2", "v2.8.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.7.3"},
 		{26, 26, "gcr.io/cloud-provider-vsphere/csi/release/driver:v3.0.3", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v3.0.3"},
+		{27, 27, vsphereRegistry + "/driver:v3.2.0", registry, "v4.0.0", "v4.5.0", "v1.10.0", "v2.10.0", "v2.12.0", vsphereRegistry + "/syncer:v3.2.0"},
+		{28, 30, vsphereRegistry + "/driver:v3.3.1", registry, "v4.0.1", "v4.5.1", "v1.10.1", "v2.10.1", "v2.12.0", vsphereRegistry + "/syncer:v3.3.1"},
+		{31, 33, vsphereRegistry + "/driver:v3.5.1", registry, "v4.0.1", "v4.8.1", "v1.12.0", "v2.13.0", "v2.15.0", vsphereRegistry + "/syncer:v3.5.1"},
+		{34, 35, vsphereRegistry + "/driver:v3.7.3", registry, "v4.0.1", "v4.9.0", "v1.12.0", "v2.13.0", "v2.15.0", vsphereRegistry + "/syncer:v3.7.3"},
+		{36, 36, vsphereRegistry + "/driver:v3.8.0", registry, "v4.0.1", "v4.10.0", "v2.0.0", "v2.14.0", "v2.17.0", vsphereRegistry + "/syncer:v3.8.0"},
 	},
 }
 

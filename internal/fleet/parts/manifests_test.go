@@ -24,7 +24,7 @@ func minors(t *testing.T, provider string) []int {
 	}
 	last := p.LastInTree
 	if provider == "vsphere" {
-		last = 26 // the makers name no release for later ones
+		last = catalogue.Newest
 	}
 	var out []int
 	for m := catalogue.Oldest; m <= last; m++ {
@@ -198,8 +198,8 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 	if _, err := Manifests("hetzner", 26); err == nil {
 		t.Error("a provider without a driver has manifests")
 	}
-	if _, err := Manifests("vsphere", 29); err == nil || !strings.Contains(err.Error(), "disableCsiDriver") {
-		t.Errorf("vSphere in 1.29: %v", err)
+	if _, err := Manifests("vsphere", catalogue.Newest+1); err == nil || !strings.Contains(err.Error(), "disableCsiDriver") {
+		t.Errorf("vSphere after the newest: %v", err)
 	}
 }
 
@@ -208,6 +208,24 @@ func TestDisksAreMarkedOnlyWithANameOfTheirOwn(t *testing.T) {
 		without, with := strings.Join(d.controller.arguments(""), " "), strings.Join(d.controller.arguments("prod"), " ")
 		if strings.Contains(without, "cluster") || !strings.Contains(with, "=prod") {
 			t.Errorf("%s: without a name %q, with one %q", d.name, without, with)
+		}
+	}
+}
+
+// What is installed on vSphere is a release that its makers name for the minor.
+func TestTheReleaseForVSphereSupportsItsMinors(t *testing.T) {
+	known, _ := catalogue.DriverOf(vsphere.name)
+	for _, row := range imagesOf[vsphere.name] {
+		_, tag, _ := strings.Cut(row.driver, ":")
+		release, ok := known.Release(tag)
+		if !ok {
+			t.Errorf("the catalogue does not know %s", tag)
+			continue
+		}
+		for minor := row.from; minor <= row.to; minor++ {
+			if !release.Supports(minor) {
+				t.Errorf("%s supports 1.%d to 1.%d, and is installed in 1.%d", tag, release.Oldest, release.Newest, minor)
+			}
 		}
 	}
 }

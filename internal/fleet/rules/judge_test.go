@@ -52,6 +52,8 @@ func TestWhatIsRefused(t *testing.T) {
 		"enabling in both groups":             {before: version("aws", "1.26.0"), after: version("aws", "1.26.0", on), facts: otherGroup, want: []string{"one of them has to go"}},
 		"anything else in both groups":        {before: version("aws", "1.26.0", off), after: version("aws", "1.26.0"), facts: otherGroup},
 		"enabling vsphere 1.22, driver 2.3":   {before: version("vsphere", "1.22.0"), after: version("vsphere", "1.22.0", on), facts: driver23, want: []string{"not 1.22"}},
+		"upgrading one beyond every driver":   {before: version("vsphere", "1.36.0", on, completed), after: version("vsphere", "1.37.0", on, completed), want: []string{"supports Kubernetes 1.37"}},
+		"a new one beyond every driver":       {after: version("vsphere", "1.37.0"), want: []string{"new clusters on vSphere need the CSI driver: no release", "needs spec.features.externalCloudProvider"}},
 		"upgrading a migrated one to it":      {before: version("vsphere", "1.21.0", on, completed), after: version("vsphere", "1.22.0", on, completed), facts: driver23, want: []string{"not 1.22"}},
 		"other writes when a rule came later": {before: version("nutanix", "1.26.0", on), after: version("nutanix", "1.26.0", on, feature("other", true))},
 		"deleting one that breaks every rule": {before: version("aws", "1.26.0", on), after: version("nutanix", "1.20.0", off, deleting), facts: otherGroup},

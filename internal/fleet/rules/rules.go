@@ -23,7 +23,7 @@ type Facts struct {
 	Datacenter *Datacenter
 	// OtherGroups in which a Cluster of the same name exists, "kubermatic.k8s.io" for example.
 	OtherGroups []string
-	// VSphereCSI is the version of vSphere's CSI driver that clusters get, v2.3.0 for example; empty for whichever fits.
+	// VSphereCSI is the version of vSphere's CSI driver that clusters get, v2.3.0 for example. Empty means any release that is known to support the minor.
 	VSphereCSI string
 	// Driver tells whether a release of the CSI driver of a provider, as --cloud-provider names it, is known for a minor; nil where nobody says.
 	Driver func(provider string, minor int) bool
@@ -180,20 +180,31 @@ func controllerManager(c *kubermatic.Cluster, p Provider, _ Facts) Supported {
 	return Supported{Yes: true}
 }
 
-// driver: vSphere's is the only CSI driver that says up to which minor of Kubernetes it goes.
+// driver: vSphere's is the only CSI driver that says up to which minor of Kubernetes it goes. Without its driver no volume of such a cluster is attached. Where
+// the release is not given, any one counts that is known to support the minor.
 func driver(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
-	if p.Name != "vsphere" || facts.VSphereCSI == "" || c.Spec.CSIDriverDisabled() {
+	if p.Name != "vsphere" || !DriverWanted(c, facts.Datacenter) {
 		return Supported{Yes: true}
 	}
 	known, _ := catalogue.DriverOf(vSphereDriver)
-	release, ok := known.Release(facts.VSphereCSI)
-	if !ok {
-		return Supported{Yes: true}
+	releases := known.Releases
+	if facts.VSphereCSI != "" {
+		release, ok := known.Release(facts.VSphereCSI)
+		if !ok {
+			return Supported{Yes: true}
+		}
+		releases = []catalogue.DriverRelease{release}
 	}
 	for _, minor := range minors(c) {
-		if minor < release.Oldest || release.Newest != 0 && minor > release.Newest {
-			return Supported{Why: fmt.Sprintf("release %s of the vSphere CSI driver supports Kubernetes 1.%d to 1.%d, not 1.%d", release.Series, release.Oldest, release.Newest, minor)}
+		if slices.ContainsFunc(releases, func(r catalogue.DriverRelease) bool { return r.Supports(minor) }) {
+			continue
 		}
+		newest := releases[len(releases)-1]
+		bounds := fmt.Sprintf("release %s of the vSphere CSI driver supports Kubernetes 1.%d to 1.%d", newest.Series, newest.Oldest, newest.Newest)
+		if facts.VSphereCSI == "" {
+			return Supported{Why: fmt.Sprintf("no release of the vSphere CSI driver is known here that supports Kubernetes 1.%d (%s): install one yourself and set spec.disableCsiDriver", minor, bounds)}
+		}
+		return Supported{Why: fmt.Sprintf("%s, not 1.%d", bounds, minor)}
 	}
 	return Supported{Yes: true}
 }

@@ -91,7 +91,12 @@ func TestWhichProvidersAndVersionsHaveAnExternalProvider(t *testing.T) {
 		"vsphere too old for its driver":             {cluster: cluster("vsphere", "1.20.0"), facts: Facts{VSphereCSI: "2.7.0"}, why: "1.23 to 1.25, not 1.20"},
 		"vsphere 1.22, driver 2.3 left out":          {cluster: cluster("vsphere", "1.22.0", noCSI), facts: Facts{VSphereCSI: "v2.3.0"}, yes: true},
 		"vsphere on its way to 1.22 with driver 2.3": {cluster: cluster("vsphere", "1.22.0", runs("1.21.9")), facts: Facts{VSphereCSI: "v2.3.0"}, why: "not 1.22"},
-		"a release that nobody knows":                {cluster: cluster("vsphere", "1.30.0", noCSI), facts: Facts{VSphereCSI: "v3.5.0"}, yes: true},
+		"vsphere, the newest that a driver supports": {cluster: cluster("vsphere", "1.36.1"), yes: true},
+		"vsphere beyond every driver":                {cluster: cluster("vsphere", "1.37.0"), why: "no release of the vSphere CSI driver is known here that supports Kubernetes 1.37 (release 3.8 of the vSphere CSI driver supports Kubernetes 1.34 to 1.36)"},
+		"vsphere on its way beyond every driver":     {cluster: cluster("vsphere", "1.37.0", runs("1.36.1")), why: "supports Kubernetes 1.37"},
+		"vsphere beyond every driver, left out":      {cluster: cluster("vsphere", "1.37.0", noCSI), yes: true},
+		"vsphere beyond every driver, by datacenter": {cluster: cluster("vsphere", "1.37.0"), facts: Facts{Datacenter: &Datacenter{DisableCSIDriver: true}}, yes: true},
+		"a release that nobody knows":                {cluster: cluster("vsphere", "1.30.0"), facts: Facts{VSphereCSI: "v3.1.2"}, yes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := External(test.cluster, test.facts)
