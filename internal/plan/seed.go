@@ -103,8 +103,12 @@ func (b *builder) seedBefore(m *v1.Component) error {
 	if b.provider.Name == providerAzure && b.program.nodeManager != "" {
 		b.notes = append(b.notes, "not done: Azure's nodes are initialised by the "+NodeManager+", one on each node of the migrated cluster, and neither this plan nor the operator installs it; nodes that join without it keep their taint")
 	}
-	if err := b.withoutConfig(m, m.Manifest); err != nil {
-		return err
+	if b.opts.Part != v1.PartInstall {
+		if err := b.withoutConfig(m, m.Manifest); err != nil {
+			return err
+		}
+	} else if b.seedConfigPath(m) == "" && !b.seedConfigGiven(m) {
+		return fmt.Errorf("%s mounts no cloud config: make Secret %s with key %s in namespace %s", m.Manifest, SeedCloudConfig, SeedCloudConfigKey, b.snap.Cluster.Seed)
 	}
 	if c := m.CloudConfig; c != nil && c.Error != "" {
 		return fmt.Errorf("the cloud config of %s could not be read or turned into the external provider's: %s", m.Manifest, c.Error)

@@ -104,9 +104,12 @@ func TestNoManagerIsInstalledWhereOneRuns(t *testing.T) {
 		change func(*v1.Snapshot)
 		want   string
 	}{
-		"in tree":     {func(s *v1.Snapshot) { s.Hosted[1].Flags["cloud-provider"] = "aws" }, "runs the in-tree provider aws"},
-		"another one": {func(s *v1.Snapshot) { s.Hosted = append(s.Hosted, v1.Component{Name: CCM, Manifest: "Deployment/cluster-x/other"}) }, "Deployment/cluster-x/other runs a cloud-controller-manager already"},
+		"in tree": {func(s *v1.Snapshot) { s.Hosted[1].Flags["cloud-provider"] = "aws" }, "runs the in-tree provider aws"},
+		"another one": {func(s *v1.Snapshot) {
+			s.Hosted = append(s.Hosted, v1.Component{Name: CCM, Manifest: "Deployment/cluster-x/other"})
+		}, "Deployment/cluster-x/other runs a cloud-controller-manager already"},
 		"hibernated":  {func(s *v1.Snapshot) { s.Hosted[1].Replicas = ptr.To[int32](0) }, "wake the control plane up first"},
+		"no config":   {func(s *v1.Snapshot) { s.Hosted[1].CloudConfig = nil }, "make Secret cloud-controller-manager-cloud-config with key config in namespace cluster-x"},
 		"no provider": {func(s *v1.Snapshot) { s.Cluster.Provider = "" }, "does not say which cloud it is in"},
 	} {
 		t.Run(name, func(t *testing.T) {
