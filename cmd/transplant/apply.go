@@ -48,7 +48,7 @@ func newApply(c *connection) *cobra.Command {
 		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
 			"same command goes on where it stopped; --until stops behind a step or a phase. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.open(cmd.Context()); err != nil {
+			if err := c.connect(); err != nil {
 				return err
 			}
 			f.kubelets = o.options
@@ -83,17 +83,26 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 		case v1.RunRollingBack:
 			return withCode(exitError, "a rollback of migration %s was begun and not finished: run transplant rollback", doc.Run)
 		case v1.RunApplying:
+			if err := checkAgainstPlan(o.cmd, o.options, doc.Plan.Options, "migration "+doc.Run+", which was begun,", runFlags...); err != nil {
+				return err
+			}
+			if err := c.openRest(ctx); err != nil {
+				return err
+			}
 			return c.resumeApply(ctx, j, args, f)
 		}
 	}
 	if len(f.without) > 0 {
 		return withCode(exitError, "--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it")
 	}
+	if err := c.openRest(ctx); err != nil {
+		return err
+	}
 	return c.startApply(ctx, args, f, o)
 }
 
 func (c *connection) startApply(ctx context.Context, args []string, f changing, o planFlags) error {
-	snap := c.gather(ctx, o.options.LeaseName)
+	snap := c.gather(ctx, o.gathered(args))
 	c.header(snap.Cluster)
 	p, err := c.planFor(snap, args, o)
 	if err != nil {
@@ -185,6 +194,9 @@ func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1
 		if p.Cluster.UID != snap.Cluster.UID {
 			return nil, withCode(exitStale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
 		}
+		if err := checkAgainstPlan(o.cmd, o.options, p.Options, "plan "+args[0]); err != nil {
+			return nil, err
+		}
 		o.options = p.Options
 		for _, f := range p.Findings {
 			if f.Accepted != "" { // when the plan was made, and so it was reviewed
@@ -264,7 +276,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 			return err
 		}
-		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options.LeaseName), f.accepted)
+		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options), f.accepted)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,8 @@ import (
 func newCheck(c *connection) *cobra.Command {
 	var f planFlags
 	var from string
-	var list, strict, problems bool
+	var list bool
+	var shown showing
 	var wait time.Duration
 	var output *format
 	cmd := &cobra.Command{
@@ -27,7 +29,18 @@ func newCheck(c *connection) *cobra.Command {
 		Long: "Check looks at the cluster and the hosts, read-only, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
+				if err := refuseFlags(cmd, "--list judges nothing", append([]string{"from-snapshot", "prove", "preview-cloud-config", "strict", "problems", "wait", "accept"}, liveFlags...)...); err != nil {
+					return err
+				}
 				return printChecks(c.out, output)
+			}
+			if err := checkFromSnapshot(cmd, from, c.proof.asked); err != nil {
+				return err
+			}
+			if text := output.String(); text != "table" && text != "wide" {
+				if err := refuseFlags(cmd, "-o "+text+" has every finding", "problems"); err != nil {
+					return err
+				}
 			}
 			if err := check.ValidateAccept(f.checkOptions().Accept); err != nil {
 				return err
@@ -43,9 +56,13 @@ func newCheck(c *connection) *cobra.Command {
 				if err := f.choose(c, snap); err != nil {
 					return v1.CheckReport{}, err
 				}
-				return check.Run(snap, f.checkOptions()), nil
+				report := check.Run(snap, f.checkOptions())
+				if shown.strict {
+					check.Strict(&report, f.checkOptions())
+				}
+				return report, nil
 			}
-			report, err := c.waitFor(cmd.Context(), wait, look)
+			report, err := c.waitFor(cmd.Context(), wait, shown.strict, look)
 			inVain := errors.Is(err, errWaitedInVain)
 			if err != nil && !inVain {
 				return err
@@ -54,13 +71,13 @@ func newCheck(c *connection) *cobra.Command {
 			for _, code := range report.StaleAcceptances {
 				c.narrate("--accept %s is not needed: nothing of that check blocks; take it back", code)
 			}
-			if err := c.printReport(output, report, problems); err != nil {
+			if err := c.printReport(output, report, shown); err != nil {
 				return err
 			}
 			switch {
 			case inVain:
 				return withCode(exitTimeout, "waited %s: what blocks may still pass by itself; run the same command again to go on waiting", wait)
-			case report.Summary.Blocked || strict && report.Summary.Warned > 0:
+			case report.Summary.Blocked:
 				return withCode(exitBlocked, "")
 			}
 			return nil
@@ -72,8 +89,8 @@ func newCheck(c *connection) *cobra.Command {
 	output = formatFlag(cmd, "table", "wide", "json", "yaml", "junit")
 	c.proof.flags(fl)
 	fl.BoolVar(&list, "list", false, "list the checks and judge nothing")
-	fl.BoolVar(&strict, "strict", false, "warnings block too")
-	fl.BoolVar(&problems, "problems", false, "print only what did not pass (table and wide)")
+	fl.BoolVar(&shown.strict, "strict", false, "warnings block too, but for those of level info; --accept lives with one")
+	fl.BoolVar(&shown.problems, "problems", false, "print only what did not pass (table and wide)")
 	fl.DurationVar(&wait, "wait", 0, "look again for as long as all that blocks may pass by itself; --wait alone waits 5m")
 	fl.Lookup("wait").NoOptDefVal = "5m"
 	complete(cmd, "accept", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -82,12 +99,15 @@ func newCheck(c *connection) *cobra.Command {
 	return cmd
 }
 
+// showing is what check prints of a report: problems alone, and warnings as what blocks.
+type showing struct{ problems, strict bool }
+
 // printReport prints a report in one of the formats of check.
-func (c *connection) printReport(output *format, report v1.CheckReport, problems bool) error {
+func (c *connection) printReport(output *format, report v1.CheckReport, shown showing) error {
 	text := func(wide bool) func() error {
 		return func() error {
 			l := c.layoutFor(c.out, wide)
-			l.problems = problems
+			l.problems, l.strict = shown.problems, shown.strict
 			return printCheck(c.out, report, l)
 		}
 	}
@@ -109,6 +129,14 @@ func newExplain(c *connection) *cobra.Command {
 			text, ok := check.Explain(args[0])
 			if !ok {
 				return fmt.Errorf("there is no check %q: transplant check --list names them", args[0])
+			}
+			if err := checkFromSnapshot(cmd, from, false); err != nil {
+				return err
+			}
+			if from == "" {
+				if err := refuseFlags(cmd, "no cluster is judged without --from-snapshot", append(slices.Collect(maps.Keys(planOptionFlags)), "accept")...); err != nil {
+					return err
+				}
 			}
 			if _, err := fmt.Fprintln(c.out, strings.TrimSpace(text)); err != nil || from == "" {
 				return err

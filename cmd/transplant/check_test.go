@@ -86,7 +86,7 @@ func TestWhatAWaitingCheckWaitsFor(t *testing.T) {
 	} {
 		var said strings.Builder
 		c, looks := &connection{streams: streams{err: &said}}, 0
-		_, err := c.waitFor(t.Context(), tc.limit, func(context.Context) (v1.CheckReport, error) {
+		_, err := c.waitFor(t.Context(), tc.limit, false, func(context.Context) (v1.CheckReport, error) {
 			looks++
 			return tc.looks[min(looks, len(tc.looks))-1], nil
 		})
@@ -96,7 +96,7 @@ func TestWhatAWaitingCheckWaitsFor(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &connection{streams: streams{err: &strings.Builder{}}}
-	_, err := c.waitFor(ctx, time.Hour, func(context.Context) (v1.CheckReport, error) { cancel(); return failed(retryable), nil })
+	_, err := c.waitFor(ctx, time.Hour, false, func(context.Context) (v1.CheckReport, error) { cancel(); return failed(retryable), nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupted wait ends with %v", err)
 	}

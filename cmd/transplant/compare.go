@@ -18,7 +18,7 @@ var besides = map[string]bool{"finished": true, "owners": true, "hosts": true, "
 func (c *connection) comparing(j *migrate.Journal, before *v1.Snapshot, accepted map[string]string) func(context.Context) (problems, unknown []string) {
 	return func(ctx context.Context) (problems, unknown []string) {
 		doc := j.Doc()
-		after := c.gather(ctx, doc.Plan.Options.LeaseName)
+		after := c.gather(ctx, doc.Plan.Options)
 		r := report.Build(report.Input{Journal: doc, Before: before, After: after, Now: now(), ToolVersion: version})
 		snapshot.Who(ctx, c.kube, before.TakenAt, r.Inventory.Differences)
 		v, _ := report.Verify(report.VerifyInput{Report: r, Phase: doc.Phase, Errors: after.Errors, CloudBefore: before.Cloud != nil, CloudNow: after.Cloud != nil, Accept: accepted})

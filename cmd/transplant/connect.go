@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -133,10 +134,14 @@ func (c *connection) connect() error {
 
 // open connects to the cluster, the hosts and the cloud.
 func (c *connection) open(ctx context.Context) error {
-	err := c.connect()
-	if err != nil {
+	if err := c.connect(); err != nil {
 		return err
 	}
+	return c.openRest(ctx)
+}
+
+// openRest connects to the cloud and the hosts, once the cluster's API was reached.
+func (c *connection) openRest(ctx context.Context) (err error) {
 	if c.cloud != "" {
 		if c.inv, err = inventory.Open(ctx, c.cloud); err != nil {
 			return fmt.Errorf("--cloud: %w", err)
@@ -157,7 +162,7 @@ func (c *connection) header(cl v1.Cluster) {
 }
 
 // gather looks at everything once.
-func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
+func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 	return snapshot.Gather(ctx, snapshot.Sources{
 		Kube: c.kube, Dynamic: c.dynamic, Traffic: &c.traffic, Hosts: c.hosts, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
@@ -168,7 +173,7 @@ func (c *connection) gather(ctx context.Context, lease string) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{LeaseName: lease, Files: plan.Files(), ObjectRefs: plan.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
+	}, snapshot.Options{LeaseName: cmp.Or(o.LeaseName, plan.DefaultLease), Files: slices.Concat(plan.Files(), plan.EnvFiles(o)), ObjectRefs: plan.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
 }
 
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with

@@ -52,6 +52,9 @@ func newDiff(c *connection) *cobra.Command {
 }
 
 func (c *connection) diff(ctx context.Context, args []string, from, until string, f planFlags) (bool, error) {
+	if err := checkFromSnapshot(f.cmd, from, false); err != nil {
+		return false, err
+	}
 	snap, err := c.snapshotFrom(ctx, from, f.options)
 	if err != nil {
 		return false, err
@@ -106,6 +109,9 @@ func (c *connection) planToCompare(snap *v1.Snapshot, args []string, f *planFlag
 	}
 	p, err := readPlan(args[0])
 	if err != nil {
+		return nil, err
+	}
+	if err := checkAgainstPlan(f.cmd, f.options, p.Options, "plan "+args[0]); err != nil {
 		return nil, err
 	}
 	if p.Cluster.UID != snap.Cluster.UID {

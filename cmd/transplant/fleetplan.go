@@ -197,7 +197,7 @@ func fleetPlanWords(m v1.FleetMember) string {
 		return "unknown: " + m.Error
 	case m.Report != nil && m.Report.Summary.Blocked:
 		var codes []string
-		for _, f := range blockingFindings(*m.Report) {
+		for _, f := range blockingFindings(*m.Report, false) {
 			codes = append(codes, f.Code)
 		}
 		return fmt.Sprintf("blocked by %s: %s", blocking(*m.Report), strings.Join(codes, ", "))

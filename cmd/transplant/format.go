@@ -83,8 +83,8 @@ type layout struct {
 	ascii bool
 	// color paints the marks.
 	color bool
-	// problems leaves out what passed and what was skipped.
-	problems bool
+	// problems leaves out what passed and what was skipped, strict counts warnings among what blocks.
+	problems, strict bool
 }
 
 const (

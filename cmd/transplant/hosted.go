@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -49,10 +50,13 @@ func (c *connection) hostedToo(cmd *cobra.Command, do func(ctx context.Context, 
 	own := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.namespace == "" {
-			if f.kubeconfig != "" || f.context != "" {
-				return errors.New("--seed-kubeconfig needs --seed-namespace, the namespace of the cluster's control plane in the seed")
+			if given := flagsGiven(cmd, seedOnly...); len(given) > 0 {
+				return fmt.Errorf("%s needs --seed-namespace, the namespace of the cluster's control plane in the seed", strings.Join(given, ", "))
 			}
 			return own(cmd, args)
+		}
+		if err := checkHostedFlags(cmd); err != nil {
+			return err
 		}
 		if len(args) > 0 {
 			return errors.New("a plan of a hosted control plane is made when it is carried out: leave the file out")
@@ -197,10 +201,14 @@ func hostedCheck(ctx context.Context, h *hostedRun) error {
 	snap := h.plane.Gather(ctx)
 	h.header(snap.Cluster)
 	report := h.plane.CheckPart(snap, h.part)
-	if err := h.printReport(h.output(), report, boolFlag(h.cmd, "problems")); err != nil {
+	shown := showing{problems: boolFlag(h.cmd, "problems"), strict: boolFlag(h.cmd, "strict")}
+	if shown.strict {
+		check.Strict(&report, check.Options{Accept: h.plane.Accept, AcceptedBy: userName(), AcceptedAt: now().UTC()})
+	}
+	if err := h.printReport(h.output(), report, shown); err != nil {
 		return err
 	}
-	if report.Summary.Blocked || boolFlag(h.cmd, "strict") && report.Summary.Warned > 0 {
+	if report.Summary.Blocked {
 		return withCode(exitBlocked, "")
 	}
 	return nil

@@ -82,7 +82,11 @@ func (c *connection) openHosts(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--host-access: %w", err)
 	}
-	switch selector, pods := strings.CutPrefix(inner, accessPod); {
+	selector, pods := strings.CutPrefix(inner, accessPod)
+	if !pods && c.given != nil && c.given.Changed("host-image") {
+		return fmt.Errorf("--host-image would have no effect: --host-access=%s starts no pods; leave it out", c.host.access)
+	}
+	switch {
 	case inner == "" || inner == accessNone:
 	case pods && (selector == "" || strings.HasPrefix(selector, ":")):
 		c.pods = true

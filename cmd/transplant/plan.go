@@ -23,9 +23,12 @@ import (
 type planFlags struct {
 	options v1.Options
 	accept  []string
+	// cmd is the command whose flags they are.
+	cmd *cobra.Command
 }
 
 func (f *planFlags) flags(cmd *cobra.Command) {
+	f.cmd = cmd
 	fl := cmd.Flags()
 	fl.StringVar(&f.options.Strategy, "strategy", "", "leader-migration or downtime (default: leader-migration where two hosts can hand over, else downtime)")
 	fl.StringVar(&f.options.Image, "image", "", "image of the cloud-controller-manager (default: the catalogue's for the provider and version)")
@@ -63,6 +66,9 @@ func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
 	}
 	chosen := f.options.Strategy == ""
 	f.options = plan.Choose(snap, f.options)
+	if err := checkStrategyFlags(f.cmd, f.options); err != nil {
+		return err
+	}
 	if chosen && f.options.Strategy == plan.Downtime {
 		why := "this version or its cloud-controller-manager has no leader migration"
 		if strategy, reason := plan.ChooseStrategy(snap, v1.Options{}); strategy == plan.Downtime {
@@ -73,18 +79,32 @@ func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
 	return nil
 }
 
+// gathered are the options that say what is looked for on the hosts: those of the plan in a file, where there is one that can be read.
+func (f *planFlags) gathered(args []string) v1.Options {
+	if len(args) == 1 {
+		if p, err := readPlan(args[0]); err == nil {
+			return p.Options
+		}
+	}
+	return f.options
+}
+
 func (f *planFlags) checkOptions() check.Options {
 	names := make([]string, 0, len(f.options.Env))
+	files := map[string]string{}
 	for _, e := range f.options.Env {
-		name, _, _ := strings.Cut(e, "=")
+		name, value, _ := strings.Cut(e, "=")
 		names = append(names, name)
+		if filepath.IsAbs(value) {
+			files[name] = value
+		}
 	}
 	accept := map[string]string{}
 	for _, a := range f.accept {
 		code, reason, _ := strings.Cut(a, "=")
 		accept[code] = reason
 	}
-	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, RenewDeadline: f.options.RenewDeadline,
+	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, CCMFiles: files, RenewDeadline: f.options.RenewDeadline,
 		ReplaceHosts: f.options.ReplaceHosts, TargetVersion: f.options.TargetVersion, Accept: accept, AcceptedBy: userName(), AcceptedAt: now().UTC()}
 }
 
@@ -117,6 +137,9 @@ type planOutput struct {
 }
 
 func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error {
+	if err := checkFromSnapshot(f.cmd, o.from, c.proof.asked); err != nil {
+		return err
+	}
 	older, err := refreshed(o.refresh, f, &o)
 	if err != nil {
 		return err
@@ -190,6 +213,9 @@ func refreshed(path string, f *planFlags, o *planOutput) (*v1.Plan, error) {
 	}
 	p, err := readPlan(path)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkAgainstPlan(f.cmd, f.options, p.Options, "plan "+path); err != nil {
 		return nil, err
 	}
 	f.options = p.Options

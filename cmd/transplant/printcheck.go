@@ -182,7 +182,10 @@ func docsURL(code string) string {
 // verdict sums a report up and says what to do next.
 func verdict(r v1.CheckReport, l layout) string {
 	s, word := r.Summary, "nothing blocks"
-	if s.Blocked {
+	switch {
+	case s.Blocked && l.strict:
+		word = "blocked (--strict)"
+	case s.Blocked:
 		word = "blocked"
 	}
 	accepted := ""
@@ -191,7 +194,7 @@ func verdict(r v1.CheckReport, l layout) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d failed, %d unknown%s, %d warnings, %d not evaluated, %d passed\n", word, s.Failed, s.Unknown, accepted, s.Warned, s.Skipped, s.Passed)
-	blocks := blockingFindings(r)
+	blocks := blockingFindings(r, l.strict)
 	for _, f := range blocks {
 		fmt.Fprintln(&b, l.cut(fmt.Sprintf("  %s %-9s %s", l.mark(f.Outcome), f.Code, f.Summary)))
 	}

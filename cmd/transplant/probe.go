@@ -38,6 +38,11 @@ func (f *probeFlags) beside(cmd *cobra.Command) {
 	f.settings(cmd.Flags(), "probe-")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		f.given = func(name string) bool { return cmd.Flags().Changed(name) }
+		if !f.on {
+			if err := refuseFlags(cmd, "nothing is probed without --probe; a run that was probed before goes on as it was told first", "probe-interval", "probe-timeout", "probe-budget", "probe-url"); err != nil {
+				return err
+			}
+		}
 		return f.check()
 	}
 }

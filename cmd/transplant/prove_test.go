@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // ec2 describes the instances of newLive's nodes, but for one.
@@ -40,7 +39,7 @@ func (c *live) proven(config string) (*connection, *v1.Snapshot) {
 	if err := conn.open(c.t.Context()); err != nil {
 		c.t.Fatal(err)
 	}
-	s := conn.gather(c.t.Context(), plan.DefaultLease)
+	s := conn.gather(c.t.Context(), v1.Options{})
 	conn.prove(c.t.Context(), s, v1.Options{})
 	return conn, s
 }

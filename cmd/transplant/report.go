@@ -31,7 +31,12 @@ func newReport(c *connection) *cobra.Command {
 		Use: "report", Short: "Write the proof: who ran which loop when, gaps, before and after", Args: cobra.NoArgs,
 		Example: "  transplant report --cloud=aws -o html --out report.html",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.open(cmd.Context()); err != nil {
+			if f.audit == "" {
+				if err := refuseFlags(cmd, "it says whose the calls in --cloud-audit are", "cloud-keys"); err != nil {
+					return err
+				}
+			}
+			if err := c.openMigrated(cmd.Context()); err != nil {
 				return err
 			}
 			r, err := c.buildReport(cmd.Context(), f)
@@ -62,6 +67,17 @@ func newReport(c *connection) *cobra.Command {
 	return cmd
 }
 
+// openMigrated connects to the cluster, and to its hosts and its cloud only if there is a migration to look at: without one no pod is started.
+func (c *connection) openMigrated(ctx context.Context) error {
+	if err := c.connect(); err != nil {
+		return err
+	}
+	if _, err := migrate.Open(ctx, c.kube); err != nil {
+		return err
+	}
+	return c.openRest(ctx)
+}
+
 type built struct {
 	report  v1.Report
 	journal v1.Journal
@@ -80,7 +96,7 @@ func (c *connection) buildReport(ctx context.Context, f reportFlags) (*built, er
 	if err != nil {
 		return nil, err
 	}
-	in := report.Input{Journal: doc, Before: before, After: c.gather(ctx, doc.Plan.Options.LeaseName), Now: now(), ToolVersion: version}
+	in := report.Input{Journal: doc, Before: before, After: c.gather(ctx, doc.Plan.Options), Now: now(), ToolVersion: version}
 	if in.Events, err = c.readEvents(f.log, doc); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func newRollback(c *connection) *cobra.Command {
 			if f.accepted, err = acceptedObjects(accept); err != nil {
 				return err
 			}
-			if err := c.open(cmd.Context()); err != nil {
+			if err := c.connect(); err != nil {
 				return err
 			}
 			return c.rollback(cmd.Context(), f)
@@ -51,9 +51,12 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err := f.checkWithout(); err != nil {
 		return err
 	}
+	if err := c.openRest(ctx); err != nil {
+		return err
+	}
 	all := c.hosts
 	c.hosts = remaining(doc, all, f.without)
-	snap := c.gather(ctx, doc.Plan.Options.LeaseName)
+	snap := c.gather(ctx, doc.Plan.Options)
 	c.header(snap.Cluster)
 	p, err := rollbackPlan(doc, snap)
 	if err != nil {

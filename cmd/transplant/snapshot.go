@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,9 @@ func newSnapshot(c *connection) *cobra.Command {
 		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
 		Example: "  transplant snapshot --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFromSnapshot(cmd, "", c.proof.asked); err != nil {
+				return err
+			}
 			s, err := c.snapshotFrom(cmd.Context(), "", options)
 			if err != nil {
 				return err
@@ -48,6 +50,7 @@ func newSnapshot(c *connection) *cobra.Command {
 	}
 	c.proof.flags(cmd.Flags())
 	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
+	cmd.Flags().StringArrayVar(&options.Env, "ccm-env", nil, "also look for the file that this environment of the cloud-controller-manager names, NAME=FILE; {host} stands for the host's name")
 	output = formatFlag(cmd, "yaml", "json")
 	return cmd
 }
@@ -56,15 +59,12 @@ func newSnapshot(c *connection) *cobra.Command {
 // that the proofs are about.
 func (c *connection) snapshotFrom(ctx context.Context, path string, options v1.Options) (*v1.Snapshot, error) {
 	if path != "" {
-		if c.proof.asked {
-			return nil, errors.New("a snapshot in a file proves what it proved when it was taken: give --prove or --from-snapshot")
-		}
 		return readSnapshot(path)
 	}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
-	snap := c.gather(ctx, options.LeaseName)
+	snap := c.gather(ctx, options)
 	if c.proof.asked {
 		c.prove(ctx, snap, options)
 	}

@@ -35,7 +35,7 @@ func newVerify(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.open(cmd.Context()); err != nil {
+			if err := c.openMigrated(cmd.Context()); err != nil {
 				return err
 			}
 			v, err := c.verify(cmd.Context(), f, reasons)

@@ -20,14 +20,14 @@ var errWaitedInVain = errors.New("waited in vain")
 
 // waitFor looks again until nothing blocks, until something blocks that does not pass by itself, or until the time is over. It tells what it waits
 // for whenever that changes. Without a limit it looks once.
-func (c *connection) waitFor(ctx context.Context, limit time.Duration, look func(context.Context) (v1.CheckReport, error)) (v1.CheckReport, error) {
+func (c *connection) waitFor(ctx context.Context, limit time.Duration, strict bool, look func(context.Context) (v1.CheckReport, error)) (v1.CheckReport, error) {
 	deadline, last := time.Now().Add(limit), ""
 	for {
 		report, err := look(ctx)
 		if err != nil || limit <= 0 {
 			return report, err
 		}
-		waiting, hopeless := blockers(report)
+		waiting, hopeless := blockers(report, strict)
 		if len(waiting) == 0 || len(hopeless) > 0 {
 			return report, nil
 		}
@@ -48,12 +48,12 @@ func (c *connection) waitFor(ctx context.Context, limit time.Duration, look func
 }
 
 // blockers are the findings that block and may pass by themselves, and those that will not.
-func blockers(r v1.CheckReport) (waiting, hopeless []string) {
+func blockers(r v1.CheckReport, strict bool) (waiting, hopeless []string) {
 	retryable := map[string]bool{}
 	for _, k := range check.List() {
 		retryable[k.Code] = k.Retryable
 	}
-	for _, f := range blockingFindings(r) {
+	for _, f := range blockingFindings(r, strict) {
 		if retryable[f.Code] {
 			waiting = append(waiting, f.Code+" ("+f.Summary+")")
 		} else {
@@ -64,11 +64,11 @@ func blockers(r v1.CheckReport) (waiting, hopeless []string) {
 	return waiting, hopeless
 }
 
-// blockingFindings are the findings that keep apply from starting.
-func blockingFindings(r v1.CheckReport) []v1.Finding {
+// blockingFindings are the findings that keep apply from starting; with strict, warnings that check --strict does not let pass are among them.
+func blockingFindings(r v1.CheckReport, strict bool) []v1.Finding {
 	var out []v1.Finding
 	for _, f := range r.Findings {
-		if (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == "" {
+		if (f.Outcome == v1.Fail || f.Outcome == v1.Unknown || strict && check.BlocksStrictly(f)) && f.Accepted == "" {
 			out = append(out, f)
 		}
 	}

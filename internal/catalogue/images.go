@@ -112,3 +112,10 @@ func (s imageSeries) nodeManagerAt(t tag) string {
 	}
 	return s.nodeManager + ":" + t.tag
 }
+
+// FirstLeaderMigration is the first minor of kube-controller-manager, and of the cloud-controller-managers' library, that has leader migration.
+const FirstLeaderMigration = 21
+
+// HasLeaderMigration tells whether the official manager of a provider campaigns for a migration lease in the versions whose library can. Azure's is an
+// application of its own (cloud-provider-azure cmd/cloud-controller-manager/app/controllermanager.go): it takes the flags and campaigns for its main lease only.
+func HasLeaderMigration(provider string) bool { return provider != "azure" }

@@ -187,7 +187,7 @@ func judgeUncheckedMembers(f facts) v1.Finding {
 		return pass("create-monitor=true, for %s", plural(len(bad.lines), "Service"))
 	}
 	return with(bad.finding(v1.Warn, "the load balancers of %s go on sending connections to nodes that are not ready", plural(len(bad.lines), "Service")), expected, "the in-tree cloud config",
-		kubectlService("annotate", bad.objects[0], "--overwrite loadbalancer.openstack.org/enable-health-monitor=true"))
+		kubectlService("annotate", bad.objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
 }
 
 // everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not known.
@@ -306,14 +306,15 @@ func retag(i v1.CloudInstance, cluster string) string {
 	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {
 		fix = fmt.Sprintf("aws ec2 create-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=owned", i.ID, cluster)
 	}
-	for _, id := range clusterIDs(i) {
+	for _, tag := range slices.Sorted(slices.Values(i.ClusterTags)) {
+		id, value, _ := strings.Cut(tag, "=")
 		if id == cluster {
 			continue
 		}
 		if fix != "" {
 			fix += " && "
 		}
-		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s", i.ID, id)
+		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=%s", i.ID, id, value) // no other value's
 	}
 	return fix
 }

@@ -94,6 +94,8 @@ type Options struct {
 	LeaseName string
 	// CCMEnv are the names of the environment variables that the new manager gets.
 	CCMEnv []string
+	// CCMFiles are those of them whose value is the path of a file, by name; {host} stands for the host's name.
+	CCMFiles map[string]string
 	// RenewDeadline is the --leader-elect-renew-deadline that the plan gives the managers during the migration, e.g. 3s; empty means unknown.
 	RenewDeadline string
 	// Part is that of the migration of a hosted control plane, handover, finish or install, and Provider what its owner says the cloud is; empty where nobody says.

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -80,7 +81,7 @@ func judgeRoutes(f facts) v1.Finding {
 		if why := stale(r, instances); why != "" {
 			bad.add(r.CIDR, "%s leads to %s", r.CIDR, why)
 			if fix == "" {
-				fix = "aws ec2 delete-route --route-table-id " + r.Table + " --destination-cidr-block " + r.CIDR
+				fix = deleteRoute(r)
 			}
 		}
 	}
@@ -88,6 +89,12 @@ func judgeRoutes(f facts) v1.Finding {
 		return pass("all %s to instances lead to nodes", plural(n, "route"))
 	}
 	return with(bad.finding(v1.Fail, "%s would stop the external route loop", plural(len(bad.lines), "route")), "routes to instances of nodes only", "ec2:DescribeRouteTables", fix)
+}
+
+// deleteRoute is the command that deletes a route, if it leads still where it led.
+func deleteRoute(r v1.Route) string {
+	return fmt.Sprintf("aws ec2 describe-route-tables --route-table-ids %[1]s --query \"RouteTables[].Routes[?DestinationCidrBlock=='%[2]s'].InstanceId\" --output text | grep -qx %[3]s && "+
+		"aws ec2 delete-route --route-table-id %[1]s --destination-cidr-block %[2]s", r.Table, r.CIDR, r.Target)
 }
 
 // target is an instance that a route may lead to.

@@ -91,7 +91,7 @@ var credentialVariable = Check{
 	Explain: []string{
 		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
 			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
-		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. With an instance role that has the rights, accept the warning.",
+		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. The file is looked for on every control-plane host: a pod that mounts one which is not there never starts. With an instance role that has the rights, accept the warning.",
 		"Under leader migration the handover does not start before the new manager is ready and leads its own lease. Ours is ready when the cloud has answered it, so that wrong credentials stop the migration and do not end the loops, and this is a warning. " +
 			"An official manager may be ready without, and under the strategy downtime nobody runs the loops until the new manager has reached the cloud: then this blocks.",
 	},
@@ -109,9 +109,12 @@ var credentialVariable = Check{
 			}
 		}
 		given := slices.ContainsFunc(f.opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) })
+		files, wrong := f.envFiles(func(n string) bool { return slices.Contains(credentialSources, n) })
 		switch {
 		case len(f.inTree()) == 0:
 			return skip("no in-tree manager is left")
+		case wrong:
+			return files
 		case bad.empty():
 			return pass("%s has no cloud credentials in its environment", kcm)
 		case given:

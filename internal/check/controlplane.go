@@ -44,7 +44,7 @@ func judgeManifests(f facts) v1.Finding {
 			}
 			bad.add(h.Name+":"+name, "%s on host %s has %d manifests: %s", name, h.Name, len(files[name]), strings.Join(files[name], ", "))
 			if fix == "" {
-				fix = fmt.Sprintf("mv %s /var/tmp/   # on host %s", likelyCopy(files[name]), h.Name)
+				fix = fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", likelyCopy(files[name]), h.Name)
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"slices"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
@@ -49,6 +51,22 @@ func secretIn(s *v1.Snapshot, mode string) {
 	c.Keys = append(c.Keys, "aadClientSecret")
 	if mode != "" {
 		s.Hosts[0].Files = append(s.Hosts[0].Files, v1.File{Path: c.Path, Present: true, Mode: mode})
+	}
+}
+
+// envFile are options that name a file with credentials to the new manager.
+func envFile(path string) Options {
+	return Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}, CCMFiles: map[string]string{"AWS_SHARED_CREDENTIALS_FILE": path}}
+}
+
+// hasFiles are the hosts that have a file ccm.<host>, which was looked for on all of them.
+func hasFiles(hosts ...string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			h := &s.Hosts[i]
+			there := slices.Contains(hosts, h.Name)
+			h.Files = append(h.Files, v1.File{Path: "/etc/kubernetes/ccm." + h.Name, Present: there}, v1.File{Path: "/etc/kubernetes/ccm.cp-2", Present: there})
+		}
 	}
 }
 
@@ -173,6 +191,13 @@ var credentialRules = []rule{
 		}
 	}},
 	{name: "a file is given", code: "CRED-004", want: pass_, opts: Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{name: "a file is given and there", code: "CRED-004", want: pass_, opts: envFile("/etc/kubernetes/ccm.{host}"), change: hasFiles("cp-1", "cp-2", "cp-3")},
+	{name: "a file is given and not there", code: "CRED-004", want: skipped, opts: envFile("/etc/kubernetes/ccm.{host}"), says: []string{"CRED-001"}, change: hasFiles("cp-1", "cp-3")},
+	{name: "a file is given and not there", code: "CRED-001", want: fails, opts: envFile("/etc/kubernetes/ccm.{host}"), says: []string{"is not on host cp-2", "ls -l /etc/kubernetes/ccm.cp-2   # on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
+	{name: "a file is given and there", code: "CRED-001", want: pass_, opts: envFile("/etc/kubernetes/ccm.{host}"), change: hasFiles("cp-1", "cp-2", "cp-3")},
+	{name: "a file is given that no plan mounts", code: "CRED-001", want: fails, opts: envFile("/opt/credentials"), says: []string{"is outside /etc/"}},
+	{name: "a file is given that was not looked for", code: "CRED-001", want: unknwn, opts: envFile("/etc/kubernetes/other"), says: []string{"transplant snapshot --ccm-env"}},
+	{name: "an authority's file is not there", code: "CFG-004", want: fails, opts: Options{CCMEnv: []string{"SSL_CERT_FILE"}, CCMFiles: map[string]string{"SSL_CERT_FILE": "/etc/kubernetes/ccm.cp-2"}}, says: []string{"is not on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
 	{name: "the cloud was not asked", code: "CRED-004", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 	{name: "instances could not be read", code: "CRED-004", want: unknwn, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"instances: no right"} }},
 

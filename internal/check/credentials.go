@@ -40,7 +40,7 @@ func judgeCredentialsOnKubelets(f facts) v1.Finding {
 	switch {
 	case !bad.empty() && f.stage() == stageExternal:
 		return with(bad.some(v1.Warn, "%s credentials of the cloud without need: %s", howMany(len(bad.lines), "1 kubelet holds", "kubelets hold"), have), "no --cloud-config on an external kubelet", "flags of the kubelets",
-			"sed -i 's| *--cloud-config=[^ \"]*||' "+f.sourceOf(bad.objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+hostIn(bad.objects[0]))
+			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+f.sourceOf(bad.objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+hostIn(bad.objects[0]))
 	case f.stage() == stageExternal:
 		have = "no external kubelet has a cloud config; " + have
 	default:
@@ -94,6 +94,9 @@ func judgeCredentialsNowhere(f facts) v1.Finding {
 		return finding
 	}
 	if slices.ContainsFunc(f.opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) }) {
+		if _, wrong := f.envFiles(func(n string) bool { return slices.Contains(credentialSources, n) }); wrong {
+			return dependent("CRED-001")
+		}
 		return pass("the new manager gets its credentials through %s", strings.Join(f.opts.CCMEnv, ", "))
 	}
 	if f.Cloud == nil {

@@ -22,7 +22,7 @@ var environmentLost = Check{
 	Title: "the new manager gets the proxy and the certificate authorities that the old one reaches the cloud with",
 	Explain: []string{
 		"kube-controller-manager may reach the cloud through a proxy of its environment, or trust a private authority by a file. A snapshot holds names of variables and no values, so a plan cannot carry them over: give them with " +
-			"--ccm-env NAME=value. A file under /etc that a value names is mounted with it.",
+			"--ccm-env NAME=value. A file under /etc that a value names is mounted with it, and has to be on every control-plane host: the kubelet starts no pod with one that is not there.",
 		"The directories of the distribution's own authorities are mounted where kube-controller-manager has them. A ca-file of the cloud config that is elsewhere is not: name it with --ccm-env SSL_CERT_FILE=<file>, which mounts it at the same " +
 			"place, or move it. Without it every call ends with an unknown authority.",
 		"The in-tree OpenStack provider takes settings from variables that begin with OS_; the external one reads its config alone, so that they have to be written there.",
@@ -38,6 +38,9 @@ func judgeEnvironment(f facts) v1.Finding {
 	}
 	if _, missing := f.missing("hosts/*/cloud-config"); missing {
 		return dependent("CFG-001")
+	}
+	if finding, wrong := f.envFiles(func(n string) bool { return !slices.Contains(credentialSources, n) }); wrong {
+		return finding
 	}
 	given := map[string]bool{}
 	for _, name := range f.opts.CCMEnv {

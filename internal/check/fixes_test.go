@@ -15,7 +15,7 @@ import (
 // programs are what a fix may begin with: what an operator of a cluster has at hand.
 var programs = []string{
 	"transplant", "kubectl", "kubeadm", "aws", "az", "gcloud", "openstack", "govc", "chronyc", "grep", "sed", "mv", "cp", "rm", "chmod", "chown", "install", "printf", "ps", "ss", "tr", "systemctl",
-	"journalctl", "crictl", "ls", "cat", "stat", "curl", "openssl", "sudo", "echo", "for", "diff", "sha256sum", "helm", "head", "pgrep",
+	"journalctl", "crictl", "ls", "cat", "stat", "curl", "openssl", "sudo", "echo", "for", "diff", "sha256sum", "helm", "head", "pgrep", "test",
 }
 
 // subcommands are those of transplant.

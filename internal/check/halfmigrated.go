@@ -195,7 +195,7 @@ func remove(ccms []placed) string {
 	case v1.RunsSystemd:
 		return fmt.Sprintf("systemctl disable --now %s   # on host %s", p.Unit, names(ccms))
 	}
-	return fmt.Sprintf("mv %s /var/tmp/   # on host %s", p.Manifest, names(ccms))
+	return fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", p.Manifest, names(ccms))
 }
 
 // foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
@@ -211,8 +211,8 @@ func (f facts) foreignCCM() (v1.Finding, bool) {
 }
 
 // editManifest is the command that edits a static pod's manifest. sed makes its new file beside the old one, and the kubelet starts a pod for every file of
-// that directory: it works in the directory above.
+// that directory: it works in the directory above. The file of before is kept.
 func editManifest(manifest, script string) string {
 	aside := path.Join(path.Dir(path.Dir(manifest)), path.Base(manifest)+".new")
-	return fmt.Sprintf("cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s", manifest, aside, script)
+	return fmt.Sprintf("cp -p --backup=numbered %[1]s /var/tmp/ && cp -p %[1]s %[2]s && sed -i '%[3]s' %[2]s && mv %[2]s %[1]s", manifest, aside, script)
 }

@@ -90,12 +90,17 @@ func notAsked(s *v1.Snapshot) { s.Preview = nil }
 
 var identityRules = []rule{
 	{name: "F06: the provider reads every providerID", code: "NODE-005", want: pass_, says: []string{"5 providerIDs have the form aws:///<zone>/<instance id>"}},
-	{name: "F07: a placeholder of machine-controller", code: "NODE-005", want: fails, says: []string{"kubermatic://machine-1", "ip-10-0-1-11.ec2.internal", "kubectl drain"}, change: providerID("kubermatic://machine-1")},
+	{name: "F07: a placeholder of machine-controller", code: "NODE-005", want: fails, says: []string{"kubermatic://machine-1", "ip-10-0-1-11.ec2.internal", "kubectl drain", `"preconditions":{"uid":`, "restart the kubelet"}, change: providerID("kubermatic://machine-1")},
 	{name: "F06: a region that the in-tree provider refused", code: "NODE-005", base: openstackCluster, want: pass_, change: providerID("openstack://RegionOne/" + uuidOf(3))},
 	{name: "F06: a UUID in capitals", code: "NODE-005", base: vsphereCluster, want: pass_, change: providerID("vsphere://" + strings.ToUpper(uuidOf(3)))},
 	{name: "F06: a machine's name instead of its UUID", code: "NODE-005", base: vsphereCluster, want: fails, says: []string{"vsphere://worker-3"}, change: providerID("vsphere://worker-3")},
 	{name: "Azure's long ids", code: "NODE-005", base: azureCluster, want: pass_},
 	{name: "a node of another cloud", code: "NODE-005", base: gceCluster, want: fails, change: providerID("aws:///us-east-1a/i-1")},
+	{name: "every node is of another cloud, so that the provider is in doubt", code: "NODE-005", base: gceCluster, want: fails, says: []string{"kubectl get nodes -o custom-columns"}, change: func(s *v1.Snapshot) {
+		for i := range s.Nodes {
+			s.Nodes[i].ProviderID = fmt.Sprintf("aws:///us-east-1a/i-%d", i)
+		}
+	}},
 	{name: "nobody names a provider", code: "NODE-005", want: skipped, change: func(s *v1.Snapshot) {
 		s.Hosts, s.Cloud = s.Hosts[:1], nil
 		setFlags(s, 0, kcm, map[string]string{"cloud-provider": "external"})

@@ -342,7 +342,7 @@ func (f facts) sameLease(configs []judged, names []string) string {
 	}
 	for _, group := range alike(configs) {
 		if j := group[0]; j.config.LeaderName != f.opts.LeaseName {
-			return fmt.Sprintf("sed -i 's/^leaderName: .*/leaderName: %s/' %s   # on %s; %s reads it when it starts", f.opts.LeaseName, j.path, strings.Join(hostsOf(group), ", "), j.Name)
+			return fmt.Sprintf("sed -i.before 's/^leaderName: .*/leaderName: %s/' %s   # on %s; %s reads it when it starts", f.opts.LeaseName, j.path, strings.Join(hostsOf(group), ", "), j.Name)
 		}
 	}
 	return "transplant explain LM-008"

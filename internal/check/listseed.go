@@ -33,6 +33,7 @@ var elsewhereInSeed = map[string]string{
 	"HOST-001": noHosts, "HOST-002": noHosts, "HOST-003": noHosts, "HOST-004": noHosts,
 	"CFG-001":  "the config that the Deployment in the seed mounts says it: HCP-004",
 	"CRED-001": "the new manager gets the environment and the volumes of the kube-controller-manager in the seed",
+	"CRED-004": "the new manager gets the environment and the volumes of the kube-controller-manager in the seed",
 	"LM-006":   "the pods in the seed say it: HCP-005",
 }
 

@@ -59,8 +59,19 @@ var providerIDs = Check{
 		}
 		form, _ := catalogue.ProviderIDForm(f.cloudName())
 		return with(bad.finding(v1.Fail, "%d of %s %s no providerID", len(bad.lines), plural(len(f.Nodes), "node"), has(len(bad.lines))), orElse(form.Example, "the provider's id of the instance"),
-			sourceNodes, fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, bad.objects[0], orElse(f.providerIDOf(bad.objects[0]), orElse(form.Example, "<what the cloud calls it>"))))
+			sourceNodes, f.giveProviderID(bad.objects[0]))
 	},
+}
+
+// giveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to fill in by hand is no fix.
+func (f facts) giveProviderID(node string) string {
+	if id := f.providerIDOf(node); id != "" {
+		return fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, node, id)
+	}
+	if f.cloudName() == "aws" && f.Preview == nil {
+		return "transplant check --cloud=aws --prove   # the fix names the providerID then"
+	}
+	return "kubectl get node " + node + " -o yaml   # look its instance up in the cloud: a providerID can be set once"
 }
 
 // providerIDOf is the providerID that a node should have, as the new provider or the inventory says; empty when neither does.

@@ -15,7 +15,8 @@ var providerIDForm = Check{
 		"The external manager takes the instance's id out of a node's providerID. One of another provider, or a placeholder such as kubermatic://<machine>, which machine-controller writes where no cloud provider is " +
 			"known, is not an instance to it: the node counts as one that does not exist, and is deleted once it is not ready.",
 		"spec.providerID can be set once and never changed. A node with a wrong one has to be drained, deleted and registered again; its kubelet does that when it starts. Labels and taints that were set by hand go " +
-			"with the Node object, so write them down first.",
+			"with the Node object, so write them down first. The fix deletes the Node only if it is the same object still, and only behind a drain that succeeded. Where no node has a providerID of the provider, the " +
+			"provider is more likely to be mistaken than all nodes, and the fix is to look.",
 		"OpenStack's external provider also reads openstack://<region>/<server id>, which the in-tree one refused; on vSphere the uuid may be written in either case.",
 	},
 	judge: func(f facts) v1.Finding {
@@ -42,8 +43,24 @@ var providerIDForm = Check{
 			return pass("%s the form %s", counting(n, "providerID", "has", "have"), form.Example)
 		}
 		return with(bad.finding(v1.Fail, "%s cannot be read by the external provider of %s", plural(len(bad.lines), "providerID"), name), form.Example, sourceNodes,
-			"kubectl get node "+bad.objects[0]+" -o yaml > "+bad.objects[0]+".yaml && kubectl drain "+bad.objects[0]+" --ignore-daemonsets && kubectl delete node "+bad.objects[0])
+			f.registerAgain(bad.objects, n))
 	},
+}
+
+// registerAgain is the command that has a node register under another providerID, one node at a time. It deletes no object but the one that was judged, and
+// none at all where every node is at fault.
+func (f facts) registerAgain(bad []string, judged int) string {
+	if len(bad) == judged && judged > 1 {
+		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID"
+	}
+	name := bad[0]
+	remove := "kubectl delete node " + name
+	for _, n := range f.Nodes {
+		if n.Name == name && n.UID != "" {
+			remove = fmt.Sprintf(`printf '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"%s"}}' | kubectl delete --raw /api/v1/nodes/%s -f -`, n.UID, name)
+		}
+	}
+	return fmt.Sprintf("test ! -e %[1]s.yaml && kubectl get node %[1]s -o yaml > %[1]s.yaml && kubectl drain %[1]s --ignore-daemonsets && %[2]s   # then restart the kubelet of %[1]s: it registers when it starts", name, remove)
 }
 
 var providerIDShared = Check{

@@ -156,6 +156,10 @@ var planeRules = []rule{
 	{name: "F48: one host, by downtime", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
 	{name: "three hosts, by downtime", code: "CP-013", want: warn, opts: Options{Strategy: "downtime"}, says: []string{"leader migration would keep them running"}},
 	{name: "three hosts, by downtime, of a version without leader migration", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, says: []string{"v1.20.15"}, change: ofVersion("v1.20.15")},
+	{name: "three hosts on Azure, whose manager has no leader migration", code: "CP-013", base: onAzure, want: pass_, opts: Options{Strategy: "downtime"}, says: []string{"has none"}},
+	{name: "leader migration on Azure, which no plan takes", code: "CP-013", base: onAzure, want: fails, opts: Options{Strategy: "leader-migration"}, says: []string{"has none", "--strategy=downtime"}},
+	{name: "a Deployment of two, by downtime, which is all that a plan takes", code: "CP-013", want: pass_, opts: Options{Strategy: "downtime"}, says: []string{"runs as a Deployment"}, change: hosted},
+	{name: "one host that is replaced", code: "CP-013", want: warn, opts: Options{ReplaceHosts: true}, says: []string{"without --replace-hosts"}, change: func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }},
 	{name: "a Deployment of two", code: "CP-013", want: pass_, says: []string{"2 kube-controller-managers"}, change: hosted},
 	{name: "a strategy that does not exist", code: "CP-013", want: fails, opts: Options{Strategy: "yolo"}, says: []string{`"yolo"`}},
 	{name: "no manager", code: "CP-013", want: unknwn, change: onlyAPIServers},
@@ -214,7 +218,7 @@ var planeRules = []rule{
 	})},
 	{name: "a Deployment is in-tree", code: "CP-001", want: pass_, says: []string{"1 Deployment with --cloud-provider=aws"}, change: hosted},
 
-	{name: "F20: a manager was added beside in-tree ones by hand", code: "CP-007", want: fails, says: []string{"take it away", "mv /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
+	{name: "F20: a manager was added beside in-tree ones by hand", code: "CP-007", want: fails, says: []string{"take it away", "mv --backup=numbered /etc/kubernetes/manifests/cloud-controller-manager.yaml /var/tmp/   # on host cp-1"}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
 	{name: "F20: one host was made external by hand", code: "CP-007", want: fails, says: []string{"external on cp-2, and when one of them leads nobody runs", "cp -p /etc/kubernetes/manifests/kube-controller-manager.yaml /etc/kubernetes/kube-controller-manager.yaml.new && " +
 		"sed -i 's|--cloud-provider=external|--cloud-provider=aws|' /etc/kubernetes/kube-controller-manager.yaml.new && " +
 		"mv /etc/kubernetes/kube-controller-manager.yaml.new /etc/kubernetes/manifests/kube-controller-manager.yaml   # on host cp-2"}, change: func(s *v1.Snapshot) {

@@ -60,7 +60,7 @@ func judgeProviderIDRequired(f facts) v1.Finding {
 		return finding
 	case !refused.empty():
 		return with(refused.some(v1.Fail, "cloud-controller-manager 0.%d would never initialise %s", minor, plural(len(refused.objects), "node")), "a providerID, or one that the provider finds", source,
-			fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, refused.objects[0], orElse(f.providerIDOf(refused.objects[0]), "<what the cloud calls it>")))
+			f.giveProviderID(refused.objects[0]))
 	case len(unclear) > 0:
 		return with(v1.Finding{
 			Outcome: v1.Warn, Objects: unclear[:min(len(unclear), shown)], Found: few(unclear),

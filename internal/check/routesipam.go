@@ -24,7 +24,7 @@ var ipamByCloud = Check{
 		"With --cidr-allocator-type=CloudAllocator (GCE, as alias ranges) the kube-controller-manager asks the in-tree provider for each node's pod CIDR. Once it is external it says \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is " +
 			"not configured\" and allocates nothing: nodes that join get no pod CIDR and no pods. The node IPAM loop has to move with the others: into both leader migration configs, and out of every external kube-controller-manager's --controllers. " +
 			"See https://github.com/kubernetes/kubernetes/issues/120411.",
-		"A plan with --node-ipam does that. Note that the documentation's sample configuration for it has a stray list item. IPAMFromCluster and IPAMFromCloud cannot be moved at all; other providers than GCE know no CloudAllocator.",
+		"A plan with --node-ipam does that. Note that the documentation's sample configuration for it has a stray list item. IPAMFromCluster and IPAMFromCloud cannot be moved at all; other providers than GCE know no CloudAllocator. In a seed no plan moves the loop.",
 	},
 	judge: func(f facts) v1.Finding {
 		allocators := f.allocators()
@@ -38,7 +38,7 @@ var ipamByCloud = Check{
 		for _, p := range allocators {
 			switch kind := p.flag("cidr-allocator-type", "RangeAllocator"); {
 			case kind == "RangeAllocator":
-			case kind == "CloudAllocator" && f.cloudName() == "gce":
+			case kind == "CloudAllocator" && f.cloudName() == "gce" && f.Cluster.Seed == "":
 				moves.add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
 			default:
 				never.add(p.String(), "%s: --cidr-allocator-type=%s with --cloud-provider=%s", p, kind, p.flag("cloud-provider", "none"))

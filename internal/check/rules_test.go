@@ -75,7 +75,6 @@ var neverEnds = map[string]string{
 	"CFG-003 is unknown":       "cloud configs that could not be read are CFG-001's",
 	"CFG-004 is unknown":       "cloud configs that could not be read are CFG-001's",
 	"CRED-003 is unknown":      "kubelets that could not be read are KUBELET-001's",
-	"CRED-001 is unknown":      "manifests that cannot be read are CP-003's, and nothing else is looked at",
 }
 
 // finding is what the check of a case says.
@@ -149,7 +148,7 @@ var accessRules = []rule{
 var controlPlaneRules = []rule{
 	{name: "each component has one manifest", code: "CP-003", want: pass_, says: []string{"6 manifests"}},
 	{
-		name: "a backup is a second pod", code: "CP-003", want: fails, says: []string{"kube-controller-manager.yaml.bak", "mv /etc/kubernetes/manifests/kube-controller-manager.yaml.bak"},
+		name: "a backup is a second pod", code: "CP-003", want: fails, says: []string{"kube-controller-manager.yaml.bak", "mv --backup=numbered /etc/kubernetes/manifests/kube-controller-manager.yaml.bak"},
 		change: func(s *v1.Snapshot) {
 			c := *manager(s, 1, kcm)
 			c.Manifest += ".bak"
@@ -316,7 +315,7 @@ var leaderMigrationRules = []rule{
 
 	{name: "leader migration is off", code: "LM-008", want: skipped},
 	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1.Snapshot) { migrating(s, kcm, shortNames) }},
-	{name: "F24: one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2", "sed -i 's/^leaderName: .*/leaderName: cloud-provider-extraction-migration/'", "on cp-2;"}, change: func(s *v1.Snapshot) {
+	{name: "F24: one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2", "sed -i.before 's/^leaderName: .*/leaderName: cloud-provider-extraction-migration/'", "on cp-2;"}, change: func(s *v1.Snapshot) {
 		migrating(s, kcm, shortNames)
 		s.Hosts[1].LeaderMigration[0].Content = strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other")
 	}},

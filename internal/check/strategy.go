@@ -15,7 +15,8 @@ var strategyFits = Check{
 	Explain: []string{
 		"Leader migration (KEP-2436) keeps the cloud loops running while the managers of several hosts change one after the other: the next host is ready to take over before the owner ends. With a single control-plane host there is nobody to take over. The loops stop in any case while its one manager restarts, " +
 			"and --strategy=downtime does the same with fewer restarts and no migration lease.",
-		"With several hosts, downtime means that all kube-controller-managers give the loops up before the first cloud-controller-manager takes them: no Service gets a load balancer and no new node is initialised in between. Leader migration needs leader election in every manager (CP-002), and a version that has it (VER-004).",
+		"With several hosts, downtime means that all kube-controller-managers give the loops up before the first cloud-controller-manager takes them: no Service gets a load balancer and no new node is initialised in between. Leader migration needs leader election in every manager (CP-002), a version that has it (VER-004), a new manager that has it, which the official one for Azure has not, " +
+			"and hosts or a seed in which the end of a process can be proven: a control plane of Deployments in its own cluster has downtime only.",
 	},
 	judge: judgeStrategy,
 }
@@ -38,16 +39,37 @@ func judgeStrategy(f facts) v1.Finding {
 	case strategy != strategyDowntime && strategy != strategyLeaderMigration:
 		return with(v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("there is no strategy %q", strategy), Objects: []string{"--strategy"}, Found: strategy}, "leader-migration or downtime", "--strategy",
 			"transplant plan --strategy=leader-migration")
+	case strategy == strategyLeaderMigration && kcms == 1 && f.opts.ReplaceHosts:
+		note.Summary = "there is one " + kcm + ": hosts are replaced under leader migration, and it has nobody to hand over to"
+		return with(note, expected, source, "transplant plan --strategy=downtime   # and without --replace-hosts")
 	case strategy == strategyLeaderMigration && kcms == 1:
 		note.Summary = "there is one " + kcm + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
 		return with(note, expected, source, "transplant plan --strategy=downtime")
+	case f.opts.Strategy == strategyLeaderMigration && f.onlyDowntime() != "":
+		return with(v1.Finding{Outcome: v1.Fail, Summary: "leader migration cannot be planned: " + f.onlyDowntime(), Objects: []string{"--strategy"}, Found: strategy}, expected, source, "transplant plan --strategy=downtime")
 	case strategy == strategyDowntime && kcms > 1 && !f.hasLeaderMigration():
 		return pass("downtime is the strategy for %s, which has no leader migration", f.Cluster.Version)
+	case strategy == strategyDowntime && kcms > 1 && f.onlyDowntime() != "":
+		return pass("downtime is the strategy here: %s", f.onlyDowntime())
 	case strategy == strategyDowntime && kcms > 1:
 		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
 		return with(note, expected, source, "transplant plan --strategy=leader-migration")
 	}
 	return pass("%s fits %s", strategy, plural(kcms, kcm))
+}
+
+// onlyDowntime says why a plan would refuse leader migration, whatever the number of hosts; empty when it would not.
+func (f facts) onlyDowntime() string {
+	version, _ := f.target()
+	if cluster, ok := versionMinor(version); ok {
+		if image, minor, known := f.newImage(cluster); image != "" && !own(image) && (known && minor < catalogue.FirstLeaderMigration || !catalogue.HasLeaderMigration(f.cloudName())) {
+			return "the manager in image " + image + " has none"
+		}
+	}
+	if f.Cluster.Seed == "" && f.deployed(kcm) != nil {
+		return kcm + " runs as a Deployment of its own cluster, where no host can prove that its old process has ended"
+	}
+	return ""
 }
 
 // hasLeaderMigration tells whether the cluster's version has leader migration, as far as that is known.

@@ -55,7 +55,7 @@ func judgeMounted(f facts) v1.Finding {
 			expected, source, unmount(failing.objects))
 	case !warning.empty():
 		return with(warning.some(v1.Warn, "%s %s mounted by in-tree plugins on %s, which must be drained before their kubelets migrate", plural(volumes, "volume"), be(volumes), plural(len(warning.lines), "node")),
-			expected, source, "kubectl drain --ignore-daemonsets --delete-emptydir-data "+warning.objects[0])
+			expected, source, drain(warning.objects[0]))
 	}
 	return pass("none of %s has a volume mounted by an in-tree cloud plugin", plural(len(f.Nodes), "node"))
 }
@@ -65,8 +65,12 @@ func unmount(objects []string) string {
 	if name, ok := strings.CutPrefix(objects[0], "VolumeAttachment/"); ok {
 		return "kubectl describe volumeattachment " + name
 	}
-	return "kubectl drain --ignore-daemonsets --delete-emptydir-data " + objects[0]
+	return drain(objects[0])
 }
+
+// drain is the command that drains a node. It names pods whose local data would be lost, and those that nothing brings back, and goes no further: whether
+// they may be lost is for their owner to say.
+func drain(node string) string { return "kubectl drain --ignore-daemonsets " + node }
 
 // inTreeMounts are the in-tree cloud plugins by which a node has volumes in use.
 func (f facts) inTreeMounts(n v1.Node) []use {

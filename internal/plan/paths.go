@@ -1,5 +1,12 @@
 package plan
 
+import (
+	"path"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
 // Paths on a host that a migration writes. They lie beside what kubeadm writes, never in the manifests directory, save the CCM's manifest.
 const (
 	Dir           = "/etc/kubernetes/transplant"
@@ -33,6 +40,17 @@ const (
 // Files lists every path that a plan reads or writes on a control-plane host, for the snapshot.
 func Files() []string {
 	return []string{KCMMigration, CCMMigration, CCMCloudConf, CCMKubeconfig, KCMKubeconfig, CCMManifest}
+}
+
+// EnvFiles are the files that the environment of the cloud-controller-manager names, {host} for the host's name among them.
+func EnvFiles(o v1.Options) []string {
+	var out []string
+	for _, e := range o.Env {
+		if _, value, _ := strings.Cut(e, "="); path.IsAbs(value) {
+			out = append(out, value)
+		}
+	}
+	return out
 }
 
 // Names of the objects that a migration makes in the namespace of a seed, and where their content is mounted.

@@ -265,6 +265,9 @@ func drawSteps(r v1.Report, s scale) ([]band, []mark) {
 		}
 		last := &phases[len(phases)-1]
 		last.steps++
+		if st.Started.Before(last.from) { // the owner's host comes last, wherever ownership has gone since the plan was made
+			last.from = *st.Started
+		}
 		if end.After(last.to) {
 			last.to = end
 		}

@@ -73,7 +73,7 @@ type Options struct {
 	LeaseName string
 	// ObjectRefs are API objects whose presence is asked for, Kind/namespace/name or Kind/name.
 	ObjectRefs []string
-	// Files are paths on every control-plane host whose presence and hash are wanted.
+	// Files are paths on every control-plane host whose presence and hash are wanted; {host} stands for the host's name.
 	Files []string
 	// Needs are what the caller has to be allowed to do; nil means DefaultNeeds.
 	Needs []Need

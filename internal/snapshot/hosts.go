@@ -254,6 +254,9 @@ func (l *looker) files(ctx context.Context) {
 		wanted = append(wanted, k.Credentials.ConfigPath)
 	}
 	slices.Sort(wanted)
+	for i := range wanted {
+		wanted[i] = strings.ReplaceAll(wanted[i], "{host}", l.host.Name)
+	}
 	for _, at := range slices.Compact(wanted) {
 		if f, err := l.file(ctx, at); err != nil {
 			l.unknown(l.fact("files")+at, err.Error())
