@@ -142,6 +142,9 @@ func read(root *os.Root, inside string) (File, error) {
 }
 
 func (l *local) Remove(ctx context.Context, p string) error {
+	if err := CheckLock(ctx); err != nil {
+		return fmt.Errorf("removing %s on host %s: %w", p, l.name, err)
+	}
 	root, inside, err := l.open(ctx, p)
 	if err != nil {
 		return err

@@ -17,12 +17,19 @@ const (
 var _ Units = (*local)(nil)
 
 func (l *local) RestartKubelet(ctx context.Context) error {
-	_, err := l.systemctl(ctx, "restarting the kubelet", "restart", "kubelet")
-	return err
+	return l.change(ctx, "restarting the kubelet", "restart", "kubelet")
 }
 
 func (l *local) DaemonReload(ctx context.Context) error {
-	_, err := l.systemctl(ctx, "reloading the unit files", "daemon-reload")
+	return l.change(ctx, "reloading the unit files", "daemon-reload")
+}
+
+// change is systemctl for what depends on the lock.
+func (l *local) change(ctx context.Context, doing string, args ...string) error {
+	if err := CheckLock(ctx); err != nil {
+		return fmt.Errorf("%s on host %s: %w", doing, l.name, err)
+	}
+	_, err := l.systemctl(ctx, doing, args...)
 	return err
 }
 
@@ -45,8 +52,8 @@ func (l *local) unit(ctx context.Context, doing, verb, unit string) error {
 	if !unitName.MatchString(unit) {
 		return fmt.Errorf("%s a unit on host %s: %q is no name of a unit", doing, l.name, unit)
 	}
-	_, err := l.systemctl(ctx, doing+" "+unit, verb, unit)
-	if err != nil {
+	err := l.change(ctx, doing+" "+unit, verb, unit)
+	if err != nil && !errors.Is(err, ErrLockLost) {
 		err = fmt.Errorf("%w: look at it with \"journalctl -u %s\" on that host and run the same command again", err, unit)
 	}
 	return err

@@ -25,6 +25,9 @@ const (
 var tempNumber atomic.Uint64
 
 func (l *local) WriteFile(ctx context.Context, p string, data []byte, mode fs.FileMode) error {
+	if err := CheckLock(ctx); err != nil {
+		return fmt.Errorf("writing %s on host %s: %w", p, l.name, err)
+	}
 	root, inside, err := l.through(ctx, p)
 	if err != nil {
 		return err

@@ -161,6 +161,10 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 	if t.Holder == "" {
 		t.Holder = migrate.Holder("transplant")
 	}
+	if p.Clock != nil { // the lock runs out by the same clock as everything else
+		begun := p.Clock.Now()
+		t.Boot = func() time.Duration { return p.Clock.Since(begun) }
+	}
 	held, lock, err := p.home(Handover).Acquire(ctx, p.clock(), t)
 	if err != nil {
 		return err

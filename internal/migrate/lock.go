@@ -2,7 +2,6 @@ package migrate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +13,9 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // LockName is the Lease in kube-system that keeps two people from changing one cluster at once.
@@ -32,12 +33,14 @@ const (
 )
 
 // ErrLockLost is the cause of the context's end when somebody took the lock, or it could not be renewed for its whole duration.
-var ErrLockLost = errors.New("the lock on the cluster was lost: somebody else may be changing it")
+var ErrLockLost = hostaccess.ErrLockLost
 
 // Lock is held while a cluster is changed.
 type Lock struct {
-	home   Home
-	clock  clock.Clock
+	home  Home
+	clock clock.Clock
+	// boot goes on while this machine is suspended, and others count.
+	boot   func() time.Duration
 	holder string
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -48,9 +51,11 @@ type Lock struct {
 	progress string
 	// duration is for how long the lock is to be held without a renewal from the next one on.
 	duration time.Duration
-	// renewed is when the lock was written last, and lasts for how long it is held since then.
-	renewed time.Time
+	// renewed is when the last write of the lock was begun, by boot, and lasts for how long it is held since then.
+	renewed time.Duration
 	lasts   time.Duration
+	// again is closed when the lock was written once more.
+	again chan struct{}
 }
 
 // Holder describes this process as the holder of a lock: who, where, which process, since when. It is another one each time, so that a process which has lost
@@ -66,6 +71,8 @@ type Taking struct {
 	Steal bool
 	// From tells that a holder can change nothing any longer, so that its lock is taken at once; nil for nobody.
 	From func(holder string) bool
+	// Boot is the clock by which the lock runs out; nil for package boottime's.
+	Boot func() time.Duration
 	// Tell hears for how long somebody else's lock is looked at; nil for nobody.
 	Tell func(string)
 }
@@ -78,20 +85,23 @@ func Acquire(ctx context.Context, kube kubernetes.Interface, c clock.Clock, t Ta
 
 // Acquire takes the lock of this home, as the function of that name does.
 func (h Home) Acquire(ctx context.Context, c clock.Clock, t Taking) (context.Context, *Lock, error) {
-	l := &Lock{home: h, clock: c, holder: t.Holder, duration: lockDuration, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l := &Lock{home: h, clock: c, boot: t.Boot, holder: t.Holder, duration: lockDuration, done: make(chan struct{}), wake: make(chan struct{}, 1), again: make(chan struct{})}
+	if l.boot == nil {
+		l.boot = boottime.Now
+	}
 	if err := l.take(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	held, cancel := context.WithCancelCause(ctx)
 	l.cancel = cancel
-	l.written(lockDuration)
+	held = hostaccess.WithLock(held, l.heldUntil)
 	go l.renew(held)
 	return held, l, nil
 }
 
 func (l *Lock) take(ctx context.Context, t Taking) error {
 	leases := l.home.leases()
-	now := metav1.NewMicroTime(l.clock.Now())
+	begun, now := l.boot(), metav1.NewMicroTime(l.clock.Now())
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: ptr.To(int32(lockDuration / time.Second)), AcquireTime: &now, RenewTime: &now}
 	live, err := leases.Get(ctx, LockName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -102,6 +112,7 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 		if err != nil {
 			return fmt.Errorf("creating the lock Lease %s: %w", l.home.lock(), err)
 		}
+		l.written(begun, lockDuration)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("reading the lock Lease %s: %w", l.home.lock(), err)
@@ -115,6 +126,7 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 			return l.take(ctx, t)
 		}
 	}
+	begun = l.boot() // looking may have taken minutes
 	live.Spec = spec
 	delete(live.Annotations, ProgressAnnotation) // of a holder before
 	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
@@ -122,6 +134,7 @@ func (l *Lock) take(ctx context.Context, t Taking) error {
 	} else if err != nil {
 		return fmt.Errorf("taking the lock Lease %s: %w", l.home.lock(), err)
 	}
+	l.written(begun, lockDuration)
 	return nil
 }
 
@@ -219,18 +232,43 @@ func (l *Lock) last(d time.Duration) {
 	l.duration = d
 }
 
-// written notes that the lock was written, to last so long from now on.
-func (l *Lock) written(lasts time.Duration) {
+// written notes that the lock was written by a request that was begun at a moment, to last so long from then on.
+func (l *Lock) written(begun, lasts time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.renewed, l.lasts = l.clock.Now(), lasts
+	l.renewed, l.lasts = begun, lasts
+	close(l.again)
+	l.again = make(chan struct{})
 }
 
-// over tells that the lock could not be renewed for about as long as it lasts.
-func (l *Lock) over() bool {
+// until is when the lock counts as lost for this process, which is some time before others may take it.
+func (l *Lock) until() (at time.Duration, again <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.clock.Since(l.renewed) > l.lasts-2*lockRenewal
+	return l.renewed + l.lasts - 2*lockRenewal, l.again
+}
+
+// over reports whether the lock could not be renewed for about as long as it lasts.
+func (l *Lock) over() bool {
+	until, _ := l.until()
+	return l.boot() > until
+}
+
+// heldUntil is a hostaccess.HeldUntil. A process that wakes up late waits here for the next renewal, which shows whether somebody took the lock meanwhile.
+func (l *Lock) heldUntil(ctx context.Context) (time.Duration, error) {
+	for {
+		until, again := l.until()
+		if l.boot() < until {
+			return until, nil
+		}
+		select {
+		case <-again:
+		case <-l.done:
+			return 0, ErrLockLost
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
 }
 
 func (l *Lock) renew(ctx context.Context) {
@@ -242,7 +280,7 @@ func (l *Lock) renew(ctx context.Context) {
 		if l.published() != shown {
 			due = publishInterval
 		}
-		if !l.until(ctx, tried.Add(due)) {
+		if !l.pause(ctx, tried.Add(due)) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -261,8 +299,8 @@ func (l *Lock) renew(ctx context.Context) {
 	}
 }
 
-// until waits for a moment; false when there is something new to show, or ctx ended, before it.
-func (l *Lock) until(ctx context.Context, at time.Time) bool {
+// pause waits for a moment; false when there is something new to show, or ctx ended, before it.
+func (l *Lock) pause(ctx context.Context, at time.Time) bool {
 	timer := l.clock.NewTimer(at.Sub(l.clock.Now()))
 	defer timer.Stop()
 	select {
@@ -289,7 +327,7 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 	if ptr.Deref(live.Spec.HolderIdentity, "") != l.holder {
 		return false, nil
 	}
-	now := metav1.NewMicroTime(l.clock.Now())
+	begun, now := l.boot(), metav1.NewMicroTime(l.clock.Now())
 	l.mu.Lock()
 	lasts := l.duration
 	l.mu.Unlock()
@@ -300,7 +338,7 @@ func (l *Lock) renewOnce(ctx context.Context, progress string) (bool, error) {
 	if _, err := leases.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
 		return true, err
 	}
-	l.written(lasts)
+	l.written(begun, lasts)
 	return true, nil
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // locked is a cluster whose lock somebody holds, who renewed it so long ago.
@@ -271,7 +272,7 @@ func TestALostLockEndsTheWork(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			server, kube, down := leaving(t)
 			clock := clocktesting.NewFakeClock(noon)
-			held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
+			held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me", Boot: bootOf(clock)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,11 +298,74 @@ func TestALostLockEndsTheWork(t *testing.T) {
 	}
 }
 
+// bootOf is a clock of a machine that is never suspended.
+func bootOf(c *clocktesting.FakeClock) func() time.Duration {
+	return func() time.Duration { return c.Since(noon) }
+}
+
+// While a machine is suspended, its timers and its monotonic clock stand still, and those who look at its lock count.
+func TestALockRunsOutWhileItsMachineIsSuspended(t *testing.T) {
+	suspended := func(t *testing.T) (server *apitest.Server, down *atomic.Bool, clock *clocktesting.FakeClock, held context.Context, lock *Lock) {
+		server, kube, down := leaving(t)
+		clock = clocktesting.NewFakeClock(noon)
+		var slept atomic.Int64
+		held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me", Boot: func() time.Duration { return clock.Since(noon) + time.Duration(slept.Load()) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if until, depends, err := hostaccess.LockedUntil(held); err != nil || !depends || until != lockDuration-2*lockRenewal {
+			t.Errorf("at first, changes may be begun until %s, %v, %v", until, depends, err)
+		}
+		waitedFor(held, clock)
+		slept.Store(int64(lockDuration))
+		return server, down, clock, held, lock
+	}
+	t.Run("and somebody takes it", func(t *testing.T) {
+		server, _, clock, held, _ := suspended(t)
+		server.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LockName, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("other")}})
+		change := make(chan error, 1)
+		go func() { change <- hostaccess.CheckLock(held) }()
+		select {
+		case err := <-change:
+			t.Fatalf("a change did not wait for what the next renewal shows: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		clock.Step(lockRenewal)
+		if err := <-change; !errors.Is(err, ErrLockLost) {
+			t.Errorf("a change: %v", err)
+		}
+	})
+	t.Run("and nobody takes it", func(t *testing.T) {
+		_, _, clock, held, lock := suspended(t)
+		change := make(chan error, 1)
+		go func() { change <- hostaccess.CheckLock(held) }()
+		clock.Step(lockRenewal)
+		if err := <-change; err != nil {
+			t.Errorf("a change after the renewal: %v", err)
+		}
+		if err := lock.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := hostaccess.CheckLock(context.WithoutCancel(held)); err != nil && !errors.Is(err, ErrLockLost) {
+			t.Errorf("a change after the release: %v", err)
+		}
+	})
+	t.Run("and the API server is out of reach", func(t *testing.T) {
+		_, down, clock, held, _ := suspended(t)
+		down.Store(true)
+		clock.Step(lockRenewal) // one failure is enough: before, it would have been half a minute of them and more
+		<-held.Done()
+		if !errors.Is(context.Cause(held), ErrLockLost) {
+			t.Errorf("cause: %v", context.Cause(held))
+		}
+	})
+}
+
 // A step that takes the only API server away may take longer than the lock lasts as a rule.
 func TestALockOutlastsTheStepThatTakesTheAPIServerAway(t *testing.T) {
 	_, kube, down := leaving(t)
 	clock := clocktesting.NewFakeClock(noon)
-	held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me"})
+	held, lock, err := Acquire(t.Context(), kube, clock, Taking{Holder: "me", Boot: bootOf(clock)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	Idle time.Duration
 	// Steady is how long a restarted kubelet has to live to be up, Patience for how long it may take; zero means 10 s and 90 s.
 	Steady, Patience time.Duration
+	// Clock is package boottime's when nil.
+	Clock func() time.Duration
 }
 
 // Agent answers calls about one host.
@@ -61,6 +64,9 @@ const refused = "the host's SELinux or AppArmor, or an attribute of the file (ls
 // New returns an agent; Serve starts it.
 func New(o Options) (*Agent, error) {
 	o.Steady, o.Patience = cmp.Or(o.Steady, steady), cmp.Or(o.Patience, hostaccess.KubeletPatience)
+	if o.Clock == nil {
+		o.Clock = boottime.Now
+	}
 	a := &Agent{Options: o, results: results{now: time.Now, calls: map[string]*result{}}}
 	if o.Service && len(o.Parts) == 0 { // nothing is mounted: what is looked at is the host itself
 		a.Root = hostRoot
@@ -182,7 +188,7 @@ func (a *Agent) answer(ctx context.Context, method string, req Request) []byte {
 func (a *Agent) call(ctx context.Context, method string, req Request) (out Answer, err error) {
 	switch method {
 	case MethodHello:
-		out.Hello = &Hello{Protocol: Protocol, Now: time.Now()}
+		out.Hello = &Hello{Protocol: Protocol, Now: time.Now(), Clock: a.Clock()}
 	case MethodRead:
 		var f hostaccess.File
 		f, err = a.host.ReadFile(ctx, req.Path)
@@ -214,6 +220,9 @@ func (a *Agent) call(ctx context.Context, method string, req Request) (out Answe
 
 // change does what the agent was started for, and nothing else.
 func (a *Agent) change(ctx context.Context, method string, req Request) error {
+	if late := a.Clock() - req.Until; req.Until != 0 && late > 0 {
+		return fmt.Errorf("host %s was asked for a change %s too late, so that it was not begun: %w", a.Name, late.Round(time.Millisecond), hostaccess.ErrLockLost)
+	}
 	if method == MethodUnit {
 		return a.unit(ctx, req)
 	}

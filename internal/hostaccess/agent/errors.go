@@ -35,6 +35,7 @@ var identities = []struct {
 	{"outside", hostaccess.ErrOutside},
 	{"not-granted", ErrNotGranted},
 	{"put-back", hostaccess.ErrPutBack},
+	{"lock-lost", hostaccess.ErrLockLost},
 	{"deadline", context.DeadlineExceeded},
 	{"canceled", context.Canceled},
 }

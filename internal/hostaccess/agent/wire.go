@@ -10,7 +10,7 @@ import (
 )
 
 // Protocol is what both ends have to speak; an agent of another one is of another version of the program.
-const Protocol = 1
+const Protocol = 2
 
 // Prefix stands before the name of every method.
 const Prefix = "/v1/"
@@ -55,6 +55,8 @@ type Request struct {
 	Unit      string              `json:"unit,omitempty"`
 	Verb      string              `json:"verb,omitempty"`
 	Command   *hostaccess.Command `json:"command,omitempty"`
+	// Until is when a change may be begun at the latest, on the agent's clock (see Hello); zero where that depends on no lock.
+	Until time.Duration `json:"until,omitempty"`
 	// Before are the files to put back when a restarted kubelet does not stay up.
 	Before []hostaccess.GuardedFile `json:"before,omitempty"`
 }
@@ -77,15 +79,18 @@ type Answer struct {
 type Hello struct {
 	Protocol int       `json:"protocol"`
 	Now      time.Time `json:"now"`
+	// Clock is what package boottime says where the agent runs. It has nothing to do with the time of day, and goes on while that machine is suspended.
+	Clock time.Duration `json:"clock"`
+}
+
+// Changes reports whether a method changes the host.
+func Changes(method string) bool {
+	return method == MethodWrite || method == MethodRemove || method == MethodUnit
 }
 
 // kept tells the methods whose results are kept: those that change something, or whose repetition could.
 func kept(method string) bool {
-	switch method {
-	case MethodWrite, MethodRemove, MethodUnit, MethodRun:
-		return true
-	}
-	return false
+	return Changes(method) || method == MethodRun
 }
 
 func encode(a Answer) []byte {

@@ -254,10 +254,6 @@ func (a *access) discard(name string) error {
 
 // call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost while it was under way, is an error.
 func (c *carrier) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
-	body, err := json.Marshal(req)
-	if err != nil {
-		return agent.Answer{}, fmt.Errorf("asking host %s: %w", c.node, err)
-	}
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
 		return agent.Answer{}, fmt.Errorf("asking host %s: %w", c.node, err)
@@ -274,6 +270,10 @@ func (c *carrier) call(ctx context.Context, method string, req agent.Request) (a
 		if asked != 0 && asked != generation && !repeatable(method) {
 			return agent.Answer{}, fmt.Errorf("the pod on host %s was lost while it did what was asked (%s): whether that was done is not known; run the same command again, which looks first", c.node, method)
 		}
+		body, err := c.encode(limited, s, method, req)
+		if err != nil {
+			return agent.Answer{}, err
+		}
 		asked = generation
 		answer, err := s.call(limited, method, hex.EncodeToString(random), body)
 		switch {
@@ -284,6 +284,25 @@ func (c *carrier) call(ctx context.Context, method string, req agent.Request) (a
 		}
 		c.drop(s)
 	}
+}
+
+// encode makes the body of one attempt. A change that depends on a lock says until when it may be begun, on the agent's clock: what is held up on its way,
+// or sent by a machine that slept in between, comes too late there.
+func (c *carrier) encode(ctx context.Context, s *session, method string, req agent.Request) ([]byte, error) {
+	if agent.Changes(method) {
+		until, depends, err := hostaccess.LockedUntil(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("changing host %s: %w", c.node, err)
+		}
+		if depends {
+			req.Until = s.clock.translate(until)
+		}
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking host %s: %w", c.node, err)
+	}
+	return body, nil
 }
 
 // repeatable tells whether a call may be done twice: looking may, and so may writing the same bytes or removing a file that is gone.

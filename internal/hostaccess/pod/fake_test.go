@@ -41,6 +41,7 @@ type cluster struct {
 	status   func(*corev1.Pod)      // what the kubelet does instead of running a pod
 	pending  func(*corev1.Pod) bool // what the kubelet has not come to yet
 	made     int
+	clock    func() time.Duration // of the agents; nil for the real one
 }
 
 func newCluster(t *testing.T, nodes ...string) *cluster {
@@ -94,7 +95,7 @@ func (c *cluster) start(p *corev1.Pod) {
 	if c.pending != nil && c.pending(p) {
 		return
 	}
-	o := agent.Options{Name: p.Spec.NodeName, Root: c.root}
+	o := agent.Options{Name: p.Spec.NodeName, Root: c.root, Clock: c.clock}
 	for _, arg := range p.Spec.Containers[0].Args {
 		if part, ok := strings.CutPrefix(arg, "--part="); ok {
 			o.Parts = append(o.Parts, part)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
 )
 
@@ -31,6 +32,7 @@ var errBroken = errors.New("the session with the pod broke")
 // session is one exec session with an agent, and the HTTP/2 connection in it.
 type session struct {
 	client *http.Transport
+	clock  remoteClock // of the agent
 	cancel context.CancelFunc
 	ended  chan struct{}
 	mu     sync.Mutex
@@ -40,7 +42,7 @@ type session struct {
 // open starts a session and waits for the agent's first answer.
 func open(ctx context.Context, run executor, namespace, pod string) (*session, error) {
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &session{cancel: cancel, ended: make(chan struct{})}
+	s := &session{cancel: cancel, ended: make(chan struct{}), clock: remoteClock{now: boottime.Now}}
 	conn, far := newConn()
 	go func() {
 		said := &tail{}
@@ -154,6 +156,7 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 	if err := json.Unmarshal(data, &out); err != nil {
 		return out, s.broken(ctx, err)
 	}
+	s.clock.learn(out.Hello)
 	return out, nil
 }
 

@@ -1,0 +1,16 @@
+package boottime
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Now is the time since the machine was started.
+func Now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("reading CLOCK_BOOTTIME: " + err.Error()) // every Linux since 2.6.39 has it; without a clock nothing may be written
+	}
+	return time.Duration(ts.Nano())
+}
