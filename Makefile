@@ -70,12 +70,15 @@ unraced := $(pure) $(engine)
 beside  := Batch|Budget|Lock|Progress|TwoAtOnce|TestAWholeMigrationAndItsRollback|OwnersThatCannotBeAsked|Fleet|Rollout|Watching|Watched|Probe|Interrupt|LostSession|Pausing|HoldOf|AppliedMigration|Published
 
 .PHONY: test
-test: ## Run every test in its short version: units, those with goroutines raced, beside the lab's, which migrate real clusters
+test: ## Run every test in its short version: units, those with goroutines raced, beside the lab's, which migrate real clusters (SHUFFLE=on)
 	$(if $(race),,@echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --output-sync=target -j2 test-lab test-units
 
+# SHUFFLE=on, or a seed that a run has printed, has tests run in another order than they are written in. go test remembers no such run.
+SHUFFLE ?=
+
 # go vet is a part of make lint, with everything else that reads the code; there is no need to do it once more for each way of building it.
-test_flags = -vet=off -timeout 40m
+test_flags = -vet=off -timeout 40m $(if $(SHUFFLE),-shuffle=$(SHUFFLE))
 
 .PHONY: test-units
 test-units:
