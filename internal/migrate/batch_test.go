@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,6 +80,41 @@ func TestStepsOfABatchRunSideBySideWithinTheBudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// late is a clock that does something when it is asked behind a moment.
+type late struct {
+	skipping
+	at time.Time
+	do func()
+}
+
+func (c late) Now() time.Time {
+	now := c.skipping.Now()
+	if now.After(c.at) {
+		c.do()
+	}
+	return now
+}
+
+// A step of the batch that takes as long as the wait, and gives its place back right after the last look.
+func TestAPlaceThatIsGivenBackAtTheEndOfTheWaitIsTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	p := w.givenWithin("1", batchOfHosts(2, 2)...)
+	var e *Engine
+	e = w.engine(func(o *Options) {
+		o.Clock = late{w.clock, w.clock.Now().Add(budgetWait), func() { e.budget.give("node-cp-2") }}
+	})
+	e.plan = p
+	if why, _ := e.budget.take("node-cp-2", 1, nil, nil, false); why != "" {
+		t.Fatal(why)
+	}
+	release, err := e.admit(t.Context(), p.Steps[0], false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
 }
 
 func TestOneRegressionInABatchLeavesTheRestAndLosesNoRecord(t *testing.T) {

@@ -151,10 +151,15 @@ func (e *Engine) admit(ctx context.Context, s v1.Step, touched bool) (release fu
 	if !ok || node == "" {
 		return nil, fmt.Errorf("host %s has no Node that is known, so that nobody can see whether its kubelet comes back: look at kubectl get nodes", s.Host)
 	}
-	told := ""
-	look := func(ctx context.Context) (bool, error) { return e.mayChange(ctx, s, node, touched, &told) }
+	told, beside := "", false
+	look := func(ctx context.Context) (bool, error) {
+		before := e.budget.busy()
+		ok, err := e.mayChange(ctx, s, node, touched, &told)
+		beside = before || e.budget.busy()
+		return ok, err
+	}
 	err = e.poll(ctx, budgetWait, budgetInterval, look)
-	for errors.Is(err, errWaited) && e.budget.busy() { // other steps of the batch, each of which ends by itself
+	for errors.Is(err, errWaited) && beside { // other steps of the batch, each of which ends by itself, and may have done so right after the last look
 		err = e.poll(ctx, budgetWait, budgetInterval, look)
 	}
 	if errors.Is(err, errWaited) {
