@@ -74,16 +74,8 @@ func (x await) missing(ctx context.Context, s v1.Step) (string, error) {
 		return "", fmt.Errorf("step %s does not say what it waits for", s.ID)
 	}
 	if a.NodeGone != "" {
-		_, err := x.Kube.CoreV1().Nodes().Get(ctx, a.NodeGone, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			if why, err := x.stillLeads(ctx, s, a.NodeGone); err != nil || why != "" {
-				return why, err
-			}
-		case err != nil:
-			return "", fmt.Errorf("reading node %s: %w", a.NodeGone, err)
-		default:
-			return fmt.Sprintf("node %s is still there", a.NodeGone), nil
+		if why, err := x.nodeStays(ctx, s, a.NodeGone); err != nil || why != "" {
+			return why, err
 		}
 	}
 	if a.Component == "" {
@@ -113,6 +105,18 @@ func (x await) missing(ctx context.Context, s v1.Step) (string, error) {
 		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
 	}
 	return "", nil
+}
+
+// nodeStays says why a node that has to be gone may still be there, or what ran on it; empty when it is gone.
+func (x await) nodeStays(ctx context.Context, s v1.Step, node string) (string, error) {
+	_, err := x.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return x.stillLeads(ctx, s, node)
+	case err != nil:
+		return "", fmt.Errorf("reading node %s: %w", node, err)
+	}
+	return fmt.Sprintf("node %s is still there", node), nil
 }
 
 // stillLeads says which lease a manager on a node that is gone may hold; empty when none is held in the name of its host, or each has run out. A Node that
