@@ -157,7 +157,11 @@ func (w *world) catchUp() {
 		w.rollOut(ctx, &list.Items[i])
 	}
 	for _, p := range w.pods(ctx) {
-		if !live[p.Labels["app"]] {
+		switch {
+		case p.Name == snapshot.TrialPod:
+			p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}}
+			w.seed.Put(w.t, &p)
+		case !live[p.Labels["app"]]:
 			w.end(&p)
 		}
 	}
@@ -302,7 +306,7 @@ func flagsOf(p *corev1.Pod) map[string]string {
 func (w *world) managers(ctx context.Context, component string, also func(corev1.Pod) bool) []string {
 	var out []string
 	for _, p := range w.pods(ctx) {
-		if snapshot.SeedComponent(&p.Spec.Containers[0]) == component && also(p) {
+		if p.Name != snapshot.TrialPod && snapshot.SeedComponent(&p.Spec.Containers[0]) == component && also(p) {
 			out = append(out, p.Name)
 		}
 	}
@@ -352,6 +356,9 @@ func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
 func (w *world) judge(ctx context.Context) {
 	owners := map[string][]string{}
 	for _, p := range w.pods(ctx) {
+		if p.Name == snapshot.TrialPod {
+			continue // it ends when it has said its version
+		}
 		switch snapshot.SeedComponent(&p.Spec.Containers[0]) {
 		case plan.KCM, plan.CCM:
 			for _, l := range w.state(ctx, &p).Loops {

@@ -55,6 +55,13 @@ func (e *Engine) imagesThere(ctx context.Context, s v1.Step) error {
 		}
 		e.tell(s, "progress", fmt.Sprintf("image %s is there and starts on host %s", w.image, w.host))
 	}
+	why, err := e.tryDeployment(ctx, s)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		refused = append(refused, why)
+	}
 	if len(refused) > 0 {
 		return &ImageError{Reasons: refused}
 	}

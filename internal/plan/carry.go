@@ -39,17 +39,6 @@ var carried = []carriedFlag{
 	{name: "v", why: "logs stay as detailed as they were"},
 }
 
-// carriedFlags are the names of those that every manager takes.
-var carriedFlags = func() []string {
-	var out []string
-	for _, c := range carried {
-		if !c.ipam {
-			out = append(out, c.name)
-		}
-	}
-	return out
-}()
-
 // defaultClusterName is what a kube-controller-manager without --cluster-name calls the cluster.
 const defaultClusterName = "kubernetes"
 
@@ -126,10 +115,17 @@ func (b *builder) proxiesLeftOut() []string {
 		name, _, _ := strings.Cut(e, "=")
 		given[strings.ToUpper(name)] = true
 	}
+	var managers []*v1.Component
+	for _, h := range b.hosts {
+		managers = append(managers, component(h, KCM))
+	}
+	if m := hosted(b.snap, KCM); m != nil {
+		managers = append(managers, m)
+	}
 	var out []string
 	for _, name := range proxyNames {
-		for _, h := range b.hosts {
-			if has(component(h, KCM).EnvNames, name) && !given[name] {
+		for _, m := range managers {
+			if has(m.EnvNames, name) && !given[name] {
 				out = append(out, name)
 				break
 			}

@@ -79,7 +79,14 @@ func (b *builder) port() string {
 func (b *builder) portsTaken() map[string]bool {
 	taken := map[string]bool{}
 	nodes := map[string]bool{}
-	for _, h := range b.hosts {
+	hosts := b.hosts
+	if len(hosts) == 0 { // a control plane of Deployments
+		hosts = b.snap.Hosts
+	}
+	for _, h := range hosts {
+		if !h.ControlPlane {
+			continue
+		}
 		nodes[h.NodeName] = true
 		for _, c := range h.Components {
 			if _, port, err := net.SplitHostPort(c.Address); err == nil {
@@ -89,7 +96,7 @@ func (b *builder) portsTaken() map[string]bool {
 		}
 	}
 	for _, w := range b.snap.Workloads {
-		if len(w.Nodes) > 0 && !slices.ContainsFunc(w.Nodes, func(n string) bool { return nodes[n] }) {
+		if len(nodes) > 0 && len(w.Nodes) > 0 && !slices.ContainsFunc(w.Nodes, func(n string) bool { return nodes[n] }) {
 			continue
 		}
 		for _, c := range w.Containers {
@@ -133,6 +140,10 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 	c := controlplane.CCM{
 		Name: CCM, Program: b.program.command, Image: b.opts.Image, Host: h.Name, BindAddress: bindHost(m), Flags: flags, ReadyPath: b.program.readyPath,
 		HostPaths: []controlplane.HostPath{{Path: CCMCloudConf, Type: "File"}, {Path: CCMKubeconfig, Type: "File"}},
+	}
+	if b.program.command == "" {
+		b.refused = append(b.refused, fmt.Errorf("where the program lies in image %s is not known, and the manifest of a static pod has to say it: plan with --shape=%s, or name another image with --image",
+			b.opts.Image, v1.ShapeDaemonSet))
 	}
 	if b.isUnconfigured(m) {
 		c.Flags = slices.DeleteFunc(c.Flags, func(f controlplane.Flag) bool { return f.Name == flagCloudConfig })

@@ -7,9 +7,10 @@ import (
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
-// loopIPAM is node IPAM; cloudAllocator is the value of --cidr-allocator-type that takes pod CIDRs from the cloud.
+// loopIPAM is node IPAM; rangeAllocator and cloudAllocator are the values of --cidr-allocator-type that take pod CIDRs from --cluster-cidr and from the cloud.
 const (
 	loopIPAM       = controllernames.NodeIPAM
+	rangeAllocator = "RangeAllocator"
 	cloudAllocator = "CloudAllocator"
 )
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -115,6 +116,20 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 	}
 	given, files := b.environment(h.Name)
 	paths = append(append(append(paths, files...), trust(m)...), namedFiles(h, m)...)
+	env := b.apiEnv(h)
+	for _, e := range given {
+		if strings.Contains(e.Value, h.Name) {
+			b.refused = append(b.refused, fmt.Errorf("environment %s with {host} needs a static pod on each host: a DaemonSet has one environment for all", e.Name))
+		}
+		env = append(env, object{"name": e.Name, "value": e.Value})
+	}
+	pod := b.managerPod(flags, env, paths, "system-node-critical")
+	pod["nodeSelector"], pod["tolerations"] = b.selector(), tolerations()
+	return workload(CCM, "OnDelete", pod), flags
+}
+
+// managerPod is the pod of a manager that a controller of the cluster makes, on the network and the resolver of its host.
+func (b *builder) managerPod(flags []controlplane.Flag, env []any, paths []controlplane.HostPath, priority string) object {
 	var volumes, mounts []any
 	for i, p := range paths {
 		name := p.Name
@@ -124,30 +139,16 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 		volumes = append(volumes, object{"name": name, "hostPath": object{"path": p.Path, "type": p.Type}})
 		mounts = append(mounts, object{"name": name, "mountPath": p.Path, "readOnly": true})
 	}
-	env := b.apiEnv(h)
-	for _, e := range given {
-		if strings.Contains(e.Value, h.Name) {
-			b.refused = append(b.refused, fmt.Errorf("environment %s with {host} needs a static pod on each host: a DaemonSet has one environment for all", e.Name))
-		}
-		env = append(env, object{"name": e.Name, "value": e.Value})
-	}
-	command := []any{b.program.command}
-	for _, f := range flags {
-		command = append(command, "--"+f.Name+"="+f.Value)
-	}
-	port := b.port()
-	if port == "" {
-		port = ccmPort
-	}
+	port := cmp.Or(b.port(), ccmPort)
 	container := object{
-		"name": CCM, "image": b.opts.Image, "imagePullPolicy": "IfNotPresent", "command": command, "env": env, "volumeMounts": mounts,
+		"name": CCM, "image": b.opts.Image, "imagePullPolicy": "IfNotPresent", "env": env, "volumeMounts": mounts,
 		"resources":     object{"requests": object{"cpu": "100m", "memory": "64Mi"}},
 		"livenessProbe": httpProbe("/healthz", port, 10, 10, 8), "startupProbe": httpProbe("/healthz", port, 1, 2, 60),
 	}
+	b.program.fill(container, flags)
 	pod := object{
-		"serviceAccountName": CCMAccount, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": "system-node-critical",
-		"nodeSelector": b.selector(), "tolerations": tolerations(), "volumes": volumes, "containers": []any{container},
-		"securityContext": object{"seccompProfile": object{"type": "RuntimeDefault"}},
+		"serviceAccountName": CCMAccount, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": priority,
+		"volumes": volumes, "containers": []any{container}, "securityContext": object{"seccompProfile": object{"type": "RuntimeDefault"}},
 	}
 	if b.program.readyPath != "" {
 		container["readinessProbe"] = httpProbe(b.program.readyPath, port, 0, 2, 3)
@@ -155,7 +156,7 @@ func (b *builder) daemonSet() (object, []controlplane.Flag) {
 	if b.program.ours {
 		pod["terminationGracePeriodSeconds"] = 30
 	}
-	return workload(CCM, "OnDelete", pod), flags
+	return pod
 }
 
 // sameConfig refuses hosts of which some have a cloud config and some have none: the pods of a DaemonSet have the same flags and mounts on all of them.

@@ -1,10 +1,15 @@
 package plan
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
 // otherControlPlane plans for control planes whose hosts are not edited: those that are replaced, and those that run as Deployments. It returns false
@@ -68,17 +73,24 @@ func (b *builder) deployment(m *v1.Component) error {
 	if err := b.deployable(m); err != nil {
 		return err
 	}
+	if err := errors.Join(b.chooseIPAM(m)...); err != nil {
+		return err
+	}
+	var err error
+	if b.kcm, err = b.minorOf(m); err != nil {
+		return fmt.Errorf("%s: %w", m.Manifest, err)
+	}
 	b.fact("cluster:uid", b.snap.Cluster.UID, "")
 	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
 	b.add(b.edit(v1.Host{}, m, v1.Step{
 		ID: "external/" + KCM + "@" + m.Manifest, Phase: PhaseHandover, Title: "make " + m.Manifest + " external, and wait until its old pods have ended",
-		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: externalEdits(m), Leases: []string{KCM},
+		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: append(externalEdits(m), b.ipamEdits(m, b.kcm)...), Leases: []string{KCM},
 	}))
 	b.deployedAPIServers()
-	object := b.renderCCMDeployment(m)
+	object, flags := b.renderCCMDeployment(m)
 	b.ensure(PhaseHandover, "from its first lease on it runs the cloud loops; until then nodes are not initialised and load balancers do not change", []map[string]any{object})
 	start := &b.steps[len(b.steps)-1]
-	start.Component, start.EstimateSeconds = CCM, 30
+	start.Component, start.EstimateSeconds, start.Changes = CCM, 30, b.printed(flags)
 	b.kubelets()
 	b.add(v1.Step{ID: "verify/handed-over", Phase: PhaseVerify, Kind: v1.StepVerify, Title: "nodes and load balancers are as before", EstimateSeconds: 2})
 	return nil
@@ -137,31 +149,25 @@ func (b *builder) deployedAPIServers() {
 	}
 }
 
-// renderCCMDeployment puts the cloud-controller-manager beside a kube-controller-manager's Deployment: on its nodes, with its tolerations and as many
-// replicas.
-func (b *builder) renderCCMDeployment(m *v1.Component) map[string]any {
-	args := []string{CCM, "--cloud-provider=" + m.Flags["cloud-provider"], "--leader-elect=true", "--leader-elect-retry-period=" + ccmRetryPeriod, "--use-service-account-credentials=false"}
-	for _, name := range carriedFlags {
-		value, ok := m.Flags[name]
-		if name == "cluster-name" && b.opts.ClusterName != "" {
-			value, ok = b.opts.ClusterName, true
+// renderCCMDeployment puts the cloud-controller-manager next to a kube-controller-manager's Deployment: on its nodes and with as many replicas. Its pods are
+// those of a DaemonSet: the program of the image, probes, and flags that follow the kube-controller-manager's.
+func (b *builder) renderCCMDeployment(m *v1.Component) (map[string]any, []controlplane.Flag) {
+	flags := append([]controlplane.Flag{{Name: "cloud-provider", Value: b.provider.Name}, {Name: "bind-address", Value: "127.0.0.1"}}, b.ccmFlags(m)...)
+	given, files := b.environment("{host}")
+	env := b.endpointEnv()
+	for _, e := range given {
+		if strings.Contains(e.Value, "{host}") {
+			b.refused = append(b.refused, fmt.Errorf("environment %s with {host} needs a static pod on each host: a Deployment has one environment for all", e.Name))
 		}
-		if ok {
-			args = append(args, "--"+name+"="+value)
-		}
+		env = append(env, object{"name": e.Name, "value": e.Value})
 	}
-	// A node that is not initialised must take it, or nobody initialises it.
-	tolerations := []any{
-		object{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"},
-		object{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
-		object{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"},
-		object{"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"},
-	}
-	labels := object{"app.kubernetes.io/name": CCM, "app.kubernetes.io/managed-by": "transplant"}
-	pod := object{
-		"serviceAccountName": CCMAccount, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": "system-cluster-critical", "tolerations": tolerations,
-		"containers": []any{object{"name": CCM, "image": b.opts.Image, "command": texts(args), "resources": object{"requests": object{"cpu": "100m", "memory": "64Mi"}}, "env": b.env()}},
-	}
+	pod := b.managerPod(flags, env, append(files, trust(m)...), "system-cluster-critical")
+	// A node that is not initialised must take it, or nobody initialises it. From a node that is dead it is taken away, unlike the pod of a DaemonSet.
+	pod["tolerations"] = slices.DeleteFunc(tolerations(), func(t any) bool { return t.(object)["effect"] == "NoExecute" })
+	container := pod["containers"].([]any)[0].(object)
+	port := json.Number(cmp.Or(b.port(), ccmPort))
+	// Two replicas never come to one node, where the second would find its port taken.
+	container["ports"] = []any{object{"name": "https", "containerPort": port, "hostPort": port, "protocol": "TCP"}}
 	for _, w := range b.snap.Workloads {
 		if w.Ref == m.Manifest && len(w.NodeSelector) > 0 {
 			selector := object{}
@@ -171,6 +177,7 @@ func (b *builder) renderCCMDeployment(m *v1.Component) map[string]any {
 			pod["nodeSelector"] = selector
 		}
 	}
+	labels := object{"app.kubernetes.io/name": CCM, "app.kubernetes.io/managed-by": "transplant"}
 	return object{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(CCM, Namespace),
 		"spec": object{
@@ -178,15 +185,7 @@ func (b *builder) renderCCMDeployment(m *v1.Component) map[string]any {
 			"replicas": replicas(m), "strategy": object{"type": "Recreate"}, "selector": object{"matchLabels": labels},
 			"template": object{"metadata": object{"labels": labels}, "spec": pod},
 		},
-	}
-}
-
-func texts(in []string) []any {
-	out := make([]any, len(in))
-	for i := range in {
-		out[i] = in[i]
-	}
-	return out
+	}, flags
 }
 
 func (b *builder) env() []any {

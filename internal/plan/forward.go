@@ -279,14 +279,7 @@ func (b *builder) externalEdits(m, was *v1.Component) []v1.Edit {
 	}
 	n, _ := b.minorAfter(m) // aim has asked
 	edits = append(edits, gateEdits(m.Flags[gatesFlag], KCM, n, b.externalGates(m, was))...)
-	if b.moveIPAM {
-		name := controllernames.Name(controllernames.KubeControllerManager, n, loopIPAM)
-		edits = append(edits, v1.Edit{Op: "setFlag", Name: "controllers", Value: without(m.Flags["controllers"], name, loopIPAM)})
-		if m.Flags["cidr-allocator-type"] == cloudAllocator {
-			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"})
-		}
-	}
-	return edits
+	return append(edits, b.ipamEdits(m, n)...)
 }
 
 // externalGates are the gates of a kube-controller-manager that becomes external.

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
 // firstLeaderMigration is the first minor of kube-controller-manager, and of the cloud-controller-managers' library, that has leader migration.
@@ -20,7 +21,7 @@ type program struct {
 	ours  bool
 	// minor of k8s.io/cloud-provider inside: the dialect of its names and the gates that it knows.
 	minor int
-	// command is the program in the image.
+	// command is the program in the image; empty where the image starts it by itself, from a path that is not known.
 	command string
 	// leaderMigration tells that it looks at --enable-leader-migration; one that takes the flag and does not look at it makes two owners.
 	leaderMigration bool
@@ -87,7 +88,7 @@ func programOf(provider, image string) (program, error) {
 	}
 	p.command = provider + "-" + CCM
 	if known, ok := nearest(provider, p.minor); ok {
-		p.readyPath, p.nodeManager = known.ReadyPath, known.NodeManager
+		p.readyPath, p.nodeManager, p.command = known.ReadyPath, known.NodeManager, ""
 		if len(known.Command) > 0 {
 			p.command = known.Command[0]
 		}
@@ -97,6 +98,19 @@ func programOf(provider, image string) (program, error) {
 	p.showsLoops = !own.silent && catalogue.ShowsLoops(CCM, p.minor)
 	p.ipamName, p.ipamOn = own.ipamName, own.ipamOn
 	return p, nil
+}
+
+// fill puts the program and its flags into a container. Where the image starts its program by itself, the flags are its arguments.
+func (p program) fill(container object, flags []controlplane.Flag) {
+	args := make([]any, 0, len(flags))
+	for _, f := range flags {
+		args = append(args, "--"+f.Name+"="+f.Value)
+	}
+	if p.command == "" {
+		container["args"] = args
+		return
+	}
+	container["command"] = append([]any{p.command}, args...)
 }
 
 // knows tells that the program takes a flag. Of a flag that is not the library's only the program itself could say so; ours has those of node IPAM.

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -94,6 +95,9 @@ func (r *replacement) look() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if err := errors.Join(r.chooseIPAM(component(r.old[0], KCM))...); err != nil {
+		return err
+	}
 	sort.SliceStable(r.old, func(i, j int) bool { return nodeOf(r.old[i]) != owner && nodeOf(r.old[j]) == owner })
 	r.kcm = component(r.old[0], KCM)
 	return nil
@@ -126,7 +130,7 @@ func nodeOf(h v1.Host) string {
 
 // render makes the files that the nodes of both sides must have.
 func (r *replacement) render() error {
-	loops := movedLoops
+	loops := r.loops()
 	kcmFile, err := migrationconfig.Render(controllernames.KubeControllerManager, r.from, loops, r.opts.LeaseName)
 	if err != nil {
 		return fmt.Errorf("rendering the leader migration config of %s: %w", KCM, err)
@@ -137,7 +141,10 @@ func (r *replacement) render() error {
 	}
 	r.kcmFile, r.ccmFile = string(kcmFile), string(ccmFile)
 	r.ccmManifest, _ = r.renderCCM(r.old[0], r.kcm)
-	r.externalized = r.externalKCM(r.kcm)
+	r.externalized = slices.DeleteFunc(r.externalKCM(r.kcm), func(e v1.Edit) bool { return r.moveIPAM && e.Name == "controllers" })
+	if r.moveIPAM {
+		r.externalized = append(r.externalized, v1.Edit{Op: "setFlag", Name: "controllers", Value: r.withoutIPAM(r.kcm, r.to)})
+	}
 	return nil
 }
 
@@ -162,13 +169,30 @@ func (r *replacement) in(i int) {
 	want := fmt.Sprintf("1.%d", r.to)
 	group := fmt.Sprintf("node %d of %d", i+1, len(r.old))
 	r.await(fmt.Sprintf("await/in/%s/%d", KCM, i+1), PhaseReplace, fmt.Sprintf("wait for new control-plane %s: %s external", group, KCM), v1.Await{
-		Nodes: i + 1, Component: KCM, Version: want, Instructions: r.newNode(i),
-		Flags: map[string]string{"cloud-provider": "external", "enable-leader-migration": ""},
+		Nodes: i + 1, Component: KCM, Version: want, Instructions: r.newNode(i), Flags: r.awaitedFlags(),
 	}, "leader migration must be off in a manager that runs none of the loops, or it would sit on the lease with nothing to run")
 	r.await(fmt.Sprintf("await/in/%s/%d", CCM, i+1), PhaseReplace, fmt.Sprintf("wait for new control-plane %s: %s ready", group, CCM), v1.Await{
-		Nodes: i + 1, Component: CCM, Flags: map[string]string{"enable-leader-migration": "true", "cluster-name": r.kcm.Flags["cluster-name"]},
+		Nodes: i + 1, Component: CCM, Flags: r.awaitedManager(),
 		Instructions: []string{"it is the static pod that the step before describes; it is ready once it reaches the API and the cloud"},
 	}, "the next owner runs before the old one is taken down")
+}
+
+// awaitedFlags are those by which a kube-controller-manager of version N+1 is known. Where node IPAM moves it must have none, or two managers give out pod CIDRs.
+func (r *replacement) awaitedFlags() map[string]string {
+	out := map[string]string{"cloud-provider": "external", "enable-leader-migration": ""}
+	if r.moveIPAM {
+		out["controllers"] = r.withoutIPAM(r.kcm, r.to)
+	}
+	return out
+}
+
+// awaitedManager are the flags by which a cloud-controller-manager is known.
+func (r *replacement) awaitedManager() map[string]string {
+	out := map[string]string{"enable-leader-migration": "true", "cluster-name": r.kcm.Flags["cluster-name"]}
+	if r.moveIPAM {
+		out["controllers"] = r.ccmControllers(r.kcm.Flags["controllers"])
+	}
+	return out
 }
 
 // newNode tells everything that a node of version N+1 must have.

@@ -92,6 +92,10 @@ func (b *builder) seedReady(m *v1.Component) error {
 		errs = append(errs, fmt.Errorf("%s takes pod CIDRs from the cloud (--cidr-allocator-type=%s), which no manager without the in-tree provider can: that is not migrated in a seed yet; give out pod CIDRs from --cluster-cidr first",
 			m.Manifest, cloudAllocator))
 	}
+	if b.opts.NodeIPAM == v1.IPAMMove {
+		errs = append(errs, fmt.Errorf("--node-ipam=%s is not done for a control plane in a seed: %s keeps its provider until its machines are replaced, and gives out pod CIDRs until then and after; leave the option out",
+			v1.IPAMMove, m.Manifest))
+	}
 	if b.opts.Part != v1.PartFinish {
 		errs = append(errs, b.seedBefore(m))
 	}
@@ -429,9 +433,12 @@ func (b *builder) renderSeedManager(m *v1.Component) object {
 		args = append(args, "--"+f.Name+"="+f.Value)
 	}
 	container := object{
-		"name": CCM, "image": b.opts.Image, "imagePullPolicy": "IfNotPresent", "command": []any{b.program.command}, "args": args, "volumeMounts": mounts,
+		"name": CCM, "image": b.opts.Image, "imagePullPolicy": "IfNotPresent", "args": args, "volumeMounts": mounts,
 		"resources":     object{"requests": object{"cpu": "50m", "memory": "64Mi"}},
 		"livenessProbe": seedProbe("/healthz", port, 10, 8), "startupProbe": seedProbe("/healthz", port, 2, 60),
+	}
+	if b.program.command != "" {
+		container["command"] = []any{b.program.command}
 	}
 	if b.program.readyPath != "" {
 		container["readinessProbe"] = seedProbe(b.program.readyPath, port, 5, 3)

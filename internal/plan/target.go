@@ -69,7 +69,7 @@ func (b *builder) aim() error {
 	}
 	errs = append(errs, b.regional()...)
 	errs = append(errs, b.chooseStrategy()...)
-	errs = append(errs, b.chooseIPAM()...)
+	errs = append(errs, b.chooseIPAM(component(b.hosts[0], KCM))...)
 	b.shape = v1.ShapeStaticPod
 	for _, h := range b.hosts {
 		if b.ccmShape(h) == v1.ShapeDaemonSet {
@@ -209,24 +209,5 @@ func (b *builder) chooseStrategy() []error {
 		}
 		return errs
 	}
-	return nil
-}
-
-// chooseIPAM moves node IPAM when that was asked for, or when pod CIDRs come from the cloud: a manager without a cloud cannot allocate those.
-func (b *builder) chooseIPAM() []error {
-	m := component(b.hosts[0], KCM)
-	cloud := m.Flags["cidr-allocator-type"] == cloudAllocator
-	runs := m.Flags["allocate-node-cidrs"] == "true" && !disabled(m.Flags["controllers"], loopIPAM)
-	switch {
-	case !runs:
-		return nil
-	case b.opts.NodeIPAM == v1.IPAMKeep && cloud:
-		return []error{fmt.Errorf("--cidr-allocator-type=%s takes pod CIDRs from the cloud, and an external %s has none: node IPAM has to move (--node-ipam=%s)", cloudAllocator, KCM, v1.IPAMMove)}
-	case b.opts.NodeIPAM != v1.IPAMMove && !cloud:
-		return nil
-	case b.program.image != "" && b.program.ipamName == "":
-		return []error{fmt.Errorf("node IPAM cannot move: the manager in image %s has no such controller", b.program.image)}
-	}
-	b.moveIPAM = true
 	return nil
 }

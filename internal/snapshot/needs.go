@@ -107,6 +107,9 @@ func created(s v1.Step) []Need {
 		out = append(out, bindingOf(s, n.Namespace))
 	case "daemonsets", "deployments":
 		out = append(out, rolledOut(s.Ref)...)
+		if n.Resource == "deployments" && s.Component == ccm { // it is tried in a pod first
+			out = append(out, Need{Verbs: []string{"create", "get", "delete"}, Resource: "pods", Namespace: n.Namespace})
+		}
 	}
 	return out
 }

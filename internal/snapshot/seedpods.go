@@ -36,12 +36,15 @@ type SeedPod struct {
 // defaultPorts are where the components serve unless --secure-port says otherwise.
 var defaultPorts = map[string]string{kas: "6443", kcm: "10257", ccm: "10258"}
 
-// SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded.
+// TrialPod is the pod that tries a manager before the one that it follows is stopped. It runs no loop: its program ends when it has said its version.
+const TrialPod = "transplant-trial-" + ccm
+
+// SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded and the one that tries a manager.
 func SeedPods(pods []corev1.Pod, components ...string) []SeedPod {
 	var out []SeedPod
 	for i := range pods {
 		p := &pods[i]
-		if HasEnded(p) {
+		if p.Name == TrialPod || HasEnded(p) {
 			continue
 		}
 		for at := range p.Spec.Containers {

@@ -58,7 +58,7 @@ func (h *host) awaitTried(ctx context.Context, name, image string) error {
 			return fmt.Errorf("trying image %s on host %s: pod %s/%s was deleted", image, h.name, h.a.Namespace, name)
 		}
 		if err == nil {
-			started, why, certain := verdictOf(p)
+			started, why, certain := Verdict(p)
 			if started {
 				return nil
 			}
@@ -81,13 +81,16 @@ func (h *host) awaitTried(ctx context.Context, name, image string) error {
 	}
 }
 
-// verdictOf says whether a pod's container was started, or else what stands in its way; certain where that does not pass by itself.
-func verdictOf(p *corev1.Pod) (started bool, why string, certain bool) {
+// NeverRan reports whether the reason with which a container ended says that it never ran.
+func NeverRan(reason string) bool { return slices.Contains(notStarted, reason) }
+
+// Verdict says whether a pod's container was started, or else what stands in its way; certain where that does not pass by itself.
+func Verdict(p *corev1.Pod) (started bool, why string, certain bool) {
 	for _, s := range p.Status.ContainerStatuses {
 		switch t, w := s.State.Terminated, s.State.Waiting; {
 		case s.State.Running != nil:
 			return true, "", false
-		case t != nil && slices.Contains(notStarted, t.Reason):
+		case t != nil && NeverRan(t.Reason):
 			return false, strings.TrimSpace(t.Reason + " " + t.Message), true
 		case t != nil:
 			return true, "", false // what it ended with is its own affair: it was there to be started

@@ -34,7 +34,7 @@ func TestWhatComesOfAnImageThatIsTried(t *testing.T) {
 		"the runtime refuses its security": {pod: waiting("CreateContainerError"), why: "CreateContainerError: why"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if started, why, certain := verdictOf(c.pod); started != c.started || why != c.why || certain != c.certain {
+			if started, why, certain := Verdict(c.pod); started != c.started || why != c.why || certain != c.certain {
 				t.Errorf("started %v, %q, certain %v; want %v, %q, %v", started, why, certain, c.started, c.why, c.certain)
 			}
 		})

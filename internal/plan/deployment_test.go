@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// managerDeployment is the cloud-controller-manager that a plan makes for a control plane of Deployments.
+func managerDeployment(t *testing.T, p *v1.Plan) appsv1.Deployment {
+	t.Helper()
+	var d appsv1.Deployment
+	if err := json.Unmarshal([]byte(find(t, p, "create/Deployment/kube-system/"+CCM).Object), &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestTheManagerOfADeploymentIsOneThatStarts compares it with the DaemonSet's, which has run on real clusters.
+func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
+	for image, program := range map[string]string{
+		DefaultImage: "/aws-cloud-controller-manager",
+		seedImage:    "/bin/aws-cloud-controller-manager",
+		"mirror.example/provider-aws/cloud-controller-manager:v1.26.4": "/bin/aws-cloud-controller-manager",
+	} {
+		snap := deployedCluster()
+		snap.Hosted[0].Flags["controllers"] = "*,-service"
+		snap.Workloads = []v1.Workload{{Ref: "Deployment/kube-system/" + KCM, NodeSelector: map[string]string{labelControlPlane: ""}}}
+		d := managerDeployment(t, mustMake(t, snap, v1.Options{Image: image, Env: []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials"}}))
+		var set appsv1.DaemonSet
+		like := aws26HA()
+		for i := range like.Hosts {
+			if m := kcmOf(like, i); m != nil {
+				m.Flags["controllers"] = "*,-service"
+			}
+		}
+		if err := json.Unmarshal([]byte(find(t, mustMake(t, like, v1.Options{Image: image, Strategy: Downtime, Shape: v1.ShapeDaemonSet}), "start/"+CCM).Object), &set); err != nil {
+			t.Fatal(err)
+		}
+		spec := d.Spec.Template.Spec
+		c, other := spec.Containers[0], set.Spec.Template.Spec.Containers[0]
+		if c.Command[0] != program || other.Command[0] != program {
+			t.Errorf("%s: the Deployment starts %s and the DaemonSet %s, the program is %s", image, c.Command[0], other.Command[0], program)
+		}
+		if !slices.Contains(c.Command, "--controllers=*,-service-lb-controller") && !slices.Contains(c.Command, "--controllers=*,-service") {
+			t.Errorf("%s: what the owner of the cluster has switched off runs: %s", image, c.Command)
+		}
+		for name, have := range map[string][2]*corev1.Probe{"liveness": {c.LivenessProbe, other.LivenessProbe}, "readiness": {c.ReadinessProbe, other.ReadinessProbe}, "startup": {c.StartupProbe, other.StartupProbe}} {
+			if have[0] == nil || have[0].HTTPGet.Port != have[1].HTTPGet.Port || have[0].HTTPGet.Path != have[1].HTTPGet.Path || have[0].FailureThreshold != have[1].FailureThreshold {
+				t.Errorf("%s: %s probe %+v, the DaemonSet's is %+v", image, name, have[0], have[1])
+			}
+		}
+		if cpu, want := c.Resources.Requests.Cpu(), other.Resources.Requests.Cpu(); cpu.IsZero() || cpu.Cmp(*want) != 0 {
+			t.Errorf("%s: it requests %s", image, cpu)
+		}
+		if !spec.HostNetwork || spec.SecurityContext == nil || spec.NodeSelector[labelControlPlane] != "" || len(spec.NodeSelector) != 1 {
+			t.Errorf("%s: pod %+v", image, spec)
+		}
+		if len(c.Ports) != 1 || c.Ports[0].HostPort != 10258 {
+			t.Errorf("%s: two replicas may come to one node: ports %+v", image, c.Ports)
+		}
+		if slices.ContainsFunc(spec.Tolerations, func(t corev1.Toleration) bool { return t.Effect == corev1.TaintEffectNoExecute }) {
+			t.Errorf("%s: a replica on a dead node is never replaced: %+v", image, spec.Tolerations)
+		}
+		if len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != "/etc/kubernetes/ccm.credentials" {
+			t.Errorf("%s: the file of the credentials is not mounted: %+v", image, c.VolumeMounts)
+		}
+	}
+}
+
+func TestAnImageThatStartsItsProgramByItselfGetsArgumentsAlone(t *testing.T) {
+	const image = "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v33.1.1"
+	p := mustMake(t, gce30(), v1.Options{Image: image, Shape: v1.ShapeDaemonSet})
+	var set appsv1.DaemonSet
+	if err := json.Unmarshal([]byte(find(t, p, "start/"+CCM).Object), &set); err != nil {
+		t.Fatal(err)
+	}
+	if c := set.Spec.Template.Spec.Containers[0]; len(c.Command) != 0 || !slices.Contains(c.Args, "--cloud-provider=gce") {
+		t.Errorf("command %s, arguments %s", c.Command, c.Args)
+	}
+	_, err := Make(gce30(), v1.Options{Image: image}, nil, now)
+	if err == nil || !strings.Contains(err.Error(), "--shape=daemonset") {
+		t.Errorf("a static pod: %v", err)
+	}
+}
+
+func TestADeploymentHasOneEnvironmentForAllHosts(t *testing.T) {
+	_, err := Make(deployedCluster(), v1.Options{Env: []string{"WHERE={host}"}}, nil, now)
+	if err == nil || !strings.Contains(err.Error(), "WHERE with {host}") {
+		t.Errorf("error: %v", err)
+	}
+}

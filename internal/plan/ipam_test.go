@@ -1,0 +1,138 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// allocating is a cluster of Deployments whose kube-controller-manager gives out pod CIDRs.
+func allocating() *v1.Snapshot {
+	s := deployedCluster()
+	s.Hosted[0].Flags["allocate-node-cidrs"] = "true"
+	return s
+}
+
+func TestAPlanSaysWhereNodeIPAMRunsAfterwardsAndWhy(t *testing.T) {
+	move := v1.Options{NodeIPAM: v1.IPAMMove}
+	for name, c := range map[string]struct {
+		snap    *v1.Snapshot
+		options v1.Options
+		want    []string
+	}{
+		"it stays":                     {aws26HA(), v1.Options{}, []string{"node IPAM: stays", "asks no cloud", "--node-ipam=move"}},
+		"it stays where none could go": {vsphere29(), v1.Options{Image: "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.29.0"}, []string{"node IPAM: stays", "v1.29.0 has none"}},
+		"it is asked for":              {aws26HA(), move, []string{"node IPAM: moves", "--node-ipam=move", "keep the pod CIDRs"}},
+		"it must":                      {gce30(), v1.Options{}, []string{"node IPAM: moves", "CloudAllocator asks the cloud"}},
+		"of a Deployment it stays":     {allocating(), v1.Options{}, []string{"node IPAM: stays"}},
+		"of a Deployment it moves":     {allocating(), move, []string{"node IPAM: moves"}},
+		"with replaced hosts it stays": {aws26HA(), v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, []string{"node IPAM: stays"}},
+		"with replaced hosts it moves": {aws26HA(), v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", NodeIPAM: v1.IPAMMove}, []string{"node IPAM: moves"}},
+	} {
+		effects := mustMake(t, c.snap, c.options).Effects
+		i := slices.IndexFunc(effects, func(e string) bool { return strings.HasPrefix(e, "node IPAM") })
+		if i < 0 {
+			t.Errorf("%s: nothing is said of node IPAM: %q", name, effects)
+			continue
+		}
+		for _, part := range c.want {
+			if !strings.Contains(effects[i], part) {
+				t.Errorf("%s: %q does not say %q", name, effects[i], part)
+			}
+		}
+	}
+}
+
+func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
+	p := mustMake(t, allocating(), v1.Options{NodeIPAM: v1.IPAMMove})
+	if s := find(t, p, "external/"+KCM); !sets(*s, "controllers", "*,-nodeipam") {
+		t.Errorf("%s leaves it running: %v", s.ID, s.Edits)
+	}
+	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; !slices.Contains(c.Command, "--controllers=*,node-ipam-controller") || !slices.Contains(c.Command, "--cluster-cidr=10.244.0.0/16") {
+		t.Errorf("the new manager does not run it: %s", c.Command)
+	}
+	p = mustMake(t, allocating(), v1.Options{})
+	if s := find(t, p, "external/"+KCM); sets(*s, "controllers", "*,-nodeipam") {
+		t.Errorf("%s takes it out though it stays", s.ID)
+	}
+	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; strings.Contains(strings.Join(c.Command, " "), "node-ipam") {
+		t.Errorf("both run it: %s", c.Command)
+	}
+	cloud := allocating()
+	for _, c := range append(componentsOf(cloud), cloud.Hosted) {
+		for i := range c {
+			c[i].Flags["cloud-provider"], c[i].Image = "gce", "registry.k8s.io/"+c[i].Name+":v1.28.1"
+			delete(c[i].Flags, flagCloudConfig)
+		}
+	}
+	for i := range cloud.Hosts {
+		cloud.Hosts[i].Kubelet.Flags["cloud-provider"] = "gce"
+	}
+	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", cloudAllocator
+	p = mustMake(t, cloud, v1.Options{})
+	s := find(t, p, "external/"+KCM)
+	if !sets(*s, "controllers", "*,-nodeipam") && !sets(*s, "controllers", "*,-node-ipam-controller") || !slices.Contains(s.Edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"}) {
+		t.Errorf("an external manager would ask a cloud that it has not: %v", s.Edits)
+	}
+}
+
+func TestNodeIPAMMovesWithReplacedHosts(t *testing.T) {
+	o := v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", NodeIPAM: v1.IPAMMove}
+	p := mustMake(t, aws26HA(), o)
+	old, in, manager := find(t, p, "await/leader-migration"), find(t, p, "await/in/"+KCM+"/1"), find(t, p, "await/in/"+CCM+"/1")
+	if text := strings.Join(old.Await.Instructions, "\n"); !strings.Contains(text, "name: nodeipam\n") {
+		t.Errorf("an old manager would run it outside of the migration lease:\n%s", text)
+	}
+	text := strings.Join(in.Await.Instructions, "\n")
+	for _, part := range []string{"--controllers=*,bootstrapsigner,tokencleaner,-nodeipam", "name: node-ipam-controller", "--controllers=*,node-ipam-controller"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the new nodes are not told %q:\n%s", part, text)
+		}
+	}
+	if in.Await.Flags["controllers"] != "*,bootstrapsigner,tokencleaner,-nodeipam" || manager.Await.Flags["controllers"] != "*,node-ipam-controller" {
+		t.Errorf("what is waited for would let two managers give out pod CIDRs: %v, %v", in.Await.Flags, manager.Await.Flags)
+	}
+	o.NodeIPAM = ""
+	for _, s := range mustMake(t, aws26HA(), o).Steps {
+		if s.Await != nil && (s.Await.Flags["controllers"] != "" || strings.Contains(strings.Join(s.Await.Instructions, "\n"), "nodeipam")) {
+			t.Errorf("step %s speaks of node IPAM, which stays", s.ID)
+		}
+	}
+}
+
+func TestNodeIPAMThatCannotMoveIsRefused(t *testing.T) {
+	move := v1.Options{NodeIPAM: v1.IPAMMove}
+	none := func(s *v1.Snapshot) *v1.Snapshot {
+		for i := range s.Hosts {
+			if m := component(s.Hosts[i], KCM); m != nil {
+				delete(m.Flags, "allocate-node-cidrs")
+			}
+		}
+		return s
+	}
+	fromCluster := gce30()
+	for i := range fromCluster.Hosts {
+		if m := component(fromCluster.Hosts[i], KCM); m != nil {
+			m.Flags["cidr-allocator-type"] = "IPAMFromCloud"
+		}
+	}
+	for name, c := range map[string]struct {
+		snap    *v1.Snapshot
+		options v1.Options
+		want    string
+	}{
+		"in a seed":                 {seeded(2), move, "--node-ipam=move is not done for a control plane in a seed"},
+		"in a seed, at the end":     {seeded(2), v1.Options{NodeIPAM: v1.IPAMMove, Part: v1.PartFinish}, "--node-ipam=move is not done for a control plane in a seed"},
+		"none runs":                 {none(aws26HA()), move, "gives out no pod CIDRs"},
+		"none runs in a Deployment": {deployedCluster(), move, "gives out no pod CIDRs"},
+		"none runs on replaced":     {none(aws26HA()), v1.Options{NodeIPAM: v1.IPAMMove, ReplaceHosts: true, TargetVersion: "v1.27.0"}, "gives out no pod CIDRs"},
+		"another cloud allocator":   {fromCluster, v1.Options{}, "--cidr-allocator-type=IPAMFromCloud"},
+		"an image without":          {allocating(), v1.Options{NodeIPAM: v1.IPAMMove, Image: seedImage}, "node IPAM cannot move"},
+	} {
+		if _, err := Make(c.snap, c.options, nil, now); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: it should say %q: %v", name, c.want, err)
+		}
+	}
+}
