@@ -19,6 +19,7 @@ const (
 	portEtcdClient        = 2379
 	portEtcdPeer          = 2380
 	portCloud             = 4566
+	portProxy             = 3128
 )
 
 // Places of the components in a block of 256 loopback addresses.
@@ -26,6 +27,7 @@ const (
 	placeLoadBalancer = 1
 	placeCloud        = 2
 	placeEtcd         = 3
+	placeProxy        = 4
 	placeControlPlane = 10 // cp-1 is 11
 	placeWorkers      = 20 // worker-1 is 21
 	placeEdges        = 100

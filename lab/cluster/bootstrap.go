@@ -77,6 +77,12 @@ func clusterConfiguration(s *site) map[string]any {
 	cloudVolume := []map[string]any{{
 		"name": volumeCloud.name, "hostPath": cloudConfig, "mountPath": cloudConfig, "readOnly": true, "pathType": string(volumeCloud.kind),
 	}}
+	apiArgs, managerArgs := extraArgs(APIServer), extraArgs(ControllerManager)
+	if s.noCloudConfig {
+		cloudVolume = []map[string]any{}
+		delete(apiArgs, "cloud-config")
+		delete(managerArgs, "cloud-config")
+	}
 	return map[string]any{
 		"apiVersion":           "kubeadm.k8s.io/v1beta3",
 		"kind":                 "ClusterConfiguration",
@@ -86,9 +92,9 @@ func clusterConfiguration(s *site) map[string]any {
 		"imageRepository":      "registry.k8s.io",
 		"controlPlaneEndpoint": s.block.endpoint(placeLoadBalancer, portAPIServer),
 		"apiServer": map[string]any{
-			"extraArgs": extraArgs(APIServer), "extraVolumes": cloudVolume, "timeoutForControlPlane": "4m0s",
+			"extraArgs": apiArgs, "extraVolumes": cloudVolume, "timeoutForControlPlane": "4m0s",
 		},
-		"controllerManager": map[string]any{"extraArgs": extraArgs(ControllerManager), "extraVolumes": cloudVolume},
+		"controllerManager": map[string]any{"extraArgs": managerArgs, "extraVolumes": cloudVolume},
 		"scheduler":         map[string]any{},
 		"dns":               map[string]any{},
 		"etcd": map[string]any{"external": map[string]any{

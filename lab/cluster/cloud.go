@@ -32,6 +32,9 @@ func startCloud(s *site, keys map[string]awssim.Policy) (*cloud, error) {
 		AuditFile: filepath.Join(s.root, "audit.jsonl"),
 		Keys:      map[string]awssim.Policy{KeyKubelet: awssim.ReadOnly, KeyCLI: awssim.ReadOnly, KeyLab: awssim.Full},
 	}
+	if s.noCloudConfig {
+		o.IMDS.Default = s.hosts[0].InstanceID
+	}
 	for _, h := range s.hosts {
 		o.Instances = append(o.Instances, awssim.Instance{ID: h.InstanceID, Type: instanceType, Zone: h.Zone, PrivateIP: h.PrivateIP})
 		if h.ControlPlane {

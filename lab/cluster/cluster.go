@@ -36,17 +36,19 @@ import (
 
 // Cluster is a running lab.
 type Cluster struct {
-	opts   Options
-	site   *site
-	dir    *workDir
-	cloud  *cloud
-	edges  map[string]*edge.Edge
-	lb     *loadbalancer.Balancer
-	etcd   *child
-	config *rest.Config
-	client kubernetes.Interface
-	http   io.Closer
-	token  string
+	opts  Options
+	site  *site
+	dir   *workDir
+	cloud *cloud
+	// internet is nil where the managers have a cloud config.
+	internet *internet
+	edges    map[string]*edge.Edge
+	lb       *loadbalancer.Balancer
+	etcd     *child
+	config   *rest.Config
+	client   kubernetes.Interface
+	http     io.Closer
+	token    string
 
 	mu       sync.Mutex
 	provided []build.Binaries
@@ -108,7 +110,7 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers), wires: map[string]wire{}}
+	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers), wires: map[string]wire{}, noCloudConfig: c.opts.NoCloudConfig}
 	for _, w := range wires(b, c.site.hosts) {
 		c.site.wires[w.name] = w
 	}
@@ -165,6 +167,11 @@ func (c *Cluster) startNetwork() error {
 	if c.cloud, err = startCloud(c.site, c.opts.Keys); err != nil {
 		return err
 	}
+	if c.opts.NoCloudConfig {
+		if err := c.startInternet(); err != nil {
+			return err
+		}
+	}
 	ws := make([]wire, 0, len(c.site.wires))
 	for _, w := range c.site.wires {
 		ws = append(ws, w)
@@ -174,6 +181,20 @@ func (c *Cluster) startNetwork() error {
 	}
 	c.lb, err = startLoadBalancer(c.site)
 	return err
+}
+
+// startInternet starts the way to AWS's own names, and gives the control-plane hosts the authority of its certificates.
+func (c *Cluster) startInternet() error {
+	var err error
+	if c.internet, err = startInternet(c.site.block, c.cloud.sim); err != nil {
+		return err
+	}
+	for _, h := range c.ControlPlanes() {
+		if err := writePublic(h.Path(AuthorityFile), string(c.internet.authority.Cert)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) startEtcd(ctx context.Context) error {
@@ -199,7 +220,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var g errgroup.Group
 	for _, h := range c.ControlPlanes() {
 		g.Go(func() error {
-			if err := writeManifest(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd)))); err != nil {
+			if err := writeManifest(h, c.site.unconfigured(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))); err != nil {
 				return err
 			}
 			return c.startKubelet(ctx, h)
@@ -232,7 +253,7 @@ func (c *Cluster) startRest(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			if err := writeManifest(h, controllerManager(h)); err != nil {
+			if err := writeManifest(h, c.site.unconfigured(h, controllerManager(h))); err != nil {
 				return err
 			}
 			return writeManifest(h, scheduler(h))

@@ -16,6 +16,8 @@ type site struct {
 	pki   *pki.PKI
 	hosts []*Host
 	wires map[string]wire // by name
+	// noCloudConfig is the option of this name.
+	noCloudConfig bool
 }
 
 // url is the address of an edge, with its scheme.
@@ -61,6 +63,9 @@ func (s *site) writeHost(h *Host) error {
 	err := s.pki.WriteControlPlane(h.Path(pkiDir), pki.APIServer{NodeName: h.NodeName, Addresses: servingAddresses(s.block, ws, h)})
 	if err != nil {
 		return err
+	}
+	if s.noCloudConfig {
+		return nil
 	}
 	conf := CloudConfig(s.url("http", EdgeName(h.Name, ControllerManager, endCloud)))
 	return writePublic(h.Path(cloudConfig), conf)

@@ -189,3 +189,34 @@ func TestImagesResolveByReferenceOrRepository(t *testing.T) {
 		}
 	}
 }
+
+func TestALabWithoutACloudConfigNamesNoneAnywhere(t *testing.T) {
+	b := fakeBlock()
+	s := &site{root: "/lab", block: b, hosts: newHosts("/lab", b, maxControlPlanes, 1), noCloudConfig: true}
+	h := s.hosts[0]
+	docs := map[string]any{"kubeadm-config": clusterConfiguration(s)}
+	for _, c := range []component{apiServer(h, "https://x"), controllerManager(h)} {
+		docs[c.name] = s.unconfigured(h, c).pod()
+	}
+	for name, doc := range docs {
+		data, err := yaml.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if strings.Contains(text, "cloud-config") || strings.Contains(text, cloudConfig) || !strings.Contains(text, "cloud-provider") {
+			t.Errorf("%s:\n%s", name, text)
+		}
+		if name == ControllerManager && (strings.Contains(text, "AWS_EC2_METADATA_DISABLED") || !strings.Contains(text, AuthorityFile)) {
+			t.Errorf("the manager cannot reach its cloud:\n%s", text)
+		}
+	}
+}
+
+func TestTheWayToAWSLeadsNowhereElse(t *testing.T) {
+	for host, want := range map[string]bool{awsNames[0]: true, strings.ToUpper(awsNames[1]): true, "sts.amazonaws.com": false, "ec2.us-east-1.amazonaws.com.evil": false, "": false} {
+		if known(host) != want {
+			t.Errorf("%q is known: %t, want %t", host, !want, want)
+		}
+	}
+}

@@ -28,6 +28,9 @@ type Options struct {
 	DiskSize int64
 	// Workers is the number of worker nodes, at most 70. Default: 5.
 	Workers int
+	// NoCloudConfig gives the managers --cloud-provider=aws alone: what a cloud config would say they ask the metadata service, and they call AWS by its own
+	// names, which lead to the simulated account. The metadata service speaks for the first host to all of them.
+	NoCloudConfig bool
 	// Profile are the delays of the simulated kubelets. Default: kubelet.Short.
 	Profile kubelet.Profile
 	// Seed makes the kubelets' random delays repeatable.

@@ -54,6 +54,10 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	if c.etcd != nil {
 		c.etcd.stop(ctx, etcdGrace)
 	}
+	if c.internet != nil {
+		c.internet.stop()
+		c.internet = nil
+	}
 	if c.cloud != nil {
 		all = append(all, c.cloud.stop())
 		c.cloud = nil
