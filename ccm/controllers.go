@@ -93,6 +93,7 @@ func StartCloudNodeLifecycleControllerWrapper(initContext ControllerInitContext,
 			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: provider, Nodes: completed.SharedInformers.Core().V1().Nodes(),
 			MonitorPeriod: settings.NodeMonitorPeriod.Duration, Workers: int(settings.ConcurrentNodeLifecycleSyncs),
 			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).NodeLifecycle,
+			HostName: nodelifecycle.HostName(),
 		})
 		return launch(ctx, c, err)
 	}

@@ -14,6 +14,8 @@ type InstancesLister interface {
 	// ListInstances describes the instances of nodes, in the order of nodes: one state per node. It finds an instance by spec.providerID, or
 	// where that is empty by what the provider's InstancesV2 would use. An error that concerns one node alone is in its state; the returned
 	// error is that of the call, and then no state is valid. It does not return cloudprovider.InstanceNotFound: such a node's state has Exists false.
+	// An instance that a successful answer leaves out though it was asked for is an error of its node. Exists is false only where the cloud says of
+	// this very instance that there is none. Nodes are deleted for that, and an answer may have lost a page.
 	// ListInstances makes one request to the cloud, or as many as pages are needed for MaxInstances nodes.
 	ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error)
 	// MaxInstances is how many nodes one call may ask for, at least 1.
@@ -34,6 +36,9 @@ const (
 type InstanceState struct {
 	// Exists is false only if the cloud answered and has no such instance (any more). A stopped instance exists.
 	Exists bool
+	// Terminated is that the cloud describes the instance still and says that it has ended for good. Exists is false then. It is proof: credentials of
+	// another account, or an answer that is not complete, cannot say it. Leave it false where a cloud only says that it does not find an instance.
+	Terminated bool
 	// Shutdown is that the instance exists and is stopped or stopping.
 	Shutdown bool
 	// Metadata may be nil for an instance that the provider says nothing about, and is when it was not wanted or the instance does not exist.

@@ -167,8 +167,10 @@ func tidy(state InstanceState, want Want) InstanceState {
 	case state.Err != nil:
 		return InstanceState{Err: state.Err}
 	case !state.Exists:
-		return InstanceState{}
-	case want&WantMetadata == 0:
+		return InstanceState{Terminated: state.Terminated}
+	}
+	state.Terminated = false
+	if want&WantMetadata == 0 {
 		state.Metadata = nil
 	}
 	return state

@@ -266,15 +266,18 @@ func TestOnlyWhatIsValidInAStateIsGiven(t *testing.T) {
 		metadata := &cloudprovider.InstanceMetadata{InstanceType: "m"}
 		failed := errors.New("no")
 		reader := readerOf(t, &withLister{provider: &provider{}, max: 10, list: func(context.Context, []*corev1.Node, Want) ([]InstanceState, error) {
-			return []InstanceState{{true, true, metadata, nil}, {false, true, metadata, nil}, {true, true, metadata, failed}, {true, false, nil, nil}}, nil
+			return []InstanceState{
+				{Exists: true, Shutdown: true, Terminated: true, Metadata: metadata}, {Shutdown: true, Metadata: metadata},
+				{Exists: true, Shutdown: true, Terminated: true, Metadata: metadata, Err: failed}, {Exists: true}, {Terminated: true, Metadata: metadata},
+			}, nil
 		}})
-		want := []InstanceState{{true, true, metadata, nil}, {}, {Err: failed}, {Exists: true}}
+		want := []InstanceState{{Exists: true, Shutdown: true, Metadata: metadata}, {}, {Err: failed}, {Exists: true}, {Terminated: true}}
 		equal := cmp.Comparer(func(a, b error) bool { return errors.Is(a, b) })
-		if diff := cmp.Diff(want, reader.Read(t.Context(), nodes(4), everyWant, 0), equal); diff != "" {
+		if diff := cmp.Diff(want, reader.Read(t.Context(), nodes(5), everyWant, 0), equal); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		want[0].Metadata = nil
-		if diff := cmp.Diff(want, reader.Read(t.Context(), nodes(4), WantExists, 0), equal); diff != "" {
+		if diff := cmp.Diff(want, reader.Read(t.Context(), nodes(5), WantExists, 0), equal); diff != "" {
 			t.Errorf("without metadata (-want +got):\n%s", diff)
 		}
 	})

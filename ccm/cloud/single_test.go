@@ -183,7 +183,7 @@ func TestAProviderOfTheSecondInterfaceIsAskedForWhatIsWantedAndNoMore(t *testing
 		"metadata of nothing": {WantMetadata, newCloud{fails: map[string]error{"InstanceMetadata": notFound}}, InstanceState{},
 			[]string{"InstanceMetadata"}},
 		"metadata that is nil": {WantMetadata, newCloud{}, InstanceState{Exists: true}, []string{"InstanceMetadata"}},
-		"everything": {everyWant, newCloud{exists: true, shutdown: true, metadata: metadata}, InstanceState{true, true, metadata, nil},
+		"everything": {everyWant, newCloud{exists: true, shutdown: true, metadata: metadata}, InstanceState{Exists: true, Shutdown: true, Metadata: metadata},
 			[]string{"InstanceExists", "InstanceShutdown", "InstanceMetadata"}},
 		"shutdown is not implemented": {WantExists | WantShutdown, newCloud{exists: true, fails: map[string]error{"InstanceShutdown": cloudprovider.NotImplemented}},
 			InstanceState{Exists: true}, []string{"InstanceExists", "InstanceShutdown"}},

@@ -25,6 +25,9 @@ const (
 	DeletingNodeFailed = "DeletingNodeFailed"
 	// NodeDeletionDelayed is that the node would be deleted if it had not been without an instance before the takeover. It says when it will be.
 	NodeDeletionDelayed = "NodeDeletionDelayed"
+	// NodeDeletionHeld is that the cloud has no instance for the node, and that it is not deleted until an operator says so, or until it is
+	// more plausible. It says why, and what to do.
+	NodeDeletionHeld = "NodeDeletionHeld"
 	// ReadingInstanceFailed is that the provider returned errors or panicked when it was asked for the node several times.
 	ReadingInstanceFailed = "ReadingInstanceFailed"
 )
@@ -36,16 +39,14 @@ const (
 	warnAfter = 3
 )
 
-// settle does what follows from an answer about a node that was not Ready when it was asked for, at a time.
-func (c *Controller) settle(calls context.Context, node *corev1.Node, state cloud.InstanceState, asked time.Time) error {
-	answer := answerOf(state)
+// settle does what follows from an answer about a node that was not Ready when it was asked for. It is not deleted here.
+func (c *Controller) settle(calls context.Context, node *corev1.Node, state cloud.InstanceState) error {
 	c.mu.Lock()
 	w := c.watched[node.Name]
-	w.answered(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
 	c.mu.Unlock() // the node is busy: nobody else changes it
-	switch answer {
+	switch answerOf(state) {
 	case gone:
-		return c.gone(calls, node, w)
+		c.delay(calls, node, w)
 	case shutdown:
 		return c.setTaint(calls, node, true)
 	case unknown:
@@ -67,37 +68,37 @@ func (c *Controller) warn(node *corev1.Node, w *watched, err error) {
 	}
 }
 
-func (c *Controller) gone(calls context.Context, node *corev1.Node, w *watched) error {
-	now, adoptedAt := c.clock.Now(), c.fence.Tenure().AdoptedAt
-	verdict, until := judgeGone(node, w.times, now, adoptedAt, c.options.TakeoverGrace)
-	switch verdict {
-	case keep:
-		c.mu.Lock()
-		w.due = now.Add(max(c.options.BackoffLimit, c.period))
-		if until.Before(w.due) {
-			w.due = until
-		}
-		told := w.delayed
-		w.delayed = true
-		c.mu.Unlock()
-		if !told {
-			klog.FromContext(calls).Info("Keeping node without instance until the grace after the takeover is over", "node", node.Name, "until", until)
-			c.recorder.Eventf(reference(node), corev1.EventTypeWarning, NodeDeletionDelayed,
-				"The cloud provider has no instance for node %s, which was not Ready before this manager took over at %s. It will be deleted after %s, unless "+
-					"it is Ready or has an instance by then (--node-deletion-grace-after-takeover)",
-				node.Name, adoptedAt.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
-		}
-		return nil
-	case confirm:
-		klog.FromContext(calls).Info("The cloud has no instance for a young node, asking again before it is deleted", "node", node.Name)
-		return nil
-	case remove:
+// graceEnd returns until when a node without instance is kept because this manager has taken over.
+func (c *Controller) graceEnd(node *corev1.Node) time.Time {
+	return graceEnd(node, c.fence.Tenure().AdoptedAt, c.options.TakeoverGrace)
+}
+
+// delay keeps a node whose instance is gone until the grace after the takeover is over.
+func (c *Controller) delay(calls context.Context, node *corev1.Node, w *watched) {
+	until := c.graceEnd(node)
+	c.mu.Lock()
+	w.due = c.clock.Now().Add(max(c.options.BackoffLimit, c.period))
+	if until.Before(w.due) {
+		w.due = until
 	}
-	return c.remove(calls, node, w)
+	told := w.delayed
+	w.delayed = true
+	c.mu.Unlock()
+	if told {
+		return
+	}
+	klog.FromContext(calls).Info("Keeping node without instance until the grace after the takeover is over", "node", node.Name, "until", until)
+	c.recorder.Eventf(reference(node), corev1.EventTypeWarning, NodeDeletionDelayed,
+		"The cloud provider has no instance for node %s, which was not Ready before this manager took over at %s. It will be deleted after %s, unless "+
+			"it is Ready or has an instance by then (--node-deletion-grace-after-takeover)",
+		node.Name, c.fence.Tenure().AdoptedAt.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
 }
 
 // remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and still not Ready.
-func (c *Controller) remove(calls context.Context, node *corev1.Node, w *watched) error {
+func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
+	c.mu.Lock()
+	w := c.watched[node.Name]
+	c.mu.Unlock() // the node is busy: nobody else changes it
 	if !w.announced {
 		w.announced = true
 		c.recorder.Eventf(reference(node), corev1.EventTypeNormal, DeletingNode, "Deleting node %s because it does not exist in the cloud provider", node.Name)
@@ -120,6 +121,9 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node, w *watched
 		deletions.WithLabelValues("success").Inc()
 		c.mu.Lock()
 		w.removed = true
+		if w.counted {
+			c.recent = append(c.recent, c.clock.Now())
+		}
 		c.mu.Unlock()
 		klog.FromContext(calls).Info("Deleted node whose instance is gone", "node", node.Name, "providerID", node.Spec.ProviderID)
 		return nil

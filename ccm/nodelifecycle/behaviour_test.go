@@ -38,9 +38,9 @@ func TestVanishedNodesAmongManyAreFoundSoon(t *testing.T) {
 		within             time.Duration
 		calls              int // in that time, at most
 	}{
-		"50 of 500, listed":        {450, 50, 1000, 50 * time.Millisecond, time.Second, 1},
-		"50 of 500, one by one":    {450, 50, 1, 50 * time.Millisecond, 10 * time.Second, 3 * 950},
-		"500 of 4500, 1000 a call": {4000, 500, 1000, 50 * time.Millisecond, 11 * time.Second, 2 * 3},
+		"50 of 500, listed":        {450, 50, 1000, 50 * time.Millisecond, 7 * time.Second, 2},
+		"50 of 500, one by one":    {450, 50, 1, 50 * time.Millisecond, 11 * time.Second, 3 * 950},
+		"400 of 4400, 1000 a call": {4000, 400, 1000, 50 * time.Millisecond, 17 * time.Second, 2 * 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -136,12 +136,12 @@ func TestBackOffEndsWhenItMatters(t *testing.T) {
 		change func(*corev1.Node)
 		within time.Duration
 	}{
-		"listed, running, vanishes":                {cloud.InstanceState{Exists: true}, 10, nil, 6 * time.Second},
-		"listed, parked, vanishes":                 {cloud.InstanceState{Exists: true, Shutdown: true}, 10, nil, 66 * time.Second},
-		"one by one, running, vanishes":            {cloud.InstanceState{Exists: true}, 1, nil, 66 * time.Second},
-		"one by one, vanishes and its node change": {cloud.InstanceState{Exists: true}, 1, is(corev1.ConditionUnknown), 6 * time.Second},
+		"listed, running, vanishes":                {cloud.InstanceState{Exists: true}, 10, nil, 12 * time.Second},
+		"listed, parked, vanishes":                 {cloud.InstanceState{Exists: true, Shutdown: true}, 10, nil, 72 * time.Second},
+		"one by one, running, vanishes":            {cloud.InstanceState{Exists: true}, 1, nil, 72 * time.Second},
+		"one by one, vanishes and its node change": {cloud.InstanceState{Exists: true}, 1, is(corev1.ConditionUnknown), 12 * time.Second},
 		"listed, parked, vanishes and is cordoned": {
-			cloud.InstanceState{Exists: true, Shutdown: true}, 10, func(node *corev1.Node) { node.Spec.Unschedulable = true }, 6 * time.Second,
+			cloud.InstanceState{Exists: true, Shutdown: true}, 10, func(node *corev1.Node) { node.Spec.Unschedulable = true }, 12 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestANodeThatHasChangedIsJudgedAgainBeforeItIsDeleted(t *testing.T) {
 					return nil
 				}
 				start(t.Context(), t, api, provider)
-				pass(time.Second)
+				pass(7 * time.Second)
 				if kept := api.Node("gone") != nil; kept != test.kept {
 					t.Errorf("kept: %v, want %v", kept, test.kept)
 				}
@@ -306,17 +306,17 @@ func TestANodeThatWaitsForFinalizersIsDeletedOnce(t *testing.T) {
 		controller := start(t.Context(), t, api, provider)
 		pass(time.Hour)
 		equal(t, "requests", []string{"DELETE gone"}, api.Requests())
-		equal(t, "calls", []string{"list 1"}, c.Calls())
+		equal(t, "calls", []string{"list 1", "list 1"}, c.Calls())
 		controller.stop()
 		equal(t, "events", []string{"gone " + DeletingNode}, reasons(api))
 	})
 }
 
-func TestAYoungNodeIsDeletedOnlyWhenTheCloudHasSaidItTwice(t *testing.T) {
+func TestANodeIsDeletedOnlyWhenTheCloudHasSaidItTwice(t *testing.T) {
 	for name, times := range map[string]int{"the cloud errs once": 1, "the instance is gone": 1000} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				api := nodetest.New(nodeWith("n", madeAt(time.Now())))
+				api := nodetest.New(nodeWith("n"))
 				c, provider := lister(10)
 				c.Instance = func(*corev1.Node) cloud.InstanceState {
 					times--
@@ -349,7 +349,7 @@ func TestANodeThatTheProviderStumblesOverDoesNotKeepOthersFromBeingFound(t *test
 			}
 			t.Run(what+", "+kind, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					api := nodetest.New(append(many(20, "gone"), nodeWith("bad"))...)
+					api := nodetest.New(append(append(many(20, "gone"), nodeWith("bad")), many(200, "alive", is(corev1.ConditionTrue))...)...)
 					c, provider := lister(batch)
 					if batch == 1 {
 						provider = c
@@ -361,12 +361,12 @@ func TestANodeThatTheProviderStumblesOverDoesNotKeepOthersFromBeingFound(t *test
 						return nil
 					}
 					controller := start(t.Context(), t, api, provider)
-					pass(10 * time.Second)
+					pass(20 * time.Second)
 					if n := withPrefix(api, "gone"); n > 0 {
 						t.Errorf("%d nodes are left whose instance is gone", n)
 					}
 					api.Put(nodeWith("gone-later"))
-					pass(10 * time.Second)
+					pass(20 * time.Second)
 					if n := withPrefix(api, "gone"); n > 0 {
 						t.Error("a node that came later is left")
 					}
@@ -397,23 +397,61 @@ func TestANodeThatTheProviderStumblesOverDoesNotKeepOthersFromBeingFound(t *test
 
 func TestWrappedSentinelsAreUnderstood(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		api := nodetest.New(nodeWith("lost"), nodeWith("theirs"), nodeWith("none"))
+		api := nodetest.New(nodeWith("theirs"), nodeWith("none"))
 		c, provider := lister(10)
 		c.Instance = func(node *corev1.Node) cloud.InstanceState {
 			return cloud.InstanceState{Err: fmt.Errorf("asking: %w", map[string]error{
-				"lost": cloudprovider.InstanceNotFound, "theirs": cloudprovider.ImplementedElsewhere, "none": cloudprovider.NotImplemented,
+				"theirs": cloudprovider.ImplementedElsewhere, "none": cloudprovider.NotImplemented,
 			}[node.Name])}
 		}
 		controller := start(t.Context(), t, api, provider)
 		pass(time.Hour)
-		if api.Node("lost") != nil || api.Node("theirs") == nil || api.Node("none") == nil {
+		if api.Node("theirs") == nil || api.Node("none") == nil {
 			t.Errorf("left: %v", api.Nodes())
 		}
 		if n := len(c.Calls()); n > 70 {
 			t.Errorf("asked %d times for nodes of somebody else", n)
 		}
 		controller.stop()
-		equal(t, "events", []string{"lost " + DeletingNode}, reasons(api))
+		equal(t, "events", nil, reasons(api))
+	})
+}
+
+// Upstream keeps the node in each of the cases.
+func TestAnErrorThatSaysNotFoundDeletesNoNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		cloud says
+		v2    bool
+	}{
+		"exists says it":                            {says{err: cloudprovider.InstanceNotFound}, true},
+		"exists wraps it":                           {says{err: fmt.Errorf("asking: %w", cloudprovider.InstanceNotFound)}, true},
+		"exists says it, first generation":          {says{err: cloudprovider.InstanceNotFound}, false},
+		"it exists, shutdown says it":               {says{exists: true, shutdownErr: cloudprovider.InstanceNotFound}, true},
+		"it exists, shutdown says it, first of all": {says{exists: true, shutdownErr: cloudprovider.InstanceNotFound}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := nodetest.New(nodeWith("node0"))
+				controller := start(t.Context(), t, api, test.cloud.cloud(test.v2))
+				pass(time.Minute)
+				controller.stop()
+				equal(t, "node", nodeWith("node0"), api.Node("node0"))
+				equal(t, "events", []string{"node0 " + ReadingInstanceFailed}, reasons(api))
+			})
+		})
+	}
+	t.Run("a list says it", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			api := nodetest.New(nodeWith("node0"))
+			c, provider := lister(10)
+			c.Instance = func(*corev1.Node) cloud.InstanceState {
+				return cloud.InstanceState{Err: cloudprovider.InstanceNotFound}
+			}
+			controller := start(t.Context(), t, api, provider)
+			pass(time.Minute)
+			controller.stop()
+			equal(t, "node", nodeWith("node0"), api.Node("node0"))
+		})
 	})
 }
 

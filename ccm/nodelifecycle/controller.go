@@ -54,6 +54,8 @@ type Config struct {
 	Clock   clock.WithTicker // nil: the real one
 	// Instances is how nodes are read; nil: cloud.InstancesOf(Cloud).
 	Instances cloud.Instances
+	// HostName is the name of the node, or of its host, that runs the manager; empty if it is not known. See HostName.
+	HostName string
 }
 
 func (config *Config) complete() error {
@@ -104,6 +106,14 @@ type Controller struct {
 	mu      sync.Mutex
 	watched map[string]*watched // nodes that are not Ready, or that are being written, by name
 	ticked  time.Time           // when the last tick began
+
+	host      string             // Config.HostName
+	own       string             // the node that runs this manager, "" if it is not known
+	known     int                // nodes that there are
+	recent    []time.Time        // when nodes were deleted that count towards the limit, within the window
+	holds     map[holdReason]int // how many nodes are held
+	witnesses map[string]bool    // Ready nodes that are being asked for
+	turn      int                // where among them the next pass begins
 }
 
 // New returns a controller, or ErrUnsupported if the provider knows nothing of instances.
@@ -118,6 +128,7 @@ func New(config Config) (*Controller, error) {
 		reader: reading.Reader{Instances: config.Instances, Class: cloud.ClassLifecycle, Timeout: readTimeout, Tracker: tracker},
 		period: config.MonitorPeriod, options: config.Options, metrics: config.Metrics, clock: config.Clock,
 		writes: make(chan struct{}, config.Workers), warnings: rate.NewLimiter(1, 50), tracker: tracker, watched: map[string]*watched{},
+		host: config.HostName, witnesses: map[string]bool{},
 	}
 	flights := groupsInFlight
 	if c.reader.Size() == 1 {
@@ -159,6 +170,7 @@ func (c *Controller) Run(ctx context.Context) {
 	reads, cancelReads := context.WithCancel(calls)
 	defer cancelReads()
 	defer context.AfterFunc(ctx, cancelReads)()
+	defer c.forgetHolds()
 	defer c.work.Wait()
 	for ctx.Err() == nil && calls.Err() == nil {
 		next := c.clock.Now().Add(wait.Jitter(c.period, jitter))
@@ -175,5 +187,12 @@ func (c *Controller) wait(ctx context.Context, until time.Time) {
 	select {
 	case <-timer.C():
 	case <-ctx.Done():
+	}
+}
+
+// forgetHolds is for a manager that ends its work and goes on living: another one holds the nodes now.
+func (c *Controller) forgetHolds() {
+	for _, why := range holdReasons {
+		held.WithLabelValues(string(why)).Set(0)
 	}
 }

@@ -2,7 +2,7 @@
 // cloud-node-lifecycle-controller where a user or another component can see it:
 //
 //	Ready                                -> the shutdown taint goes, the cloud is not asked
-//	not Ready, instance is gone          -> event DeletingNode, DELETE
+//	not Ready, instance is gone, twice   -> event DeletingNode, DELETE, or event NodeDeletionHeld
 //	not Ready, instance is shut down     -> shutdown taint
 //	not Ready, instance runs, or unknown -> nothing
 //
@@ -13,9 +13,12 @@
 //     question is a call, so is a node whose instance runs.
 //   - A deletion carries the UID and the resource version that were judged: a node that has become Ready, or another that has taken the name,
 //     is not deleted. EC2 gives instances, and so nodes, the names of former ones (k/k#39893).
-//   - A node younger than 2 minutes is deleted only when the cloud has said twice that there is no such instance: right after an instance is made, the
-//     answers of some clouds (EC2's, by its documentation) come from where it is not known yet, and a joining node is not Ready. Older nodes are
-//     deleted at once, as upstream does: what waits for their deletion are volumes and pods.
+//   - A node is deleted when two looks have found no instance, a monitor period apart. Only "does not exist" without an error counts. One look is enough
+//     where the cloud describes the instance as terminated.
+//   - No node is deleted while the cloud does not know the manager's own instance, or none that it is asked for. Ready nodes are asked for as well
+//     when others are to be deleted: an account that is not the cluster's has no instance for any of them.
+//   - More nodes than a limit are not deleted within some minutes, and none of them, until there are fewer or an operator says so. Terminated ones do
+//     not count. See Options.DeletionLimit and ReleaseAnnotation.
 //   - A node that was not Ready before managers of this kind took over is not deleted in the first minutes after that: the in-tree manager kept nodes
 //     whose instance is unknown to EC2 (its error was no answer), and whoever migrates must get the time to look. See Options.TakeoverGrace.
 package nodelifecycle

@@ -14,8 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/cloud"
 )
 
-// young is until what age a node's instance may be missing in a cloud's answers though it exists.
-const young = 2 * time.Minute
+// confirmAfter is how far apart two looks are at least that count as two.
+const confirmAfter = 2 * time.Second
 
 // ShutdownTaint is what a node has whose instance is shut down.
 var ShutdownTaint = &corev1.Taint{Key: cloudproviderapi.TaintNodeShutdown, Effect: corev1.TaintEffectNoSchedule}
@@ -73,10 +73,10 @@ const (
 	gone
 )
 
+// answerOf reads a state. An error is no answer, also one that says "not found": interface and upstream know an instance as gone only where the
+// provider says that it does not exist, without an error. A provider that finds it and then does not, contradicts itself.
 func answerOf(state cloud.InstanceState) answer {
 	switch {
-	case errors.Is(state.Err, cloudprovider.InstanceNotFound):
-		return gone
 	case errors.Is(state.Err, cloudprovider.ImplementedElsewhere), errors.Is(state.Err, cloudprovider.NotImplemented):
 		return foreign
 	case state.Err != nil:
@@ -96,13 +96,22 @@ type watched struct {
 	due       time.Time
 	interval  time.Duration
 	answer    answer
-	times     int    // the answer has been the same
-	busy      bool   // it is being asked for or written
-	announced bool   // an event has said that it is being deleted
-	refused   string // the last failure of its deletion that was told
-	warned    bool   // an event has said that asking for it fails
-	delayed   bool   // an event has said that its deletion is
-	removed   bool   // the API server has accepted its deletion
+	times     int       // the answer has been the same
+	first     time.Time // when the answer was first the same
+	busy      bool      // it is being asked for or written
+	announced bool      // an event has said that it is being deleted
+	refused   string    // the last failure of its deletion that was told
+	warned    bool      // an event has said that asking for it fails
+	delayed   bool      // an event has said that its deletion is
+	removed   bool      // the API server has accepted its deletion
+
+	// What follows is of the last answer, where that is gone.
+	node       *corev1.Node // as it was when it was asked for
+	evidence   *evidence    // of the pass
+	terminated bool         // the cloud describes the instance still, as terminated
+	counted    bool         // its deletion counts towards the limit
+	held       holdReason   // why it is not deleted
+	heldTold   time.Time    // when an event has said so
 }
 
 // wanted tells whether a node is to be asked for now. One that is being deleted is not: it waits for finalizers, and there is nothing left to judge.
@@ -116,7 +125,7 @@ func (w *watched) answered(a answer, now time.Time, period, limit time.Duration,
 	if a == w.answer && !w.asked.IsZero() {
 		w.times++
 	} else {
-		w.times, w.interval = 1, 0
+		w.times, w.first, w.interval = 1, now, 0
 	}
 	if a != unknown {
 		w.warned = false
@@ -134,24 +143,30 @@ func (w *watched) answered(a answer, now time.Time, period, limit time.Duration,
 	w.due = now.Add(w.interval) // now is when the tick began: the next one comes a little later than a period, never earlier
 }
 
-// verdict is what is to happen to a node without instance.
-type verdict int
+// isConfirmed reports whether two looks have found no instance. Cloud APIs are eventually consistent, and an answer may be of a moment.
+func (w *watched) isConfirmed() bool { return w.times > 1 && w.asked.Sub(w.first) >= confirmAfter }
 
-const (
-	remove verdict = iota
-	confirm
-	keep
-)
+// isExempt reports whether a node without instance is deleted at once and whatever becomes of others: its instance is known to have ended, or
+// an operator has said so.
+func (w *watched) isExempt(now time.Time) bool {
+	return w.terminated || w.isConfirmed() && isReleased(w.node, now)
+}
 
-// judgeGone judges about a node whose instance is gone. A node that was not Ready before the lease was adopted has its grace; one that is young is asked
-// for again.
-func judgeGone(node *corev1.Node, times int, now, adoptedAt time.Time, grace time.Duration) (v verdict, until time.Time) {
-	_, since := readiness(node)
-	if until = adoptedAt.Add(grace); since.Before(adoptedAt) && now.Before(until) {
-		return keep, until
+// turn orders what is asked for in a tick.
+func (w *watched) turn() int {
+	switch {
+	case w.asked.IsZero():
+		return 0
+	case w.answer == gone && !w.isConfirmed():
+		return 1
 	}
-	if now.Sub(node.CreationTimestamp.Time) < young && times < 2 {
-		return confirm, time.Time{}
+	return 2
+}
+
+// graceEnd returns until when a node without instance is kept because it was not Ready before the lease was adopted.
+func graceEnd(node *corev1.Node, adoptedAt time.Time, grace time.Duration) time.Time {
+	if _, since := readiness(node); !since.Before(adoptedAt) {
+		return time.Time{}
 	}
-	return remove, time.Time{}
+	return adoptedAt.Add(grace)
 }

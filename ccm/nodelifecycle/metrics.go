@@ -41,6 +41,18 @@ var (
 		Help:           "Number of nodes without an instance that are kept because of --node-deletion-grace-after-takeover.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	held = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "transplant_ccm_node_deletions_held",
+		Help: "Number of nodes without an instance that are not deleted, labeled by reason: limit (there are more than may be deleted, see " +
+			"--node-deletion-limit), no_instance (the cloud finds no instance at all) or own_instance (it does not find the manager's own).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"reason"})
+	holds = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "transplant_ccm_node_deletion_holds_total",
+		Help: "Number of times that the manager has begun to hold deletions of nodes, labeled by reason as " +
+			"transplant_ccm_node_deletions_held.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"reason"})
 	deletions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "transplant_ccm_node_deletions_total",
 		Help: "Number of attempts to delete a node whose instance is gone, labeled by result (success, error, or other if the node had become Ready or " +
@@ -52,7 +64,7 @@ var (
 var registration sync.Once
 
 func registerMetrics() {
-	registration.Do(func() { ccmmetrics.Register(monitorDuration, providerCalls, kept, deletions) })
+	registration.Do(func() { ccmmetrics.Register(monitorDuration, providerCalls, kept, held, holds, deletions) })
 }
 
 // observe counts an answer as upstream counts its calls: whether the instance exists, and if it does and that was asked, whether it is shut down.

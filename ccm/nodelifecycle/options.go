@@ -15,10 +15,23 @@ type Options struct {
 	// BackoffLimit is how seldom a node is asked for at least whose state does not change. How long an instance that is shut down can be gone
 	// before its node is deleted is up to this.
 	BackoffLimit time.Duration
+	// DeletionLimit and DeletionLimitPercent (of all nodes) are how many nodes may be deleted within DeletionWindow. The larger one holds. If the
+	// cloud has no instance for more, none of them is deleted. Nodes whose instances the cloud describes as terminated do not count.
+	DeletionLimit        int
+	DeletionLimitPercent int
+	DeletionWindow       time.Duration
 }
 
 // NewOptions returns the defaults.
-func NewOptions() Options { return Options{TakeoverGrace: 5 * time.Minute, BackoffLimit: time.Minute} }
+func NewOptions() Options {
+	return Options{
+		TakeoverGrace:        5 * time.Minute,
+		BackoffLimit:         time.Minute,
+		DeletionLimit:        10,
+		DeletionLimitPercent: 10,
+		DeletionWindow:       10 * time.Minute,
+	}
+}
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
@@ -26,6 +39,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. 0 deletes such nodes at once.")
 	fs.DurationVar(&o.BackoffLimit, "node-monitor-backoff-limit", o.BackoffLimit, "The longest time between two questions to the cloud about a node that is not "+
 		"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.")
+	fs.IntVar(&o.DeletionLimit, "node-deletion-limit", o.DeletionLimit, "How many nodes may be deleted within --node-deletion-window because the "+
+		"cloud has no instance for them. If it has none for more, none of them is deleted until an operator says so. "+
+		"Nodes do not count whose instances the cloud describes as terminated. See also --node-deletion-limit-percent.")
+	fs.IntVar(&o.DeletionLimitPercent, "node-deletion-limit-percent", o.DeletionLimitPercent, "The same as a percentage of all nodes. "+
+		"The larger of the two limits holds. 100 turns the limit off.")
+	fs.DurationVar(&o.DeletionWindow, "node-deletion-window", o.DeletionWindow,
+		"For how long a deleted node counts towards --node-deletion-limit.")
 }
 
 // Validate returns what is wrong with the options.
@@ -36,6 +56,15 @@ func (o *Options) Validate() []error {
 	}
 	if o.BackoffLimit < 0 {
 		errs = append(errs, fmt.Errorf("--node-monitor-backoff-limit is %s, but must not be negative", o.BackoffLimit))
+	}
+	if o.DeletionLimit < 0 {
+		errs = append(errs, fmt.Errorf("--node-deletion-limit is %d, but must not be negative", o.DeletionLimit))
+	}
+	if o.DeletionLimitPercent < 0 || o.DeletionLimitPercent > 100 {
+		errs = append(errs, fmt.Errorf("--node-deletion-limit-percent is %d, but must be from 0 to 100", o.DeletionLimitPercent))
+	}
+	if o.DeletionWindow < 0 {
+		errs = append(errs, fmt.Errorf("--node-deletion-window is %s, but must not be negative", o.DeletionWindow))
 	}
 	return errs
 }

@@ -22,19 +22,20 @@ func TestANodeThatWasNotReadyBeforeTheTakeoverHasItsGrace(t *testing.T) {
 		api := nodetest.New(
 			nodeWith("gone-before", since(adopted.Add(-time.Hour))), nodeWith("gone-after", since(adopted.Add(time.Second))),
 			nodeWith("gone-and-back", since(adopted.Add(-time.Hour))), nodeWith("gone-and-ready", since(adopted.Add(-time.Hour))),
+			nodeWith("alive", is(corev1.ConditionTrue)),
 		)
 		c, provider := lister(10)
 		var back atomic.Bool
 		c.Instance = func(node *corev1.Node) cloud.InstanceState {
-			return cloud.InstanceState{Exists: node.Name == "gone-and-back" && back.Load()}
+			return cloud.InstanceState{Exists: node.Name == "alive" || node.Name == "gone-and-back" && back.Load()}
 		}
 		pass(2 * time.Second)
 		first := start(ctx, t, api, provider)
-		pass(5 * time.Second)
+		pass(12 * time.Second)
 		if api.Node("gone-after") != nil || withPrefix(api, "gone") != 3 {
 			t.Errorf("left: %v", api.Nodes())
 		}
-		if calls := len(c.Calls()); calls > 3 {
+		if calls := len(c.Calls()); calls > 4 {
 			t.Errorf("made %d calls", calls)
 		}
 		pass(2 * time.Minute)
@@ -73,7 +74,7 @@ func TestTheGraceCanBeTurnedOff(t *testing.T) {
 		api := nodetest.New(nodeWith("gone", since(time.Now().Add(-time.Hour))))
 		_, provider := lister(10)
 		start(ctx, t, api, provider, func(config *Config) { config.Options.TakeoverGrace = 0 })
-		pass(time.Second)
+		pass(7 * time.Second)
 		if api.Node("gone") != nil {
 			t.Error("the node is there still")
 		}
@@ -82,7 +83,7 @@ func TestTheGraceCanBeTurnedOff(t *testing.T) {
 
 func TestAClosedFenceEndsEverything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		api := nodetest.New(many(100, "gone")...)
+		api := nodetest.New(append(many(100, "gone"), nodeWith("alive", is(corev1.ConditionTrue)))...)
 		c, provider := lister(1000)
 		fence := election.Unfenced(time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC))
 		client := api.Client(func(next http.RoundTripper) http.RoundTripper { return election.Transport(fence, next) })
@@ -94,12 +95,12 @@ func TestAClosedFenceEndsEverything(t *testing.T) {
 			return nil
 		}
 		ctx := election.NewContext(t.Context(), fence)
-		start(ctx, t, api, provider, func(config *Config) { config.Client, config.Workers = client, 1 })
+		start(ctx, t, api, provider, func(config *Config) { config.Client, config.Workers = client, 1 }, unlimited)
 		pass(time.Hour)
 		if got := len(api.Requests()); got > 20 {
 			t.Errorf("%d requests reached the API server, the fence was closed with the 20th", got)
 		}
-		equal(t, "calls", []string{"list 100"}, c.Calls())
+		equal(t, "calls", []string{"list 100", "list 101"}, c.Calls())
 		for _, reason := range reasons(api) {
 			if strings.HasSuffix(reason, DeletingNodeFailed) {
 				t.Errorf("unexpected event: %s", reason)
@@ -110,11 +111,14 @@ func TestAClosedFenceEndsEverything(t *testing.T) {
 
 func TestAStopFinishesWhatIsBeingWrittenAndBeginsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		api := nodetest.New(many(100, "gone")...)
+		api := nodetest.New(append(many(100, "gone"), nodeWith("alive", is(corev1.ConditionTrue)))...)
 		api.Latency = 100 * time.Millisecond
 		_, provider := lister(1000)
-		controller := start(t.Context(), t, api, provider)
-		for withPrefix(api, "gone") == 100 {
+		controller := start(t.Context(), t, api, provider, unlimited)
+		for i := 0; withPrefix(api, "gone") == 100; i++ {
+			if i > 6000 {
+				t.Fatal("no node was deleted within a minute")
+			}
 			pass(10 * time.Millisecond)
 		}
 		controller.stop()

@@ -1,6 +1,7 @@
 package nodelifecycle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,6 +23,13 @@ const (
 	groupsInFlight = 4
 )
 
+// question is about one node.
+type question struct {
+	node *corev1.Node
+	// witness is that the node is Ready. Nothing follows for it: it says whether the cloud knows this cluster's instances.
+	witness bool
+}
+
 // tick looks at all nodes once. It does not wait for the cloud's answers: a call that hangs must not keep other nodes from being looked at. ticking ends
 // when the next tick is due: what has found no slot until then is left to it.
 func (c *Controller) tick(ticking, reads, calls context.Context) {
@@ -30,7 +38,9 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 	if err != nil {
 		return // the cache always answers
 	}
-	due, back := c.look(all, begun)
+	questions, back := c.look(all, begun)
+	c.decide(calls, nil) // nodes that are held may be gone by now
+	pass := c.beginPass(questions)
 	var pending sync.WaitGroup
 	pending.Add(1)
 	c.work.Go(func() {
@@ -48,23 +58,35 @@ func (c *Controller) tick(ticking, reads, calls context.Context) {
 	for _, node := range back {
 		start(func() { c.writing(reads, calls, node, c.untaint) })
 	}
-	groups := slices.Collect(slices.Chunk(due, c.reader.Size()))
+	groups := slices.Collect(slices.Chunk(questions, c.reader.Size()))
 	for i, group := range groups {
 		select {
 		case c.reads <- struct{}{}:
 		case <-ticking.Done():
-			c.release(groups[i:])
+			c.release(groups[i:], pass)
 			return
 		}
-		start(func() { c.ask(reads, calls, group, begun) })
+		start(func() { c.ask(reads, calls, group, begun, pass) })
 	}
 }
 
-// look returns the nodes to ask the cloud for, and those that are Ready again and have the shutdown taint still. Both are busy from now on.
-func (c *Controller) look(all []*corev1.Node, now time.Time) (due, back []*corev1.Node) {
+// beginPass returns the evidence that the answers to questions add to.
+func (c *Controller) beginPass(questions []question) *evidence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ticked = now
+	pass := &evidence{open: len(questions)}
+	for _, q := range questions {
+		pass.ownPending = pass.ownPending || q.node.Name == c.own
+	}
+	return pass
+}
+
+// look returns what to ask the cloud, and the nodes that are Ready again and have the shutdown taint still. All are busy from now on.
+func (c *Controller) look(all []*corev1.Node, now time.Time) (questions []question, back []*corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ticked, c.known, c.own = now, len(all), findOwnNode(all, c.host)
+	var due []*corev1.Node
 	present := map[string]bool{}
 	for _, node := range all {
 		w := c.watched[node.Name]
@@ -85,11 +107,15 @@ func (c *Controller) look(all []*corev1.Node, now time.Time) (due, back []*corev
 		}
 	}
 	c.forgetOthers(present)
-	due = c.inTurn(due)
-	for _, node := range due {
-		c.watched[node.Name].busy = true
+	for _, node := range c.pickWitnesses(all, due) {
+		c.witnesses[node.Name] = true
+		questions = append(questions, question{node: node, witness: true})
 	}
-	return due, back
+	for _, node := range c.inTurn(due, len(questions)) {
+		c.watched[node.Name].busy = true
+		questions = append(questions, question{node: node})
+	}
+	return questions, back
 }
 
 // forgetOthers forgets nodes that are Ready or gone. The caller has the lock.
@@ -105,57 +131,101 @@ func (c *Controller) forgetOthers(present map[string]bool) {
 	kept.Set(float64(delayed))
 }
 
-// inTurn returns those of the nodes that are asked for in this tick: those that have waited for longest come first, new ones before all, as their due time is
-// zero. The caller has the lock.
-func (c *Controller) inTurn(due []*corev1.Node) []*corev1.Node {
+// inTurn returns those of the nodes that are asked for in this tick: new ones first, as their due time is zero, so that none is asked for twice before all
+// were once; then those of which a second look has to confirm that they have no instance; then those that have waited for longest. Others are
+// asked for with them. The caller has the lock.
+func (c *Controller) inTurn(due []*corev1.Node, others int) []*corev1.Node {
 	slices.SortFunc(due, func(a, b *corev1.Node) int {
-		if byTime := c.watched[a.Name].due.Compare(c.watched[b.Name].due); byTime != 0 {
-			return byTime
-		}
-		return strings.Compare(a.Name, b.Name)
+		x, y := c.watched[a.Name], c.watched[b.Name]
+		return cmp.Or(cmp.Compare(x.turn(), y.turn()), x.due.Compare(y.due), strings.Compare(a.Name, b.Name))
 	})
 	if size := c.reader.Size(); size > 1 {
-		due = due[:min(len(due), groupsPerTick*size)]
+		due = due[:min(len(due), max(groupsPerTick*size-others, 1))]
 	}
 	return due
 }
 
-// release gives up nodes that were to be asked for.
-func (c *Controller) release(groups [][]*corev1.Node) {
+// release gives up questions that were to be asked.
+func (c *Controller) release(groups [][]question, pass *evidence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, group := range groups {
-		for _, node := range group {
-			c.watched[node.Name].busy = false
+		for _, q := range group {
+			c.idle(q)
+			pass.giveUp(q.node.Name == c.own)
 		}
 	}
 }
 
+// idle is for a node that is not being asked for any more. The caller has the lock.
+func (c *Controller) idle(q question) {
+	if q.witness {
+		delete(c.witnesses, q.node.Name)
+	} else {
+		c.watched[q.node.Name].busy = false
+	}
+}
+
 // ask asks the cloud about a group and does what follows from the answers.
-func (c *Controller) ask(reads, calls context.Context, group []*corev1.Node, begun time.Time) {
+func (c *Controller) ask(reads, calls context.Context, group []question, begun time.Time, pass *evidence) {
 	states := c.read(reads, group)
 	<-c.reads
 	if reads.Err() != nil { // the manager stops: this is no answer of the cloud
-		c.release([][]*corev1.Node{group})
+		c.release([][]question{group}, pass)
 		return
 	}
+	follows := c.record(group, states, begun, pass)
 	var writing sync.WaitGroup
-	for i, node := range group {
+	for _, node := range c.decide(calls, pass) {
+		writing.Go(func() { c.writing(reads, calls, node, c.remove) })
+	}
+	for _, f := range follows {
 		writing.Go(func() {
-			c.writing(reads, calls, node, func(calls context.Context, node *corev1.Node) error { return c.settle(calls, node, states[i], begun) })
+			c.writing(reads, calls, f.node, func(calls context.Context, node *corev1.Node) error { return c.settle(calls, node, f.state) })
 		})
 	}
 	writing.Wait()
 }
 
+// follow is a node that an answer has consequences for, apart from its deletion.
+type follow struct {
+	node  *corev1.Node
+	state cloud.InstanceState
+}
+
+// record notes the answers to questions that were asked at a time. The nodes that it returns stay busy.
+func (c *Controller) record(group []question, states []cloud.InstanceState, asked time.Time, pass *evidence) (follows []follow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, q := range group {
+		answer := answerOf(states[i])
+		pass.note(q.node.Name == c.own, answer, states[i].Terminated)
+		if !q.witness {
+			w := c.watched[q.node.Name]
+			w.answered(answer, asked, c.period, c.options.BackoffLimit, c.reader.Size() > 1)
+			w.node, w.evidence, w.terminated = q.node, pass, answer == gone && states[i].Terminated
+			if answer == shutdown || answer == unknown || answer == gone && c.clock.Now().Before(c.graceEnd(q.node)) {
+				follows = append(follows, follow{q.node, states[i]})
+				continue
+			}
+		}
+		c.idle(q)
+	}
+	return follows
+}
+
 // read asks whether instances exist and are shut down. Where each question is a call, the second is asked only if its answer can change something: whoever
-// has the taint keeps it until it is Ready.
-func (c *Controller) read(ctx context.Context, group []*corev1.Node) []cloud.InstanceState {
+// has the taint keeps it until it is Ready, and a witness gets none.
+func (c *Controller) read(ctx context.Context, group []question) []cloud.InstanceState {
+	nodes := make([]*corev1.Node, len(group))
+	for i, q := range group {
+		nodes[i] = q.node
+	}
 	want := cloud.WantExists | cloud.WantShutdown
-	if len(group) == 1 && c.reader.Size() == 1 && tainted(group[0]) {
+	if len(group) == 1 && c.reader.Size() == 1 && (group[0].witness || tainted(nodes[0])) {
 		want = cloud.WantExists
 	}
-	states := c.reader.Group(ctx, group, want, 0)
+	states := c.reader.Group(ctx, nodes, want, 0)
 	for i := range states {
 		observe(states[i], want)
 		if want == cloud.WantExists && states[i].Err == nil && states[i].Exists {

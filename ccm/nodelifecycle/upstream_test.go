@@ -86,9 +86,15 @@ func runUpstream(t *testing.T, said says, v2 bool, node, want *corev1.Node) {
 		api := nodetest.New(node)
 		controller := start(t.Context(), t, api, c)
 		pass(4 * time.Second) // one tick
+		if want == nil {
+			if api.Node("node0") == nil {
+				t.Error("the node is deleted after one look")
+			}
+			pass(6 * time.Second) // and another one
+		}
 		controller.stop()
 		equal(t, "node", want, api.Node("node0"))
-		if limit := 4; len(c.Calls) > limit || v2 && len(c.Calls) > 2 {
+		if limit := 4; want != nil && len(c.Calls) > limit || v2 && len(c.Calls) > 2 {
 			t.Errorf("made the calls %q", c.Calls)
 		}
 		var events []string
@@ -121,7 +127,8 @@ func TestAnInstanceIsFoundByTheProviderIDOrByWhatTheProviderHas(t *testing.T) {
 		},
 		"second, without any": {says{}, nodeWith("node0", withoutID), []string{"instance-exists", "instance-shutdown"}, true},
 		"first generation, no instance": {
-			says{idErrs: map[types.NodeName]error{"node0": cloudprovider.InstanceNotFound}}, nodeWith("node0", withoutID), []string{"instance-id"}, false,
+			says{idErrs: map[types.NodeName]error{"node0": cloudprovider.InstanceNotFound}}, nodeWith("node0", withoutID),
+			[]string{"instance-id", "instance-id"}, false,
 		},
 		"first generation, an error": {
 			says{idErrs: map[types.NodeName]error{"node0": errors.New("unknown error")}}, nodeWith("node0", withoutID), []string{"instance-id"}, true,
@@ -134,6 +141,9 @@ func TestAnInstanceIsFoundByTheProviderIDOrByWhatTheProviderHas(t *testing.T) {
 				api := nodetest.New(test.node)
 				controller := start(t.Context(), t, api, c)
 				pass(4 * time.Second)
+				if !test.kept {
+					pass(6 * time.Second)
+				}
 				controller.stop()
 				equal(t, "calls", test.calls, c.Calls)
 				if kept := api.Node("node0") != nil; kept != test.kept {
@@ -158,6 +168,10 @@ func TestAControllerThatCouldNotWorkIsRefused(t *testing.T) {
 		"no cloud":           {func(c *Config) { c.Cloud = nil }, "there is no cloud provider"},
 		"no instances":       {func(c *Config) { c.Cloud = &fakecloud.Cloud{DisableInstances: true} }, ErrUnsupported.Error()},
 		"a negative grace":   {func(c *Config) { c.Options.TakeoverGrace = -1 }, "--node-deletion-grace-after-takeover"},
+		"a negative limit":   {func(c *Config) { c.Options.DeletionLimit = -1 }, "--node-deletion-limit is -1"},
+		"a percentage of -1": {func(c *Config) { c.Options.DeletionLimitPercent = -1 }, "--node-deletion-limit-percent is -1"},
+		"more than all":      {func(c *Config) { c.Options.DeletionLimitPercent = 101 }, "--node-deletion-limit-percent is 101"},
+		"a negative window":  {func(c *Config) { c.Options.DeletionWindow = -1 }, "--node-deletion-window"},
 		"a negative backoff": {func(c *Config) { c.Options.BackoffLimit = -1 }, "--node-monitor-backoff-limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +223,7 @@ func counters(t *testing.T, name string) map[string]float64 {
 			for _, label := range metric.GetLabel() {
 				labels = append(labels, label.GetValue())
 			}
-			value := metric.GetCounter().GetValue()
+			value := metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 			if metric.GetHistogram() != nil {
 				value = float64(metric.GetHistogram().GetSampleCount())
 			}

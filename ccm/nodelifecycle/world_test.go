@@ -54,10 +54,6 @@ func since(when time.Time) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(when) }
 }
 
-func madeAt(when time.Time) func(*corev1.Node) {
-	return func(node *corev1.Node) { node.CreationTimestamp = metav1.NewTime(when) }
-}
-
 func withShutdownTaint(node *corev1.Node) {
 	node.Spec.Taints = append(node.Spec.Taints, *ShutdownTaint)
 }
@@ -131,6 +127,9 @@ func start(ctx context.Context, t *testing.T, api *nodetest.API, provider cloudp
 	t.Cleanup(stop)
 	return &atWork{c, stop}
 }
+
+// unlimited lets any number of nodes be deleted.
+func unlimited(config *Config) { config.Options.DeletionLimitPercent = 100 }
 
 func equal[T any](t *testing.T, what string, want, got T) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/lab/awssim/wire"
@@ -93,6 +94,17 @@ func (s *Server) SetInstanceState(id, state string) error {
 func (s *Server) VanishInstance(id string) error {
 	return s.fate("VanishInstance", map[string]string{"InstanceId": id}, func() (string, error) {
 		return id, s.region.Vanish(id)
+	})
+}
+
+// HideInstance makes successful answers leave an instance out, or show it again. EC2 does not: it is what a fault of its would look like.
+func (s *Server) HideInstance(id string, hidden bool) error {
+	return s.fate("HideInstance", map[string]string{"InstanceId": id, "Hidden": strconv.FormatBool(hidden)}, func() (string, error) {
+		if s.region.Instances[id] == nil {
+			return id, fmt.Errorf("hiding instance %q: there is no such instance", id)
+		}
+		s.region.Instances[id].Hidden = hidden
+		return id, nil
 	})
 }
 

@@ -2,7 +2,10 @@ package aws
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 
@@ -11,20 +14,65 @@ import (
 
 // balancers are the provider's load balancers. One call is 10 to 20 requests, so that the fence may close in the middle of it; the provider turns
 // most errors into text, and whoever called could not tell.
-type balancers struct{ cloudprovider.LoadBalancer }
+//
+// It takes nodes out of load balancers whose instances are not in its list of all instances. An answer that is not complete, or one from another
+// account, would empty them all: the list is checked first.
+type balancers struct {
+	cloudprovider.LoadBalancer
+	cloud *Cloud
+}
 
 func (b balancers) EnsureLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
-	ctx, correct := client.Watch(ctx)
+	ctx, correct := client.Watch(b.checked(ctx, nodes))
 	status, err := b.LoadBalancer.EnsureLoadBalancer(ctx, cluster, service, nodes)
 	return status, correct(err)
 }
 
 func (b balancers) UpdateLoadBalancer(ctx context.Context, cluster string, service *corev1.Service, nodes []*corev1.Node) error {
-	ctx, correct := client.Watch(ctx)
+	ctx, correct := client.Watch(b.checked(ctx, nodes))
 	return correct(b.LoadBalancer.UpdateLoadBalancer(ctx, cluster, service, nodes))
 }
 
 func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, cluster string, service *corev1.Service) error {
 	ctx, correct := client.Watch(ctx)
 	return correct(b.LoadBalancer.EnsureLoadBalancerDeleted(ctx, cluster, service))
+}
+
+// checked returns a context in which a list of instances is an error that lacks some of nodes though they exist, or all of them.
+func (b balancers) checked(ctx context.Context, nodes []*corev1.Node) context.Context {
+	var ids []string
+	for _, node := range nodes {
+		if node.Spec.ProviderID == "" {
+			continue // the provider leaves it out of load balancers
+		}
+		if q := b.cloud.ask(ctx, node); q.err == nil && usualID.MatchString(q.id) {
+			ids = append(ids, q.id)
+		}
+	}
+	return client.CheckListings(ctx, func(ctx context.Context, listed []ec2types.Instance) error {
+		return b.cloud.checkListing(ctx, ids, listed)
+	})
+}
+
+// checkListing asks for the instances by ID that a list of all lacks.
+func (c *Cloud) checkListing(ctx context.Context, ids []string, listed []ec2types.Instance) error {
+	found := newAnswers()
+	found.add(listed)
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return found.byID[id] != nil })
+	for part := range slices.Chunk(missing, idsPerRequest) {
+		if err := c.byID(ctx, part, &found); err != nil {
+			return err
+		}
+	}
+	for _, id := range missing {
+		if instance := found.byID[id]; instance != nil || !found.gone[id] {
+			return fmt.Errorf("listing instances: EC2's list lacks %s, of which it does not say that it does not exist: "+
+				"load balancers keep their members, and it will be asked again", id)
+		}
+	}
+	if len(ids) > 1 && len(missing) == len(ids) {
+		return fmt.Errorf("listing instances: EC2 knows none of the instances of %d nodes: load balancers keep their members. "+
+			"Check the account and the region of the credentials", len(ids))
+	}
+	return nil
 }

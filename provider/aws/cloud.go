@@ -190,7 +190,7 @@ func (c *Cloud) Routes() (cloudprovider.Routes, bool) { return c.routes, true }
 // LoadBalancer is the provider's, with errors that tell when the fence was closed.
 func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	inner, ok := c.Cloud.LoadBalancer()
-	return balancers{inner}, ok
+	return balancers{inner, c}, ok
 }
 
 // Probe asks AWS a cheap question, for readiness: it returns nil if the answer came and the credentials are good for it.

@@ -31,7 +31,9 @@ type account struct {
 	instances []ec2types.Instance
 	layers    map[string][]string // topology by instance ID
 	topology  error
-	quiet     bool // it names no ID in its refusals
+	quiet     bool     // it names no ID in its refusals
+	omit      []string // IDs that it leaves out of its answers
+	batched   bool     // those about several only
 
 	mu    sync.Mutex
 	calls []string
@@ -67,7 +69,12 @@ func (a *account) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 		byID[*i.InstanceId] = i
 		all = append(all, i)
 	}
+	leavesOut := func(i ec2types.Instance) bool {
+		alone := len(in.InstanceIds) == 1 || len(in.Filters) > 0 && len(in.Filters[0].Values) == 1
+		return slices.Contains(a.omit, *i.InstanceId) && !(a.batched && alone)
+	}
 	if len(in.InstanceIds) == 0 {
+		all = slices.DeleteFunc(all, leavesOut)
 		a.call("DescribeInstances by %s", filtersOf(in.Filters))
 		return slices.DeleteFunc(all, func(i ec2types.Instance) bool { return !passes(i, in.Filters) }), nil
 	}
@@ -86,7 +93,7 @@ func (a *account) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 	}
 	switch {
 	case len(unknown) == 0:
-		return found, nil
+		return slices.DeleteFunc(found, leavesOut), nil
 	case a.quiet:
 		return nil, refuse("InvalidInstanceID.NotFound", "some instances do not exist")
 	default:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/cloud-provider-aws/pkg/providers/v1/variant"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/provider/aws/client"
 )
 
 // Limits of one DescribeInstances request: "you should not specify more than 1,000 IDs" and "up to 200 values per filter" (EC2 developer guide).
@@ -29,7 +30,7 @@ const (
 func (c *Cloud) MaxInstances() int { return idsPerRequest }
 
 // ListInstances describes the instances of nodes: one request for up to 1,000 nodes that have a providerID, one more for each 200 that are found by
-// name, and one more when instances are gone. Fargate nodes, which have no instance, are asked for one by one as the provider does.
+// name, one more when instances are gone, and one for each that a filter does not find. Fargate nodes, which have no instance, are asked for one by one as the provider does.
 func (c *Cloud) ListInstances(ctx context.Context, nodes []*corev1.Node, want cloud.Want) ([]cloud.InstanceState, error) {
 	questions := make([]asked, len(nodes))
 	for i, node := range nodes {
@@ -47,8 +48,15 @@ func (c *Cloud) ListInstances(ctx context.Context, nodes []*corev1.Node, want cl
 			continue
 		}
 		instance, err := found.to(q)
+		if err == nil && instance != nil && instance.State == nil {
+			err = fmt.Errorf("asking EC2 for instance %q of node %q: the answer has no state", q.id, nodes[i].Name)
+		}
 		states[i].Err = err
-		if err != nil || !exists(instance) {
+		if err != nil || instance == nil {
+			continue
+		}
+		if instance.State.Name == ec2types.InstanceStateNameTerminated { // as EC2 describes it for about an hour; one that is shutting down exists
+			states[i].Terminated = true
 			continue
 		}
 		states[i].Exists = true
@@ -59,12 +67,6 @@ func (c *Cloud) ListInstances(ctx context.Context, nodes []*corev1.Node, want cl
 	}
 	c.describe(ctx, described, states)
 	return states, nil
-}
-
-// exists is what the provider takes for an instance that there is: one that is shutting down still is there, a terminated one is not, although EC2
-// goes on to describe it for about an hour.
-func exists(instance *ec2types.Instance) bool {
-	return instance != nil && instance.State != nil && instance.State.Name != ec2types.InstanceStateNameTerminated
 }
 
 // variantState asks the provider about a node that is no EC2 instance.
@@ -83,20 +85,46 @@ func (c *Cloud) variantState(ctx context.Context, node *corev1.Node, want cloud.
 	return state
 }
 
-// answers are what EC2 said about the instances that were asked for. What is in none of the maps does not exist.
+// answers are what EC2 said about the instances that were asked for. An ID or a name that is in none of the maps was not asked for, or the answer has
+// left it out.
 type answers struct {
 	byID    map[string]*ec2types.Instance
 	byName  map[string][]*ec2types.Instance
 	refused map[string]error // IDs that EC2 does not take for any
+	gone    map[string]bool  // IDs and names of which EC2 has said that there is no such instance
 }
+
+func newAnswers() answers {
+	return answers{
+		byID:    map[string]*ec2types.Instance{},
+		byName:  map[string][]*ec2types.Instance{},
+		refused: map[string]error{},
+		gone:    map[string]bool{},
+	}
+}
+
+// errLeftOut is that an answer of EC2 lacks an instance that it was asked for, without a word on why. EC2 refuses requests with IDs that it does
+// not know, so that this says nothing about the instance.
+var errLeftOut = errors.New("EC2 has left it out of its answer, which says neither that it exists nor that it does not; it will be asked again")
 
 // to is the answer to one question: nil for an instance that does not exist.
 func (a answers) to(q asked) (*ec2types.Instance, error) {
-	if q.err != nil || q.id != "" {
-		return a.byID[q.id], errors.Join(q.err, a.refused[q.id])
+	if q.err != nil {
+		return nil, q.err
+	}
+	if q.id != "" {
+		switch instance, refusal := a.byID[q.id], a.refused[q.id]; {
+		case instance != nil || refusal != nil || a.gone[q.id]:
+			return instance, refusal
+		default:
+			return nil, fmt.Errorf("asking EC2 for instance %q: %w", q.id, errLeftOut)
+		}
 	}
 	switch named := a.byName[q.name]; len(named) {
 	case 0:
+		if !a.gone[q.name] {
+			return nil, fmt.Errorf("asking EC2 for the instance with the private DNS name %q: %w", q.name, errLeftOut)
+		}
 		return nil, nil
 	case 1:
 		return named[0], nil
@@ -107,7 +135,7 @@ func (a answers) to(q asked) (*ec2types.Instance, error) {
 
 // answers asks EC2 for all instances at once.
 func (c *Cloud) answers(ctx context.Context, questions []asked) (answers, error) {
-	a := answers{byID: map[string]*ec2types.Instance{}, byName: map[string][]*ec2types.Instance{}, refused: map[string]error{}}
+	a := newAnswers()
 	ids, names := map[string]bool{}, map[string]bool{}
 	for _, q := range questions {
 		switch {
@@ -143,34 +171,64 @@ var usualID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 // rounds is how often a list of IDs is asked for without those that EC2 refused. One more is for instances that vanish in between.
 const rounds = 3
 
+// lookups is how many instances are asked for one by one in a call, to be sure that they do not exist. Those that are left over are not known.
+const lookups = 20
+
 // byID asks by ID, which is the cheapest for EC2. It refuses the whole request for one ID that it does not know, and names all of those; they are
-// taken out and the others asked for again. Should it ever name none, a filter does not mind what does not exist, and takes fewer values.
+// taken out and the others asked for again. Should it ever name none, a filter does not mind what does not exist, and takes fewer values; but
+// that a filter finds nothing is no answer, so that what it does not find is asked for alone.
 func (c *Cloud) byID(ctx context.Context, ids []string, a *answers) error {
 	for range rounds {
 		if len(ids) == 0 {
 			return nil
 		}
-		instances, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
-		code, named := refusedIDs(err)
-		switch {
-		case err == nil:
-			a.add(instances)
-			return nil
-		case code == "InvalidInstanceID.NotFound": // does not exist: in none of the maps
-		case code == "InvalidInstanceID.Malformed":
-			for _, id := range named {
-				a.refused[id] = fmt.Errorf("asking EC2 for instance %q: %w", id, err)
-			}
-		default:
-			return fmt.Errorf("asking EC2 for %d instances: %w", len(ids), err)
+		left, _, err := c.describeIDs(ctx, ids, a)
+		if err != nil {
+			return err
 		}
-		left := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(named, id) })
 		if len(left) == len(ids) {
 			break
 		}
 		ids = left
 	}
-	return c.filter(ctx, "instance-id", ids, a)
+	if err := c.filter(ctx, "instance-id", ids, a); err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return a.byID[id] != nil })
+	for _, id := range missing[:min(len(missing), lookups)] {
+		_, code, err := c.describeIDs(ctx, []string{id}, a)
+		if err != nil {
+			return err
+		}
+		a.gone[id] = code == notFound // whether it names the only ID or not
+	}
+	return nil
+}
+
+// notFound is EC2's code for IDs that it does not know.
+const notFound = "InvalidInstanceID.NotFound"
+
+// describeIDs makes one request. If EC2 refuses it for some of the IDs, it returns with which code, and the others, of which EC2 has said nothing.
+func (c *Cloud) describeIDs(ctx context.Context, ids []string, a *answers) (left []string, code string, err error) {
+	instances, err := c.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: ids})
+	var incomplete *client.IncompleteError
+	code, named := refusedIDs(err)
+	switch {
+	case err == nil, errors.As(err, &incomplete):
+		a.add(instances)
+		return nil, "", nil
+	case code == notFound:
+		for _, id := range named {
+			a.gone[id] = true
+		}
+	case code == "InvalidInstanceID.Malformed":
+		for _, id := range named {
+			a.refused[id] = fmt.Errorf("asking EC2 for instance %q: %w", id, err)
+		}
+	default:
+		return nil, "", fmt.Errorf("asking EC2 for %d instances: %w", len(ids), err)
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(named, id) }), code, nil
 }
 
 var idInText = regexp.MustCompile(`\bi-[^\s'",\])]+`)
@@ -205,9 +263,26 @@ var alive = []string{
 	string(ec2types.InstanceStateNameStopping), string(ec2types.InstanceStateNameStopped),
 }
 
-// byName finds instances of the cluster by their private DNS names.
+// byName finds instances of the cluster by their private DNS names. One that is not found among many is asked for alone, as the provider does: there
+// is no question about a name that EC2 would refuse.
 func (c *Cloud) byName(ctx context.Context, names []string, a *answers) error {
-	found := answers{byID: map[string]*ec2types.Instance{}}
+	if err := c.describeNames(ctx, names, a); err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(a.byName[name]) > 0 })
+	for _, name := range missing[:min(len(missing), lookups)] {
+		if len(names) > 1 {
+			if err := c.describeNames(ctx, []string{name}, a); err != nil {
+				return err
+			}
+		}
+		a.gone[name] = len(a.byName[name]) == 0
+	}
+	return nil
+}
+
+func (c *Cloud) describeNames(ctx context.Context, names []string, a *answers) error {
+	found := newAnswers()
 	if err := c.filter(ctx, "private-dns-name", names, &found, filter("instance-state-name", alive...)); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package aws
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,12 @@ func TestWhatWeSayOfInstancesIsWhatTheProviderSays(t *testing.T) {
 			compared := 0
 			for i, theirs := range askProvider(t, c, nodes) {
 				n := nodes[i]
+				if strings.HasSuffix(n.Name, "00007") { // its instance has no state, which the provider takes for its end, and we for no answer
+					if theirs.exists || theirs.existsErr != nil || existing[i].Err == nil {
+						t.Errorf("%s has no state: we say %+v, the provider %v, %v", n.Name, existing[i], theirs.exists, theirs.existsErr)
+					}
+					continue
+				}
 				if got := existing[i]; got.Exists != theirs.exists || (got.Err != nil) != (theirs.existsErr != nil) {
 					t.Errorf("%s exists: we say %v, %v; the provider %v, %v", n.Name, got.Exists, got.Err, theirs.exists, theirs.existsErr)
 				} else if theirs.exists && (got.Shutdown != theirs.shutdown || theirs.shutdownErr != nil) {
@@ -177,6 +184,7 @@ func TestAThousandNodesAreOneRequest(t *testing.T) {
 		nodes = append(nodes, node(id, "aws:///us-east-1a/"+id))
 	}
 	c := over(t, a, away)
+	known := 1000 // of the instances that are gone, all are known to be
 	ask := func(want cloud.Want) []string {
 		t.Helper()
 		states, err := c.ListInstances(t.Context(), nodes, want)
@@ -184,7 +192,7 @@ func TestAThousandNodesAreOneRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, s := range states {
-			if s.Err != nil || s.Exists != (len(a.instances) == 1000 || i >= 50) {
+			if unknown := i >= known && i < 50; (s.Err != nil) != unknown || s.Exists != (len(a.instances) == 1000 || i >= 50) {
 				t.Fatalf("%s: %+v", nodes[i].Name, s)
 			}
 		}
@@ -201,13 +209,83 @@ func TestAThousandNodesAreOneRequest(t *testing.T) {
 		{"the second time", func() {}, everything, []string{"DescribeInstances of 1000"}},
 		{"whether they exist", func() {}, cloud.WantExists, []string{"DescribeInstances of 1000"}},
 		{"50 of them are gone", func() { a.instances = a.instances[50:] }, cloud.WantExists, []string{"DescribeInstances of 1000", "DescribeInstances of 950"}},
-		{"EC2 does not say which", func() { a.quiet = true }, cloud.WantExists, []string{"DescribeInstances of 1000", "DescribeInstances by 200 instance-id",
-			"DescribeInstances by 200 instance-id", "DescribeInstances by 200 instance-id", "DescribeInstances by 200 instance-id", "DescribeInstances by 200 instance-id"}},
+		{"EC2 does not say which", func() { a.quiet, known = true, lookups }, cloud.WantExists,
+			slices.Concat([]string{"DescribeInstances of 1000"}, slices.Repeat([]string{"DescribeInstances by 200 instance-id"}, 5),
+				slices.Repeat([]string{"DescribeInstances of 1"}, lookups))},
 	} {
 		step.before()
 		if diff := cmp.Diff(step.calls, ask(step.want)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
+	}
+}
+
+func TestAnInstanceThatAnAnswerLeavesOutIsNotGone(t *testing.T) {
+	byID := node("by-id", "aws:///us-east-1a/i-00000000000000001")
+	byName := node("ip-10-0-0-2.ec2.internal", "")
+	other, gone := node("other", "aws:///us-east-1a/i-00000000000000003"), node("gone", "aws:///us-east-1a/i-0000000000000dead")
+	terminated, nameless := node("terminated", "aws:///us-east-1a/i-00000000000000004"), node("ip-10-0-9-9.ec2.internal", "")
+	nodes := []*corev1.Node{byID, byName, other, gone, terminated, nameless}
+	for name, test := range map[string]struct {
+		omit    []string
+		quiet   bool
+		batched bool // only answers about many are not complete
+		unknown []*corev1.Node
+	}{
+		"complete answers":                          {},
+		"by ID":                                     {omit: []string{"i-00000000000000001"}, unknown: []*corev1.Node{byID}},
+		"by ID, and EC2 names no ID":                {omit: []string{"i-00000000000000001"}, quiet: true, unknown: []*corev1.Node{byID}},
+		"by ID, EC2 names no ID, among many":        {omit: []string{"i-00000000000000001"}, quiet: true, batched: true},
+		"by name, among many":                       {omit: []string{"i-00000000000000002"}, batched: true},
+		"one that is described as terminated still": {omit: []string{"i-00000000000000004"}, unknown: []*corev1.Node{terminated}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &account{quiet: test.quiet, batched: test.batched, omit: test.omit, instances: []ec2types.Instance{
+				machine("i-00000000000000001", "10.0.0.1"), machine("i-00000000000000002", "10.0.0.2"), machine("i-00000000000000003", "10.0.0.3"),
+				machine("i-00000000000000004", "10.0.0.4", state("terminated")),
+			}}
+			c := over(t, a, away)
+			states, err := c.ListInstances(t.Context(), nodes, cloud.WantExists)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, n := range nodes {
+				switch got := states[i]; {
+				case slices.Contains(test.unknown, n):
+					if !errors.Is(got.Err, errLeftOut) {
+						t.Errorf("%s: %+v, want that nothing is known", n.Name, got)
+					}
+				case got.Err != nil, got.Exists != (n == byID || n == byName || n == other), got.Terminated != (n == terminated):
+					t.Errorf("%s: %+v", n.Name, got)
+				}
+			}
+		})
+	}
+}
+
+func TestAListOfInstancesIsCheckedBeforeMembersAreTakenOut(t *testing.T) {
+	all := []string{"i-00000000000000001", "i-00000000000000002"}
+	both := []ec2types.Instance{machine(all[0], "10.0.0.1"), machine(all[1], "10.0.0.2")}
+	for name, test := range map[string]struct {
+		known, listed []ec2types.Instance
+		ids           []string
+		want          string
+	}{
+		"complete":                {both, both, all, ""},
+		"one is gone":             {both[:1], both[:1], all, ""},
+		"one is left out":         {both, both[:1], all, "EC2's list lacks i-00000000000000002"},
+		"all are left out":        {both, nil, all, "EC2's list lacks i-00000000000000001"},
+		"all are gone":            {nil, nil, all, "EC2 knows none of the instances of 2 nodes"},
+		"the only one is gone":    {nil, nil, all[:1], ""},
+		"a cluster without nodes": {both, nil, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := over(t, &account{instances: test.known}, away)
+			err := c.checkListing(t.Context(), test.ids, test.listed)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
 	}
 }
 

@@ -158,7 +158,11 @@ func (r *routes) nodesOf(ctx context.Context, table *ec2types.RouteTable) (targe
 		return nil, err
 	}
 	for i, node := range nameless {
-		if instance, err := found.to(questions[i]); err == nil && instance != nil {
+		instance, err := found.to(questions[i])
+		if errors.Is(err, errLeftOut) { // its route would look like nobody's
+			return nil, fmt.Errorf("finding the nodes that routes lead to: %w", err)
+		}
+		if err == nil && instance != nil {
 			id := sdk.ToString(instance.InstanceId)
 			byInstance[id] = append(byInstance[id], node)
 		}

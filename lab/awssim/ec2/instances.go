@@ -96,7 +96,7 @@ func (r *Region) describeInstances(c *wire.Call) ([]wire.Node, error) {
 	list = slices.DeleteFunc(list, func(id string) bool {
 		i := r.Instances[id]
 		v := r.visible(i)
-		return !selected(c, map[string][]string{
+		return i.Hidden || !selected(c, map[string][]string{
 			"instance-id": {id}, "instance-state-name": {i.State}, "private-dns-name": {v.PrivateDNS}, "private-ip-address": {v.PrivateIP},
 			"vpc-id": {r.vpcOf(v)}, "subnet-id": {v.Subnet}, "availability-zone": {i.Zone}, "instance-type": {i.Type},
 		}, i.Tags)

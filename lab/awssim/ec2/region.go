@@ -36,6 +36,8 @@ type Instance struct {
 	HostnameType string `json:"hostnameType,omitempty"`
 	// SourceDestCheckOff is true once the route loop has let the instance forward packets that aren't its own.
 	SourceDestCheckOff bool `json:"sourceDestCheckOff,omitempty"`
+	// Hidden is true for one that answers leave out though EC2 knows it, without refusing to ask for it.
+	Hidden bool `json:"hidden,omitempty"`
 	// Tags by key.
 	Tags map[string]string `json:"tags,omitempty"`
 }

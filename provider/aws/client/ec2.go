@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -35,7 +37,44 @@ func pages[Page, Item any](
 	return all, nil
 }
 
-// DescribeInstances describes the instances that are named, or chosen by filters, or all.
+// IncompleteError is that a successful answer of EC2 lacks instances that were asked for by ID. The provider reads that as their end, and takes them out
+// of load balancers. EC2 refuses requests with IDs that it does not know, so that it says nothing about them.
+type IncompleteError struct{ Missing []string }
+
+func (e *IncompleteError) Error() string {
+	some, more := e.Missing, ""
+	if len(some) > 5 {
+		some, more = some[:5], fmt.Sprintf(" and %d others", len(e.Missing)-5)
+	}
+	return fmt.Sprintf("EC2 has left instances out of its answer that it was asked for: %s%s", strings.Join(some, ", "), more)
+}
+
+type listingKey struct{}
+
+// CheckListings returns a context in whose calls each list of all instances is checked before the provider has it.
+func CheckListings(ctx context.Context, check func(context.Context, []ec2types.Instance) error) context.Context {
+	return context.WithValue(ctx, listingKey{}, check)
+}
+
+// checkInstances returns why an answer cannot be relied on.
+func checkInstances(ctx context.Context, in *ec2.DescribeInstancesInput, answer []ec2types.Instance) error {
+	if check, ok := ctx.Value(listingKey{}).(func(context.Context, []ec2types.Instance) error); ok && len(in.InstanceIds)+len(in.Filters) == 0 {
+		return check(ctx, answer)
+	}
+	if len(in.Filters) > 0 {
+		return nil
+	}
+	have := map[string]bool{}
+	for i := range answer {
+		have[aws.ToString(answer[i].InstanceId)] = true
+	}
+	if missing := slices.DeleteFunc(slices.Clone(in.InstanceIds), func(id string) bool { return have[id] }); len(missing) > 0 {
+		return &IncompleteError{Missing: missing}
+	}
+	return nil
+}
+
+// DescribeInstances describes the instances that are named, or chosen by filters, or all. With an IncompleteError come those that the answer has.
 func (c *computing) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, _ ...option) (all []ec2types.Instance, err error) {
 	defer observe("describe_instance")(&err)
 	asked := *in
@@ -49,6 +88,9 @@ func (c *computing) DescribeInstances(ctx context.Context, in *ec2.DescribeInsta
 		}
 		return instances
 	})
+	if err == nil {
+		err = checkInstances(ctx, in, all)
+	}
 	return all, during("listing instances", err)
 }
 

@@ -1,0 +1,260 @@
+package nodelifecycle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+)
+
+// holdReason is why a node without instance is not deleted; "" is none.
+type holdReason string
+
+const (
+	// overLimit is that there are more of them than may be deleted.
+	overLimit holdReason = "limit"
+	// noInstanceFound is that the cloud finds none of the instances that it was asked for.
+	noInstanceFound holdReason = "no_instance"
+	// ownInstanceGone is that it does not find the one that this manager runs on.
+	ownInstanceGone holdReason = "own_instance"
+)
+
+var holdReasons = []holdReason{overLimit, noInstanceFound, ownInstanceGone}
+
+// ReleaseAnnotation is on a Node that an operator allows to be deleted while deletions are held. Its value is when that was said, as RFC 3339; it is
+// valid for an hour. A node with it is deleted only if the cloud has no instance for it, so it may be on all nodes.
+const ReleaseAnnotation = "transplant.dev/node-deletion-released"
+
+const (
+	// releaseFor is for how long the annotation is valid.
+	releaseFor = time.Hour
+	// releaseSkew is by how much the clock of the operator may be fast.
+	releaseSkew = 5 * time.Minute
+	// tellHeldEvery is how often an event says that a node is held. Events live for an hour by default.
+	tellHeldEvery = 30 * time.Minute
+	// witnessesPerPass is how many Ready nodes are asked for in a pass besides the manager's own.
+	witnessesPerPass = 3
+)
+
+// isReleased reports whether an operator has said within the last hour that a node may be deleted.
+func isReleased(node *corev1.Node, now time.Time) bool {
+	said, err := time.Parse(time.RFC3339, node.Annotations[ReleaseAnnotation])
+	return err == nil && now.Before(said.Add(releaseFor)) && now.After(said.Add(-releaseSkew))
+}
+
+// evidence is what the answers of one pass say about the cloud that gives them. Without it, credentials of another account look like the end of all
+// instances. The controller's lock guards it.
+type evidence struct {
+	open       int  // questions without an answer
+	found      int  // instances that the cloud knows, terminated ones too
+	missed     int  // instances that it does not know, or that asking for failed
+	ownPending bool // the manager's own instance was asked for, and there is no answer
+	ownGone    bool
+}
+
+// note adds an answer.
+func (e *evidence) note(own bool, a answer, terminated bool) {
+	e.open--
+	if own {
+		e.ownPending, e.ownGone = false, a == gone
+	}
+	switch {
+	case a == running, a == shutdown, a == gone && terminated:
+		e.found++
+	case a == gone, a == unknown:
+		e.missed++
+	}
+}
+
+// giveUp is for a question that is not asked.
+func (e *evidence) giveUp(own bool) {
+	e.open--
+	if own {
+		e.ownPending = false
+	}
+}
+
+// judge returns why the answers of the pass prove nothing, and whether enough of them are there to say so. One that hangs is not waited for: the
+// next pass is made without it.
+func (e *evidence) judge() (doubt holdReason, settled bool) {
+	switch {
+	case e.ownGone:
+		return ownInstanceGone, true
+	case e.ownPending:
+		return "", false
+	case e.found > 0:
+		return "", true
+	case e.open > 0:
+		return "", false
+	case e.missed > 1: // of a single one there is nothing to compare it with
+		return noInstanceFound, true
+	}
+	return "", true
+}
+
+// HostName returns what is known of the node that this process runs on: NODE_NAME, or the name of the host, which is that of a pod in its own network.
+func HostName() string {
+	host, _ := os.Hostname() // without it, the own node is not known
+	return cmp.Or(os.Getenv("NODE_NAME"), host)
+}
+
+// findOwnNode returns the name of the node that runs this manager, or "" if none of them does.
+func findOwnNode(all []*corev1.Node, host string) string {
+	if host == "" {
+		return ""
+	}
+	labelled := ""
+	for _, node := range all {
+		switch {
+		case node.Name == host:
+			return host
+		case node.Labels[corev1.LabelHostname] != host:
+		case labelled != "":
+			return "" // two nodes claim it
+		default:
+			labelled = node.Name
+		}
+	}
+	return labelled
+}
+
+// schemeOf is the part of a provider ID that says which cloud it is of.
+func schemeOf(node *corev1.Node) string {
+	scheme, _, _ := strings.Cut(node.Spec.ProviderID, "://")
+	return scheme
+}
+
+// pickWitnesses returns nodes whose instances must exist, if some of those that are due may be deleted after this pass: the manager's own, and a few
+// others that are Ready, other ones each time. They are of the same cloud: a node elsewhere that has joined the cluster says nothing. The
+// caller has the lock.
+func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
+	schemes := map[string]bool{}
+	for _, node := range due {
+		if w := c.watched[node.Name]; w.answer == gone && !w.terminated {
+			schemes[schemeOf(node)] = true
+		}
+	}
+	if len(schemes) == 0 {
+		return nil
+	}
+	var able, picked []*corev1.Node
+	for _, node := range all {
+		switch {
+		case !ready(node), c.witnesses[node.Name], !schemes[schemeOf(node)] && !schemes[""]:
+		case node.Name == c.own:
+			picked = append(picked, node)
+		default:
+			able = append(able, node)
+		}
+	}
+	slices.SortFunc(able, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for i := range min(witnessesPerPass, len(able)) {
+		picked = append(picked, able[(c.turn+i)%len(able)])
+	}
+	c.turn += witnessesPerPass
+	return picked
+}
+
+// limit returns how many nodes may be deleted within the window, of those that there are and those that were deleted in it. The caller has the lock.
+func (c *Controller) limit() int {
+	return max(c.options.DeletionLimit, (c.known+len(c.recent))*c.options.DeletionLimitPercent/100)
+}
+
+// decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others are held. All nodes count that
+// have no instance and are there still, also those that one look has found, and those that were deleted within the window.
+func (c *Controller) decide(calls context.Context, pass *evidence) (removals []*corev1.Node) {
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recent = slices.DeleteFunc(c.recent, func(at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow })
+	missing := len(c.recent)
+	var candidates []*watched
+	for _, name := range slices.Sorted(maps.Keys(c.watched)) {
+		w := c.watched[name]
+		if w.answer != gone || w.removed || w.isExempt(now) {
+			w.held = ""
+		} else {
+			missing++
+		}
+		if w.answer == gone && !w.removed && !w.busy && w.evidence == pass && !now.Before(c.graceEnd(w.node)) {
+			candidates = append(candidates, w)
+		}
+	}
+	limit := c.limit()
+	for _, w := range candidates {
+		exempt := w.isExempt(now)
+		if !exempt {
+			doubt, settled := w.evidence.judge()
+			if !settled || !w.isConfirmed() {
+				continue
+			}
+			if doubt == "" && missing > limit && c.options.DeletionLimitPercent < 100 {
+				doubt = overLimit
+			}
+			if w.held = doubt; doubt != "" {
+				continue
+			}
+		}
+		w.busy, w.counted = true, !exempt
+		removals = append(removals, w.node)
+	}
+	c.noteHolds(calls, missing, limit)
+	return removals
+}
+
+// noteHolds tells about the nodes that are held. The caller has the lock.
+func (c *Controller) noteHolds(calls context.Context, missing, limit int) {
+	count := map[holdReason]int{}
+	for _, w := range c.watched {
+		if w.held != "" {
+			count[w.held]++
+		}
+	}
+	for _, why := range holdReasons {
+		held.WithLabelValues(string(why)).Set(float64(count[why]))
+		switch began, ended := count[why] > 0 && c.holds[why] == 0, count[why] == 0 && c.holds[why] > 0; {
+		case began:
+			holds.WithLabelValues(string(why)).Inc()
+			klog.FromContext(calls).Info("Holding the deletion of nodes that have no instance", "reason", why, "held", count[why],
+				"withoutInstance", missing, "limit", limit, "nodes", c.known)
+		case ended:
+			klog.FromContext(calls).Info("Holding the deletion of nodes no longer", "reason", why)
+		}
+	}
+	c.holds = count
+	now := c.clock.Now()
+	for _, name := range slices.Sorted(maps.Keys(c.watched)) {
+		w := c.watched[name]
+		if w.held == "" || !w.heldTold.IsZero() && now.Sub(w.heldTold) < tellHeldEvery || !c.warnings.Allow() {
+			continue
+		}
+		w.heldTold = now
+		c.recorder.Event(reference(w.node), corev1.EventTypeWarning, NodeDeletionHeld, c.explainHold(w, missing, limit))
+	}
+}
+
+// explainHold is what an operator reads of a node that is held.
+func (c *Controller) explainHold(w *watched, missing, limit int) string {
+	name, why := w.node.Name, ""
+	switch w.held {
+	case overLimit:
+		why = fmt.Sprintf("%d of %d nodes have none or were deleted for it within %s, and the limit is %d (--node-deletion-limit)",
+			missing, c.known+len(c.recent), c.options.DeletionWindow, limit)
+	case noInstanceFound:
+		why = "it finds none of the other instances either that it was asked for. Check the account and the region of the manager's credentials"
+	case ownInstanceGone:
+		why = fmt.Sprintf("it does not find that of node %s either, which runs this manager. Check the account and the region of its credentials", c.own)
+	}
+	if said, ok := w.node.Annotations[ReleaseAnnotation]; ok {
+		why += fmt.Sprintf(". The annotation %s=%q is not a time of the last hour", ReleaseAnnotation, said)
+	}
+	return fmt.Sprintf("The cloud provider has no instance for node %s, but the node is not deleted: %s. To delete it: kubectl delete node %s. To let all go that "+
+		"have no instance: kubectl annotate nodes --all --overwrite %s=$(date -u +%%FT%%TZ)", name, why, name, ReleaseAnnotation)
+}

@@ -1,0 +1,351 @@
+package nodelifecycle
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/node/nodetest"
+)
+
+// inBothWays runs a test with a provider that lists instances, and with one that is asked for one by one.
+func inBothWays(t *testing.T, test func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface)) {
+	t.Helper()
+	for name, batch := range map[string]int{"listed": 1000, "one by one": 1} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c, provider := lister(batch)
+				if batch == 1 {
+					provider = c
+				}
+				holds.Reset()
+				test(t, c, provider)
+			})
+		})
+	}
+}
+
+var isReady = is(corev1.ConditionTrue)
+
+func withAnnotation(value string) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.Annotations = map[string]string{ReleaseAnnotation: value} }
+}
+
+// heldNow returns how many nodes the metric says are held, by reason, without those of which there are none.
+func heldNow(t *testing.T) map[string]float64 {
+	t.Helper()
+	now := counters(t, "transplant_ccm_node_deletions_held")
+	maps.DeleteFunc(now, func(_ string, n float64) bool { return n == 0 })
+	return now
+}
+
+func holdsBegun(t *testing.T) map[string]float64 {
+	t.Helper()
+	return counters(t, "transplant_ccm_node_deletion_holds_total")
+}
+
+// eventsOf returns the messages of the events with a reason.
+func eventsOf(api *nodetest.API, reason string) []string {
+	return slices.DeleteFunc(api.Events(), func(event string) bool { return !strings.Contains(event, " "+reason+": ") })
+}
+
+func TestCredentialsOfAnotherAccountDeleteNoNode(t *testing.T) {
+	for name, present := range map[string][]*corev1.Node{
+		"a few Ready nodes":         many(5, "alive", isReady),
+		"more of them than limits":  many(500, "alive", isReady),
+		"no Ready node, two others": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				api := nodetest.New(append(many(2, "lost"), present...)...)
+				var right atomic.Bool
+				c.Instance = func(*corev1.Node) cloud.InstanceState { return cloud.InstanceState{Exists: right.Load()} }
+				controller := start(t.Context(), t, api, provider)
+				pass(time.Hour)
+				if requests := api.Requests(); len(requests) > 0 {
+					t.Errorf("made the requests %q", requests)
+				}
+				equal(t, "held", map[string]float64{"no_instance": 2}, heldNow(t))
+				equal(t, "holds", map[string]float64{"no_instance": 1}, holdsBegun(t))
+				if err := controller.HealthChecker().Check(nil); err != nil {
+					t.Errorf("health: %v", err)
+				}
+				told := eventsOf(api, NodeDeletionHeld)
+				if len(told) != 2 || !strings.Contains(told[0], "Check the account and the region") || !strings.Contains(told[0], "kubectl annotate nodes --all") ||
+					!strings.HasPrefix(told[0], "lost0000: Warning ") || len(told[0]) > 1000 {
+					t.Errorf("events: %q", told)
+				}
+				right.Store(true)
+				pass(12 * time.Second)
+				equal(t, "held", nil, heldNow(t))
+				if n := withPrefix(api, "lost"); n != 2 {
+					t.Errorf("%d nodes are left of 2 that exist", n)
+				}
+			})
+		})
+	}
+}
+
+func TestACloudThatDoesNotFindOurOwnInstanceDeletesNoNode(t *testing.T) {
+	named := nodeWith("alive-own", isReady)
+	labelled := nodeWith("alive-own", isReady, func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelHostname: "host"} })
+	for name, test := range map[string]struct {
+		own  *corev1.Node
+		host string
+		held map[string]float64
+	}{
+		"by its name":                 {named, "alive-own", map[string]float64{"own_instance": 1}},
+		"by the name of its host":     {labelled, "host", map[string]float64{"own_instance": 1}},
+		"it is not Ready":             {nodeWith("alive-own"), "alive-own", map[string]float64{"own_instance": 2}},
+		"the host is another's":       {named, "host", nil},
+		"it is not of this cloud":     {nodeWith("alive-own", isReady, func(node *corev1.Node) { node.Spec.ProviderID = "metal://own" }), "alive-own", nil},
+		"the host has no name at all": {named, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				api := nodetest.New(append(many(20, "alive", isReady), nodeWith("gone"), test.own)...)
+				c.Instance = func(node *corev1.Node) cloud.InstanceState {
+					return cloud.InstanceState{Exists: node.Name != "gone" && node.Name != "alive-own"}
+				}
+				start(t.Context(), t, api, provider, func(config *Config) { config.HostName = test.host })
+				pass(time.Minute)
+				equal(t, "held", test.held, heldNow(t))
+				if kept := api.Node("gone") != nil; kept != (test.held != nil) {
+					t.Errorf("kept: %v", kept)
+				}
+			})
+		})
+	}
+}
+
+func TestMoreNodesThanTheLimitAreHeldUntilThereAreFewer(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		api := nodetest.New(append(many(11, "gone"), many(50, "alive", isReady)...)...)
+		start(t.Context(), t, api, provider)
+		pass(29 * time.Minute)
+		if requests := api.Requests(); len(requests) > 0 {
+			t.Errorf("made the requests %q", requests)
+		}
+		equal(t, "held", map[string]float64{"limit": 11}, heldNow(t))
+		equal(t, "holds", map[string]float64{"limit": 1}, holdsBegun(t))
+		told := eventsOf(api, NodeDeletionHeld)
+		if len(told) != 11 || !strings.Contains(told[0], "11 of 61 nodes have none") || !strings.Contains(told[0], "the limit is 10 (--node-deletion-limit)") {
+			t.Errorf("events: %q", told)
+		}
+		api.Change("gone0003", isReady)
+		pass(12 * time.Second)
+		equal(t, "held", nil, heldNow(t))
+		if n := withPrefix(api, "gone"); n != 1 || api.Node("gone0003") == nil {
+			t.Errorf("%d nodes are left", n)
+		}
+	})
+}
+
+func TestDeletionsOfTheLastMinutesCountTowardsTheLimit(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		api := nodetest.New(append(many(8, "gone-first"), many(50, "alive", isReady)...)...)
+		start(t.Context(), t, api, provider)
+		pass(12 * time.Second)
+		if n := withPrefix(api, "gone-first"); n > 0 {
+			t.Fatalf("%d nodes are left of those within the limit", n)
+		}
+		for _, node := range many(5, "gone-later") {
+			api.Put(node)
+		}
+		pass(9 * time.Minute)
+		if n := withPrefix(api, "gone-later"); n != 5 {
+			t.Errorf("%d nodes are left of those beyond the limit", n)
+		}
+		equal(t, "held", map[string]float64{"limit": 5}, heldNow(t))
+		pass(2 * time.Minute)
+		if n := withPrefix(api, "gone-later"); n > 0 {
+			t.Errorf("%d nodes are left when the others did not count any more", n)
+		}
+		equal(t, "held", nil, heldNow(t))
+	})
+}
+
+func TestTerminatedInstancesCountTowardsNoLimitAndNeedOneLook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(append(many(400, "alive"), many(100, "gone")...)...)
+		c, provider := lister(1000)
+		c.Instance = func(node *corev1.Node) cloud.InstanceState {
+			state := byName(node)
+			state.Terminated = !state.Exists
+			return state
+		}
+		controller := start(t.Context(), t, api, provider)
+		pass(time.Second)
+		if n := withPrefix(api, "gone"); n > 0 {
+			t.Errorf("%d nodes are left", n)
+		}
+		controller.stop()
+		if n := len(eventsOf(api, NodeDeletionHeld)); n > 0 {
+			t.Errorf("%d nodes were held", n)
+		}
+	})
+}
+
+func TestTheFlagsOfTheLimitAreObeyed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		left   int
+	}{
+		"turned off":              {func(o *Options) { o.DeletionLimitPercent = 100 }, 0},
+		"a higher number":         {func(o *Options) { o.DeletionLimit = 30 }, 0},
+		"a higher percentage":     {func(o *Options) { o.DeletionLimitPercent = 60 }, 0},
+		"a percentage and number": {func(o *Options) { o.DeletionLimit, o.DeletionLimitPercent = 29, 59 }, 30},
+		"nothing":                 {func(o *Options) { o.DeletionLimit, o.DeletionLimitPercent = 0, 0 }, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				api := nodetest.New(append(many(30, "gone"), many(20, "alive", isReady)...)...)
+				start(t.Context(), t, api, provider, func(config *Config) { test.change(&config.Options) })
+				pass(15 * time.Second)
+				if n := withPrefix(api, "gone"); n != test.left {
+					t.Errorf("%d nodes are left, want %d", n, test.left)
+				}
+			})
+		})
+	}
+}
+
+func TestAnOperatorReleasesNodesThatAreHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		value    string
+		released bool
+	}{
+		"now":                  {"2000-01-01T01:00:00Z", true},
+		"50 minutes ago":       {"2000-01-01T00:10:00Z", true},
+		"by a clock that errs": {"2000-01-01T01:04:00Z", true},
+		"two hours ago":        {"1999-12-31T23:00:00Z", false},
+		"tomorrow":             {"2000-01-02T01:00:00Z", false},
+		"not a time":           {"true", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				api := nodetest.New(append(many(12, "gone"), append(many(8, "alive"), many(20, "alive-ready", isReady)...)...)...)
+				start(t.Context(), t, api, provider)
+				pass(time.Hour)
+				if n := withPrefix(api, "gone"); n != 12 {
+					t.Fatalf("%d nodes are left of 12 that are held", n)
+				}
+				api.Change("gone0000", withAnnotation(test.value))
+				for _, node := range api.Nodes() {
+					if strings.HasPrefix(node.Name, "alive") {
+						api.Change(node.Name, withAnnotation(test.value))
+					}
+				}
+				pass(12 * time.Second)
+				if n := withPrefix(api, "alive"); n != 28 {
+					t.Errorf("%d nodes are left of 28 that exist", n)
+				}
+				if got := api.Node("gone0000") == nil; got != test.released {
+					t.Errorf("deleted: %v", got)
+				}
+				if n := withPrefix(api, "gone"); test.released && n != 11 || !test.released && n != 12 {
+					t.Errorf("%d nodes are left", n)
+				}
+				equal(t, "held", map[string]float64{"limit": float64(withPrefix(api, "gone"))}, heldNow(t))
+				if !test.released {
+					pass(31 * time.Minute)
+					if told := strings.Join(eventsOf(api, NodeDeletionHeld), "\n"); !strings.Contains(told, "is not a time of the last hour") {
+						t.Errorf("no event says that the annotation is not valid: %s", told)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestASingleNodeHasNothingToBeComparedWith(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		api := nodetest.New(nodeWith("gone"))
+		start(t.Context(), t, api, provider)
+		pass(12 * time.Second)
+		if api.Node("gone") != nil {
+			t.Error("the node is there still")
+		}
+	})
+}
+
+func TestOneInstanceThatIsFoundEndsTheDoubt(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		api := nodetest.New(many(2, "gone")...)
+		start(t.Context(), t, api, provider)
+		pass(time.Minute)
+		equal(t, "held", map[string]float64{"no_instance": 2}, heldNow(t))
+		api.Put(nodeWith("alive", isReady))
+		pass(12 * time.Second)
+		if n := withPrefix(api, "gone"); n > 0 {
+			t.Errorf("%d nodes are left", n)
+		}
+		equal(t, "held", nil, heldNow(t))
+	})
+}
+
+// Ready nodes without an instance, as machines that were joined by hand, are not the only ones that are asked for.
+func TestOtherNodesAreAskedForInEachPass(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		api := nodetest.New(append(many(9, "gone-ready", isReady), nodeWith("gone"), nodeWith("own", isReady))...)
+		start(t.Context(), t, api, provider)
+		pass(time.Minute)
+		if api.Node("gone") != nil || withPrefix(api, "gone-ready") != 9 {
+			t.Errorf("left: %d", withPrefix(api, "gone"))
+		}
+	})
+}
+
+func TestOurOwnInstanceIsNotWaitedForForGood(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(append(many(20, "alive", isReady), nodeWith("gone"))...)
+		c, _ := lister(1)
+		c.Call = func(ctx context.Context, nodes []*corev1.Node) error {
+			if nodes[0].Name == "alive0000" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}
+		start(t.Context(), t, api, c, func(config *Config) { config.HostName = "alive0000" })
+		pass(20 * time.Second)
+		if api.Node("gone") != nil {
+			t.Error("the node is there still")
+		}
+	})
+}
+
+func TestAManagerThatStopsHoldsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(many(2, "gone")...)
+		_, provider := lister(10)
+		controller := start(t.Context(), t, api, provider)
+		pass(time.Minute)
+		equal(t, "held", map[string]float64{"no_instance": 2}, heldNow(t))
+		controller.stop()
+		equal(t, "held", nil, heldNow(t))
+	})
+}
+
+func TestALookSoonAfterAnotherIsNoSecondOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(nodeWith("gone"))
+		_, provider := lister(10)
+		start(t.Context(), t, api, provider, func(config *Config) { config.MonitorPeriod = 500 * time.Millisecond })
+		pass(1900 * time.Millisecond)
+		if api.Node("gone") == nil {
+			t.Error("the node is deleted within two seconds")
+		}
+		pass(2 * time.Second)
+		if api.Node("gone") != nil {
+			t.Error("the node is there still")
+		}
+	})
+}
