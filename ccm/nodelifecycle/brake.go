@@ -28,8 +28,9 @@ const (
 
 var holdReasons = []holdReason{overLimit, noInstanceFound, ownInstanceGone}
 
-// ReleaseAnnotation is on a Node that an operator allows to be deleted while deletions are held. Its value is when that was said, as RFC 3339; it is
-// valid for an hour. A node with it is deleted only if the cloud has no instance for it, so it may be on all nodes.
+// ReleaseAnnotation is on a Node that an operator allows to be deleted while deletions are held. Its value is when
+// that was said, as RFC 3339; it is valid for an hour. A node with it is deleted only if the cloud has no instance for
+// it, so it may be on all nodes.
 const ReleaseAnnotation = "transplant.dev/node-deletion-released"
 
 const (
@@ -49,8 +50,8 @@ func isReleased(node *corev1.Node, now time.Time) bool {
 	return err == nil && now.Before(said.Add(releaseFor)) && now.After(said.Add(-releaseSkew))
 }
 
-// evidence is what the answers of one pass say about the cloud that gives them. Without it, credentials of another account look like the end of all
-// instances. The controller's lock guards it.
+// evidence is what the answers of one pass say about the cloud that gives them. Without it, credentials of another
+// account look like the end of all instances. The controller's lock guards it.
 type evidence struct {
 	open       int  // questions without an answer
 	found      int  // instances that the cloud knows, terminated ones too
@@ -81,8 +82,8 @@ func (e *evidence) giveUp(own bool) {
 	}
 }
 
-// judge returns why the answers of the pass prove nothing, and whether enough of them are there to say so. One that hangs is not waited for: the
-// next pass is made without it.
+// judge returns why the answers of the pass prove nothing, and whether enough of them are there to say so. One that
+// hangs is not waited for: the next pass is made without it.
 func (e *evidence) judge() (doubt holdReason, settled bool) {
 	switch {
 	case e.ownGone:
@@ -99,7 +100,8 @@ func (e *evidence) judge() (doubt holdReason, settled bool) {
 	return "", true
 }
 
-// HostName returns what is known of the node that this process runs on: NODE_NAME, or the name of the host, which is that of a pod in its own network.
+// HostName returns what is known of the node that this process runs on: NODE_NAME, or the name of the host, which is
+// that of a pod in its own network.
 func HostName() string {
 	host, _ := os.Hostname() // without it, the own node is not known
 	return cmp.Or(os.Getenv("NODE_NAME"), host)
@@ -131,9 +133,9 @@ func schemeOf(node *corev1.Node) string {
 	return scheme
 }
 
-// pickWitnesses returns nodes whose instances must exist, if some of those that are due may be deleted after this pass: the manager's own, and a few
-// others that are Ready, other ones each time. They are of the same cloud: a node elsewhere that has joined the cluster says nothing. The
-// caller has the lock.
+// pickWitnesses returns nodes whose instances must exist, if some of those that are due may be deleted after this
+// pass: the manager's own, and a few others that are Ready, other ones each time. They are of the same cloud: a node
+// elsewhere that has joined the cluster says nothing. The caller has the lock.
 func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 	schemes := map[string]bool{}
 	for _, node := range due {
@@ -162,51 +164,62 @@ func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 	return picked
 }
 
-// limit returns how many nodes may be deleted within the window, of those that there are and those that were deleted in it. The caller has the lock.
+// limit returns how many nodes may be deleted within the window, of those that there are and those that were deleted
+// in it. The caller has the lock.
 func (c *Controller) limit() int {
 	return max(c.options.DeletionLimit, (c.known+len(c.recent))*c.options.DeletionLimitPercent/100)
 }
 
-// decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others are held. All nodes count that
-// have no instance and are there still, also those that one look has found, and those that were deleted within the window.
+// decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others
+// are held. All nodes count that have no instance and are there still, also those that one look has found, and those
+// that were deleted within the window.
 func (c *Controller) decide(calls context.Context, pass *evidence) (removals []*corev1.Node) {
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recent = slices.DeleteFunc(c.recent, func(at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow })
-	missing := len(c.recent)
-	var candidates []*watched
+	missing, limit := c.countMissing(now), c.limit()
 	for _, name := range slices.Sorted(maps.Keys(c.watched)) {
 		w := c.watched[name]
-		if w.answer != gone || w.removed || w.isExempt(now) {
-			w.held = ""
-		} else {
-			missing++
+		if !w.isGone() || w.busy || w.evidence != pass || now.Before(c.graceEnd(w.node)) {
+			continue
 		}
-		if w.answer == gone && !w.removed && !w.busy && w.evidence == pass && !now.Before(c.graceEnd(w.node)) {
-			candidates = append(candidates, w)
-		}
-	}
-	limit := c.limit()
-	for _, w := range candidates {
 		exempt := w.isExempt(now)
-		if !exempt {
-			doubt, settled := w.evidence.judge()
-			if !settled || !w.isConfirmed() {
-				continue
-			}
-			if doubt == "" && missing > limit && c.options.DeletionLimitPercent < 100 {
-				doubt = overLimit
-			}
-			if w.held = doubt; doubt != "" {
-				continue
-			}
+		if !exempt && !c.mayDelete(w, missing > limit) {
+			continue
 		}
 		w.busy, w.counted = true, !exempt
 		removals = append(removals, w.node)
 	}
 	c.noteHolds(calls, missing, limit)
 	return removals
+}
+
+// countMissing returns how many nodes count towards the limit. None of the others is held. The caller has the lock.
+func (c *Controller) countMissing(now time.Time) int {
+	c.recent = slices.DeleteFunc(c.recent, func(at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow })
+	missing := len(c.recent)
+	for _, w := range c.watched {
+		if w.isGone() && !w.isExempt(now) {
+			missing++
+		} else {
+			w.held = ""
+		}
+	}
+	return missing
+}
+
+// mayDelete reports whether a node is to be deleted after the answers of its pass, and notes why not if it is held. The
+// caller has the lock.
+func (c *Controller) mayDelete(w *watched, tooMany bool) bool {
+	doubt, settled := w.evidence.judge()
+	if !settled || !w.isConfirmed() {
+		return false
+	}
+	if doubt == "" && tooMany && c.options.DeletionLimitPercent < 100 {
+		doubt = overLimit
+	}
+	w.held = doubt
+	return doubt == ""
 }
 
 // noteHolds tells about the nodes that are held. The caller has the lock.
@@ -222,8 +235,8 @@ func (c *Controller) noteHolds(calls context.Context, missing, limit int) {
 		switch began, ended := count[why] > 0 && c.holds[why] == 0, count[why] == 0 && c.holds[why] > 0; {
 		case began:
 			holds.WithLabelValues(string(why)).Inc()
-			klog.FromContext(calls).Info("Holding the deletion of nodes that have no instance", "reason", why, "held", count[why],
-				"withoutInstance", missing, "limit", limit, "nodes", c.known)
+			klog.FromContext(calls).Info("Holding the deletion of nodes that have no instance", "reason", why,
+				"held", count[why], "withoutInstance", missing, "limit", limit, "nodes", c.known)
 		case ended:
 			klog.FromContext(calls).Info("Holding the deletion of nodes no longer", "reason", why)
 		}
@@ -232,7 +245,8 @@ func (c *Controller) noteHolds(calls context.Context, missing, limit int) {
 	now := c.clock.Now()
 	for _, name := range slices.Sorted(maps.Keys(c.watched)) {
 		w := c.watched[name]
-		if w.held == "" || !w.heldTold.IsZero() && now.Sub(w.heldTold) < tellHeldEvery || !c.warnings.Allow() {
+		told := !w.heldTold.IsZero() && now.Sub(w.heldTold) < tellHeldEvery
+		if w.held == "" || told || !c.warnings.Allow() {
 			continue
 		}
 		w.heldTold = now
@@ -245,16 +259,19 @@ func (c *Controller) explainHold(w *watched, missing, limit int) string {
 	name, why := w.node.Name, ""
 	switch w.held {
 	case overLimit:
-		why = fmt.Sprintf("%d of %d nodes have none or were deleted for it within %s, and the limit is %d (--node-deletion-limit)",
-			missing, c.known+len(c.recent), c.options.DeletionWindow, limit)
+		why = fmt.Sprintf("%d of %d nodes have none or were deleted for it within %s, and the limit is %d "+
+			"(--node-deletion-limit)", missing, c.known+len(c.recent), c.options.DeletionWindow, limit)
 	case noInstanceFound:
-		why = "it finds none of the other instances either that it was asked for. Check the account and the region of the manager's credentials"
+		why = "it finds none of the other instances either that it was asked for. " +
+			"Check the account and the region of the manager's credentials"
 	case ownInstanceGone:
-		why = fmt.Sprintf("it does not find that of node %s either, which runs this manager. Check the account and the region of its credentials", c.own)
+		why = fmt.Sprintf("it does not find that of node %s either, which runs this manager. "+
+			"Check the account and the region of its credentials", c.own)
 	}
 	if said, ok := w.node.Annotations[ReleaseAnnotation]; ok {
-		why += fmt.Sprintf(". The annotation %s=%q is not a time of the last hour", ReleaseAnnotation, said)
+		why += fmt.Sprintf(". The annotation %s=%.40q is not a time of the last hour", ReleaseAnnotation, said)
 	}
-	return fmt.Sprintf("The cloud provider has no instance for node %s, but the node is not deleted: %s. To delete it: kubectl delete node %s. To let all go that "+
-		"have no instance: kubectl annotate nodes --all --overwrite %s=$(date -u +%%FT%%TZ)", name, why, name, ReleaseAnnotation)
+	return fmt.Sprintf("The cloud provider has no instance for node %s, but the node is not deleted: %s. "+
+		"To delete it: kubectl delete node %s. To let all go that have no instance: "+
+		"kubectl annotate nodes --all --overwrite %s=$(date -u +%%FT%%TZ)", name, why, name, ReleaseAnnotation)
 }

@@ -143,6 +143,9 @@ func (w *watched) answered(a answer, now time.Time, period, limit time.Duration,
 	w.due = now.Add(w.interval) // now is when the tick began: the next one comes a little later than a period, never earlier
 }
 
+// isGone reports whether a node has no instance by the last answer, and is there still.
+func (w *watched) isGone() bool { return w.answer == gone && !w.removed }
+
 // isConfirmed reports whether two looks have found no instance. Cloud APIs are eventually consistent, and an answer may be of a moment.
 func (w *watched) isConfirmed() bool { return w.times > 1 && w.asked.Sub(w.first) >= confirmAfter }
 
