@@ -22,8 +22,12 @@ type entry struct {
 	members string
 }
 
+// documentSchema is the number of the fields that a document may have; one without a number is of 1.
+const documentSchema = 2
+
 // document is what is kept.
 type document struct {
+	Schema    int              `json:"schema,omitempty"`
 	Lease     string           `json:"lease"`
 	AdoptedAt time.Time        `json:"adoptedAt"`
 	Epoch     int64            `json:"epoch"`
@@ -31,7 +35,8 @@ type document struct {
 	Services  map[string]entry `json:"services"`
 }
 
-// decode returns nil for what is no document: a next leader then ensures everything, and writes one.
+// decode returns nil for what is no document: a next leader then ensures everything, and writes one. Of a document that a later version wrote it returns who
+// led, so that a leader of before does not write over it, and no Service: it may say of one that it is not in line after all.
 func decode(packed []byte) *document {
 	unzip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -44,6 +49,11 @@ func decode(packed []byte) *document {
 	var d document
 	if json.Unmarshal(data, &d) != nil {
 		return nil
+	}
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	if d.Schema > documentSchema || strict.Decode(new(document)) != nil {
+		d.Sets, d.Services = nil, nil
 	}
 	return &d
 }
@@ -62,6 +72,7 @@ func (d *document) entries() map[string]entry {
 
 // encode packs entries, in the order of their keys, as far as they fit.
 func encode(d document, entries map[string]entry) ([]byte, map[string]bool, error) {
+	d.Schema = documentSchema
 	keys := slices.Sorted(maps.Keys(entries))
 	for {
 		d.Sets, d.Services = nil, make(map[string]entry, len(keys))

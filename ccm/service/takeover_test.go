@@ -1,9 +1,14 @@
 package service
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/schematest"
 )
 
 const stateName = "transplant-service-state-fake"
@@ -361,6 +367,45 @@ func (w *world) changeState(change func(*corev1.ConfigMap)) {
 	change(cm)
 	if err := w.put(configMapsResource, cm, "", false); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+func TestOfADocumentOfALaterVersionOnlyItsLeaderIsBelieved(t *testing.T) {
+	later := map[string]any{
+		"schema": documentSchema + 1, "lease": "l", "epoch": 7, "sets": []string{"m"}, "services": map[string]any{"default/web": map[string]any{"p": "x", "m": 0}},
+	}
+	unknown := maps.Clone(later)
+	unknown["schema"], unknown["soon"] = documentSchema, true
+	known := maps.Clone(later)
+	known["schema"] = documentSchema
+	before := maps.Clone(later)
+	delete(before, "schema")
+	for name, c := range map[string]struct {
+		document map[string]any
+		entries  int
+	}{"a later schema": {later, 0}, "a field that came later": {unknown, 0}, "its own": {known, 1}, "one from before there were numbers": {before, 1}} {
+		t.Run(name, func(t *testing.T) {
+			var packed bytes.Buffer
+			zip := gzip.NewWriter(&packed)
+			if err := errors.Join(json.NewEncoder(zip).Encode(c.document), zip.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d := decode(packed.Bytes())
+			if d == nil || d.Lease != "l" || d.Epoch != 7 || len(d.entries()) != c.entries {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
+func TestTheStateChangesUnderANewNumberOnly(t *testing.T) {
+	form := schematest.Form{Name: "document", Constant: "documentSchema", Number: documentSchema, Of: []any{document{}}}
+	broken, err := form.Broken(os.DirFS("testdata/schemas"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range broken {
+		t.Error(line)
 	}
 }
 

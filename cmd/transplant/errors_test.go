@@ -146,6 +146,7 @@ func TestFilesThatAreNoPlan(t *testing.T) {
 		"a plan of a later version":  {"apiVersion: transplant.dev/v1alpha2\nkind: Plan\nnews: 1\n", `is of "transplant.dev/v1alpha2", and this version of transplant reads transplant.dev/v1alpha1 only`},
 		"bytes":                      {"\x00\x01\x02", "is no YAML or JSON: "},
 		"a list":                     {"- a\n", "is no plan, but a list"},
+		"a plan of a later schema":   {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\nschema: 99\ntoolVersion: v9.1.0\nnews: 1\n", `has schema 99, and this version of transplant knows no more than schema 2 of it: use transplant v9.1.0, which wrote it`},
 		"a plan with unknown fields": {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\nnews: 1\n", `unknown field "news"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
@@ -278,7 +279,7 @@ func readPlan(path string) (*v1.Plan, error) {
 	}
 	var p v1.Plan
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
-		return nil, fmt.Errorf("plan %s: %w", path, err)
+		return nil, fmt.Errorf("plan %s cannot be read as one of this version of transplant; use the version that wrote it, or undo what was edited: %w", path, err)
 	}
 	if p.Direction != plan.Forward {
 		return nil, fmt.Errorf("plan %s is a %s: apply carries out migrations, rollback makes its own plan", path, p.Direction)
@@ -295,7 +296,10 @@ func aPlan(path string, data []byte) error {
 	if err := yaml.Unmarshal(data, &whatever); err != nil {
 		return fmt.Errorf("reading the plan: %s is no YAML or JSON: %w; transplant plan --out writes one", path, err)
 	}
-	var head v1.TypeMeta
+	var head struct {
+		v1.TypeMeta `json:",inline"`
+		ToolVersion string `json:"toolVersion"`
+	}
 	if err := yaml.Unmarshal(data, &head); err != nil {
 		return fmt.Errorf("reading the plan: %s is no plan, but a list or a text; transplant plan --out writes one", path)
 	}
@@ -306,6 +310,9 @@ func aPlan(path string, data []byte) error {
 		return fmt.Errorf("reading the plan: %s is a %s, not a %s; transplant plan --out writes one", path, head.Kind, v1.KindPlan)
 	case head.APIVersion != v1.GroupVersion:
 		return fmt.Errorf("reading the plan: %s is of %q, and this version of transplant reads %s only; use the version that wrote it, or make the plan anew with transplant plan", path, head.APIVersion, v1.GroupVersion)
+	}
+	if err := (document.Form{Object: "plan " + path, Known: v1.PlanSchema}).Judge(head.Schema, head.ToolVersion); err != nil {
+		return fmt.Errorf("reading the plan: %w; or make the plan anew with transplant plan", err)
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func (p *Plane) home(part Part) migrate.Home {
 func (p *Plane) engine(j *migrate.Journal, before *v1.Snapshot, tell func(migrate.Event)) *migrate.Engine {
 	return migrate.New(migrate.Options{
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &migrate.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
-		Scrape: p.scrape, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
+		Scrape: p.scrape, ToolVersion: p.ToolVersion, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
 	}, j)
 }
 

@@ -48,6 +48,8 @@ type Options struct {
 	// Version asks a component on a host for the version of its program; empty when it does not tell, an error when it does not answer. Steps that change a
 	// version prove it by this; nil leaves that to mirror pods.
 	Version func(ctx context.Context, component, host, address string) (string, error)
+	// ToolVersion of this program goes into the journal with what it writes; empty leaves the one that is there.
+	ToolVersion string
 	// Before is the snapshot from before the migration, that verifications compare with.
 	Before *v1.Snapshot
 	// Compare says in sentences what is not as it was before the migration and nothing explains, and what could not be compared; nil where nobody looks at
@@ -114,6 +116,7 @@ func New(o Options, j *Journal) *Engine {
 	if o.Hook == nil {
 		o.Hook = func(string, string) {}
 	}
+	j.writtenBy(o.ToolVersion)
 	o.Tell = serialized(o.Tell)
 	o.Hosts = Staying(j.Doc(), o.Hosts)
 	e := &Engine{Options: o, journal: j, away: &away{}, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}

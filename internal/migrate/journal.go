@@ -21,12 +21,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/document"
 )
 
 // Names of the ConfigMaps in kube-system.
 const (
 	JournalName = "transplant-journal"
 	BeforeName  = "transplant-before"
+)
+
+// Keys of the journal's ConfigMap. Versions from before there were numbers of schemas read journal.json.gz, and left out what they did not know when they wrote
+// it back. It holds a note now that makes them refuse the journal and say why.
+const (
+	journalKey  = "document.json.gz"
+	earlierKey  = "journal.json.gz"
+	snapshotKey = "journal.json.gz"
 )
 
 // chunk keeps a ConfigMap below the API server's limit of 1 MiB for the whole object.
@@ -68,13 +77,26 @@ func (h Home) Open(ctx context.Context) (*Journal, error) {
 
 // ReadJournal reads what the journal's ConfigMap holds.
 func ReadJournal(cm *corev1.ConfigMap) (*v1.Journal, error) {
-	var doc v1.Journal
-	if err := unpack([]map[string][]byte{cm.BinaryData}, &doc); err != nil {
-		return nil, fmt.Errorf("journal ConfigMap %s/%s: %w", namespace, JournalName, err)
+	object := fmt.Sprintf("journal ConfigMap %s/%s", cm.Namespace, cm.Name)
+	data := cm.BinaryData[journalKey]
+	if data == nil {
+		data = cm.BinaryData[earlierKey]
 	}
-	if doc.APIVersion != v1.GroupVersion || doc.Kind != v1.KindJournal {
-		return nil, fmt.Errorf("journal ConfigMap %s/%s holds %s %s, which this version of transplant does not know: use the version that wrote it",
-			namespace, JournalName, doc.APIVersion, doc.Kind)
+	raw, err := unpack(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", object, err)
+	}
+	var doc v1.Journal
+	if err := (document.Form{Object: object, Kind: v1.KindJournal, Known: v1.JournalSchema}).Read(raw, &doc); err != nil {
+		return nil, err
+	}
+	for _, p := range []*v1.Plan{&doc.Plan, doc.Rollback} {
+		if p == nil {
+			continue
+		}
+		if err := (document.Form{Object: "the plan in " + object, Known: v1.PlanSchema}).Judge(p.Schema, p.ToolVersion); err != nil {
+			return nil, err
+		}
 	}
 	return &doc, nil
 }
@@ -95,7 +117,9 @@ func (e *BegunError) Error() string {
 // was begun; that of a run under way is a *BegunError.
 func (h Home) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
 	j := &Journal{home: h, doc: doc}
-	j.doc.TypeMeta = v1.Type(v1.KindJournal)
+	if j.doc.ToolVersion == "" && before != nil {
+		j.doc.ToolVersion = before.ToolVersion
+	}
 	switch old, err := h.Open(ctx); {
 	case err == nil && old.begun():
 		return nil, &BegunError{Run: old.doc.Run, Phase: old.doc.Phase}
@@ -176,7 +200,17 @@ func (j *Journal) SetPhase(ctx context.Context, phase string, rollback *v1.Plan,
 	return j.write(ctx)
 }
 
+// writtenBy is the version of the program that writes from now on.
+func (j *Journal) writtenBy(toolVersion string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if toolVersion != "" {
+		j.doc.ToolVersion = toolVersion
+	}
+}
+
 func (j *Journal) write(ctx context.Context) error {
+	j.doc.TypeMeta = v1.Type(v1.KindJournal) // also of one that was begun by an earlier version: what is written now, that one does not know
 	data, err := pack(j.doc)
 	if err != nil {
 		return fmt.Errorf("packing the journal: %w", err)
@@ -184,10 +218,14 @@ func (j *Journal) write(ctx context.Context) error {
 	if len(data) > chunk {
 		return fmt.Errorf("the journal is %d bytes when compressed, more than a ConfigMap holds: migrate with fewer hosts in --host-access at a time", len(data))
 	}
+	note, err := noteToEarlier(j.doc.ToolVersion)
+	if err != nil {
+		return fmt.Errorf("packing the journal: %w", err)
+	}
 	cm := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: j.home.name(JournalName), Namespace: j.home.namespace(), ResourceVersion: j.rv, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
 		Data:       map[string]string{"run": j.doc.Run, "phase": j.doc.Phase, "steps": strconv.Itoa(len(j.doc.Records))},
-		BinaryData: map[string][]byte{"journal.json.gz": data},
+		BinaryData: map[string][]byte{journalKey: data, earlierKey: note},
 	}
 	var saved *corev1.ConfigMap
 	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
@@ -215,11 +253,21 @@ func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved 
 	if err != nil {
 		return err
 	}
-	if bytes.Equal(live.BinaryData["journal.json.gz"], want.BinaryData["journal.json.gz"]) {
+	if maps.EqualFunc(live.BinaryData, want.BinaryData, bytes.Equal) {
 		*saved = live
 		return nil
 	}
 	return fmt.Errorf("somebody else wrote it: %w", conflict)
+}
+
+// noteToEarlier is what a version from before there were numbers of schemas finds where it looks for the journal. It refuses an apiVersion that it does
+// not know, and says "ConfigMap ... holds <apiVersion> Journal, which this version of transplant does not know: use the version that wrote it".
+func noteToEarlier(toolVersion string) ([]byte, error) {
+	by := ""
+	if toolVersion != "" {
+		by = ", of transplant " + toolVersion
+	}
+	return pack(v1.TypeMeta{APIVersion: fmt.Sprintf("%s (schema %d%s)", v1.GroupVersion, v1.JournalSchema, by), Kind: v1.KindJournal})
 }
 
 // Before reads the snapshot from before the migration.
@@ -229,7 +277,7 @@ func Before(ctx context.Context, kube kubernetes.Interface) (*v1.Snapshot, error
 
 // Before reads the snapshot from before the migration.
 func (h Home) Before(ctx context.Context) (*v1.Snapshot, error) {
-	var parts []map[string][]byte
+	var packed []byte
 	for i := 0; ; i++ {
 		cm, err := h.maps().Get(ctx, h.beforeName(i), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) && i > 0 {
@@ -237,14 +285,19 @@ func (h Home) Before(ctx context.Context) (*v1.Snapshot, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("reading the snapshot from before the migration, ConfigMap %s/%s: %w", h.namespace(), h.beforeName(i), err)
 		}
-		parts = append(parts, cm.BinaryData)
+		packed = append(packed, cm.BinaryData[snapshotKey]...)
 		if cm.Data["last"] == "true" {
 			break
 		}
 	}
+	object := fmt.Sprintf("snapshot from before the migration, ConfigMap %s/%s", h.namespace(), h.beforeName(0))
+	raw, err := unpack(packed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", object, err)
+	}
 	var s v1.Snapshot
-	if err := unpack(parts, &s); err != nil {
-		return nil, fmt.Errorf("snapshot from before the migration: %w", err)
+	if err := (document.Form{Object: object, Kind: v1.KindSnapshot, Known: v1.SnapshotSchema}).Read(raw, &s); err != nil {
+		return nil, err
 	}
 	return &s, nil
 }
@@ -257,7 +310,9 @@ func (h Home) beforeName(i int) string {
 }
 
 func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
-	data, err := pack(s)
+	kept := *s
+	kept.TypeMeta = v1.Type(v1.KindSnapshot)
+	data, err := pack(kept)
 	if err != nil {
 		return fmt.Errorf("packing the snapshot: %w", err)
 	}
@@ -267,7 +322,7 @@ func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 		cm := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: h.beforeName(i), Namespace: h.namespace(), Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
 			Data:       map[string]string{"last": strconv.FormatBool(len(data) == 0)},
-			BinaryData: map[string][]byte{"journal.json.gz": part},
+			BinaryData: map[string][]byte{snapshotKey: part},
 		}
 		err := Retry(ctx, writeBudget, func(ctx context.Context) error {
 			_, err := h.maps().Create(ctx, cm, metav1.CreateOptions{})
@@ -313,20 +368,16 @@ func pack(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func unpack(parts []map[string][]byte, into any) error {
-	var all []byte
-	for _, p := range parts {
-		all = append(all, p["journal.json.gz"]...)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(all))
+func unpack(packed []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return fmt.Errorf("it is not what transplant wrote: %w", err)
+		return nil, fmt.Errorf("it is not what transplant wrote: %w", err)
 	}
 	raw, err := io.ReadAll(z)
 	if err != nil {
-		return fmt.Errorf("it is cut short: %w", err)
+		return nil, fmt.Errorf("it is cut short: %w", err)
 	}
-	return json.Unmarshal(raw, into)
+	return raw, nil
 }
 
 // Retry calls f until it succeeds, its error is not one of a restarting API server, or the budget is spent.

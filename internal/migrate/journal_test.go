@@ -172,10 +172,17 @@ func TestALargeSnapshotIsKeptInPieces(t *testing.T) {
 }
 
 func TestAJournalThatCannotBeRead(t *testing.T) {
-	newer, err := pack(v1.Journal{TypeMeta: v1.TypeMeta{APIVersion: "transplant.dev/v2", Kind: v1.KindJournal}})
-	if err != nil {
-		t.Fatal(err)
+	packed := func(v any) []byte {
+		data, err := pack(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
 	}
+	newer := packed(v1.Journal{TypeMeta: v1.TypeMeta{APIVersion: "transplant.dev/v2", Kind: v1.KindJournal}})
+	higher, plan := doc(), doc()
+	higher.Schema, higher.ToolVersion = v1.JournalSchema+1, "v9.1.0"
+	plan.Plan.Schema, plan.Plan.ToolVersion = v1.PlanSchema+1, "v9.1.0"
 	good, err := pack(doc())
 	if err != nil {
 		t.Fatal(err)
@@ -189,14 +196,23 @@ func TestAJournalThatCannotBeRead(t *testing.T) {
 		{"garbage", []byte("garbage"), "it is not what transplant wrote"},
 		{"half of it", good[:len(good)/2], "it is cut short"},
 		{"a newer version", newer, "holds transplant.dev/v2 Journal, which this version of transplant does not know: use the version that wrote it"},
+		{"a newer schema", packed(higher), "and this version of transplant knows no more than schema 2 of it: use transplant v9.1.0, which wrote it, or a later version"},
+		{"a plan of a newer schema", packed(plan), "the plan in journal ConfigMap kube-system/transplant-journal has schema 3"},
+		{"a field that came later", packed(map[string]any{"apiVersion": v1.GroupVersion, "kind": v1.KindJournal, "plan": map[string]any{"steps": []any{map[string]any{"soon": true}}}}), `has the field "soon"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := apitest.New(t)
 			kube, _ := server.Clients(t)
-			server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: JournalName, Namespace: namespace}, BinaryData: map[string][]byte{"journal.json.gz": c.data}})
-			_, err := Open(t.Context(), kube)
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "kube-system/transplant-journal") {
-				t.Errorf("the error does not say %q: %v", c.want, err)
+			for _, key := range []string{earlierKey, journalKey} {
+				server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: JournalName, Namespace: namespace}, BinaryData: map[string][]byte{key: c.data}})
+				_, err := Open(t.Context(), kube)
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "kube-system/transplant-journal") {
+					t.Errorf("%s: the error does not say %q: %v", key, c.want, err)
+				}
+				_, err = Create(t.Context(), kube, doc(), &v1.Snapshot{})
+				if writes := server.Writes(); err == nil || len(writes) > 0 {
+					t.Errorf("%s: a journal that is not understood was replaced: %v, %v", key, err, writes)
+				}
 			}
 		})
 	}

@@ -147,9 +147,18 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 	for i := 1; i <= count; i++ {
 		w.layOut(i)
 	}
+	if count > 0 {
+		w.openHosts(lay...)
+	}
+	return w
+}
+
+// openHosts opens the directories that are there, and lets the world catch up with them when lay has changed what lies there.
+func (w *world) openHosts(lay ...func(*world)) {
+	w.t.Helper()
 	opened, err := hostaccess.Open("local:" + w.dir)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	for _, h := range opened {
 		w.hosts = append(w.hosts, host{h, w})
@@ -160,7 +169,6 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.catchUp()
-	return w
 }
 
 // layOut makes a control-plane host as kubeadm does, and its node.

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/document"
 )
 
 // maxSize is more than a snapshot of 5,000 nodes takes.
@@ -60,6 +61,9 @@ func Load(r io.Reader) (*v1.Snapshot, error) {
 	case head.APIVersion != v1.GroupVersion:
 		return nil, fmt.Errorf("reading the snapshot: apiVersion is %q, written by %s, and this version of transplant reads %s only; use the version that wrote it, or take it again with transplant snapshot",
 			head.APIVersion, writer, v1.GroupVersion)
+	}
+	if err := (document.Form{Object: "the snapshot", Known: v1.SnapshotSchema}).Judge(head.Schema, head.ToolVersion); err != nil {
+		return nil, fmt.Errorf("reading the snapshot: %w; or take it again with transplant snapshot", err)
 	}
 	var out v1.Snapshot
 	strict := json.NewDecoder(bytes.NewReader(data))

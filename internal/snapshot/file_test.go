@@ -42,6 +42,10 @@ func TestLoad(t *testing.T) {
 			"apiVersion: transplant.dev/v1beta1\nkind: Snapshot\ntoolVersion: v9.1.0\n",
 			`apiVersion is "transplant.dev/v1beta1", written by transplant v9.1.0, and this version of transplant reads transplant.dev/v1alpha1 only; use the version that wrote it`,
 		},
+		"a newer schema": {
+			"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nschema: 99\ntoolVersion: v9.1.0\n",
+			"the snapshot has schema 99, and this version of transplant knows no more than schema 2 of it: use transplant v9.1.0, which wrote it",
+		},
 		"a key twice":  {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nkind: Snapshot\n", `already set`},
 		"a plan":       {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\n", `kind is "Plan", not Snapshot`},
 		"no kind":      {"apiVersion: transplant.dev/v1alpha1\n", "it names no kind, and a snapshot says Snapshot"},

@@ -19,6 +19,8 @@ const (
 // Journal says what was started; what is true is asked of the live cluster. It is kept in the cluster.
 type Journal struct {
 	TypeMeta `json:",inline"`
+	// ToolVersion is of the program that wrote it last: which one to take when another does not know the schema.
+	ToolVersion string `json:"toolVersion,omitempty"`
 	// Run names this migration; backups on hosts lie in a directory of that name.
 	Run     string    `json:"run"`
 	Started time.Time `json:"started"`

@@ -287,6 +287,42 @@ func TestARecordThatCannotBeReadSaysWhatToDo(t *testing.T) {
 	}
 }
 
+func TestARecordThatIsNotUnderstoodIsLeftAsItIs(t *testing.T) {
+	for record, want := range map[string]string{
+		`{"schema":99,"soon":true}`: "ConfigMap cluster-x/transplant-machines has schema 99, and this version of transplant knows no more than schema 2 of it: use a later version",
+		`{"restart":{"soon":true}}`: `ConfigMap cluster-x/transplant-machines has the field "soon"`,
+	} {
+		p := newPlace(t)
+		p.oneMachine()
+		p.seed.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: "cluster-x"}, Data: map[string]string{recordKey: record}})
+		_, err := p.restarter.Pass(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "delete it") {
+			t.Errorf("%s: the error does not say %q: %v", record, want, err)
+		}
+		if writes := p.seed.Writes(); len(writes) > 0 {
+			t.Errorf("%s: wrote %v", record, writes)
+		}
+	}
+}
+
+func TestARecordFromBeforeThereWereNumbersIsReadAndNumbered(t *testing.T) {
+	p := newPlace(t)
+	p.seed.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: RecordName, Namespace: "cluster-x"}, Data: map[string]string{recordKey: `{"nodes":{"u":{"tainted":true}}}`}})
+	store := p.restarter.Store
+	was, version, err := store.Load(t.Context())
+	if err != nil || !was.Nodes["u"].Tainted {
+		t.Fatalf("%+v, %v", was, err)
+	}
+	now := was.clone()
+	now.External(changed)
+	if _, err := store.Save(t.Context(), now, was, version); err != nil {
+		t.Fatal(err)
+	}
+	if text := p.seed.Field("/api/v1/namespaces/cluster-x/configmaps/"+RecordName, "data", recordKey); !strings.HasPrefix(text, `{"schema":2,"externalSince":`) || !strings.Contains(text, `"tainted":true`) {
+		t.Errorf("wrote %s", text)
+	}
+}
+
 func TestALookLetsAStoppedRestartBeginAnew(t *testing.T) {
 	p := newPlace(t)
 	p.oneMachine()

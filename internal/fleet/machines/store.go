@@ -3,6 +3,7 @@ package machines
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -10,13 +11,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/transplant-dev/transplant/internal/document"
 )
 
 const (
 	// RecordName is the ConfigMap in the namespace of the cluster in the seed that keeps the Record.
 	RecordName = "transplant-machines"
 	recordKey  = "record"
+	// RecordSchema is the number of the fields that a record may have; see the numbers of v1alpha1.
+	RecordSchema = 2
 )
+
+// Kept is a Record as it is kept.
+type Kept struct {
+	// Schema is the number of the record's fields; absent means 1.
+	Schema int `json:"schema,omitempty"`
+	Record `json:",inline"`
+}
 
 // Store keeps the Record of one cluster in the seed.
 type Store struct {
@@ -33,10 +45,19 @@ func (s Store) Load(ctx context.Context) (r Record, version string, err error) {
 	if err != nil {
 		return Record{}, "", fmt.Errorf("reading ConfigMap %s/%s: %w", s.Namespace, RecordName, err)
 	}
-	if err := json.Unmarshal([]byte(c.Data[recordKey]), &r); err != nil && c.Data[recordKey] != "" {
-		return Record{}, "", fmt.Errorf("reading ConfigMap %s/%s: %w: delete it, and what proved that nodes are external is looked for again", s.Namespace, RecordName, err)
+	if c.Data[recordKey] == "" {
+		return Record{}, c.ResourceVersion, nil
 	}
-	return r, c.ResourceVersion, nil
+	var kept Kept
+	err = document.Form{Object: fmt.Sprintf("ConfigMap %s/%s", s.Namespace, RecordName), Known: RecordSchema}.Read([]byte(c.Data[recordKey]), &kept)
+	var newer *document.NewerError
+	switch {
+	case errors.As(err, &newer):
+		return Record{}, "", fmt.Errorf("reading what is known of machines: %w", err)
+	case err != nil:
+		return Record{}, "", fmt.Errorf("reading what is known of machines: %w: delete it, and what proved that nodes are external is looked for again", err)
+	}
+	return kept.Record, c.ResourceVersion, nil
 }
 
 // Save writes the record when it differs from before, which Load returned with the version, and returns the new version. It fails with a conflict when
@@ -45,7 +66,7 @@ func (s Store) Save(ctx context.Context, r, before Record, version string) (stri
 	if reflect.DeepEqual(r, before) {
 		return version, nil
 	}
-	data, err := json.Marshal(r)
+	data, err := json.Marshal(Kept{Schema: RecordSchema, Record: r})
 	if err != nil {
 		return version, fmt.Errorf("encoding the record of machines: %w", err)
 	}
