@@ -100,6 +100,7 @@ test-lab:
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mistakes of the documents, every fix, every scenario, every version
 	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all
+	$(GO) test ./internal/migrate -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all
 	cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all
 	cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all
 	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10

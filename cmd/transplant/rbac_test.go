@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -54,7 +55,7 @@ func TestTheReadersRoleIsWhatLookingOnTakes(t *testing.T) {
 	w.out.shows(t, "paused by")
 	w.stop()
 	<-w.code
-	needed := asked.Rights()
+	needed := slices.Concat(asked.Rights(), toGet(migrate.JournalNames())) // as far as a journal has parts
 	holds(t, needed, "reader")
 	noMore(t, needed, "reader")
 
@@ -87,7 +88,18 @@ func TestThePlannersRoleIsWhatPlanningTakes(t *testing.T) {
 	}
 	needed := slices.Concat(planning, asked.Rights())
 	holds(t, needed, "reader", "planner")
-	noMore(t, slices.Concat(needed, refs(plan.ObjectRefs())), "planner")
+	before := toGet(migrate.BeforeNames()) // as far as the snapshot is in pieces
+	holds(t, before, "planner")
+	noMore(t, slices.Concat(needed, before, refs(plan.ObjectRefs())), "planner")
+}
+
+// toGet are the rights to get ConfigMaps of kube-system.
+func toGet(names []string) []apitest.Right {
+	var out []apitest.Right
+	for _, name := range names {
+		out = append(out, apitest.Right{Verb: "get", Resource: "configmaps", Namespace: plan.Namespace, Name: name})
+	}
+	return out
 }
 
 // refs are the rights to read objects that a plan may make.

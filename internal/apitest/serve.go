@@ -1,6 +1,7 @@
 package apitest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -110,9 +111,37 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		s.watch(w, req)
 		return
 	}
+	if why := tooLarge(r, body); why != "" {
+		status(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, why)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serve(w, req, v, r, body)
+}
+
+// maxContent is what the values of a ConfigMap or a Secret may come to.
+const maxContent = 1 << 20
+
+// tooLarge says that an object holds more than a real server lets it; empty when it does not.
+func tooLarge(r request, body map[string]any) string {
+	if r.resource != "configmaps" && r.resource != "secrets" || r.sub != "" {
+		return ""
+	}
+	size := 0
+	for field, encoded := range map[string]bool{"data": r.resource == "secrets", "binaryData": true} {
+		values, _ := body[field].(map[string]any)
+		for _, v := range values {
+			text, _ := v.(string)
+			if size += len(text); encoded {
+				size += base64.StdEncoding.DecodedLen(len(text)) - len(text)
+			}
+		}
+	}
+	if size <= maxContent {
+		return ""
+	}
+	return fmt.Sprintf("%s %q is invalid: []: Too long: must have at most %d bytes", r.resource, metadata(body)["name"], maxContent)
 }
 
 // decode reads a body: typed clients write Protobuf, dynamic ones JSON, and a deletion may have none.
@@ -279,6 +308,11 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 		name = "" // another field is left to who asks: a watch may send more than was asked for here
 	}
 	asked := parse(req.URL.Path).named(name)
+	if seen, err := strconv.Atoi(req.URL.Query().Get("resourceVersion")); err == nil && seen > 0 && seen < s.forgot {
+		s.mu.Unlock()
+		status(w, http.StatusGone, metav1.StatusReasonExpired, fmt.Sprintf("too old resource version: %d (%d)", seen, s.forgot))
+		return
+	}
 	s.watchers[ch] = asked
 	var missed []event
 	if seen, err := strconv.Atoi(req.URL.Query().Get("resourceVersion")); err == nil && seen > 0 {

@@ -27,6 +27,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
+// remembered is how many changes a watch can go back at least.
+const remembered = 1024
+
 // User is who asks, in refusals.
 const User = "tester"
 
@@ -44,7 +47,8 @@ type Server struct {
 	objects  map[string]map[string]any // by path
 	denied   map[string]bool           // "verb resource"
 	watchers map[chan event]request    // what each asks for
-	told     []told                    // everything that changed, in order
+	told     []told                    // what changed lately, in order
+	forgot   int                       // the last version that told does not have
 	// closeAll ends every connection of a client.
 	closeAll func()
 	log      []string
@@ -193,6 +197,9 @@ func (s *Server) remove(path string) {
 
 func (s *Server) tell(kind, path string, o map[string]any) {
 	s.told = append(s.told, told{s.version, path, event{kind, o}})
+	if n := len(s.told) / 2; n >= remembered {
+		s.forgot, s.told = s.told[n-1].version, append([]told(nil), s.told[n:]...)
+	}
 	for ch, asked := range s.watchers {
 		if asked.about(parse(path)) {
 			select {

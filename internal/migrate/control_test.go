@@ -55,7 +55,7 @@ func TestAPauseIsKeptForItsRun(t *testing.T) {
 // journal is what the cluster has of the run.
 func (w *world) journal() *Journal {
 	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
+	j, err := w.home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

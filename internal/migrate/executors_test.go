@@ -62,7 +62,7 @@ func (w *world) afterEveryDeath(p *v1.Plan) int {
 // back plans and goes the way back, dying at each point of it.
 func (w *world) backAfterEveryDeath() {
 	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
+	j, err := w.home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -15,6 +15,23 @@ type Home struct {
 	// Part is what the run's objects are told apart by from those of another run in the same namespace; empty for one that is alone or the first. The lock is
 	// the same for all.
 	Part string
+	// sizes of what the journal is kept in; the usual ones when nil.
+	sizes *sizes
+}
+
+// sizes bound what a journal keeps where, in bytes when packed.
+type sizes struct {
+	// inline is for a plan in the head, recent for records there, part for a ConfigMap.
+	inline, recent, part int
+}
+
+var usual = sizes{inline: 32 << 10, recent: 32 << 10, part: chunk}
+
+func (h Home) limits() sizes {
+	if h.sizes == nil {
+		return usual
+	}
+	return *h.sizes
 }
 
 // InCluster is the home of a run on a cluster that runs its own control plane.

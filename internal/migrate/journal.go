@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -47,12 +48,26 @@ const writeBudget = 60 * time.Second
 // ErrNoJournal says that no migration was started on this cluster.
 var ErrNoJournal = errors.New("no migration was started on this cluster: run transplant apply")
 
-// Journal keeps what was started in the cluster, compressed, in one ConfigMap: whoever has the kubeconfig can go on where somebody else stopped.
+// Journal keeps what was started in the cluster, compressed, in ConfigMaps: whoever has the kubeconfig can go on where somebody else stopped.
 type Journal struct {
 	home Home
 	mu   sync.Mutex
 	doc  v1.Journal
+	// at is the place of each step's record.
+	at map[string]int
+	// rv is the version of the head, and head the object as it was read or written last.
 	rv   string
+	head *corev1.ConfigMap
+	// writer tells this process from others that write the same.
+	writer string
+	// claimed tells that this process has written the head, begins that the run has none yet, and incomplete that it was left while that was written.
+	claimed, begins, incomplete bool
+	// where the pieces are kept, and the places of the records that have changed since they were put into a part.
+	where  layout
+	recent map[int]bool
+	// versions of the parts, by name, and the parts of a run before.
+	versions map[string]string
+	left     []part
 }
 
 // Open reads the journal of the cluster; ErrNoJournal when there is none.
@@ -60,45 +75,33 @@ func Open(ctx context.Context, kube kubernetes.Interface) (*Journal, error) {
 	return InCluster(kube).Open(ctx)
 }
 
-// Open reads the journal; ErrNoJournal when there is none.
+// Open reads the journal; ErrNoJournal when there is none, or when it was not written to the end and no step was begun.
 func (h Home) Open(ctx context.Context) (*Journal, error) {
+	j, err := h.open(ctx)
+	if err == nil && j.incomplete {
+		return nil, ErrNoJournal
+	}
+	return j, err
+}
+
+func (h Home) open(ctx context.Context) (*Journal, error) {
 	cm, err := h.maps().Get(ctx, h.name(JournalName), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, ErrNoJournal
 	} else if err != nil {
 		return nil, fmt.Errorf("reading the journal ConfigMap %s: %w", h.at(JournalName), err)
 	}
-	doc, err := ReadJournal(cm)
+	s, err := NewReader(h).follow(ctx, cm)
 	if err != nil {
 		return nil, err
 	}
-	return &Journal{home: h, rv: cm.ResourceVersion, doc: *doc}, nil
+	return h.journalOf(s), nil
 }
 
-// ReadJournal reads what the journal's ConfigMap holds.
-func ReadJournal(cm *corev1.ConfigMap) (*v1.Journal, error) {
-	object := fmt.Sprintf("journal ConfigMap %s/%s", cm.Namespace, cm.Name)
-	data := cm.BinaryData[journalKey]
-	if data == nil {
-		data = cm.BinaryData[earlierKey]
+func (h Home) journalOf(s *stored) *Journal {
+	return &Journal{
+		home: h, rv: s.head.ResourceVersion, head: s.head, doc: s.doc, where: s.where, recent: s.recent, versions: s.versions, incomplete: s.incomplete, writer: string(uuid.NewUUID()),
 	}
-	raw, err := unpack(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", object, err)
-	}
-	var doc v1.Journal
-	if err := (document.Form{Object: object, Kind: v1.KindJournal, Known: v1.JournalSchema}).Read(raw, &doc); err != nil {
-		return nil, err
-	}
-	for _, p := range []*v1.Plan{&doc.Plan, doc.Rollback} {
-		if p == nil {
-			continue
-		}
-		if err := (document.Form{Object: "the plan in " + object, Known: v1.PlanSchema}).Judge(p.Schema, p.ToolVersion); err != nil {
-			return nil, err
-		}
-	}
-	return &doc, nil
 }
 
 // Create starts the journal of a new run on a cluster, as the method of that name does.
@@ -116,15 +119,21 @@ func (e *BegunError) Error() string {
 // Create starts the journal of a new run, and keeps the snapshot from before it. The journal of an older, ended run is replaced, and so is one of which no step
 // was begun; that of a run under way is a *BegunError.
 func (h Home) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (*Journal, error) {
-	j := &Journal{home: h, doc: doc}
+	j := &Journal{home: h, doc: doc, begins: true, recent: map[int]bool{}, versions: map[string]string{}, writer: string(uuid.NewUUID())}
+	for i := range doc.Records {
+		j.recent[i] = true
+	}
 	if j.doc.ToolVersion == "" && before != nil {
 		j.doc.ToolVersion = before.ToolVersion
 	}
-	switch old, err := h.Open(ctx); {
+	if err := Fits(&doc.Plan); err != nil {
+		return nil, err
+	}
+	switch old, err := h.open(ctx); {
 	case err == nil && old.begun():
 		return nil, &BegunError{Run: old.doc.Run, Phase: old.doc.Phase}
 	case err == nil:
-		j.rv = old.rv
+		j.rv, j.head, j.versions, j.left = old.rv, old.head, old.versions, old.where.parts()
 	case !errors.Is(err, ErrNoJournal):
 		return nil, err
 	}
@@ -136,7 +145,7 @@ func (h Home) Create(ctx context.Context, doc v1.Journal, before *v1.Snapshot) (
 
 // begun tells that a run has begun to change something and is not finished.
 func (j *Journal) begun() bool {
-	return j.doc.Phase == v1.RunRollingBack || j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)
+	return !j.incomplete && j.doc.Phase == v1.RunRollingBack || j.doc.Phase == v1.RunApplying && (len(j.doc.Records) > 0 || len(j.doc.Without) > 0)
 }
 
 // Doc returns a copy of the journal.
@@ -152,12 +161,24 @@ func (j *Journal) Doc() v1.Journal {
 func (j *Journal) Record(id string) v1.StepRecord {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, r := range j.doc.Records {
-		if r.ID == id {
-			return apart(r)
-		}
+	if at, ok := j.placeOf(id); ok {
+		return apart(j.doc.Records[at])
 	}
 	return v1.StepRecord{}
+}
+
+// placeOf is where the record of a step is.
+func (j *Journal) placeOf(id string) (int, bool) {
+	if j.at == nil {
+		j.at = map[string]int{}
+		for i, r := range j.doc.Records {
+			if _, ok := j.at[r.ID]; !ok {
+				j.at[r.ID] = i
+			}
+		}
+	}
+	at, ok := j.at[id]
+	return at, ok
 }
 
 // apart is a record that shares nothing with r which a step changes in place: steps of a batch run side by side, and the journal is written with all of
@@ -176,17 +197,21 @@ func apart(r v1.StepRecord) v1.StepRecord {
 func (j *Journal) Save(ctx context.Context, rec v1.StepRecord) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	rec = apart(rec)
-	found := false
-	for i := range j.doc.Records {
-		if j.doc.Records[i].ID == rec.ID {
-			j.doc.Records[i], found = rec, true
-		}
-	}
-	if !found {
-		j.doc.Records = append(j.doc.Records, rec)
-	}
+	j.take(rec)
 	return j.write(ctx)
+}
+
+// take takes a record in, which the next write writes.
+func (j *Journal) take(rec v1.StepRecord) {
+	rec = apart(rec)
+	at, found := j.placeOf(rec.ID)
+	if found {
+		j.doc.Records[at] = rec
+	} else {
+		at = len(j.doc.Records)
+		j.doc.Records, j.at[rec.ID] = append(j.doc.Records, rec), at
+	}
+	j.recent[at] = true
 }
 
 // SetPhase writes the phase of the run; rollback is its plan once one was made.
@@ -195,7 +220,7 @@ func (j *Journal) SetPhase(ctx context.Context, phase string, rollback *v1.Plan,
 	defer j.mu.Unlock()
 	j.doc.Phase, j.doc.Ended = phase, ended
 	if rollback != nil {
-		j.doc.Rollback = rollback
+		j.doc.Rollback, j.where.rollback.decided = rollback, false
 	}
 	return j.write(ctx)
 }
@@ -207,57 +232,6 @@ func (j *Journal) writtenBy(toolVersion string) {
 	if toolVersion != "" {
 		j.doc.ToolVersion = toolVersion
 	}
-}
-
-func (j *Journal) write(ctx context.Context) error {
-	j.doc.TypeMeta = v1.Type(v1.KindJournal) // also of one that was begun by an earlier version: what is written now, that one does not know
-	data, err := pack(j.doc)
-	if err != nil {
-		return fmt.Errorf("packing the journal: %w", err)
-	}
-	if len(data) > chunk {
-		return fmt.Errorf("the journal is %d bytes when compressed, more than a ConfigMap holds: migrate with fewer hosts in --host-access at a time", len(data))
-	}
-	note, err := noteToEarlier(j.doc.ToolVersion)
-	if err != nil {
-		return fmt.Errorf("packing the journal: %w", err)
-	}
-	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: j.home.name(JournalName), Namespace: j.home.namespace(), ResourceVersion: j.rv, Labels: map[string]string{"app.kubernetes.io/managed-by": "transplant"}},
-		Data:       map[string]string{"run": j.doc.Run, "phase": j.doc.Phase, "steps": strconv.Itoa(len(j.doc.Records))},
-		BinaryData: map[string][]byte{journalKey: data, earlierKey: note},
-	}
-	var saved *corev1.ConfigMap
-	err = Retry(ctx, writeBudget, func(ctx context.Context) error {
-		var err error
-		if j.rv == "" {
-			saved, err = j.home.maps().Create(ctx, cm, metav1.CreateOptions{})
-		} else {
-			saved, err = j.home.maps().Update(ctx, cm, metav1.UpdateOptions{})
-		}
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return j.lostAnswer(ctx, cm, &saved, err)
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("writing the journal ConfigMap %s: %w", j.home.at(JournalName), err)
-	}
-	j.rv = saved.ResourceVersion
-	return nil
-}
-
-// lostAnswer tells a write whose answer got lost while an API server restarted from one by somebody else.
-func (j *Journal) lostAnswer(ctx context.Context, want *corev1.ConfigMap, saved **corev1.ConfigMap, conflict error) error {
-	live, err := j.home.maps().Get(ctx, j.home.name(JournalName), metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if maps.EqualFunc(live.BinaryData, want.BinaryData, bytes.Equal) {
-		*saved = live
-		return nil
-	}
-	return fmt.Errorf("somebody else wrote it: %w", conflict)
 }
 
 // noteToEarlier is what a version from before there were numbers of schemas finds where it looks for the journal. It refuses an apiVersion that it does
@@ -306,7 +280,16 @@ func (h Home) beforeName(i int) string {
 	if i == 0 {
 		return h.name(BeforeName)
 	}
-	return h.name(BeforeName) + "-" + strconv.Itoa(i)
+	return partName(h.name(BeforeName), i)
+}
+
+// BeforeNames are the names of the ConfigMaps in which the snapshot from before a migration may be kept.
+func BeforeNames() []string {
+	out := []string{BeforeName}
+	for i := range journalParts {
+		out = append(out, partName(BeforeName, i+1))
+	}
+	return out
 }
 
 func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
@@ -315,6 +298,10 @@ func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	data, err := pack(kept)
 	if err != nil {
 		return fmt.Errorf("packing the snapshot: %w", err)
+	}
+	if limit := (journalParts + 1) * chunk; len(data) > limit {
+		return fmt.Errorf("the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			len(data)>>20, h.name(BeforeName), h.name(BeforeName), journalParts, limit>>20)
 	}
 	for i := 0; ; i++ {
 		part := data[:min(chunk, len(data))]
@@ -378,6 +365,26 @@ func unpack(packed []byte) ([]byte, error) {
 		return nil, fmt.Errorf("it is cut short: %w", err)
 	}
 	return raw, nil
+}
+
+// Bounds of what a journal may come to: a record of a worker's kubelet, with what a rollback adds to it, was measured to take under recordBytes when it is
+// packed, and four of the ConfigMaps are kept free for parts that are about to take the place of others.
+const (
+	recordBytes = 700
+	capacity    = (journalParts - 4) * chunk
+)
+
+// Fits refuses a plan whose journal would outgrow its ConfigMaps: in the middle of a run there would be no way on, and no record of the way back.
+func Fits(p *v1.Plan) error {
+	data, err := pack(p)
+	if err != nil {
+		return fmt.Errorf("packing the plan: %w", err)
+	}
+	if size := 2 * (len(data) + recordBytes*len(p.Steps)); size > capacity { // the way there and the way back
+		return fmt.Errorf("the journal of this plan of %d steps would come to about %d MiB when it is compressed, and its %d ConfigMaps are made for %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
+			len(p.Steps), size>>20, journalParts+1, capacity>>20)
+	}
+	return nil
 }
 
 // Retry calls f until it succeeds, its error is not one of a restarting API server, or the budget is spent.

@@ -267,19 +267,6 @@ func (discard) Header() http.Header         { return http.Header{} }
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func (discard) WriteHeader(int)             {}
 
-func TestAJournalThatIsTooLargeIsRefused(t *testing.T) {
-	kube, _ := apitest.New(t).Clients(t)
-	d := doc()
-	random := make([]byte, 1_000_000)
-	if _, err := rand.Read(random); err != nil {
-		t.Fatal(err)
-	}
-	d.Plan.Steps[0].Content = hex.EncodeToString(random)
-	if _, err := Create(t.Context(), kube, d, &v1.Snapshot{}); err == nil || !strings.Contains(err.Error(), "more than a ConfigMap holds") {
-		t.Errorf("error: %v", err)
-	}
-}
-
 func TestNoPermissionForTheJournal(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)

@@ -264,14 +264,14 @@ func TestAVersionFromBeforeThereWereNumbersRefusesWhatThisOneWrites(t *testing.T
 	if _, err := readAsBefore(&cm); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("it reads the journal and would write back less of it: %v", err)
 	}
-	if now, err := ReadJournal(&cm); err != nil || now.Run != "run-1" {
+	if now, err := NewReader(InCluster(w.kube)).Read(t.Context(), &cm); err != nil || now.Run != "run-1" {
 		t.Errorf("this version: %v", err)
 	}
 }
 
-// TestWhatRecordsHoldAsTextChangesUnderANewNumberOnly is about the JSON in StepRecord.Before, which no listing of the journal's fields shows.
-func TestWhatRecordsHoldAsTextChangesUnderANewNumberOnly(t *testing.T) {
-	form := schematest.Form{Name: "before", Constant: "v1.JournalSchema", Number: v1.JournalSchema, Of: []any{workloadBefore{}}}
+// TestHowAJournalIsKeptChangesUnderANewNumberOnly is about what no listing of the journal's fields shows: its parts, and the JSON in StepRecord.Before.
+func TestHowAJournalIsKeptChangesUnderANewNumberOnly(t *testing.T) {
+	form := schematest.Form{Name: "kept", Constant: "v1.JournalSchema", Number: v1.JournalSchema, Of: []any{workloadBefore{}, kept{}}}
 	broken, err := form.Broken(os.DirFS("testdata/schemas"))
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func (w *world) silent(name string) {
 // takeOut is apply --without-host.
 func (w *world) takeOut(names ...string) error {
 	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
+	j, err := w.home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // planBack makes the rollback's plan and begins it.
 func (w *world) planBack() *v1.Plan {
 	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
+	j, err := w.home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

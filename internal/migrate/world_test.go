@@ -58,6 +58,8 @@ type world struct {
 	dyn   dynamic.Interface
 	hosts []hostaccess.Host
 	clock skipping
+	// home is where the journal is kept.
+	home Home
 
 	mu      sync.Mutex
 	parsed  map[string]*controlplane.Manifest // by content
@@ -144,6 +146,7 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 	}
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), w}
 	w.kube, w.dyn = w.api.Clients(t)
+	w.home = InCluster(w.kube)
 	for i := 1; i <= count; i++ {
 		w.layOut(i)
 	}
@@ -459,7 +462,7 @@ func (w *world) begin() (*v1.Plan, *Journal) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	j, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap)
+	j, err := w.home.Create(w.t.Context(), v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -474,7 +477,7 @@ func (w *world) beginWith(o v1.Options) *v1.Plan {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap); err != nil {
+	if _, err := w.home.Create(w.t.Context(), v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, snap); err != nil {
 		w.t.Fatal(err)
 	}
 	return p
@@ -483,11 +486,11 @@ func (w *world) beginWith(o v1.Options) *v1.Plan {
 // engine is one process of ours: it knows of the past only what the journal says.
 func (w *world) engine(change ...func(*Options)) *Engine {
 	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
+	j, err := w.home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	before, err := Before(w.t.Context(), w.kube)
+	before, err := w.home.Before(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -501,7 +504,7 @@ func (w *world) engine(change ...func(*Options)) *Engine {
 // rollBack plans the way back from what the journal says, and goes it with an engine of these options.
 func (w *world) rollBack(change ...func(*Options)) {
 	w.t.Helper()
-	j, err := Open(w.t.Context(), w.kube)
+	j, err := w.home.Open(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -33,7 +33,8 @@ const (
 	pending  = "not released"
 )
 
-// Listing lists the JSON fields of types, and of the types of these fields: a block for each, the given ones first.
+// Listing lists the JSON fields of types, and of the types of these fields: a block for each, the given ones first. Types of another package are named and not
+// listed: they have a listing of their own.
 func Listing(of ...any) string {
 	var order []reflect.Type
 	for _, v := range of {
@@ -48,6 +49,7 @@ func Listing(of ...any) string {
 		}
 		var more []reflect.Type
 		blocks[t], more = fields(t)
+		more = slices.DeleteFunc(more, func(m reflect.Type) bool { return m.PkgPath() != order[0].PkgPath() })
 		for _, m := range more {
 			found[m.String()] = m
 		}

@@ -55,6 +55,12 @@ type Board struct {
 	objects map[string]map[string]metav1.Object // by source
 	errors  map[string]error
 	refused map[string]time.Time // since when what could be read before is refused
+	// journal is what was read of the journal's head and its parts, or why it could not be.
+	journal    *v1.Journal
+	journalErr error
+
+	reading sync.Mutex // held while the journal's parts are read
+	reader  *migrate.Reader
 }
 
 // NewBoard returns an empty board. The leases are those of LeaseNames.
@@ -64,6 +70,7 @@ func NewBoard(o Options, leases []string) *Board {
 	}
 	return &Board{
 		Options: o, sources: sourcesOf(o.Kube, leases), changed: make(chan struct{}, 1), objects: map[string]map[string]metav1.Object{}, errors: map[string]error{}, refused: map[string]time.Time{},
+		reader: migrate.NewReader(migrate.InCluster(o.Kube)),
 	}
 }
 
@@ -78,6 +85,9 @@ func (b *Board) look(ctx context.Context, s source) (string, error) {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	objects, version, err := s.read(reading)
+	if err == nil && s.name == fromJournal {
+		err = b.readJournal(reading, headOf(objects))
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cold(s, err) {
@@ -89,6 +99,20 @@ func (b *Board) look(ctx context.Context, s source) (string, error) {
 		delete(b.objects, s.name)
 	}
 	return version, err
+}
+
+// readJournal reads the journal of a head. An error is returned when reading it again may help; the board keeps any other.
+func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	doc, err := journal(ctx, b.reader, head)
+	if err != nil && (ctx.Err() != nil || apierrors.IsForbidden(err) || migrate.Transient(err)) {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.journal, b.journalErr = doc, err
+	return nil
 }
 
 // errCold stands for a refusal that passes by itself.
@@ -181,11 +205,24 @@ func (b *Board) watch(ctx context.Context, s source, version string) error {
 			if !open || e.Type == watch.Error {
 				return nil // it is read again, and watched from there
 			}
-			if b.take(s, e) {
-				b.tell()
+			if !b.take(s, e) {
+				continue
 			}
+			if s.name == fromJournal {
+				if b.readJournal(ctx, b.head()) != nil {
+					return nil // it is read again, and says why then
+				}
+			}
+			b.tell()
 		}
 	}
+}
+
+// head is the journal's head as it was seen last; nil where there is none.
+func (b *Board) head() *corev1.ConfigMap {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return headOf(b.objects[fromJournal])
 }
 
 // take takes an event of a watch in; false when it changes nothing.
@@ -215,11 +252,14 @@ func (b *Board) Facts() Facts {
 		}
 		switch s.name {
 		case fromJournal:
-			doc, err := journal(b.objects[s.name])
-			if err != nil {
-				f.NotRead = append(f.NotRead, err.Error())
+			if b.objects[s.name] == nil {
+				f.JournalUnknown = true
+				continue
 			}
-			f.Journal, f.JournalUnknown = doc, doc == nil && (err != nil || b.objects[s.name] == nil)
+			if b.journalErr != nil {
+				f.NotRead = append(f.NotRead, b.journalErr.Error())
+			}
+			f.Journal, f.JournalUnknown = b.journal, b.journalErr != nil
 			continue
 		case fromLock:
 			f.LockUnknown = b.objects[s.name] == nil

@@ -2,6 +2,8 @@ package status
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -173,6 +175,51 @@ func TestFollowingThroughARestartOfTheAPIServer(t *testing.T) {
 	save("b")
 	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrate.LockName)
 	until(t, b, "both steps are done and the lock is gone", func(s v1.Status) bool { return s.StepsDone == 2 && s.Lock == nil && len(s.NotRead) == 0 })
+}
+
+func TestAJournalInPartsIsFollowed(t *testing.T) {
+	server, _ := cluster(t)
+	kube, _ := server.Clients(t)
+	doc := v1.Journal{Run: "run-2", Started: noon, Phase: v1.RunApplying, Plan: v1.Plan{TypeMeta: v1.Type(v1.KindPlan), Steps: []v1.Step{{ID: "a", Phase: "p"}, {ID: "b", Phase: "p"}}}}
+	random := make([]byte, 60_000)
+	if _, err := rand.Read(random); err != nil {
+		t.Fatal(err)
+	}
+	doc.Plan.Steps[0].Content = hex.EncodeToString(random)
+	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName)
+	j, err := migrate.Create(t.Context(), kube, doc, &v1.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := boardOf(t, server)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.Follow(ctx)
+	}()
+	defer func() {
+		cancel()
+		<-done
+	}()
+	until(t, b, "there are two steps", func(s v1.Status) bool { return s.StepsTotal == 2 && s.StepsDone == 0 })
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "a", Result: "done"}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, b, "one is done", func(s v1.Status) bool { return s.StepsDone == 1 })
+	if read, err := ReadJournal(t.Context(), kube); err != nil || read.Plan.Steps[0].Content != doc.Plan.Steps[0].Content {
+		t.Errorf("read in one go: %v", err)
+	}
+	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName + "-1")
+	if err := j.Save(t.Context(), v1.StepRecord{ID: "b", Result: "done"}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, b, "the other one is done, of a plan that is known", func(s v1.Status) bool { return s.StepsDone == 2 })
+	again := boardOf(t, server)
+	again.Look(t.Context())
+	if s := Judge(again.Facts()); s.State != "unknown" || len(s.NotRead) != 1 || !strings.Contains(s.NotRead[0], "names its part kube-system/transplant-journal-1, which is not there") {
+		t.Errorf("a part is gone: %s, %q", s.State, s.NotRead)
+	}
 }
 
 func TestARefusalRightAfterAStartOfTheAPIServerCountsForNothing(t *testing.T) {

@@ -146,13 +146,18 @@ func (s source) sentence(err error) string {
 	return s.name + ": " + err.Error()
 }
 
-// journal reads the journal of what was listed; nil where there is none.
-func journal(objects map[string]metav1.Object) (*v1.Journal, error) {
-	cm, ok := objects[namespace+"/"+migrate.JournalName].(*corev1.ConfigMap)
-	if !ok {
+// headOf is the head of the journal among what was listed; nil where there is none.
+func headOf(objects map[string]metav1.Object) *corev1.ConfigMap {
+	cm, _ := objects[namespace+"/"+migrate.JournalName].(*corev1.ConfigMap)
+	return cm
+}
+
+// journal reads the journal of a head, with what it keeps in other ConfigMaps; nil where there is none.
+func journal(ctx context.Context, r *migrate.Reader, cm *corev1.ConfigMap) (*v1.Journal, error) {
+	if cm == nil {
 		return nil, nil
 	}
-	doc, err := migrate.ReadJournal(cm)
+	doc, err := r.Read(ctx, cm)
 	if err != nil {
 		return nil, fmt.Errorf("reading the journal: %w", err)
 	}
@@ -167,5 +172,5 @@ func ReadJournal(ctx context.Context, kube kubernetes.Interface) (*v1.Journal, e
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", fromJournal, err)
 	}
-	return journal(objects)
+	return journal(reading, migrate.NewReader(migrate.InCluster(kube)), headOf(objects))
 }
