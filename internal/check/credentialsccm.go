@@ -21,7 +21,11 @@ var nodeManagerMissing = Check{
 }
 
 func judgeNodeManager(f facts) v1.Finding {
-	provider, ok := catalogue.Lookup(f.cloudName())
+	name := f.cloudName()
+	if f.opts.Part == partInstall {
+		name = f.opts.Provider // a new cluster may have no node yet that says it
+	}
+	provider, ok := catalogue.Lookup(name)
 	switch {
 	case !ok:
 		return skip("the cloud provider is not known (CP-001)")

@@ -47,7 +47,7 @@ func otherwiseInSeed(c Check, f facts) string {
 	if f.opts.Part == partFinish && c.Category != categorySeed && c.Category != categoryTooling {
 		return "it is asked before the handover, and the loops have moved"
 	}
-	if f.opts.Part == partInstall && c.Category != categorySeed && c.Category != categoryTooling {
+	if f.opts.Part == partInstall && c.Category != categorySeed && c.Category != categoryTooling && c.Code != "CLOUD-002" {
 		return "it is asked before loops move, and this control plane was external from the start"
 	}
 	if c.Code == "CLOUD-001" && f.Cloud == nil {

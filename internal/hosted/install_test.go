@@ -173,3 +173,16 @@ func TestAnInstallationIsRefusedWithWhatIsMissing(t *testing.T) {
 		}
 	})
 }
+
+// On Azure the nodes initialise themselves, by a DaemonSet that nothing of ours installs. A cluster without it would be called completed, and each of its
+// nodes would keep its taint.
+func TestAnAzureClusterNeedsItsNodeManagerFirst(t *testing.T) {
+	w := madeExternal(t, false)
+	w.user.Delete("/api/v1/nodes/n1")
+	p := w.plane()
+	p.Provider = "azure"
+	var blocked *BlockedError
+	if err := p.Run(t.Context(), Install, nil, nil); !errors.As(err, &blocked) || !strings.Contains(describe(err), "cloud-node-manager does not run") {
+		t.Errorf("the installation says %v", describe(err))
+	}
+}
