@@ -89,7 +89,7 @@ var ebs = driver{
 		env:    []corev1.EnvVar{value("CSI_ENDPOINT", "unix:///csi/csi.sock"), field("CSI_NODE_NAME", "spec.nodeName")},
 		socket: "/csi", paths: []string{"/dev"}, port: 9808,
 	},
-	nodeRights: []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get", "patch"}), rule("storage.k8s.io", []string{"volumeattachments", "csinodes"}, []string{"get", "list", "watch"})},
+	nodeRights: []rbacv1.PolicyRule{rule("", []string{"nodes"}, []string{"get", "list", "watch", "patch"}), rule("storage.k8s.io", []string{"volumeattachments", "csinodes"}, []string{"get", "list", "watch"})},
 	class:      class{"ebs-sc", map[string]string{"type": "gp3"}},
 }
 

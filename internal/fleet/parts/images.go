@@ -27,7 +27,8 @@ const (
 // imagesOf are the images by driver. A driver's minors are those that its makers name for the release; its sidecars those of the release's own manifests.
 //
 //   - ebs: kubernetes-sigs/aws-ebs-csi-driver, README.md and deploy/kubernetes/overlays/stable/gcr of v1.19.0 (Kubernetes 1.17 and later) and v1.31.0 (all
-//     minors that the project or EKS supports, which began with 1.23 then). A tag's manifests name the release before it.
+//     minors that the project or EKS supports, which began with 1.23 then). A tag's manifests name the release before it: v1.44.0 is in v1.45.0 of June 2025,
+//     when 1.33 was the newest minor, v1.63.1 in v1.64.0 of August 2026, when that was 1.36.
 //   - cinder: kubernetes/cloud-provider-openstack, manifests/cinder-csi-plugin of the newest tag of each minor; a plugin is released for its minor.
 //   - azure disk: kubernetes-sigs/azuredisk-csi-driver, README.md and deploy of v1.21.0 (1.20 and later) and v1.29.2 (1.21 and later).
 //   - azure file: kubernetes-sigs/azurefile-csi-driver, README.md and deploy of v1.22.0, whose README names v1.21.0 for 1.20, and of v1.29.0 (1.21 and later).
@@ -40,6 +41,8 @@ var imagesOf = map[string][]images{
 	"ebs.csi.aws.com": {
 		{20, 22, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.18.0", registry, "v3.4.1", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
 		{23, 30, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.30.0", registry, "v4.0.1", "v4.5.1", "v1.10.1", "v2.10.1", "v2.12.0", ""},
+		{31, 33, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.44.0", registry, "v5.3.0", "v4.9.0", "v1.14.0", "v2.14.0", "v2.16.0", ""},
+		{34, 36, "registry.k8s.io/provider-aws/aws-ebs-csi-driver:v1.63.1", registry, "v6.3.0", "v4.12.0", "v2.2.1", "v2.17.0", "v2.19.0", ""},
 	},
 	"cinder.csi.openstack.org": {
 		{20, 20, "docker.io/k8scloudprovider/cinder-csi-plugin:v1.20.0", registry, "v1.6.1", "v2.2.1", "v0.5.1", "v1.3.0", "v2.1.0", ""},
@@ -53,6 +56,12 @@ var imagesOf = map[string][]images{
 		{28, 28, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.28.3", registry, "v3.4.1", "v4.2.0", "v1.8.0", "v2.6.3", "v2.9.0", ""},
 		{29, 29, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.29.0", registry, "v3.6.2", "v4.4.2", "v1.9.2", "v2.9.2", "v2.11.0", ""},
 		{30, 30, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.30.3", registry, "v3.6.2", "v4.4.2", "v1.9.2", "v2.9.2", "v2.11.0", ""},
+		{31, 31, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.31.4", registry, "v3.6.2", "v4.4.2", "v1.9.2", "v2.9.2", "v2.11.0", ""},
+		{32, 32, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.32.1", registry, "v5.1.0", "v4.7.0", "v1.12.0", "v2.12.0", "v2.14.0", ""},
+		{33, 33, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.33.1", registry, "v5.1.0", "v4.7.0", "v1.12.0", "v2.12.0", "v2.14.0", ""},
+		{34, 34, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.34.1", registry, "v5.3.0", "v4.10.0", "v1.14.0", "v2.15.0", "v2.17.0", ""},
+		{35, 35, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.35.0", registry, "v5.3.0", "v4.10.0", "v1.14.0", "v2.15.0", "v2.17.0", ""},
+		{36, 36, "registry.k8s.io/provider-os/cinder-csi-plugin:v1.36.0", registry, "v5.3.0", "v4.10.0", "v1.14.0", "v2.15.0", "v2.17.0", ""},
 	},
 	"disk.csi.azure.com": {
 		{20, 20, azureRegistry + "/azuredisk-csi:v1.21.0", azureRegistry, "v3.2.0", "v3.5.0", "v1.5.0", "v2.5.1", "v2.7.0", ""},

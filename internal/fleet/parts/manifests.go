@@ -149,7 +149,7 @@ func (d driver) controllerRules() []rbacv1.PolicyRule {
 		rule("", []string{"persistentvolumeclaims"}, []string{"get", "list", "watch", "update"}),
 		rule("", []string{"persistentvolumeclaims/status"}, []string{"patch"}),
 		rule("", []string{"nodes", "pods"}, see),
-		rule("storage.k8s.io", []string{"storageclasses", "csinodes"}, see),
+		rule("storage.k8s.io", []string{"storageclasses", "csinodes", "volumeattributesclasses"}, see),
 		events,
 	}
 	if !d.noAttach {
