@@ -89,18 +89,21 @@ func (r *replacement) look() error {
 		return err
 	}
 	owner := r.ownerNode()
-	for _, h := range r.old {
-		errs = append(errs, r.withoutConfig(component(h, KCM), "node "+nodeOf(h)))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := errors.Join(r.chooseIPAM(component(r.old[0], KCM))...); err != nil {
+	if err := r.canBeFollowed(); err != nil {
 		return err
 	}
 	sort.SliceStable(r.old, func(i, j int) bool { return nodeOf(r.old[i]) != owner && nodeOf(r.old[j]) == owner })
 	r.kcm = component(r.old[0], KCM)
 	return nil
+}
+
+// canBeFollowed returns why the managers cannot be followed, by their cloud config or by where node IPAM is to run; nil where they can.
+func (r *replacement) canBeFollowed() error {
+	var errs []error
+	for _, h := range r.old {
+		errs = append(errs, r.withoutConfig(component(h, KCM), "node "+nodeOf(h)))
+	}
+	return errors.Join(append(errs, r.chooseIPAM(component(r.old[0], KCM))...)...)
 }
 
 // ownerNode is the node whose kube-controller-manager leads, by its own word or by the holder of its lease.
