@@ -1,8 +1,8 @@
 // Package proven decides which kube-apiservers a cloud-controller-manager that is built on package ccm may be run against: those between the ends
 // of what the tests of skew ran it against.
 //
-// The version skew policy of Kubernetes wants a manager of the API server's own minor version. That policy is about managers that were tested with
-// one; the binary carries this list, prints it with --version -o json, and `transplant check` goes by it.
+// The version skew policy of Kubernetes wants a manager that is not newer than the API server. Ours is newer, and these tests stand in the policy's place:
+// the binary carries this list, prints it with --version -o json, and `transplant check` goes by it.
 package proven
 
 import (

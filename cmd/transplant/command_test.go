@@ -4,14 +4,24 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 func TestTheCommandThatFollowsHasTheGlobalFlagsOfThisOne(t *testing.T) {
+	c := &connection{called: "transplant", given: pflag.NewFlagSet("", pflag.ContinueOnError)}
+	c.flags(c.given)
+	if err := c.given.Parse([]string{"--cloud", "aws:cluster=lab", "--host-access=local:/srv/my hosts", "--ascii"}); err != nil {
+		t.Fatal(err)
+	}
+	want := "transplant apply 'a plan.yaml' --cloud=aws:cluster=lab --host-access='local:/srv/my hosts'"
+	if have := c.command("apply", quotedWord("a plan.yaml")); have != want {
+		t.Errorf("%s\nwant %s", have, want)
+	}
+	// A plan that is saved names it, and a snapshot in a file leaves no flag to name.
 	out := filepath.Join(t.TempDir(), "a plan.yaml")
-	args := append([]string{"plan", "--from-snapshot", labSnapshot, "--out", out, "--cloud", "aws:cluster=lab", "--host-access=local:/srv/my hosts", "--ascii", "-o", "json"}, credentials...)
-	r := transplant(t, args...)
-	want := "carry it out with: transplant apply '" + out + "' --cloud=aws:cluster=lab --host-access='local:/srv/my hosts'\n"
-	if r.code != exitOK || !strings.Contains(r.errOut, want) {
+	r := transplant(t, append([]string{"plan", "--from-snapshot", labSnapshot, "--out", out, "-o", "json"}, credentials...)...)
+	if want := "carry it out with: transplant apply '" + out + "'\n"; r.code != exitOK || !strings.Contains(r.errOut, want) {
 		t.Errorf("exit %d: %s\nwant %s", r.code, r.errOut, want)
 	}
 }

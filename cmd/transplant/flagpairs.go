@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -95,6 +96,11 @@ func checkAgainstPlan(cmd *cobra.Command, given, planned v1.Options, which strin
 		if f == nil || !f.Changed || slices.Contains(except, name) {
 			continue
 		}
+		if name == "image" && given.Image == catalogue.Official {
+			if _, official := catalogue.ImageOf(planned.Image); official {
+				continue // that is what it stood for
+			}
+		}
 		if !reflect.DeepEqual(option(plan.Defaults(given)), option(planned)) {
 			differ = append(differ, "--"+name)
 		}
@@ -119,9 +125,9 @@ func checkStrategyFlags(cmd *cobra.Command, o v1.Options) error {
 
 // hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how answers look.
 var hostedFlags = map[string][]string{
-	"check":    {"strategy", "image", "ccm-image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
-	"plan":     {"strategy", "image", "ccm-image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
-	"apply":    {"strategy", "image", "ccm-image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock"},
+	"check":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
+	"plan":     {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
+	"apply":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock"},
 	"rollback": {"yes", "dry-run", "steal-lock"},
 	"status":   {"output"},
 }

@@ -62,6 +62,7 @@ func TestAPlanHasItsOwnOptions(t *testing.T) {
 		{"", ""},
 		{"--strategy=leader-migration --image=registry.example.com/ccm:v1.26.0 --max-unavailable=2 --ccm-env=A=b", ""},
 		{"--lease-name=" + plan.DefaultLease + " --retry-period=" + plan.DefaultRetryPeriod, ""},
+		{"--image=official", "--image would have no effect"},
 		{"--strategy=downtime", "--strategy would have no effect: the plan has options of its own"},
 		{"--image=other --shape=daemonset --keep-leader-migration", "--image, --keep-leader-migration, --shape would have no effect"},
 		{"--ccm-env=A=c", "--ccm-env would have no effect"},

@@ -32,7 +32,7 @@ func (f *planFlags) flags(cmd *cobra.Command) {
 	f.cmd = cmd
 	fl := cmd.Flags()
 	fl.StringVar(&f.options.Strategy, "strategy", "", "leader-migration or downtime (default: leader-migration where two hosts can hand over, else downtime)")
-	fl.StringVar(&f.options.Image, "image", "", "image of the cloud-controller-manager (default: the catalogue's for the provider and version)")
+	fl.StringVar(&f.options.Image, "image", "", "image of the cloud-controller-manager, or official for the one that the provider's makers publish for the cluster's own minor (default: ours where it is proven, else the official one)")
 	fl.StringVar(&f.options.Shape, "shape", "", "static-pod or daemonset: how the cloud-controller-manager runs (default: static-pod where kubelets read manifests)")
 	fl.StringVar(&f.options.NodeIPAM, "node-ipam", "", "keep (in the kube-controller-manager) or move (to the cloud-controller-manager) (default: keep, unless the allocator is the cloud's)")
 	fl.StringVar(&f.options.Volumes, "volumes", "", "csi or in-tree: who attaches volumes afterwards (default: csi where its driver is on every node)")

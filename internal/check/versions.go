@@ -22,8 +22,9 @@ var ccmRange = Check{
 	Title: "the API server's version is one that the cloud-controller-manager is meant for",
 	Explain: []string{
 		fmt.Sprintf("Transplant's own cloud-controller-manager is run against real API servers by its tests: %s. It is meant for these and all between them, "+
-			"which is more than the version skew policy of Kubernetes promises for a manager that nobody has tried.", strings.Join(proven.Versions(), ", ")),
-		"For another image the version skew policy of Kubernetes holds: it is not newer than the API server and at most one minor version older.",
+			"though it is built from 1.%d: the version skew policy of Kubernetes covers no manager that is newer than the API server. That proof by tests is what there is in the policy's place; a cluster whose policy does not allow that takes the official manager.", strings.Join(proven.Versions(), ", "), DefaultCCMMinor),
+		"--image=official takes the image that the provider's makers publish for the cluster's own minor, as the policy wants it. What it has not: a fence before each request (one that is paused and resumed writes beside its successor for its renew deadline), leases that are " +
+			"released when it ends, and the other things that docs/explanation/cloud-controller-manager.md lists. For any other image the policy holds: it is not newer than the API server and at most one minor version older.",
 	},
 	judge: func(f facts) v1.Finding {
 		version, _ := f.target()
@@ -35,13 +36,13 @@ var ccmRange = Check{
 		switch {
 		case !ok && image == "":
 			finding := outOfRange(f.serverName())
-			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", ccm, orElse(f.provider(), "this provider"), f.serverName())
+			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", map[bool]string{true: "official " + ccm, false: ccm}[f.opts.Image == catalogue.Official], orElse(f.provider(), "this provider"), f.serverName())
 			return with(finding, "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
 		case own(image) && !proven.Covers(cluster):
 			return with(outOfRange(f.serverName()), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
 				"transplant plan --image=<cloud-controller-manager of your version>")
 		case own(image):
-			return pass("the API server (%s) is within 1.%d to 1.%d, the range that the tests prove for our cloud-controller-manager", f.serverName(), firstClusterMinor, lastClusterMinor)
+			return pass("the API server (%s) is within 1.%d to 1.%d, for which tests prove our cloud-controller-manager; the version skew policy does not cover it, as it is of 1.%d (--image=official is)", f.serverName(), firstClusterMinor, lastClusterMinor, DefaultCCMMinor)
 		case !ok:
 			return with(unknown("the version of image %s cannot be told from its tag", image), "a tag such as v1.27.1", "--image", "transplant plan --image=<repository>:v1.x.y")
 		case minor > cluster || minor < cluster-strictSkew:
@@ -56,6 +57,10 @@ var ccmRange = Check{
 // newImage is the image of the cloud-controller-manager that the plan brings in and the minor of the library in it: the one that was asked for, or
 // the catalogue's for the provider. It is not ok, with an image, where the minor cannot be told, and without one where there is none.
 func (f facts) newImage(cluster int) (image string, minor int, ok bool) {
+	if f.opts.Image == catalogue.Official {
+		i, found := catalogue.OfficialImage(f.provider(), cluster)
+		return i.Ref, i.Minor, found
+	}
 	if f.opts.Image == "" {
 		if provider := f.provider(); provider != "" {
 			i, found := catalogue.ImageFor(provider, cluster)

@@ -163,7 +163,7 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 	p := &v1.Plan{
 		TypeMeta: v1.Type(v1.KindPlan), Created: now.UTC(), ToolVersion: snap.ToolVersion, Cluster: snap.Cluster,
 		Strategy: b.opts.Strategy, Direction: Forward, Options: b.opts, Facts: b.sortedFacts(), Steps: b.steps,
-		Effects: b.effects(), Findings: notPassed(findings),
+		Effects: append(b.effects(), b.managerNote()...), Findings: notPassed(findings),
 	}
 	if b.opts.PauseAfterCanary {
 		p.Until = Canary(p)

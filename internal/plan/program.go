@@ -52,6 +52,11 @@ var ways = map[string]struct {
 
 // chooseImage takes the image of the options, else the catalogue's for the provider and the API server.
 func (b *builder) chooseImage() error {
+	if b.opts.Image == catalogue.Official {
+		if err := b.chooseOfficial(); err != nil {
+			return err
+		}
+	}
 	if b.opts.Image == "" {
 		image, ok := catalogue.ImageFor(b.provider.Name, max(b.api, b.up.minor)) // it starts when every API server is upgraded
 		if !ok {

@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+)
+
+// TestTheOfficialImageIsTakenInEveryShape: on each snapshot of a provider that has one for the cluster's minor, the official image stands in the plan in every
+// place, and the plan says what that means.
+func TestTheOfficialImageIsTakenInEveryShape(t *testing.T) {
+	for _, shape := range []string{v1.ShapeStaticPod, v1.ShapeDaemonSet} {
+		p := mustMake(t, lab(t), v1.Options{Image: catalogue.Official, Shape: shape})
+		want, ok := catalogue.OfficialImage(ProviderAWS, 26)
+		if !ok || p.Options.Image != want.Ref {
+			t.Fatalf("%s: the plan's image is %q, want %q", shape, p.Options.Image, want.Ref)
+		}
+		found := 0
+		for _, s := range p.Steps {
+			for _, text := range []string{s.Content, s.Object} {
+				if strings.Contains(text, "transplant-dev") {
+					t.Errorf("%s: step %s names our image", shape, s.ID)
+				}
+				found += strings.Count(text, want.Ref)
+			}
+		}
+		if effects := strings.Join(p.Effects, "\n"); found == 0 || !strings.Contains(effects, want.Ref) || !strings.Contains(effects, "it is not fenced") {
+			t.Errorf("%s: the image is in %d places, the effects are\n%s", shape, found, effects)
+		}
+	}
+}
+
+// TestOurManagerIsSaidToBeNewerThanTheAPIServer: the version skew policy does not cover it, and who decides is told.
+func TestOurManagerIsSaidToBeNewerThanTheAPIServer(t *testing.T) {
+	effects := strings.Join(mustMake(t, lab(t), v1.Options{}).Effects, "\n")
+	for _, says := range []string{"newer than the API server of 1.26", "v1.26.0", "--image=official takes registry.k8s.io/provider-aws/", "no fence"} {
+		if !strings.Contains(effects, says) {
+			t.Errorf("the effects do not say %q:\n%s", says, effects)
+		}
+	}
+}
+
+// TestWithoutAnOfficialImageNoPlanIsMade says what to do.
+func TestWithoutAnOfficialImageNoPlanIsMade(t *testing.T) {
+	b := &builder{opts: v1.Options{Image: catalogue.Official}}
+	b.provider, _ = catalogue.Lookup(providerGCE)
+	b.api = 24 // its makers published none
+	if err := b.chooseImage(); err == nil || !strings.Contains(err.Error(), "no official cloud-controller-manager of provider gce for Kubernetes 1.24") || !strings.Contains(err.Error(), "--image=REPOSITORY:TAG") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestWhoPlansAsksForNoSecret: the API server answers whether a Secret is there with what it holds.
+func TestWhoPlansAsksForNoSecret(t *testing.T) {
+	refs := ObjectRefs()
+	for _, ref := range refs {
+		if strings.HasPrefix(ref, "Secret/") {
+			t.Errorf("a snapshot would read %s", ref)
+		}
+	}
+	if len(refs) < 5 {
+		t.Errorf("a snapshot asks for %v alone", refs)
+	}
+}
