@@ -203,6 +203,9 @@ func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1
 				o.accept = append([]string{f.Code + "=" + f.Accepted}, o.accept...)
 			}
 		}
+		if err := plan.Allowed(p, snap); err != nil {
+			return nil, withCode(exitStale, "plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w", args[0], args[0], err)
+		}
 		return p, c.blockedBy(check.Run(snap, o.checkOptions()))
 	}
 	if err := o.choose(c, snap); err != nil {
@@ -237,6 +240,9 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	}
 	before, err := migrate.Before(ctx, c.kube)
 	if err != nil {
+		return err
+	}
+	if err := migrate.Judge(doc, nil); err != nil {
 		return err
 	}
 	c.header(doc.Plan.Cluster)
@@ -276,7 +282,11 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 			return err
 		}
-		return c.execute(ctx, j, &doc.Plan, n, before, c.gather(ctx, doc.Plan.Options), f.accepted)
+		live := c.gather(ctx, doc.Plan.Options)
+		if err := migrate.Judge(doc, live); err != nil {
+			return err
+		}
+		return c.execute(ctx, j, &doc.Plan, n, before, live, f.accepted)
 	})
 }
 
@@ -308,7 +318,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		return err
 	}
 	engine := migrate.New(migrate.Options{
-		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, ToolVersion: version, Before: before, Tell: tell, Clock: testClock(), Hook: testHook,
+		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, ToolVersion: version, Before: before, Live: now, Tell: tell, Clock: testClock(), Hook: testHook,
 		Compare: c.comparing(j, before, accepted), Extend: c.extend,
 	}, j)
 	part := *p

@@ -99,8 +99,15 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 
 // rollbackPlan goes on with a rollback that was begun, or makes a plan for one.
 func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
+	if err := migrate.Judge(doc, snap); err != nil {
+		return nil, err
+	}
 	if doc.Phase == v1.RunRollingBack && doc.Rollback != nil {
 		return doc.Rollback, nil
 	}
-	return plan.MakeRollback(&doc, snap, time.Now())
+	p, err := plan.MakeRollback(&doc, snap, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return p, plan.Allowed(p, snap)
 }

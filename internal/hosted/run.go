@@ -72,6 +72,9 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	home := p.home(part)
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
+		if err := p.trusted(j.Doc()); err != nil {
+			return nil, nil, err
+		}
 		before, err := home.Before(ctx)
 		return j, before, err
 	}
@@ -118,6 +121,9 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		if doc.Phase == v1.RunRolledBack {
 			return nil
 		}
+		if err := p.trusted(doc); err != nil {
+			return err
+		}
 		before, err := home.Before(ctx)
 		if err != nil {
 			return err
@@ -137,6 +143,17 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		}
 		return p.end(ctx, j, v1.RunRolledBack)
 	})
+}
+
+// trusted says why a journal is not gone on with: it is another control plane's, or does what no migration of one does. Whoever may write ConfigMaps in the namespace
+// of a control plane does not thereby change others.
+func (p *Plane) trusted(doc v1.Journal) error {
+	for _, of := range []*v1.Plan{&doc.Plan, doc.Rollback} {
+		if of != nil && of.Cluster.Seed != p.Namespace {
+			return &migrate.UntrustedError{What: "the journal in namespace " + p.Namespace, Err: fmt.Errorf("its plan is for a control plane in namespace %q", of.Cluster.Seed)}
+		}
+	}
+	return migrate.Judge(doc, nil)
 }
 
 func (p *Plane) end(ctx context.Context, j *migrate.Journal, phase string) error {

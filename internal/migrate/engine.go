@@ -52,9 +52,13 @@ type Options struct {
 	ToolVersion string
 	// Before is the snapshot from before the migration, that verifications compare with.
 	Before *v1.Snapshot
+	// Live is a snapshot of how the cluster is now: where its hosts have what steps change is asked of it, and never of a plan or a journal. Nil for Before.
+	Live *v1.Snapshot
 	// Compare says in sentences what is not as it was before the migration and nothing explains, and what could not be compared; nil where nobody looks at
 	// the whole cluster. Steps that verify ask it when all that they look at themselves is right.
 	Compare func(ctx context.Context) (problems, unknown []string)
+	// unjudged lets a test carry out steps that no migration has.
+	unjudged bool
 	// Tell is called for everything a watching operator wants to know; nil for silence.
 	Tell func(Event)
 	// Extend has the lock on the cluster last for as long as its only API server may be away, until the returned function; nil where nobody holds one.
@@ -201,6 +205,9 @@ func (e *Engine) inTurn(ctx context.Context, steps []v1.Step, stop <-chan struct
 func (e *Engine) one(ctx context.Context, s v1.Step) error {
 	if h, out := e.takenOut(s); out {
 		return e.skip(ctx, s, h)
+	}
+	if err := e.allowed(s); err != nil {
+		return err
 	}
 	ctx = e.watched(ctx, s)
 	if err := e.reach(ctx, s); err != nil {

@@ -9,7 +9,6 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // executor carries out one kind of step.
@@ -91,13 +90,16 @@ func (e *Engine) backup(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	if sum == absent {
 		return nil
 	}
-	rec.Backup = plan.Dir + "/backup/" + e.journal.Doc().Run + "/" + slug(s.ID)
+	rec.Backup = backupDir(e.journal.Doc().Run) + "/" + slug(s.ID)
 	rec.BackupMode = fmt.Sprintf("%04o", f.Mode.Perm())
 	return e.keep(ctx, s, *rec, f.Data)
 }
 
 // keep makes the backup that a record names, on the machine itself where the access can do that.
 func (e *Engine) keep(ctx context.Context, s v1.Step, rec v1.StepRecord, data []byte) error {
+	if err := judgeRecord(e.journal.Doc().Run, rec); err != nil {
+		return &UntrustedError{What: "the record of step " + s.ID, Err: err}
+	}
 	h, err := e.host(s.Host)
 	if err != nil {
 		return err
@@ -163,6 +165,9 @@ func (e *Engine) restored(ctx context.Context, s v1.Step) (hostaccess.File, bool
 
 // kept reads the backup that a record names.
 func (e *Engine) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) (data []byte, mode fs.FileMode, sum string, err error) {
+	if err := judgeRecord(e.journal.Doc().Run, rec); err != nil {
+		return nil, 0, "", &UntrustedError{What: "the record of step " + s.ID, Err: err}
+	}
 	h, err := e.host(s.Host)
 	if err != nil {
 		return nil, 0, "", err

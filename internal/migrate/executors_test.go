@@ -33,6 +33,7 @@ func (w *world) given(steps ...v1.Step) *v1.Plan {
 	for i := range p.Steps {
 		p.Steps[i].Requires = append(p.Steps[i].Requires, "cluster:uid")
 	}
+	w.unjudged = true
 	if _, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
 		w.t.Fatal(err)
 	}
@@ -289,7 +290,7 @@ func TestAWorkloadThatSomebodyElseChanged(t *testing.T) {
 
 func (w *world) engineFor(t *testing.T) *Engine {
 	t.Helper()
-	return New(Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock}, &Journal{})
+	return New(Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock, unjudged: true}, &Journal{})
 }
 
 func TestANodeIsInitialisedThroughEveryDeath(t *testing.T) {

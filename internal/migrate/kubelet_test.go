@@ -421,6 +421,7 @@ func flagsOf(k *kubeletLife) map[string]string {
 // refresh writes a plan that was changed into the journal.
 func (w *world) refresh(p *v1.Plan) {
 	w.t.Helper()
+	w.unjudged = true
 	if _, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
 		w.t.Fatal(err)
 	}

@@ -111,6 +111,9 @@ func (x patchObject) patch(s v1.Step, live *unstructured.Unstructured) (map[stri
 		if err := json.Unmarshal([]byte(s.Patch), &patch); err != nil {
 			return nil, fmt.Errorf("patch of step %s: %w", s.ID, err)
 		}
+		if err := x.onlyGates(live, patch); err != nil {
+			return nil, &UntrustedError{What: "the patch of step " + s.ID, Err: err}
+		}
 		return patch, nil
 	case plan.DeriveKubeadm:
 		return kubeadmPatch(s, live)
@@ -184,13 +187,37 @@ func (x unpatchObject) back(s v1.Step, was v1.StepRecord, live *unstructured.Uns
 		if err := json.Unmarshal([]byte(was.Before), &undo.Edits); err != nil {
 			return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
 		}
+		if err := plan.AllowedUndo(undo, x.plan.Options); err != nil {
+			return nil, &UntrustedError{What: "the record of step " + s.Restore, Err: err}
+		}
 		return kubeadmPatch(undo, live)
 	}
 	var back map[string]any
 	if err := json.Unmarshal([]byte(was.Before), &back); err != nil {
 		return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
 	}
+	if err := x.onlyGates(live, back); err != nil {
+		return nil, &UntrustedError{What: "the record of step " + s.Restore, Err: err}
+	}
 	return back, nil
+}
+
+// onlyGates holds a patch of the configuration of kubelets to come, and what takes it back, to feature gates: that of the object itself counts.
+func (e *Engine) onlyGates(live *unstructured.Unstructured, patch map[string]any) error {
+	if e.unjudged {
+		return nil
+	}
+	const key = "kubelet"
+	data, _ := patch["data"].(map[string]any)
+	after, _ := data[key].(string)
+	if len(patch) != 1 || len(data) != 1 || after == "" {
+		return fmt.Errorf("it changes more than %s of %s %s", key, live.GetKind(), live.GetName())
+	}
+	before, _, err := unstructured.NestedString(live.Object, "data", key)
+	if err != nil {
+		return err
+	}
+	return plan.OnlyGates(e.plan, before, after)
 }
 
 // step finds a step of the migration or of its rollback by its ID.

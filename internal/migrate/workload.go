@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
@@ -194,6 +195,11 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	c, err := containerOf(next, s)
 	if err != nil {
 		return nil, err
+	}
+	if was.Edited {
+		if err := plan.OnlyEditable(s.Component, list(c, "command"), list(c, "args"), was.Command, was.Args, x.plan.Options); err != nil {
+			return nil, &UntrustedError{What: "the record of step " + s.Restore, Err: err}
+		}
 	}
 	command, args, err := edited(next, c, s, was, edits)
 	if err != nil {

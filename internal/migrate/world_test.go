@@ -83,6 +83,8 @@ type world struct {
 	// lives are the kubelets by host; nil for one that is down. fate decides what becomes of one that starts.
 	lives map[string]*kubeletLife
 	fate  fate
+	// unjudged tells that a test carries out steps that no migration has.
+	unjudged bool
 	// told are the calls of service managers, "verb unit@host".
 	told []string
 }
@@ -494,7 +496,7 @@ func (w *world) engine(change ...func(*Options)) *Engine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock, ReadLocal: w.readLocal}
+	o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock, ReadLocal: w.readLocal, unjudged: w.unjudged}
 	for _, c := range change {
 		c(&o)
 	}

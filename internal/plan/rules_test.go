@@ -268,6 +268,18 @@ var broken = []struct {
 		s := find(t, p, "loops-off/")
 		s.Requires = slices.DeleteFunc(s.Requires, func(id string) bool { return id == "seed:uid" })
 	}},
+	{"P-42", "a file of cron is written", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "write/"+KCMMigration).Path = "/etc/cron.d/x" }},
+	{"P-43", "the manager's pod sees the whole host", "lab", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "start/").Content, "      path: "+CCMKubeconfig, "      path: /")
+	}},
+	{"P-44", "a file of the operator is copied", "azure-1.28", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Source = "/home/admin/.kube/config" }},
+	{"P-45", "authorization is switched off", "lab", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/"+KAS)
+		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "authorization-mode", Value: "AlwaysAllow"})
+	}},
+	{"P-46", "a role grants more", "lab", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "create/ClusterRole/"+CCMRole).Object, `"nodes/status"`, `"*"`)
+	}},
 }
 
 // base makes a plan and the snapshot that it is for.

@@ -71,6 +71,24 @@ func WellFormed(p *v1.Plan) error {
 	return errors.Join(errs...)
 }
 
+// Journaled says everything that keeps a plan which was read from a journal from being carried out. The journal is a ConfigMap: its plan is held to what holds of
+// every plan, as one from a file is. live is how the cluster is now.
+func Journaled(p *v1.Plan, live *v1.Snapshot) error {
+	if live != nil && p.Cluster.UID != live.Cluster.UID {
+		return fmt.Errorf("it was made for the cluster with uid %s, this one has %s", p.Cluster.UID, live.Cluster.UID)
+	}
+	if p.Direction == Forward {
+		return errors.Join(WellFormed(p), Allowed(p, live))
+	}
+	errs := []error{Validate(p.Options), unique(p.Steps)}
+	for i, s := range p.Steps {
+		if _, known := needed[s.Kind]; !known {
+			errs = append(errs, fmt.Errorf("steps[%d] %q: kind %q is not known to this version of transplant", i, s.ID, s.Kind))
+		}
+	}
+	return errors.Join(append(errs, Allowed(p, live))...)
+}
+
 func wellFormed(s v1.Step, facts map[string]bool) error {
 	fields, known := needed[s.Kind]
 	if !known {

@@ -1,0 +1,56 @@
+package hosted
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+// TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line carry out what a migration of this control plane does, and nothing else that
+// somebody has written into a ConfigMap of its namespace.
+func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
+	binding := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"x"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`
+	for _, c := range []struct {
+		name, says string
+		plant      func(p *v1.Plan)
+	}{
+		{"a step that makes somebody cluster-admin", "rule P-46", func(p *v1.Plan) {
+			evil := v1.Step{ID: "evil", Phase: p.Steps[0].Phase, Kind: v1.StepEnsureObject, Ref: "ClusterRoleBinding/x", Object: binding, Undo: "delete it", Requires: []string{"cluster:uid"}}
+			p.Steps = append([]v1.Step{evil}, p.Steps...)
+		}},
+		{"a manager with another image", "rule P-46", func(p *v1.Plan) {
+			i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return strings.HasPrefix(s.ID, "start/") })
+			p.Steps[i].Object = strings.Replace(p.Steps[i].Object, `"image":"`, `"image":"evil/`, 1)
+		}},
+		{"the control plane of another cluster", "control plane in namespace", func(p *v1.Plan) { p.Cluster.Seed = "cluster-other" }},
+		{"no control plane of a seed", "control plane in namespace", func(p *v1.Plan) { p.Cluster.Seed = "" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1, false)
+			plane := w.plane()
+			snap := plane.Gather(t.Context())
+			p, err := plane.Plan(snap, Handover)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.plant(p)
+			doc := v1.Journal{Run: "20261121-120000", Phase: v1.RunApplying, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: "started"}}}
+			if _, err := plane.home(Handover).Create(t.Context(), doc, snap); err != nil {
+				t.Fatal(err)
+			}
+			for what, do := range map[string]func() error{
+				"going on":   func() error { return w.plane().Run(t.Context(), Handover, nil, nil) },
+				"going back": func() error { return w.plane().Rollback(t.Context(), nil, nil) },
+			} {
+				err := do()
+				if _, is := errors.AsType[*migrate.UntrustedError](err); !is || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%s is not refused with %q: %v", what, c.says, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// UntrustedError says that a plan or a record would do what no migration does. Whoever may write the ConfigMap of a journal is not thereby root on the control
+// plane: nothing of such a journal is carried out.
+type UntrustedError struct {
+	// What is the step or the record.
+	What string
+	Err  error
+}
+
+func (e *UntrustedError) Error() string {
+	return fmt.Sprintf("%s is not what a migration does, and is not carried out: %v\nfind out who wrote it (the journal is a ConfigMap), and whether this is the version of transplant that made it", e.What, e.Err)
+}
+
+func (e *UntrustedError) Unwrap() error { return e.Err }
+
+// plainRun is a name of a run that is one element of a path.
+var plainRun = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// Judge says why a journal must not be gone on with, or back from: its plans break the rules, or its records name what no migration writes. live is how the cluster
+// is now; nil where no host is touched.
+func Judge(doc v1.Journal, live *v1.Snapshot) error {
+	if !plainRun.MatchString(doc.Run) {
+		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its run is called %q, and directories on hosts are named by that", doc.Run)}
+	}
+	if err := plan.Journaled(&doc.Plan, live); err != nil {
+		return &UntrustedError{What: "the plan in the journal of migration " + doc.Run, Err: err}
+	}
+	if doc.Rollback != nil {
+		if doc.Rollback.Cluster.UID != doc.Plan.Cluster.UID || doc.Rollback.Direction != plan.Rollback {
+			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: errors.New("it is no rollback of this cluster")}
+		}
+		if err := plan.Journaled(doc.Rollback, live); err != nil {
+			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
+		}
+	}
+	for _, r := range doc.Records {
+		if err := judgeRecord(doc.Run, r); err != nil {
+			return &UntrustedError{What: "the record of step " + r.ID, Err: err}
+		}
+	}
+	return nil
+}
+
+// judgeRecord holds the backups of a record to the directory of its run: what lies there only root has put there.
+func judgeRecord(run string, r v1.StepRecord) error {
+	backups := []string{r.Backup}
+	for _, f := range r.Files {
+		backups = append(backups, f.Backup)
+	}
+	for _, b := range backups {
+		if b != "" && !isBackup(run, b) {
+			return fmt.Errorf("backup %s is not in %s", b, backupDir(run))
+		}
+	}
+	return nil
+}
+
+func backupDir(run string) string { return plan.Dir + "/backup/" + run }
+
+func isBackup(run, at string) bool {
+	return plainRun.MatchString(run) && path.Dir(at) == backupDir(run) && path.Clean(at) == at && !strings.HasPrefix(path.Base(at), ".")
+}
+
+// allowed asks before a step is carried out whether it does what a migration does; the plan was judged as a whole before, and here each step is on its own.
+func (e *Engine) allowed(s v1.Step) error {
+	if e.unjudged {
+		return nil
+	}
+	if err := plan.AllowedStep(e.plan, s, e.seen()); err != nil {
+		return &UntrustedError{What: "step " + s.ID, Err: err}
+	}
+	return nil
+}
+
+// seen is how the cluster is, as far as somebody has looked; how it was before where nobody has.
+func (e *Engine) seen() *v1.Snapshot {
+	if e.Live != nil {
+		return e.Live
+	}
+	return e.Before
+}

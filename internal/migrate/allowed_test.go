@@ -1,0 +1,143 @@
+package migrate
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+func untrusted(err error) bool { _, is := errors.AsType[*UntrustedError](err); return is }
+
+// TestAPlantedJournalIsNotGoneOnWith: whoever may write the journal's ConfigMap is not root on the control plane by that.
+func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
+	w := newWorld(t, 1)
+	p, j := w.begin()
+	live := w.snapshot()
+	cron := v1.Step{
+		ID: "write/x", Phase: "prepare", Kind: v1.StepWriteFile, Title: "write the leader migration config", Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644",
+		Requires: []string{"cluster:uid", plan.FileFact("cp-1", "/etc/cron.d/x")}, Undo: "remove it",
+	}
+	back := func() *v1.Plan {
+		doc := j.Doc()
+		for _, s := range p.Steps {
+			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: "done"})
+		}
+		out, err := plan.MakeRollback(&doc, live, w.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name, says string
+		plant      func(doc *v1.Journal)
+	}{
+		{"as it was made", "", func(*v1.Journal) {}},
+		{"its rollback as it was made", "", func(doc *v1.Journal) { doc.Rollback = back() }},
+		{"a step that writes for cron", "rule P-42", func(doc *v1.Journal) {
+			doc.Plan.Facts = append(doc.Plan.Facts, v1.Fact{ID: cron.Requires[1], Value: "absent"})
+			doc.Plan.Steps = append([]v1.Step{cron}, doc.Plan.Steps...)
+		}},
+		{"a rollback that writes for cron", "rule P-42", func(doc *v1.Journal) {
+			doc.Rollback = back()
+			doc.Rollback.Steps = append([]v1.Step{cron}, doc.Rollback.Steps...)
+		}},
+		{"a rollback of another cluster", "no rollback of this cluster", func(doc *v1.Journal) {
+			doc.Rollback = back()
+			doc.Rollback.Cluster.UID = "other"
+		}},
+		{"a plan of another cluster", "uid", func(doc *v1.Journal) { doc.Plan.Cluster.UID = "other" }},
+		{"a forward plan as a rollback", "no rollback", func(doc *v1.Journal) { doc.Rollback = p }},
+		{"a plan that says it is a rollback", "rule P-42", func(doc *v1.Journal) {
+			doc.Plan.Direction, doc.Plan.Steps = plan.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
+		}},
+		{"a backup of its own", "is not in " + backupDir("run-1"), func(doc *v1.Journal) {
+			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: "done", Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
+		}},
+		{"a backup of a kubelet's file of its own", "is not in " + backupDir("run-1"), func(doc *v1.Journal) {
+			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: backupDir("run-1") + "/../../x"}}})
+		}},
+		{"a run whose directory is elsewhere", "its run is called", func(doc *v1.Journal) { doc.Run = "../../../../tmp" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			doc := j.Doc()
+			doc.Plan.Steps = append([]v1.Step(nil), p.Steps...)
+			doc.Plan.Facts = append([]v1.Fact(nil), p.Facts...)
+			c.plant(&doc)
+			err := Judge(doc, live)
+			if c.says == "" && err != nil || c.says != "" && (!untrusted(err) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("it is not refused with %q: %v", c.says, err)
+			}
+		})
+	}
+}
+
+// TestTheEngineAsksOfEachStep what a migration does, whoever has let the plan pass before.
+func TestTheEngineAsksOfEachStep(t *testing.T) {
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	for _, s := range []v1.Step{
+		{ID: "evil", Phase: "prepare", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "x", Mode: "0644"},
+		{ID: "evil", Phase: "prepare", Kind: v1.StepAddManifest, Host: "cp-1", Component: ccm, Path: manifests + "cloud-controller-manager.yaml", Content: "apiVersion: v1\nkind: Pod\n", Mode: "0600"},
+		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/home/admin/.kube/config", Content: strings.Repeat("ab", 32), Mode: "0755"},
+		{ID: "evil", Phase: "prepare", Kind: v1.StepEnsureObject, Ref: "ServiceAccount/kube-system/x", Object: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"x","namespace":"kube-system"}}`},
+	} {
+		planted := *p
+		planted.Steps = append([]v1.Step{s}, p.Steps...)
+		if err := w.engine().Run(t.Context(), &planted, nil); !untrusted(err) {
+			t.Errorf("%s of %s%s is not refused: %v", s.Kind, s.Path, s.Ref, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "cp-1", "etc/cron.d")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was written for cron: %v", err)
+	}
+	if _, err := w.kube.CoreV1().ServiceAccounts("kube-system").Get(t.Context(), "x", metav1.GetOptions{}); err == nil {
+		t.Error("the account was made")
+	}
+}
+
+// TestABackupOfARecordIsReadFromItsOwnDirectoryOnly, also where nobody has judged the journal.
+func TestABackupOfARecordIsReadFromItsOwnDirectoryOnly(t *testing.T) {
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	e := w.engine()
+	rec := v1.StepRecord{ID: p.Steps[0].ID, Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"}
+	if _, _, _, err := e.kept(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1"}, rec); !untrusted(err) {
+		t.Errorf("it is read: %v", err)
+	}
+	if err := e.keep(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1", Path: manifests + "kube-apiserver.yaml"}, rec, nil); !untrusted(err) {
+		t.Errorf("it is written: %v", err)
+	}
+}
+
+// TestKubeletsToComeGetGatesOnly, whatever the plan or a record says.
+func TestKubeletsToComeGetGatesOnly(t *testing.T) {
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	e := w.engine()
+	e.plan = p
+	const text = "kind: KubeletConfiguration\nfeatureGates:\n  DisableCloudProviders: false\n  Other: true\n"
+	live := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap", "data": map[string]any{"kubelet": text}}}
+	for after, holds := range map[string]bool{
+		"kind: KubeletConfiguration\nfeatureGates:\n  Other: true\n":                                   true,
+		"kind: KubeletConfiguration\nfeatureGates:\n  Other: false\n":                                  false,
+		"kind: KubeletConfiguration\nstaticPodURL: http://evil\nfeatureGates:\n  Other: true\n":        false,
+		"kind: KubeletConfiguration\nauthentication: {anonymous: {enabled: true}}\nfeatureGates: {}\n": false,
+	} {
+		patch := map[string]any{"data": map[string]any{"kubelet": after}}
+		if err := e.onlyGates(live, patch); (err == nil) != holds {
+			t.Errorf("%q: %v", after, err)
+		}
+	}
+	if err := e.onlyGates(live, map[string]any{"data": map[string]any{"kubelet": text}, "metadata": map[string]any{"labels": nil}}); err == nil {
+		t.Error("another field is patched")
+	}
+}

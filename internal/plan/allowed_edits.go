@@ -1,0 +1,220 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// flagRule says which value of a flag a migration sets; the empty value asks whether it takes the flag out.
+type flagRule func(j judge, value string) bool
+
+func exactly(values ...string) flagRule {
+	return func(_ judge, value string) bool { return slices.Contains(values, value) }
+}
+
+func matching(pattern string) flagRule {
+	re := regexp.MustCompile(pattern)
+	return func(_ judge, value string) bool { return value == "" || re.MatchString(value) }
+}
+
+var (
+	gone     = exactly("")
+	duration = func(_ judge, value string) bool {
+		_, err := time.ParseDuration(value)
+		return value == "" || err == nil
+	}
+	gateList  = matching(`^[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE)(, *[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE))*$`)
+	loopList  = matching(`^[A-Za-z0-9*-]+(,[A-Za-z0-9*-]+)*$`)
+	pluginSet = matching(`^[A-Za-z0-9]+(,[A-Za-z0-9]+)*$`)
+	nodeName  = matching(`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`)
+	tag       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+)
+
+// editable are the flags that a migration sets or takes out, by component, beside those that the target version does not know. None of the flags by which a
+// component knows who may do what is among them.
+var editable = map[string]map[string]flagRule{
+	KCM: {
+		"cloud-provider": exactly("external"), flagCloudConfig: gone, gatesFlag: gateList, "controllers": loopList, "cidr-allocator-type": gone,
+		flagVolumePlugin:          func(j judge, value string) bool { return value == "" || value == j.provider() },
+		"enable-leader-migration": exactly("", "true"), "leader-migration-config": exactly("", KCMMigration, seedMigrationDir+"/"+seedMigrationKCM),
+		"leader-elect-retry-period": duration, "leader-elect-renew-deadline": duration, "allocate-node-cidrs": exactly("", "false"),
+	},
+	KAS: {
+		"cloud-provider": exactly("", "external"), flagCloudConfig: gone, gatesFlag: gateList, "enable-admission-plugins": pluginSet, "disable-admission-plugins": pluginSet,
+	},
+	Scheduler: {gatesFlag: gateList},
+	CCM: {
+		"enable-leader-migration": gone, "leader-migration-config": gone, "leader-elect-renew-deadline": gone, "leader-elect-retry-period": duration, gatesFlag: gone,
+	},
+	kubeletName: {
+		"cloud-provider": exactly("external"), flagCloudConfig: gone, gatesFlag: gateList, flagHostname: nodeName, flagCredentialConfig: exactly(CredentialConfig),
+		flagCredentialDir: exactly(CredentialDir),
+	},
+}
+
+// Editable are the flags of a component that steps of a migration change, and a rollback puts back; a target version adds those that it does not know.
+func Editable(component, flag string, o v1.Options) bool {
+	j := judge{options: o}
+	return editable[component][flag] != nil || j.dropped(component, flag)
+}
+
+// AllowedUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take a step's own back: they name what the step may change,
+// whatever value it had.
+func AllowedUndo(s v1.Step, o v1.Options) error {
+	for _, e := range s.Edits {
+		switch e.Op {
+		case "setFlag", "unsetFlag":
+			if !Editable(s.Component, e.Name, o) {
+				return fmt.Errorf("flag --%s of %s is none that a migration changes", e.Name, s.Component)
+			}
+		case opVersion:
+			if e.Name != kubernetesVersion {
+				return fmt.Errorf("%s of %s is no change of a version that a migration makes", e.Op, e.Name)
+			}
+		case "addHostPath", "removeHostPath":
+			if guarded(e.Value) {
+				return fmt.Errorf("%s is no cloud config", e.Value)
+			}
+		default:
+			return fmt.Errorf("%s of %s is nothing that puts kubeadm's configuration back", e.Op, e.Name)
+		}
+		if strings.ContainsAny(e.Name+e.Value, "\x00\n\r") {
+			return fmt.Errorf("%s of %q has a value of several lines", e.Op, e.Name)
+		}
+	}
+	return nil
+}
+
+// dropped tells that the target version does not know a flag, so that it has to go.
+func (j judge) dropped(component, flag string) bool {
+	up := ofOptions(j.options)
+	if !up.wanted() {
+		return false
+	}
+	f, held := catalogue.FlagAt(component, flag, up.minor)
+	return held && !f.Known
+}
+
+// edits says what is wrong with what a step changes of a component.
+func (j judge) edits(s v1.Step) error {
+	for _, e := range s.Edits {
+		if err := j.edit(s, e); err != nil {
+			return err
+		}
+	}
+	if s.Replicas != nil && *s.Replicas > mostReplicas {
+		return fmt.Errorf("%d replicas are more than a control plane has", *s.Replicas)
+	}
+	return nil
+}
+
+// mostReplicas bounds what a step may scale a manager to.
+const mostReplicas = 100
+
+func (j judge) edit(s v1.Step, e v1.Edit) error {
+	if e.Path != "" && e.Op != opMount && (s.Kind != v1.StepKubelet || !slices.Contains(append([]string{s.Path}, s.Files...), e.Path)) {
+		return fmt.Errorf("edit %s of %s is in %s, which the step does not name among its files", e.Op, e.Name, e.Path)
+	}
+	if strings.ContainsAny(e.Name+e.Value, "\x00\n\r") {
+		return fmt.Errorf("edit %s of %q has a value of several lines", e.Op, e.Name)
+	}
+	switch e.Op {
+	case "setFlag", "unsetFlag":
+		return j.flag(s.Component, e)
+	case "addHostPath":
+		if e.Value != KCMMigration || e.PathType != "File" || s.Component != KCM {
+			return fmt.Errorf("%s gets no mount of %s: the only file that a migration mounts there is %s", s.Component, e.Value, KCMMigration)
+		}
+	case "removeHostPath":
+		if !path.IsAbs(e.Value) || path.Clean(e.Value) != e.Value || strings.Contains(e.Value+"/", "/pki/") {
+			return fmt.Errorf("%s keeps its mount of %s: a migration takes out those of cloud configs and of its own files", s.Component, e.Value)
+		}
+	case opMount, opUnmount:
+		if e.Name != migrationVolume || e.Op == opMount && (e.Value != SeedMigration || e.Path != seedMigrationDir) {
+			return fmt.Errorf("volume %s (ConfigMap %s at %s) is not the one with the leader migration configs", e.Name, e.Value, e.Path)
+		}
+	case opImage, opVersion:
+		return j.version(s, e)
+	case opSetGate, opUnsetGate:
+		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || e.Op == opSetGate && e.Value != gateOn {
+			return fmt.Errorf("gate %s=%s is none that a migration changes in a kubelet's configuration", e.Name, e.Value)
+		}
+	}
+	return nil
+}
+
+func (j judge) flag(component string, e v1.Edit) error {
+	rule := editable[component][e.Name]
+	value := e.Value
+	if e.Op == "unsetFlag" {
+		value = ""
+	}
+	switch {
+	case rule == nil && e.Op == "unsetFlag" && j.dropped(component, e.Name):
+		return nil
+	case rule == nil:
+		return fmt.Errorf("flag --%s of %s is none that a migration changes", e.Name, component)
+	case e.Op == "setFlag" && value == "", !rule(j, value):
+		return fmt.Errorf("%s of --%s to %q in %s is no change that a migration makes", e.Op, e.Name, e.Value, component)
+	}
+	return nil
+}
+
+// gate tells a feature gate that has to do with in-tree providers.
+func (j judge) gate(name string) bool {
+	if slices.Contains([]string{gateNoProviders, gateNoCredentials, gateCredentials, gateLeaderMigration, gateCSI}, name) {
+		return true
+	}
+	p, _ := catalogue.Lookup(j.provider())
+	return slices.ContainsFunc(p.Plugins, func(v catalogue.VolumePlugin) bool {
+		return name == v.MigrationGate || name == v.UnregisterGate || name == v.CompleteGate
+	})
+}
+
+// version holds images and kubeadm's version to the target of the options: a step gives another tag, never another registry or repository.
+func (j judge) version(s v1.Step, e v1.Edit) error {
+	want := strings.TrimPrefix(j.options.TargetVersion, "v")
+	have := strings.TrimPrefix(e.Value, "v")
+	switch {
+	case want == "" || j.options.ReplaceHosts:
+		return fmt.Errorf("%s of %s to %s: the options name no target version, so that no version changes", e.Op, e.Name, e.Value)
+	case e.Op == opImage && (e.Name != s.Component || !slices.Contains(versioned, e.Name)), e.Op == opVersion && (e.Name != kubernetesVersion || s.Ref != kubeadmRef):
+		return fmt.Errorf("%s of %s is no change of a version that a migration makes", e.Op, e.Name)
+	case !tag.MatchString(e.Value) || have != want:
+		return fmt.Errorf("%s of %s to %s is not the target version %s of the options", e.Op, e.Name, e.Value, j.options.TargetVersion)
+	}
+	return nil
+}
+
+// OnlyEditable says what a command line that a record holds has beside what runs that no step of a migration changes of the component; nil for nothing. A rollback
+// puts command lines back from records, and asks this of them first.
+func OnlyEditable(component string, nowCommand, nowArgs, backCommand, backArgs []string, o v1.Options) error {
+	flags := withFlags(controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(nowCommand, nowArgs))), controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(backCommand, backArgs))))
+	var edits []v1.Edit
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		if Editable(component, name, o) {
+			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: name})
+		}
+	}
+	a, b, err := controlplane.ApplyArguments(nowCommand, nowArgs, edits)
+	if err != nil {
+		return err
+	}
+	c, d, err := controlplane.ApplyArguments(backCommand, backArgs, edits)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(a, c) || !slices.Equal(b, d) {
+		return fmt.Errorf("what the record has of the command line of %s differs from what runs in more than the flags that a migration changes: nothing is put back; compare the journal with the workload", component)
+	}
+	return nil
+}

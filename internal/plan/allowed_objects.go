@@ -1,0 +1,467 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+)
+
+// made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
+func (j judge) made() []object {
+	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider()), nodeManagerObjects())
+	for api := range 2 { // policy/v1beta1 up to 1.20
+		b := builder{target: target{api: 20 + api}}
+		out = append(out, b.budget())
+	}
+	if j.cluster.Seed == "" {
+		return out
+	}
+	for _, name := range []string{SeedKubeconfig, SeedCloudConfig} {
+		out = append(out, object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(name, j.cluster.Seed)})
+	}
+	return out
+}
+
+// deletable are the objects that a migration or its rollback deletes: those that it makes, and the leases and the state of the managers that go.
+func (j judge) deletable() map[string]bool {
+	out := map[string]bool{
+		CCMDaemonSet: true, NodeManagerDaemonSet: true, "Deployment/" + Namespace + "/" + CCM: true, "Lease/" + Namespace + "/" + CCM: true,
+		"Lease/" + Namespace + "/" + j.options.LeaseName: true, "ConfigMap/" + Namespace + "/" + StateName(j.provider()): true,
+	}
+	if j.cluster.Seed != "" {
+		out["ConfigMap/"+j.cluster.Seed+"/"+SeedMigration] = true
+		out["Deployment/"+j.cluster.Seed+"/"+seedDeployment(j.provider())] = true
+	}
+	for _, o := range j.made() {
+		out[Ref(o)] = true
+	}
+	return out
+}
+
+// othersLeases are leases that a migration must not take for its own.
+var othersLeases = []string{KCM, CCM, Scheduler, "transplant-lock"}
+
+func (j judge) inSeed(ref, kind string) bool {
+	parts := strings.Split(ref, "/")
+	return j.cluster.Seed != "" && len(parts) == 3 && parts[0] == kind && parts[1] == j.cluster.Seed && parts[2] != ""
+}
+
+// object says what is wrong with what a step does to an object of the API.
+func (j judge) object(s v1.Step) error {
+	if slices.Contains(othersLeases, j.options.LeaseName) {
+		return fmt.Errorf("lease %s is not the migration's own", j.options.LeaseName)
+	}
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		return j.ensured(s)
+	case v1.StepDeleteObject:
+		if !j.deletable()[s.Ref] {
+			return fmt.Errorf("%s is no object of a migration: it is not deleted", s.Ref)
+		}
+	case v1.StepPatchObject, v1.StepUnpatchObject:
+		return j.patched(s)
+	case v1.StepScale, v1.StepEditWorkload:
+		return j.workload(s)
+	case v1.StepInitializeNode:
+		if kind, name, _ := strings.Cut(s.Ref, "/"); kind != "Node" || name == "" || strings.Contains(name, "/") {
+			return fmt.Errorf("%s is no Node", s.Ref)
+		}
+	case v1.StepVerify:
+	default:
+		if s.Ref != "" {
+			return fmt.Errorf("a step of kind %s changes no object, and names %s", s.Kind, s.Ref)
+		}
+	}
+	if s.Object != "" || s.Patch != "" {
+		return fmt.Errorf("a step of kind %s makes and patches no object", s.Kind)
+	}
+	return nil
+}
+
+func (j judge) ensured(s v1.Step) error {
+	if s.Patch != "" {
+		return errors.New("an object that is made is not patched")
+	}
+	var o object
+	if err := json.Unmarshal([]byte(s.Object), &o); err != nil {
+		return fmt.Errorf("the object is no JSON: %w", err)
+	}
+	if err := named(s); err != nil {
+		return err
+	}
+	want := map[string]string{"Secret/" + j.cluster.Seed + "/" + SeedKubeconfig: DeriveSeedKubeconfig, "Secret/" + j.cluster.Seed + "/" + SeedCloudConfig: DeriveSeedCloudConfig}[s.Ref]
+	var manager podRules
+	switch {
+	case s.Ref == CCMDaemonSet:
+		manager = podRules{account: CCMAccount, image: j.options.Image, files: true}
+	case s.Ref == NodeManagerDaemonSet:
+		manager = podRules{account: NodeManager, image: j.nodeManagerImage()}
+	case s.Ref == "Deployment/"+Namespace+"/"+CCM:
+		manager = podRules{account: CCMAccount, image: j.options.Image, files: true}
+	case j.inSeed(s.Ref, "Deployment") && path.Base(s.Ref) == seedDeployment(j.provider()):
+		manager, want = podRules{image: j.options.Image, seed: true}, DeriveSeedManager
+	case j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == SeedMigration:
+		return j.seedConfig(s, o)
+	}
+	if s.Derive != want {
+		return fmt.Errorf("%s is derived by %q, not by %q", s.Ref, want, s.Derive)
+	}
+	if manager.image != "" {
+		return j.managerWorkload(o, manager)
+	}
+	known := false
+	for _, m := range j.made() {
+		if Ref(m) != s.Ref {
+			continue
+		}
+		if known = true; mustJSON(m) == s.Object {
+			return nil
+		}
+	}
+	if known {
+		return fmt.Errorf("%s is not byte for byte the object that this program makes under that name: it could give rights that no migration needs", s.Ref)
+	}
+	return fmt.Errorf("%s is no object that a migration makes", s.Ref)
+}
+
+// nodeManagerImage is that of the cloud-node-manager beside the manager's image.
+func (j judge) nodeManagerImage() string {
+	p, err := supported(j.provider())
+	if err != nil {
+		return ""
+	}
+	b := builder{target: target{provider: p}, opts: j.options}
+	if err := b.chooseImage(); err != nil {
+		return ""
+	}
+	return b.nodeManagerImage()
+}
+
+func (j judge) seedConfig(s v1.Step, o object) error {
+	data, _ := o["data"].(object)
+	if len(data) != 2 || s.Derive != "" || !reflect.DeepEqual(o["metadata"], any(meta(SeedMigration, j.cluster.Seed))) || len(o) != 4 {
+		return fmt.Errorf("%s is not the ConfigMap with the two leader migration configs", s.Ref)
+	}
+	for key, of := range map[string]controllernames.Component{seedMigrationKCM: controllernames.KubeControllerManager, seedMigrationCCM: controllernames.CloudControllerManager} {
+		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, text) {
+			return fmt.Errorf("%s of %s is no leader migration config that this program makes for lease %s", key, s.Ref, j.options.LeaseName)
+		}
+	}
+	return nil
+}
+
+// kubeletConfigRef is kubeadm's ConfigMap with the configuration of kubelets to come; its name had the version in it up to 1.23.
+var kubeletConfigRef = regexp.MustCompile(`^ConfigMap/` + kubeadmconfig.Namespace + `/kubelet-config(-1\.[0-9]+)?$`)
+
+func (j judge) patched(s v1.Step) error {
+	if s.Object != "" {
+		return errors.New("an object that is patched is not made")
+	}
+	switch {
+	case s.Ref == kubeadmRef && s.Derive == DeriveKubeadm && s.Patch == "":
+		return nil // by its edits
+	case !kubeletConfigRef.MatchString(s.Ref) || s.Derive != "" || len(s.Edits) > 0:
+		return fmt.Errorf("%s is not patched by a migration: kubeadm's ClusterConfiguration is, and the feature gates of kubelets to come", s.Ref)
+	case s.Kind == v1.StepUnpatchObject:
+		return nil // by its record
+	}
+	var patch map[string]map[string]string
+	if err := json.Unmarshal([]byte(s.Patch), &patch); err != nil || len(patch) != 1 || len(patch["data"]) != 1 || patch["data"]["kubelet"] == "" {
+		return fmt.Errorf("the patch of %s changes more than the kubelets' configuration", s.Ref)
+	}
+	if d := j.defaults(s.Ref); d != nil {
+		return j.onlyGates(d.Text, patch["data"]["kubelet"])
+	}
+	return nil
+}
+
+func (j judge) defaults(ref string) *v1.KubeletDefaults {
+	if j.live == nil || j.live.KubeletDefaults == nil || path.Base(ref) != j.live.KubeletDefaults.Name {
+		return nil
+	}
+	d := j.live.KubeletDefaults
+	if _, err := wholeText(d.Text, d.SHA256); err != nil || d.Text == "" {
+		return nil // its secrets are masked, and whoever patches it compares with the object
+	}
+	return d
+}
+
+// OnlyGates says what two kubelet configurations differ in beside feature gates that have to do with in-tree providers; nil for nothing.
+func OnlyGates(p *v1.Plan, before, after string) error {
+	return judge{options: p.Options, cluster: p.Cluster}.onlyGates(before, after)
+}
+
+func (j judge) onlyGates(before, after string) error {
+	was, err := tree(before)
+	if err != nil {
+		return err
+	}
+	is, err := tree(after)
+	if err != nil {
+		return err
+	}
+	had, _ := was["featureGates"].(map[string]any)
+	has, _ := is["featureGates"].(map[string]any)
+	delete(was, "featureGates")
+	delete(is, "featureGates")
+	if !reflect.DeepEqual(was, is) {
+		return errors.New("more than feature gates would change in the configuration of kubelets to come")
+	}
+	for _, gates := range []map[string]any{had, has} {
+		for name := range gates {
+			if !reflect.DeepEqual(had[name], has[name]) && !j.gate(name) {
+				return fmt.Errorf("feature gate %s of kubelets to come has nothing to do with in-tree providers", name)
+			}
+		}
+	}
+	return nil
+}
+
+// workload holds changes of workloads to those that run a manager, an API server or a scheduler.
+func (j judge) workload(s v1.Step) error {
+	if !slices.Contains(managed, s.Component) {
+		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
+	}
+	if s.Object != "" || s.Patch != "" {
+		return fmt.Errorf("%s is edited, and neither made nor patched", s.Ref)
+	}
+	seen := j.live != nil && slices.ContainsFunc(j.live.Hosted, func(c v1.Component) bool { return c.Manifest == s.Ref && c.Name == s.Component })
+	usual := s.Component == CCM && (s.Ref == CCMDaemonSet || s.Ref == "Deployment/"+Namespace+"/"+CCM) || s.Ref == "Deployment/"+Namespace+"/"+s.Component
+	if !usual && !seen && !j.inSeed(s.Ref, "Deployment") && (j.strict || j.live != nil) {
+		return fmt.Errorf("%s is not seen to run %s", s.Ref, s.Component)
+	}
+	return nil
+}
+
+// podRules are what the pods of a manager may be.
+type podRules struct {
+	account, image string
+	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace.
+	files, seed bool
+}
+
+// only says which key of a map is none of those that are known.
+func only(what string, o object, keys ...string) error {
+	for _, k := range slices.Sorted(maps.Keys(o)) {
+		if !slices.Contains(keys, k) {
+			return fmt.Errorf("%s has %s, which no manager of a migration has", what, k)
+		}
+	}
+	return nil
+}
+
+// managerWorkload holds a workload that starts a manager to the shape of those that this program makes.
+func (j judge) managerWorkload(o object, rules podRules) error {
+	spec, _ := o["spec"].(object)
+	template, _ := spec["template"].(object)
+	pod, _ := template["spec"].(object)
+	metadata, _ := o["metadata"].(object)
+	inTemplate, _ := template["metadata"].(object)
+	if o["apiVersion"] != "apps/v1" || pod == nil {
+		return errors.New("the workload has no pod template of apps/v1")
+	}
+	return errors.Join(
+		only("the workload", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels"),
+		only("its spec", spec, "selector", "template", "updateStrategy", "strategy", "replicas"), only("its template", template, "metadata", "spec"),
+		only("its template's metadata", inTemplate, "labels"), j.managerSpec(pod, rules),
+	)
+}
+
+// managerPod holds the manifest of a static pod to that of the manager.
+func (j judge) managerPod(s v1.Step) error {
+	var o object
+	if err := yaml.UnmarshalStrict([]byte(s.Content), &o); err != nil {
+		return fmt.Errorf("the manifest cannot be read: %w", err)
+	}
+	metadata, _ := o["metadata"].(object)
+	pod, _ := o["spec"].(object)
+	if o["apiVersion"] != "v1" || o["kind"] != "Pod" || metadata["name"] != CCM || metadata["namespace"] != Namespace {
+		return fmt.Errorf("the manifest is not that of the Pod %s/%s", Namespace, CCM)
+	}
+	notes, _ := metadata["annotations"].(object)
+	return errors.Join(
+		only("the manifest", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels", "annotations"),
+		only("its annotations", notes, "transplant.dev/host"), j.managerSpec(pod, podRules{image: j.options.Image, files: true}),
+	)
+}
+
+// managerSpec holds a pod to what a manager needs: one container without more rights than any other, and read-only mounts of its own files.
+func (j judge) managerSpec(pod object, rules podRules) error {
+	security, _ := pod["securityContext"].(object)
+	if len(security) > 0 && !reflect.DeepEqual(security, object{"seccompProfile": object{"type": "RuntimeDefault"}}) {
+		return errors.New("the pod's security context is not that of a manager")
+	}
+	account, _ := pod["serviceAccountName"].(string)
+	if account != rules.account {
+		return fmt.Errorf("the pod runs under the account %q, not %q", account, rules.account)
+	}
+	if err := only("the pod", pod, "serviceAccountName", "hostNetwork", "dnsPolicy", "priorityClassName", "priority", "nodeSelector", "tolerations", "volumes", "containers", "securityContext",
+		"terminationGracePeriodSeconds", "affinity"); err != nil {
+		return err
+	}
+	containers, _ := pod["containers"].([]any)
+	if len(containers) != 1 {
+		return fmt.Errorf("the pod has %d containers, not one", len(containers))
+	}
+	c, _ := containers[0].(object)
+	if err := only("the container", c, "name", "image", "imagePullPolicy", "command", "args", "env", "volumeMounts", "resources", "livenessProbe", "readinessProbe", "startupProbe", "ports"); err != nil {
+		return err
+	}
+	if image, _ := c["image"].(string); image != rules.image {
+		return fmt.Errorf("the container's image is %s, and the options have %s", image, rules.image)
+	}
+	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+		p, _ := c[probe].(object)
+		if p["exec"] != nil || p["grpc"] != nil {
+			return fmt.Errorf("the %s runs a program", probe)
+		}
+	}
+	return errors.Join(j.managerCommand(c), j.managerEnv(c, rules), j.managerVolumes(pod, c, rules))
+}
+
+// programName is how a manager's program is called in its image.
+var programName = regexp.MustCompile(`^/?([a-z0-9-]+/)*[a-z0-9-]+$`)
+
+// files that flags of a manager name, by flag.
+var managerFiles = map[string][]string{
+	flagCloudConfig: {CCMCloudConf, seedCloudConfigDir + "/" + SeedCloudConfigKey}, "leader-migration-config": {CCMMigration, seedMigrationDir + "/" + seedMigrationCCM},
+	"kubeconfig": {CCMKubeconfig, seedKubeconfigDir + "/" + SeedKubeconfigKey}, "authentication-kubeconfig": {CCMKubeconfig, seedKubeconfigDir + "/" + SeedKubeconfigKey},
+	"authorization-kubeconfig": {CCMKubeconfig, seedKubeconfigDir + "/" + SeedKubeconfigKey},
+}
+
+// managerFlags are those that a manager gets beside the files and what it takes over from the kube-controller-manager.
+var managerFlags = []string{
+	"cloud-provider", "bind-address", "leader-elect", "leader-elect-retry-period", "leader-elect-renew-deadline", "enable-leader-migration", "use-service-account-credentials", "controllers",
+	gatesFlag, "secure-port", "node-name", "wait-routes",
+}
+
+func (j judge) managerCommand(c object) error {
+	words := slices.Concat(listOf(c["command"]), listOf(c["args"]))
+	if len(words) == 0 || !programName.MatchString(words[0]) || len(listOf(c["command"])) == 0 {
+		return errors.New("the container's command is not a manager's program")
+	}
+	for _, w := range words[1:] {
+		name, value, ok := strings.Cut(strings.TrimPrefix(w, "--"), "=")
+		files, ofFile := managerFiles[name]
+		isCarried := slices.ContainsFunc(carried, func(f carriedFlag) bool { return f.name == name })
+		switch {
+		case !ok || !strings.HasPrefix(w, "--"), !ofFile && !isCarried && !slices.Contains(managerFlags, name):
+			return fmt.Errorf("the argument %q is none that a manager gets", w)
+		case ofFile && !slices.Contains(files, value):
+			return fmt.Errorf("--%s=%s is not the manager's own file", name, value)
+		case name == "cloud-provider" && value != j.provider():
+			return fmt.Errorf("--cloud-provider=%s is not the provider %s of the cluster", value, j.provider())
+		}
+	}
+	return nil
+}
+
+func listOf(v any) []string {
+	all, _ := v.([]any)
+	out := make([]string, 0, len(all))
+	for _, w := range all {
+		out = append(out, fmt.Sprint(w))
+	}
+	return out
+}
+
+// managerEnv are the variables of the options, and those that name the API server and the node.
+func (j judge) managerEnv(c object, _ podRules) error {
+	given := map[string]string{}
+	for _, e := range j.options.Env {
+		name, value, _ := strings.Cut(e, "=")
+		given[name] = value
+	}
+	env, _ := c["env"].([]any)
+	for _, e := range env {
+		e, _ := e.(object)
+		name, _ := e["name"].(string)
+		value, _ := e["value"].(string)
+		template, ours := given[name]
+		before, after, perHost := strings.Cut(template, "{host}")
+		switch from, _ := e["valueFrom"].(object); {
+		case len(from) > 0 && (len(from) != 1 || from["fieldRef"] == nil):
+			return fmt.Errorf("variable %s comes from %v, which no manager's does", name, slices.Sorted(maps.Keys(from)))
+		case len(from) > 0 && (name == "NODE_NAME" || name == "KUBERNETES_SERVICE_HOST"), name == "KUBERNETES_SERVICE_HOST", name == "KUBERNETES_SERVICE_PORT":
+		case ours && value == template, ours && perHost && strings.HasPrefix(value, before) && strings.HasSuffix(value, strings.SplitN(after, "{host}", 2)[0]):
+		default:
+			return fmt.Errorf("variable %s is not among the options", name)
+		}
+	}
+	return nil
+}
+
+// guarded are files of a host that no pod of a migration sees, whatever names them: keys of the control plane, and credentials of others.
+func guarded(at string) bool {
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh", "/etc/kubernetes/manifests", Dir + "/backup", "/var/run", "/run"} {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			return true
+		}
+	}
+	base := path.Base(at)
+	switch path.Dir(at) {
+	case "/etc":
+		return slices.Contains([]string{"shadow", "gshadow", "sudoers", "passwd"}, base)
+	case "/etc/kubernetes":
+		return strings.HasSuffix(base, ".conf") && slices.Contains([]string{"admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf", "kubelet.conf", "bootstrap-kubelet.conf"}, base)
+	}
+	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at || !path.IsAbs(at) || at == "/" || at == "/etc" || at == "/etc/kubernetes" || at == "/etc/kubernetes/pki"
+}
+
+func (j judge) managerVolumes(pod, c object, rules podRules) error {
+	mounts, _ := c["volumeMounts"].([]any)
+	for _, m := range mounts {
+		m, _ := m.(object)
+		if err := only("a mount", m, "name", "mountPath", "readOnly"); err != nil {
+			return err
+		}
+		if m["readOnly"] != true {
+			return fmt.Errorf("the mount at %v is not read-only", m["mountPath"])
+		}
+	}
+	volumes, _ := pod["volumes"].([]any)
+	for _, v := range volumes {
+		v, _ := v.(object)
+		if err := j.managerVolume(v, rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j judge) managerVolume(v object, rules podRules) error {
+	name := fmt.Sprint(v["name"])
+	if err := only("volume "+name, v, "name", "hostPath", "secret", "configMap"); err != nil {
+		return err
+	}
+	if h, ok := v["hostPath"].(object); ok {
+		at, _ := h["path"].(string)
+		kind, _ := h["type"].(string)
+		isFile := kind == "File" && !guarded(at)
+		if !rules.files || !isFile && (kind != "DirectoryOrCreate" || !slices.Contains(trustDirs, at)) {
+			return fmt.Errorf("volume %s shows the pod %s of its host, which no manager needs", name, at)
+		}
+		return nil
+	}
+	secret, _ := v["secret"].(object)
+	config, _ := v["configMap"].(object)
+	switch {
+	case rules.seed && len(secret) == 1 && (secret["secretName"] == SeedKubeconfig || secret["secretName"] == SeedCloudConfig):
+	case rules.seed && len(config) == 1 && config["name"] == SeedMigration:
+	default:
+		return fmt.Errorf("volume %s is none that a manager has", name)
+	}
+	return nil
+}

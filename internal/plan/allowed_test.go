@@ -1,0 +1,251 @@
+package plan
+
+import (
+	"encoding/json"
+	"math/rand"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// attack is a change of a plan by which whoever may write one would get more than a migration.
+type attack struct {
+	name, base, says string
+	change           func(t *testing.T, p *v1.Plan)
+	// onlySeen tells that it takes a look at the cluster to see it.
+	onlySeen bool
+}
+
+// put adds a step that keeps all the other rules: it requires what it has to, and says how it is undone.
+func put(s v1.Step) func(t *testing.T, p *v1.Plan) {
+	return func(_ *testing.T, p *v1.Plan) {
+		s.ID, s.Phase, s.Title, s.Undo, s.Requires = "evil", p.Steps[0].Phase, "write the leader migration config", "remove it", []string{"cluster:uid"}
+		if s.Host != "" && s.Path != "" {
+			id := FileFact(s.Host, s.Path)
+			s.Requires = append(s.Requires, id)
+			p.Facts = append(p.Facts, v1.Fact{ID: id, Value: "absent"})
+		}
+		p.Steps = append([]v1.Step{s}, p.Steps...)
+	}
+}
+
+func inObject(id, old, with string) func(t *testing.T, p *v1.Plan) {
+	return func(t *testing.T, p *v1.Plan) {
+		t.Helper()
+		s := find(t, p, id)
+		before := s.Object + s.Content
+		replaceIn(&s.Object, old, with)
+		replaceIn(&s.Content, old, with)
+		if before == s.Object+s.Content {
+			t.Fatalf("%s has no %s to replace", id, old)
+		}
+	}
+}
+
+const (
+	evilPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: x, namespace: kube-system}\nspec:\n  hostPID: true\n  containers:\n  - name: x\n    image: evil\n    securityContext: {privileged: true}\n"
+	binding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"NAME"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},` +
+		`"subjects":[{"kind":"ServiceAccount","name":"default","namespace":"default"}]}`
+)
+
+var attacks = []attack{
+	{"a file of cron", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644"}), false},
+	{"a key of root", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/root/.ssh/authorized_keys", Content: "ssh-ed25519 AAAA\n", Mode: "0600"}), false},
+	{"a file by a detour", "lab", "detours", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: Dir + "/../../cron.d/x", Content: "x\n", Mode: "0644"}), false},
+	{"a file that goes away", "lab", "rule P-42", put(v1.Step{Kind: v1.StepRemoveFile, Host: "cp-1", Path: "/etc/kubernetes/admin.conf", Restore: "x"}), false},
+	{"its own file with another content", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: CredentialConfig, Content: "providers: [{name: ../../bin/sh}]\n", Mode: "0644"}), false},
+	{"a kubeconfig that is said, not derived", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: CCMKubeconfig, Content: "kind: Config\n", Mode: "0600"}), false},
+	{"a static pod of another component", "lab", "rule P-42", put(v1.Step{Kind: v1.StepAddManifest, Component: "x", Host: "cp-1", Path: "/etc/kubernetes/manifests/x.yaml", Content: evilPod, Mode: "0600"}), false},
+	{"a static pod in place of the API server", "lab", "rule P-42", put(v1.Step{Kind: v1.StepAddManifest, Component: KAS, Host: "cp-1", Path: "/etc/kubernetes/manifests/kube-apiserver.yaml", Content: evilPod, Mode: "0600"}), false},
+	{"the manager's manifest in another directory", "lab", "rule P-42", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "start/")
+		s.Path = "/etc/cron.d/cloud-controller-manager.yaml"
+		s.Requires, p.Facts = append(s.Requires, FileFact(s.Host, s.Path)), append(p.Facts, v1.Fact{ID: FileFact(s.Host, s.Path), Value: "absent"})
+	}, true},
+	{"the manager in a privileged container", "lab", "rule P-43", inObject("start/", "    resources:", "    securityContext:\n      privileged: true\n    resources:"), false},
+	{"the manager in the host's process namespace", "lab", "rule P-43", inObject("start/", "  hostNetwork: true", "  hostPID: true\n  hostNetwork: true"), false},
+	{"the manager with another image", "lab", "rule P-43", inObject("start/", "    image: ", "    image: evil/"), false},
+	{"the manager with another program", "lab", "rule P-43", inObject("start/", "    - --cloud-provider=aws", "    - -c\n    - --cloud-provider=aws"), false},
+	{"the manager under the administrator's kubeconfig", "lab", "rule P-43", inObject("start/", "--kubeconfig="+CCMKubeconfig, "--kubeconfig=/etc/kubernetes/admin.conf"), false},
+	{"the manager with a mount that it may write", "lab", "rule P-43", inObject("start/", "      readOnly: true", "      readOnly: false"), false},
+	{"the manager sees a key of the control plane", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /etc/kubernetes/pki/ca.key"), false},
+	{"the manager has a variable of its own", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\""), false},
+	{"a probe that runs a program", "lab", "rule P-43", inObject("start/", "    livenessProbe:", "    livenessProbe:\n      exec:\n        command: [sh]"), false},
+	{"the operator's kubeconfig", "lab", "rule P-44", put(v1.Step{Kind: v1.StepCopyFile, Host: "cp-1", Path: CredentialDir + "/ecr-credential-provider", Source: "/home/admin/.kube/config", Content: strings.Repeat("ab", 32), Mode: "0755"}), false},
+	{"the operator's kubeconfig to another place", "azure-1.28", "rule P-42", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Path = "/tmp/config" }, false},
+	{"a source that is no file", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) { find(t, p, "write/"+CCMCloudConf).Source = "/proc/1/environ" }, false},
+	{"cluster-admin", "lab", "rule P-46", put(v1.Step{Kind: v1.StepEnsureObject, Ref: "ClusterRoleBinding/x", Object: strings.Replace(binding, "NAME", "x", 1)}), false},
+	{"cluster-admin under the name of an object of ours", "lab", "rule P-46", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "create/ClusterRoleBinding/"+CCMRole).Object = strings.Replace(binding, "NAME", CCMRole, 1)
+	}, false},
+	{"a role with wildcards", "lab", "rule P-46", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "create/ClusterRole/"+CCMRole)
+		var o map[string]any
+		if err := json.Unmarshal([]byte(s.Object), &o); err != nil {
+			t.Fatal(err)
+		}
+		o["rules"] = []any{map[string]any{"apiGroups": []string{"*"}, "resources": []string{"*"}, "verbs": []string{"*"}}}
+		s.Object = mustJSON(o)
+	}, false},
+	{"the right for somebody else", "lab", "rule P-46", inObject("create/ClusterRoleBinding/"+CCMRole, `"name":"cloud-controller-manager"`, `"name":"default"`), false},
+	{"a Secret of another account", "lab", "rule P-46", inObject("create/Secret/", `service-account.name":"cloud-controller-manager"`, `service-account.name":"clusterrole-aggregation-controller"`), false},
+	{"a DaemonSet with a privileged container", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"image":`, `"securityContext":{"privileged":true},"image":`), false},
+	{"a DaemonSet with a second container", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"containers":[`, `"containers":[{"name":"x","image":"evil"},`), false},
+	{"a DaemonSet with an init container", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"containers":[`, `"initContainers":[{"name":"x","image":"evil"}],"containers":[`), false},
+	{"a DaemonSet that sees its host", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"volumes":[`, `"volumes":[{"name":"x","hostPath":{"path":"/","type":"Directory"}},`), false},
+	{"a DaemonSet under an account of the cluster", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"serviceAccountName":"cloud-controller-manager"`, `"serviceAccountName":"clusterrole-aggregation-controller"`), false},
+	{"somebody else's object is deleted", "lab", "rule P-46", put(v1.Step{Kind: v1.StepDeleteObject, Ref: "ClusterRoleBinding/cluster-admin"}), false},
+	{"somebody else's lease is the migration's", "lab", "rule P-46", func(_ *testing.T, p *v1.Plan) { p.Options.LeaseName = "kube-scheduler" }, false},
+	{"a Node is patched", "lab", "rule P-46", put(v1.Step{Kind: v1.StepPatchObject, Ref: "Node/cp-1", Patch: `{"spec":{"unschedulable":true}}`}), false},
+	{"kubelets to come trust everybody", "gce-1.30", "rule P-46", func(t *testing.T, p *v1.Plan) {
+		replaceIn(&find(t, p, "patch/ConfigMap/kube-system/kubelet-config").Patch, `apiVersion:`, `authentication: {anonymous: {enabled: true}}\napiVersion:`)
+	}, true},
+	{"the API server allows everything", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/"+KAS)
+		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "authorization-mode", Value: "AlwaysAllow"})
+	}, false},
+	{"the API server asks nobody who it is", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/"+KAS)
+		s.Edits = append(s.Edits, v1.Edit{Op: "unsetFlag", Name: "authorization-mode"})
+	}, false},
+	{"another file is mounted", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "leader-migration/"+KCM)
+		s.Edits = append(s.Edits, v1.Edit{Op: "addHostPath", Name: "x", Value: "/etc/shadow", PathType: "File"})
+	}, false},
+	{"a kubelet takes pods from elsewhere", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/kubelet")
+		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "pod-manifest-path", Value: "/tmp"})
+	}, false},
+	{"a kubelet runs another binary", "azure-1.28", "rule P-45", func(t *testing.T, p *v1.Plan) { set(t, find(t, p, "external/kubelet"), flagCredentialDir, "/tmp") }, false},
+	{"a component gets another image", "lab", "rule P-45", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/"+KCM)
+		s.Edits = append(s.Edits, v1.Edit{Op: opImage, Name: KCM, Value: "v1.0.0-evil"})
+	}, false},
+	{"a Deployment of the seed sees its node", "hosted-downtime", "rule P-46", inObject("start/"+CCM, `"volumes":[`, `"volumes":[{"name":"x","hostPath":{"path":"/"}},`), false},
+	{"a Deployment of the seed with another Secret", "hosted-downtime", "rule P-46", inObject("start/"+CCM, `"secretName":"`+SeedKubeconfig+`"`, `"secretName":"admin-kubeconfig"`), false},
+	{"a Deployment of the seed is edited that is no manager", "hosted-downtime", "rule P-46", put(v1.Step{Kind: v1.StepEditWorkload, Component: "etcd", Ref: "Deployment/cluster-x/etcd"}), false},
+}
+
+// TestAPlanCanDoNoMoreThanAMigration: what every rule about order is content with is refused when it does something that no migration does.
+func TestAPlanCanDoNoMoreThanAMigration(t *testing.T) {
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) {
+			p, s := base(t, a.base)
+			a.change(t, p)
+			if err := WellFormed(p); !a.onlySeen && (err == nil || !strings.Contains(err.Error(), a.says)) {
+				t.Errorf("read from a file it is not refused with %q: %v", a.says, err)
+			}
+			if err := Allowed(p, s); err == nil || !strings.Contains(err.Error(), a.says) {
+				t.Errorf("with its cluster in view it is not refused with %q: %v", a.says, err)
+			}
+			for _, step := range p.Steps {
+				if AllowedStep(p, step, s) != nil {
+					return
+				}
+			}
+			t.Error("the engine would carry each of its steps out")
+		})
+	}
+}
+
+// TestEveryPlanThatIsMadeIsAllowed: there and back, for whatever cluster.
+func TestEveryPlanThatIsMadeIsAllowed(t *testing.T) {
+	plans := map[string]func() (*v1.Plan, *v1.Snapshot){"lab": func() (*v1.Plan, *v1.Snapshot) { return base(t, "lab") }}
+	for _, c := range compact {
+		plans[c.name] = func() (*v1.Plan, *v1.Snapshot) { return base(t, c.name) }
+	}
+	for _, c := range hostedPlans {
+		plans[c.name] = func() (*v1.Plan, *v1.Snapshot) { return base(t, c.name) }
+	}
+	for name, of := range plans {
+		p, s := of()
+		eachStepAllowed(t, name, p, s)
+	}
+	made := 0
+	for seed := range int64(120) {
+		s, o := anyCluster(rand.New(rand.NewSource(seed)))
+		if p, err := Make(s, o, nil, now); err == nil {
+			eachStepAllowed(t, s.Cluster.Provider, p, s)
+			made++
+		}
+	}
+	if made < 20 {
+		t.Errorf("only %d plans were made", made)
+	}
+}
+
+func eachStepAllowed(t *testing.T, name string, p *v1.Plan, s *v1.Snapshot) {
+	t.Helper()
+	j := &v1.Journal{Plan: *p}
+	for _, step := range p.Steps {
+		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: "done"})
+	}
+	both := []*v1.Plan{p}
+	if p.Options.Part != v1.PartFinish {
+		back, err := MakeRollback(j, s, now)
+		if err != nil {
+			t.Errorf("%s: the way back: %v", name, err)
+			return
+		}
+		both = append(both, back)
+	}
+	for _, p := range both {
+		for _, live := range []*v1.Snapshot{s, nil} {
+			if err := Allowed(p, live); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		for _, step := range p.Steps {
+			if err := AllowedStep(p, step, s); err != nil {
+				t.Errorf("%s, step %s %s: %v", name, p.Direction, step.ID, err)
+			}
+		}
+	}
+}
+
+// TestPlacesAreTheClustersOwn: a directory of manifests and files of a kubelet that are not the usual ones are known from the cluster, and never from the plan.
+func TestPlacesAreTheClustersOwn(t *testing.T) {
+	const dir, config = "/opt/k8s/pods", "/opt/k8s/kubelet.yaml"
+	p, s := base(t, "lab")
+	for _, step := range []v1.Step{
+		{Kind: v1.StepRemoveManifest, Host: "cp-1", Component: KCM, Path: dir + "/kcm.yaml"},
+		{Kind: v1.StepKubelet, Host: "cp-1", Component: kubeletName, Path: config},
+		{Kind: v1.StepStopUnit, Host: "cp-1", Component: KCM, Unit: "master.service"},
+	} {
+		if err := AllowedStep(p, step, s); err == nil {
+			t.Errorf("%s of %s%s is allowed though the cluster knows no such place", step.Kind, step.Path, step.Unit)
+		}
+		own := lab(t)
+		for i := range own.Hosts {
+			if h := &own.Hosts[i]; h.Name == "cp-1" {
+				for c := range h.Components {
+					h.Components[c].Manifest = dir + "/" + h.Components[c].Name + ".yaml"
+				}
+				h.Components = append(h.Components, v1.Component{Name: KCM, Runs: v1.RunsSystemd, Unit: "master.service"})
+				h.Kubelet.Files = append(h.Kubelet.Files, v1.File{Path: config, Present: true})
+			}
+		}
+		if err := AllowedStep(p, step, own); err != nil {
+			t.Errorf("%s is refused though it is the cluster's own place: %v", step.Kind, err)
+		}
+	}
+}
+
+// TestACommandLineIsPutBackInWhatAMigrationChangesOnly: a record whose command line is another program's puts nothing back.
+func TestACommandLineIsPutBackInWhatAMigrationChangesOnly(t *testing.T) {
+	now := []string{KCM, "--cloud-provider=external", "--kubeconfig=/a", "--controllers=*,-service"}
+	for name, c := range map[string]struct {
+		back  []string
+		holds bool
+	}{
+		"as it was":        {[]string{KCM, "--cloud-provider=aws", "--cloud-config=/c", "--kubeconfig=/a"}, true},
+		"another program":  {[]string{"sh", "--cloud-provider=aws", "--kubeconfig=/a"}, false},
+		"another argument": {[]string{KCM, "x", "--cloud-provider=aws", "--kubeconfig=/a"}, false},
+		"another flag":     {[]string{KCM, "--cloud-provider=aws", "--kubeconfig=/b"}, false},
+	} {
+		if err := OnlyEditable(KCM, now, nil, c.back, nil, v1.Options{}); (err == nil) != c.holds {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
