@@ -288,7 +288,7 @@ func (s *state) turnOff() {
 func (s *state) giveUp(ctx context.Context, err error) {
 	stateKept.Set(0)
 	klog.FromContext(ctx).Info("The next leader cannot be told which load balancers are in line, and will ensure them all. "+
-		"It needs get, create and update on this ConfigMap", "configMap", s.namespace+"/"+s.name, "err", err.Error())
+		"It needs get and update on this ConfigMap, and create where nobody has made it", "configMap", s.namespace+"/"+s.name, "err", err.Error())
 }
 
 // errSuperseded is that a later leader has written.

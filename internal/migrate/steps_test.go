@@ -475,6 +475,7 @@ func TestAStepOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
+	w.unjudged = true
 	for _, c := range []struct {
 		step v1.Step
 		want string

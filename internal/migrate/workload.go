@@ -75,6 +75,9 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := x.oursToTakeBack(s, live); err != nil {
 		return err
 	}
+	if err := x.onlyEditable(s, live); err != nil {
+		return err
+	}
 	if rec.Before == "" {
 		before, err := before(s, live)
 		if err != nil {
@@ -150,6 +153,26 @@ func (x workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) err
 	return &StaleError{Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: put your change aside, then run transplant rollback again", s.Component, s.Ref)}}
 }
 
+// onlyEditable holds a command line that a record puts back to the flags that a migration changes: the record is in the journal, which others may write.
+func (x workload) onlyEditable(s v1.Step, live *unstructured.Unstructured) error {
+	raw := x.journal.Record(s.Restore).Before
+	if s.Restore == "" || len(s.Edits) > 0 || raw == "" || x.unjudged {
+		return nil
+	}
+	var was workloadBefore
+	if err := json.Unmarshal([]byte(raw), &was); err != nil {
+		return fmt.Errorf("record of step %s: %w", s.Restore, err)
+	}
+	c, err := containerOf(live, s)
+	if err != nil || !was.Edited {
+		return err
+	}
+	if err := plan.OnlyEditable(s.Component, list(c, "command"), list(c, "args"), was.Command, was.Args, x.plan.Options); err != nil {
+		return &UntrustedError{What: "the record of step " + s.Restore, Err: err}
+	}
+	return nil
+}
+
 // led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so themselves, and a lease that is not
 // their component's is not asked for: who has it then is said by the owners that the step expects.
 func (x workload) led(ctx context.Context, s v1.Step, live *unstructured.Unstructured, lease string) (string, error) {
@@ -195,11 +218,6 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	c, err := containerOf(next, s)
 	if err != nil {
 		return nil, err
-	}
-	if was.Edited {
-		if err := plan.OnlyEditable(s.Component, list(c, "command"), list(c, "args"), was.Command, was.Args, x.plan.Options); err != nil {
-			return nil, &UntrustedError{What: "the record of step " + s.Restore, Err: err}
-		}
 	}
 	command, args, err := edited(next, c, s, was, edits)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 
 // made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
 func (j judge) made() []object {
-	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider()), nodeManagerObjects())
+	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider()), notebooks(j.provider(), j.cluster.UID), nodeManagerObjects())
 	for api := range 2 { // policy/v1beta1 up to 1.20
 		b := builder{target: target{api: 20 + api}}
 		out = append(out, b.budget())
@@ -45,7 +45,7 @@ func (j judge) deletable() map[string]bool {
 		out["Deployment/"+j.cluster.Seed+"/"+seedDeployment(j.provider())] = true
 	}
 	for _, o := range j.made() {
-		out[Ref(o)] = true
+		out[Ref(o)] = Ref(o) != GCEIdentity
 	}
 	return out
 }

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -85,19 +87,40 @@ func migrationObjects(lease string) []object {
 	}
 }
 
+// GCEIdentity is the ConfigMap with the name that Google's provider gives this cluster in its cloud. Whoever made it first has said it: it is neither changed nor
+// deleted, since load balancers are named by it.
+const GCEIdentity = "ConfigMap/" + Namespace + "/ingress-uid"
+
 // identity is that of the cloud-controller-manager of this plan. A DaemonSet's pods get their token by themselves.
 func (b *builder) identity() []object {
 	objects := identityObjects(b.provider.Name)
 	if b.shape == v1.ShapeDaemonSet {
-		return objects[:len(objects)-1]
+		objects = objects[:len(objects)-1]
+	}
+	for _, o := range notebooks(b.provider.Name, b.snap.Cluster.UID) {
+		if b.program.ours || Ref(o) == GCEIdentity {
+			objects = append(objects, o)
+		}
 	}
 	return objects
+}
+
+// notebooks are the ConfigMaps that a manager writes. They are made with its rights, so that it needs no right to create any: that right cannot be limited to names, and
+// who may create a ConfigMap in kube-system may say there what others believe.
+func notebooks(provider, uid string) []object {
+	out := []object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta(StateName(provider), Namespace)}}
+	if provider == providerGCE {
+		sum := sha256.Sum256([]byte(GCEIdentity + uid))
+		id := hex.EncodeToString(sum[:8])
+		out = append(out, object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("ingress-uid", Namespace), "data": object{"uid": id, "provider-uid": id}})
+	}
+	return out
 }
 
 // providerRules are what a provider's own code asks the API for beside its loops, in the whole cluster and in kube-system.
 //
 // azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure pkg/provider/azure_local_services.go).
-// gce: the identity of the cluster is ConfigMap ingress-uid (gce_clusterid.go). vsphere: its config may name a Secret with the credentials of vCenter
+// gce: the identity of the cluster is ConfigMap ingress-uid, which it looks at by its name (gce_clusterid.go) and would create with any name. vsphere: its config may name a Secret with the credentials of vCenter
 // (cloud-provider-vsphere pkg/common/credentialmanager).
 func providerRules(provider string) (cluster, namespaced []object) {
 	core, all := []string{""}, []string{"get", "list", "watch"}
@@ -105,7 +128,7 @@ func providerRules(provider string) (cluster, namespaced []object) {
 	case providerAzure:
 		cluster = []object{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, all)}
 	case providerGCE:
-		namespaced = []object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
+		namespaced = []object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...), "ingress-uid")}
 	case providerVSphere:
 		namespaced = []object{rule(core, []string{"secrets"}, all)}
 	}
@@ -134,8 +157,7 @@ func identityObjects(provider string) []object {
 		rbac("Role", CCMRole, Namespace, object{"rules": append([]object{
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
 			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, CCM),
-			// Which load balancers are in line: without it, each new leader ensures them all.
-			rule(core, []string{"configmaps"}, []string{"create"}),
+			// Which load balancers are in line: without it, each new leader ensures them all. The plan makes it.
 			rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
 		}, namespaced...)}),

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -406,15 +407,16 @@ func (r *rollback) undone(id string) bool {
 func (r *rollback) cleanup() {
 	var made []v1.Step
 	for _, s := range r.started(func(s v1.Step) bool {
-		return s.Kind == v1.StepWriteFile || s.Kind == v1.StepCopyFile || s.Kind == v1.StepEnsureObject && !ccmWorkload(s)
+		return s.Kind == v1.StepWriteFile || s.Kind == v1.StepCopyFile || s.Kind == v1.StepEnsureObject && !ccmWorkload(s) && s.Ref != GCEIdentity
 	}) {
 		made = append([]v1.Step{s}, made...)
 	}
 	for _, lease := range []string{r.opts.LeaseName, CCM} {
 		r.deleteObject(PhaseCleanup, "undo/lease/", "Lease/"+Namespace+"/"+lease, "it was not there before")
 	}
-	if len(made) > 0 {
-		r.deleteObject(PhaseCleanup, "undo/state/", "ConfigMap/"+Namespace+"/"+StateName(r.provider()), "it was not there before; nobody else reads it")
+	state := "ConfigMap/" + Namespace + "/" + StateName(r.provider())
+	if len(made) > 0 && !slices.ContainsFunc(made, func(s v1.Step) bool { return s.Ref == state }) { // one that the manager made by itself
+		r.deleteObject(PhaseCleanup, "undo/state/", state, "it was not there before; nobody else reads it")
 	}
 	for _, s := range made {
 		if s.Kind != v1.StepEnsureObject {

@@ -246,7 +246,7 @@ func (b *builder) seedPrepare(m *v1.Component) {
 	if b.opts.Strategy == LeaderMigration {
 		b.ensure(PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", migrationObjects(b.opts.LeaseName))
 	}
-	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", identityObjects(b.provider.Name))
+	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
 	b.seedSecret(SeedKubeconfig, DeriveSeedKubeconfig, m, "server and authority of "+m.Manifest+"'s kubeconfig, token of Secret "+Namespace+"/"+TokenSecret)
 	if at := b.seedConfigPath(m); at != "" {
 		changed := "derived from what " + m.Manifest + " mounts at " + at
