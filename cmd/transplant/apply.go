@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/user"
 	"strings"
 	"time"
@@ -29,6 +28,8 @@ type changing struct {
 	accepted map[string]string
 	// kubelets are options of a plan that was begun which this run may change.
 	kubelets v1.Options
+	// pinned is the plan that may be carried out.
+	pinned pin
 }
 
 func (f *changing) flags(cmd *cobra.Command) {
@@ -36,6 +37,7 @@ func (f *changing) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
 	cmd.Flags().BoolVar(&f.steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
 	f.withoutFlag(cmd)
+	f.pinned.flag(cmd)
 }
 
 func newApply(c *connection) *cobra.Command {
@@ -108,6 +110,12 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err != nil {
 		return err
 	}
+	if err := f.pinned.check(p, "the plan"); err != nil {
+		return err
+	}
+	if err := c.sameAgain(ctx, snap, p, args); err != nil {
+		return err
+	}
 	if f.until == "" {
 		f.until = p.Until
 	}
@@ -136,12 +144,48 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 			return err
 		}
 		now := time.Now().UTC()
-		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: userName(), Plan: *p}, snap)
+		if err := c.noteApproval(p, now.Format(runFormat)); err != nil {
+			return err
+		}
+		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: userName(), Plan: *p}, snap)
 		if err != nil {
 			return err
 		}
 		return c.execute(ctx, j, p, n, snap, snap, f.accepted)
 	})
+}
+
+// runFormat names a run by the time when it was begun.
+const runFormat = "20060102-150405"
+
+// unlike is replaced by tests that carry out parts of a plan.
+var unlike = plan.Unlike
+
+// sameAgain makes the plan of a file again and refuses it where the file's differs: then somebody has changed the file, or the cluster has changed. Where a fact has
+// changed, that says it better. What is shown of its effects is said by this program, and not by the file.
+func (c *connection) sameAgain(ctx context.Context, snap *v1.Snapshot, p *v1.Plan, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	made, differences, err := unlike(p, snap)
+	if err == nil && len(differences) == 0 {
+		p.Effects = made.Effects
+		return nil
+	}
+	if stale := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); stale != nil {
+		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", stale)
+	}
+	if err != nil {
+		return withCode(exitStale, "plan %s cannot be made again of this cluster: %w", args[0], err)
+	}
+	const most = 12
+	rest := ""
+	if n := len(differences) - most; n > 0 {
+		differences, rest = differences[:most], fmt.Sprintf("\n  and %d more", n)
+	}
+	return withCode(exitStale, "plan %s is not the one that this version of transplant (%s; the file was made by %s) makes of the cluster as it is now:\n  %s%s\nnothing was changed; "+
+		"make it anew with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
+		args[0], version, orDash(p.ToolVersion), strings.Join(differences, "\n  "), rest, args[0], args[0])
 }
 
 // stillUnbegun refuses when somebody else has begun a migration, or carried one out, while this command looked at the cluster, asked, and waited for the lock.
@@ -254,11 +298,20 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	if err != nil {
 		return err
 	}
+	if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
+		return err
+	}
+	approved := c.isApprovedHere(&doc.Plan, doc.Run)
 	if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 		return err
 	}
 	if f.dryRun {
 		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
+	}
+	if !approved {
+		if err := c.reviewRest(doc); err != nil {
+			return err
+		}
 	}
 	question := "go on with it"
 	if len(f.without) > 0 {
@@ -276,6 +329,12 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		if doc.Phase != v1.RunApplying {
 			return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
 		}
+		if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
+			return err
+		}
+		if err := c.noteApproval(&doc.Plan, doc.Run); err != nil {
+			return err
+		}
 		if err := c.takeOut(ctx, j, f, before); err != nil {
 			return err
 		}
@@ -290,16 +349,29 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	})
 }
 
+// reviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where others may have written it.
+func (c *connection) reviewRest(doc v1.Journal) error {
+	c.narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", plan.Digest(&doc.Plan))
+	rest := undone(&doc.Plan, doc)
+	var b strings.Builder
+	if err := printPlan(&b, &rest, c.layoutFor(c.err, false)); err != nil {
+		return err
+	}
+	text := b.String()
+	if i := strings.LastIndex(text, "plan sha256: "); i >= 0 {
+		text = text[:i] // of the rest, which nobody pins
+	}
+	_, err := io.WriteString(c.err, text)
+	return err
+}
+
 // samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal keeps the whole.
 func samePlan(path string, begun v1.Plan) bool {
 	p, err := readPlan(path)
 	if err != nil {
 		return false // it is of no use here, whatever is wrong with it
 	}
-	p.Until = ""
-	have, haveErr := json.Marshal(p)
-	want, wantErr := json.Marshal(begun)
-	return haveErr == nil && wantErr == nil && bytes.Equal(have, want)
+	return plan.Digest(p) == plan.Digest(&begun)
 }
 
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.

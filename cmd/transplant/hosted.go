@@ -111,7 +111,7 @@ func (c *connection) hostedPlane(cmd *cobra.Command, f seedFlags) (*hosted.Plane
 	return &hosted.Plane{
 		Name: strings.TrimPrefix(f.namespace, "cluster-"), Namespace: f.namespace, Seed: seed, User: user, Scrape: hosted.NewScraperThrough(user, dial), Options: o, Accept: accept,
 		Holder: migrate.Holder(userName()), StealLock: boolFlag(cmd, "steal-lock"), ToolVersion: version, Clock: testClock(), Hook: testHook,
-		Tell: func(s string) { c.narrate("%s", s) },
+		Tell: func(s string) { c.narrate("%s", s) }, Pinned: strings.ToLower(strings.TrimSpace(stringFlag(cmd, "plan-sha256"))),
 	}, nil
 }
 
@@ -180,6 +180,14 @@ func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
 		accept[code] = reason
 	}
 	return v1.Options{Strategy: text("strategy"), Image: text("image"), Env: list("ccm-env"), LeaseName: text("lease-name"), ClusterName: text("cluster-name")}, accept
+}
+
+func stringFlag(cmd *cobra.Command, name string) string {
+	v, err := cmd.Flags().GetString(name)
+	if err != nil {
+		return ""
+	}
+	return v
 }
 
 func boolFlag(cmd *cobra.Command, name string) bool {

@@ -52,3 +52,89 @@ func TestAPlantedJournalIsNotGoneOnWithNorBack(t *testing.T) {
 		t.Errorf("something was written for cron: %v", err)
 	}
 }
+
+// edited writes a plan of the cluster into a file, changed as somebody would who may write where plans are kept.
+func (c *live) edited(change func(p *v1.Plan)) string {
+	c.t.Helper()
+	path := c.plan()
+	p, err := readPlan(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	change(p)
+	if err := writeYAML(path, p); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// TestAPlanThatWasEditedIsNotCarriedOut, and the refusal says in which step and field it is another one than the cluster's.
+func TestAPlanThatWasEditedIsNotCarriedOut(t *testing.T) {
+	c := newLive(t)
+	for _, e := range []struct {
+		name, says string
+		change     func(p *v1.Plan)
+	}{
+		{"a file for cron", "rule P-42", func(p *v1.Plan) { p.Steps = append([]v1.Step{cron(p)}, p.Steps...) }},
+		{"a title", "title: ", func(p *v1.Plan) { p.Steps[0].Title = "look" }},
+		{"a step less", "is missing", func(p *v1.Plan) { p.Steps = p.Steps[1:] }},
+		{"a reason", "why: ", func(p *v1.Plan) { p.Steps[len(p.Steps)-1].Why = "because" }},
+	} {
+		r := c.run("apply", c.edited(e.change), "--yes")
+		if r.code == exitOK || !strings.Contains(r.text(nil), e.says) {
+			t.Errorf("%s is not refused with %q (code %d):\n%s", e.name, e.says, r.code, r.text(nil))
+		}
+	}
+	c.unchanged()
+}
+
+// TestAPlanIsPinnedByItsSHA256: what plan prints is what apply asks for, of a file, of a cluster and of a journal alike.
+func TestAPlanIsPinnedByItsSHA256(t *testing.T) {
+	c := newLive(t)
+	path := c.plan()
+	p, err := readPlan(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := plan.Digest(p)
+	accept := []string{"--accept", "CLOUD-001=no cloud in this test"}
+	if r := c.run(append([]string{"plan"}, accept...)...); !strings.Contains(r.out, "plan sha256: "+sum+"\n") {
+		t.Errorf("plan does not print %s:\n%s", sum, r.out)
+	}
+	other := strings.Repeat("ab", 32)
+	for _, args := range [][]string{{"apply", path}, append([]string{"apply"}, accept...)} {
+		if r := c.run(append(args, "--dry-run", "--plan-sha256", sum)...); r.code != exitOK {
+			t.Errorf("%v with its own SHA-256: %s", args, r.text(nil))
+		}
+		fails(t, c.run(append(args, "--yes", "--plan-sha256", other)...), exitStale, "has SHA-256 "+sum+", and --plan-sha256 asks for "+other)
+	}
+	c.unchanged()
+	c.journal(v1.RunApplying, 2, 0)
+	fails(t, c.run("apply", "--yes", "--plan-sha256", other), exitStale, "the plan in the journal of migration 20261121-120000 has SHA-256")
+	fails(t, c.run("rollback", "--yes", "--plan-sha256", other), exitStale, "the rollback has SHA-256")
+	if r := c.run("status"); !strings.Contains(r.out, "plan       sha256 ") {
+		t.Errorf("status does not print the SHA-256:\n%s", r.out)
+	}
+}
+
+// TestAJournalThatWasNotApprovedHereIsShownByItsFields: whoever goes on with it sees the files and objects, and not only what the plan calls its steps.
+func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
+	c := newLive(t)
+	c.plant(func(p *v1.Plan, _ *v1.Journal) {
+		for i := range p.Steps {
+			p.Steps[i].Title, p.Steps[i].Changes = "look at the cluster", nil
+		}
+	})
+	r := c.run("apply") // nobody to ask
+	for _, part := range []string{
+		"was not approved on this machine (sha256 ", "ClusterRole/transplant-observer", "host cp-1 · /etc/kubernetes/manifests/kube-apiserver.yaml", "setFlag cloud-provider external",
+		"image ghcr.io/transplant-dev/aws-cloud-controller-manager:", "from /etc/kubernetes/cloud.conf",
+	} {
+		if !strings.Contains(r.errOut, part) {
+			t.Errorf("%q is not shown:\n%s", part, r.errOut)
+		}
+	}
+	if r.code != exitNotApproved {
+		t.Errorf("exit code %d", r.code)
+	}
+}

@@ -30,7 +30,11 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 		if changes := changeLine(s, l.wide); changes != "" {
 			line = fmt.Sprintf("  %s %-*s   %s", stepMarks[s.Kind], titleWidth(p.Steps, s.Phase, l.wide), s.Title, changes)
 		}
-		fmt.Fprintln(&b, l.cut(line))
+		line = l.cut(line)
+		fmt.Fprintln(&b, line)
+		if at := target(s, p.Options, line); at != "" {
+			fmt.Fprintf(&b, "      %s\n", at)
+		}
 		if l.wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
 			fmt.Fprintf(&b, "      %s\n", s.Why)
 		}
@@ -51,6 +55,7 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 	}
 	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
 		add, change, remove, count(len(p.Steps), "step"), undone, count(len(p.Facts), "fact"))
+	fmt.Fprintf(&b, "plan sha256: %s\n", plan.Digest(p))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
 }

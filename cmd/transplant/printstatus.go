@@ -138,6 +138,9 @@ func (p *page) statusHead(s v1.Status) {
 		p.line("whether a migration was started is unknown")
 	default:
 		p.line("migration %s · %s · %d/%d steps%s", s.Run, stateWords(s.State), s.StepsDone, s.StepsTotal, sectionWords(s))
+		if s.PlanSHA256 != "" {
+			p.field("plan", "sha256 %s", s.PlanSHA256)
+		}
 		if s.ElapsedSeconds > 0 {
 			p.field("elapsed", "%s%s", compact(s.ElapsedSeconds), remainingWords(s.Remaining))
 		}

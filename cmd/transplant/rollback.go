@@ -62,6 +62,9 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err != nil {
 		return err
 	}
+	if err := f.pinned.check(p, "the rollback"); err != nil {
+		return err
+	}
 	if err := c.review(p, f); err != nil {
 		return err
 	}
@@ -85,6 +88,9 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 			return err
 		}
 		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
+			return err
+		}
+		if err := f.pinned.check(p, "the rollback"); err != nil {
 			return err
 		}
 		if err := overKubelets(p, f.kubelets); err != nil {

@@ -20,6 +20,9 @@ func (c *live) rightsOnly(n int) (string, *v1.Plan) {
 		c.t.Fatal(err)
 	}
 	p.Steps = p.Steps[:n]
+	whole := unlike
+	unlike = func(p *v1.Plan, _ *v1.Snapshot) (*v1.Plan, []string, error) { return p, nil, nil }
+	c.t.Cleanup(func() { unlike = whole })
 	for _, s := range p.Steps {
 		if s.Kind != v1.StepEnsureObject {
 			c.t.Fatalf("step %s is of kind %s", s.ID, s.Kind)

@@ -1,14 +1,12 @@
 package hosted
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // UnconfirmedError says that a part was not begun because its plan is another one than the plan that a person confirmed.
@@ -34,15 +32,7 @@ func Confirmation(steps []v1.Step) string {
 }
 
 // Sum is the SHA-256 of what steps do.
-func Sum(steps []v1.Step) string {
-	bare := slices.Clone(steps)
-	for i := range bare {
-		bare[i].Title, bare[i].Why, bare[i].Undo, bare[i].Manual, bare[i].EstimateSeconds = "", "", "", nil, 0
-	}
-	data, _ := json.Marshal(bare) // steps are texts, numbers and maps of texts
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func Sum(steps []v1.Step) string { return plan.Sum(steps) }
 
 // confirmed compares a plan with what was confirmed. Nothing was, when the confirmation is empty.
 func confirmed(confirmation string, steps []v1.Step) error {

@@ -57,6 +57,8 @@ type Plane struct {
 	// Confirmed is what a person confirmed of Handover's plan (Confirmation); empty for nothing. Run does not begin Handover with another plan; what was begun
 	// goes on by its journal.
 	Confirmed string
+	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may carry out, whether they are begun or gone on with; empty for any.
+	Pinned string
 	// Holder names who holds the lock, for whoever finds it held; empty for migrate.Holder of this process.
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.

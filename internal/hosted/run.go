@@ -29,6 +29,9 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(migrate.Event), st
 			return err
 		}
 		doc := j.Doc()
+		if err := p.pinned(&doc.Plan); err != nil {
+			return err
+		}
 		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, &doc.Plan, stop); err != nil {
 			return cause(ctx, err)
 		}
@@ -94,6 +97,9 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 			return nil, nil, err
 		}
 	}
+	if err := p.pinned(made); err != nil {
+		return nil, nil, err
+	}
 	now := p.clock().Now().UTC()
 	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
 		return nil, nil, context.Cause(ctx)
@@ -133,6 +139,12 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 			if err != nil {
 				return err
 			}
+			if err := plan.Allowed(back, nil); err != nil {
+				return &migrate.UntrustedError{What: "the rollback that is made of the journal", Err: err}
+			}
+			if err := p.pinned(back); err != nil {
+				return err
+			}
 			if err := j.SetPhase(ctx, v1.RunRollingBack, back, nil); err != nil {
 				return err
 			}
@@ -143,6 +155,14 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		}
 		return p.end(ctx, j, v1.RunRolledBack)
 	})
+}
+
+// pinned refuses another plan than the one that was asked for by its SHA-256.
+func (p *Plane) pinned(of *v1.Plan) error {
+	if sum := Sum(of.Steps); p.Pinned != "" && p.Pinned != sum {
+		return &UnconfirmedError{Confirmed: p.Pinned, Made: sum}
+	}
+	return nil
 }
 
 // trusted says why a journal is not gone on with: it is another control plane's, or does what no migration of one does. Whoever may write ConfigMaps in the namespace

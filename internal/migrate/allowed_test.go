@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -87,7 +88,7 @@ func TestTheEngineAsksOfEachStep(t *testing.T) {
 	for _, s := range []v1.Step{
 		{ID: "evil", Phase: "prepare", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "x", Mode: "0644"},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepAddManifest, Host: "cp-1", Component: ccm, Path: manifests + "cloud-controller-manager.yaml", Content: "apiVersion: v1\nkind: Pod\n", Mode: "0600"},
-		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/home/admin/.kube/config", Content: strings.Repeat("ab", 32), Mode: "0755"},
+		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepEnsureObject, Ref: "ServiceAccount/kube-system/x", Object: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"x","namespace":"kube-system"}}`},
 	} {
 		planted := *p
@@ -139,5 +140,27 @@ func TestKubeletsToComeGetGatesOnly(t *testing.T) {
 	}
 	if err := e.onlyGates(live, map[string]any{"data": map[string]any{"kubelet": text}, "metadata": map[string]any{"labels": nil}}); err == nil {
 		t.Error("another field is patched")
+	}
+}
+
+// TestOnlyAProgramIsCopiedToAHost: a plan that names the kubeconfig of who applies it, with its right sum, copies nothing.
+func TestOnlyAProgramIsCopiedToAHost(t *testing.T) {
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	const target = plan.CredentialDir + "/ecr-credential-provider"
+	for content, holds := range map[string]bool{"apiVersion: v1\nkind: Config\n": false, "-----BEGIN KEY-----\n": false, "": false, "#!/bin/sh\n": true, "\x7fELF\x02": true} {
+		w.readLocal = func(string) ([]byte, error) { return []byte(content), nil }
+		e := w.engine()
+		planned := *p
+		e.plan = &planned
+		s := v1.Step{ID: "copy/" + target + "@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: target, Source: "provider", Content: hostaccess.SHA256([]byte(content)), Mode: "0755"}
+		planned.Options.CredentialProvider, planned.Options.CredentialProviderSHA256 = s.Source, s.Content
+		if err := e.allowed(s); err != nil {
+			t.Fatal(err)
+		}
+		rec := v1.StepRecord{ID: s.ID}
+		if err := (copyFile{e}).do(t.Context(), s, &rec); (err == nil) != holds || err != nil && !untrusted(err) {
+			t.Errorf("%q: %v", content, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -207,6 +208,11 @@ func (x copyFile) done(ctx context.Context, s v1.Step) (bool, error) {
 	return err == nil && sum == s.Content && mode.Perm() == want, err
 }
 
+// isProgram tells what Linux starts from what it does not: a kubeconfig, for one.
+func isProgram(data []byte) bool {
+	return bytes.HasPrefix(data, []byte("\x7fELF")) || bytes.HasPrefix(data, []byte("#!"))
+}
+
 func (x copyFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	mode, err := fileMode(s)
 	if err != nil {
@@ -218,6 +224,9 @@ func (x copyFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	}
 	if sum := hostaccess.SHA256(data); sum != s.Content {
 		return &StaleError{Changed: []string{fmt.Sprintf("%s on this machine has SHA-256 %s, the plan was made with %s", s.Source, sum, s.Content)}}
+	}
+	if !isProgram(data) && !x.unjudged {
+		return &UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("%s is no program (it begins as neither a binary nor a script): only the image credential provider is copied to a host", s.Source)}
 	}
 	if err := x.backup(ctx, s, rec); err != nil {
 		return err

@@ -16,25 +16,23 @@ import (
 //
 // Two things may have changed since without making another plan of it: which host owns the loops, since the engine asks that again, and which nodes have volumes of the
 // in-tree plugins mounted, as long as no node has them that the plan does not drain.
-func Unlike(p *v1.Plan, snap *v1.Snapshot) ([]string, error) {
+func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string, err error) {
 	drained := withDrains(p, snap)
-	made, err := Make(drained, p.Options, nil, time.Time{})
-	if err != nil {
-		return nil, err
+	if made, err = Make(drained, p.Options, nil, time.Time{}); err != nil {
+		return nil, nil, err
 	}
-	differences := between(p, made)
+	if differences = between(p, made); len(differences) == 0 {
+		return made, nil, nil
+	}
 	for _, h := range snap.Hosts {
-		if len(differences) == 0 {
-			return nil, nil
-		}
 		if component(h, KCM) == nil {
 			continue
 		}
 		if other, err := Make(ownedBy(drained, h.Name), p.Options, nil, time.Time{}); err == nil && len(between(p, other)) == 0 {
-			return nil, nil
+			return other, nil, nil
 		}
 	}
-	return differences, nil
+	return made, differences, nil
 }
 
 // ownedBy is a snapshot in which the manager on a host leads.

@@ -39,7 +39,7 @@ func TestAPlanIsMadeAgainAndCompared(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, &read); err != nil {
 				t.Fatal(err)
 			}
-			have, err := Unlike(&read, s)
+			_, have, err := Unlike(&read, s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +57,7 @@ func TestAPlanIsMadeAgainAndCompared(t *testing.T) {
 func TestWhatChangesByItselfMakesNoOtherPlan(t *testing.T) {
 	p, s := base(t, "lab")
 	owned := ownedBy(s, "cp-3")
-	if have, err := Unlike(p, owned); err != nil || len(have) > 0 {
+	if _, have, err := Unlike(p, owned); err != nil || len(have) > 0 {
 		t.Errorf("with another owner: %v, %v", have, err)
 	}
 	p, s = base(t, "openstack-1.20")
@@ -80,10 +80,10 @@ func TestWhatChangesByItselfMakesNoOtherPlan(t *testing.T) {
 		}
 		return &out
 	}
-	if have, err := Unlike(p, with(drains(true), nil)); err != nil || len(have) > 0 {
+	if _, have, err := Unlike(p, with(drains(true), nil)); err != nil || len(have) > 0 {
 		t.Errorf("with a node whose volume has gone: %v, %v", have, err)
 	}
-	if have, err := Unlike(p, with(drains(false), []string{"kubernetes.io/cinder/new"})); err != nil || !strings.Contains(strings.Join(have, "\n"), "drain: nothing instead of true") {
+	if _, have, err := Unlike(p, with(drains(false), []string{"kubernetes.io/cinder/new"})); err != nil || !strings.Contains(strings.Join(have, "\n"), "drain: nothing instead of true") {
 		t.Errorf("with a node whose volume has come: %v, %v", have, err)
 	}
 }

@@ -51,7 +51,7 @@ const (
 
 var attacks = []attack{
 	{"a file of cron", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644"}), false},
-	{"a key of root", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/root/.ssh/authorized_keys", Content: "ssh-ed25519 AAAA\n", Mode: "0600"}), false},
+	{"a key of root", "lab", "rule P-42", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/ssh/authorized_keys", Content: "ssh-ed25519 AAAA\n", Mode: "0600"}), false},
 	{"a file by a detour", "lab", "detours", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: Dir + "/../../cron.d/x", Content: "x\n", Mode: "0644"}), false},
 	{"a file that goes away", "lab", "rule P-42", put(v1.Step{Kind: v1.StepRemoveFile, Host: "cp-1", Path: "/etc/kubernetes/admin.conf", Restore: "x"}), false},
 	{"its own file with another content", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: CredentialConfig, Content: "providers: [{name: ../../bin/sh}]\n", Mode: "0644"}), false},
@@ -72,7 +72,7 @@ var attacks = []attack{
 	{"the manager sees a key of the control plane", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /etc/kubernetes/pki/ca.key"), false},
 	{"the manager has a variable of its own", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\""), false},
 	{"a probe that runs a program", "lab", "rule P-43", inObject("start/", "    livenessProbe:", "    livenessProbe:\n      exec:\n        command: [sh]"), false},
-	{"the operator's kubeconfig", "lab", "rule P-44", put(v1.Step{Kind: v1.StepCopyFile, Host: "cp-1", Path: CredentialDir + "/ecr-credential-provider", Source: "/home/admin/.kube/config", Content: strings.Repeat("ab", 32), Mode: "0755"}), false},
+	{"the operator's kubeconfig", "lab", "rule P-44", put(v1.Step{Kind: v1.StepCopyFile, Host: "cp-1", Path: CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"}), false},
 	{"the operator's kubeconfig to another place", "azure-1.28", "rule P-42", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Path = "/tmp/config" }, false},
 	{"a source that is no file", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) { find(t, p, "write/"+CCMCloudConf).Source = "/proc/1/environ" }, false},
 	{"cluster-admin", "lab", "rule P-46", put(v1.Step{Kind: v1.StepEnsureObject, Ref: "ClusterRoleBinding/x", Object: strings.Replace(binding, "NAME", "x", 1)}), false},

@@ -11,21 +11,37 @@ import (
 
 // Digest is the SHA-256 of what a plan does and of what it was made from: cluster, direction, options, facts and steps. Words for readers, when it was made and where it
 // stops are left out, so that the plan in a file, the one in the journal and the one that is made of the same cluster again have the same.
+//
+// That of a hosted control plane is of its steps alone, since it is what a person confirms of them.
 func Digest(p *v1.Plan) string {
-	bare := slices.Clone(p.Steps)
-	for i := range bare {
-		bare[i].Title, bare[i].Why, bare[i].Undo, bare[i].Manual, bare[i].EstimateSeconds = "", "", "", nil, 0
+	if p.Cluster.Seed != "" {
+		return Sum(p.Steps)
 	}
 	facts := slices.Clone(p.Facts)
 	for i := range facts {
 		facts[i].Detail = ""
 	}
-	data, err := json.Marshal(struct {
-		Cluster, Seed, Direction, Strategy string
-		Options                            v1.Options
-		Facts                              []v1.Fact
-		Steps                              []v1.Step
-	}{p.Cluster.UID, p.Cluster.Seed, p.Direction, p.Strategy, p.Options, facts, bare})
+	return sumOf(struct {
+		Cluster, Direction, Strategy string
+		Options                      v1.Options
+		Facts                        []v1.Fact
+		Steps                        []v1.Step
+	}{p.Cluster.UID, p.Direction, p.Strategy, p.Options, facts, bare(p.Steps)})
+}
+
+// Sum is the SHA-256 of what steps do. Words for readers are left out.
+func Sum(steps []v1.Step) string { return sumOf(bare(steps)) }
+
+func bare(steps []v1.Step) []v1.Step {
+	out := slices.Clone(steps)
+	for i := range out {
+		out[i].Title, out[i].Why, out[i].Undo, out[i].Manual, out[i].EstimateSeconds = "", "", "", nil, 0
+	}
+	return out
+}
+
+func sumOf(doc any) string {
+	data, err := json.Marshal(doc)
 	if err != nil {
 		panic(err) // texts, numbers, and maps of texts marshal
 	}

@@ -272,7 +272,7 @@ var broken = []struct {
 	{"P-43", "the manager's pod sees the whole host", "lab", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/").Content, "      path: "+CCMKubeconfig, "      path: /")
 	}},
-	{"P-44", "a file of the operator is copied", "azure-1.28", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Source = "/home/admin/.kube/config" }},
+	{"P-44", "a file of the operator is copied", "azure-1.28", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Source = "/srv/admin/kubeconfig" }},
 	{"P-45", "authorization is switched off", "lab", func(t *testing.T, p *v1.Plan) {
 		s := find(t, p, "external/"+KAS)
 		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "authorization-mode", Value: "AlwaysAllow"})

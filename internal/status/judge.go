@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // unknownState is the state of a run whose journal may not be read.
@@ -132,6 +133,12 @@ func isBegun(r v1.StepRecord) bool { return r.Result != "" && !isDone(r) }
 func countSteps(f Facts, s *v1.Status) {
 	steps, have := f.steps(), results(f.Journal)
 	s.StepsTotal = len(steps)
+	if f.Journal != nil && len(steps) > 0 {
+		s.PlanSHA256 = plan.Digest(&f.Journal.Plan)
+		if f.Journal.Rollback != nil {
+			s.PlanSHA256 = plan.Digest(f.Journal.Rollback)
+		}
+	}
 	var sections []string
 	for _, step := range steps {
 		if !slices.Contains(sections, step.Phase) {

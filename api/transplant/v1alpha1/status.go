@@ -30,10 +30,12 @@ type Status struct {
 	// State is not-started, applying, stalled, paused, failed, stopped, applied, rolling-back or rolled-back; "unknown" when the journal may not be read.
 	State string `json:"state"`
 	// Phase is that of the journal: applying, applied, rolling-back, rolled-back; or not-started.
-	Phase      string    `json:"phase"`
-	Started    time.Time `json:"started,omitzero"`
-	StepsDone  int       `json:"stepsDone"`
-	StepsTotal int       `json:"stepsTotal"`
+	Phase   string    `json:"phase"`
+	Started time.Time `json:"started,omitzero"`
+	// PlanSHA256 is that of the plan which is carried out, or taken back by its rollback: what apply and rollback take with --plan-sha256.
+	PlanSHA256 string `json:"planSHA256,omitempty"`
+	StepsDone  int    `json:"stepsDone"`
+	StepsTotal int    `json:"stepsTotal"`
 	// Section is the phase of the plan that is under way, the SectionNumber-th of Sections.
 	Section       string `json:"section,omitempty"`
 	SectionNumber int    `json:"sectionNumber,omitempty"`
