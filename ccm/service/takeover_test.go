@@ -257,6 +257,26 @@ func TestWithoutPermissionForTheConfigMapEverythingIsEnsuredOnTakingOver(t *test
 	})
 }
 
+// TestAConfigMapThatIsThereNeedsNoRightToCreateAny: the plan has made it, empty, and its role gives get and update by its name alone.
+func TestAConfigMapThatIsThereNeedsNoRightToCreateAny(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: stateName}})
+		w.refuse = func(verb, resource, name string) error {
+			if resource == "configmaps" && verb != "get" && verb != "update" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, name, errors.New("no RBAC"))
+			}
+			return nil
+		}
+		r := led(w)
+		r.leave()
+		w.start()
+		w.settle(10 * time.Second)
+		if got := w.took().Calls; len(got) > 0 {
+			t.Errorf("the next leader was not told which load balancers are in line: %v", got)
+		}
+	})
+}
+
 func TestAConfigMapThatMayBeReadOnlyIsGivenUpAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		tries := 0
