@@ -20,7 +20,7 @@ import (
 
 // made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
 func (j judge) made() []object {
-	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider()), notebooks(j.provider(), j.cluster.UID), nodeManagerObjects())
+	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider()), notebooks(j.provider(), j.cluster.UID), nodeManagerObjects(), []object{olderRole(j.provider())})
 	for api := range 2 { // policy/v1beta1 up to 1.20
 		b := builder{target: target{api: 20 + api}}
 		out = append(out, b.budget())
@@ -348,11 +348,11 @@ var managerFlags = []string{
 }
 
 func (j judge) managerCommand(c object) error {
-	words := slices.Concat(listOf(c["command"]), listOf(c["args"]))
-	if len(words) == 0 || !programName.MatchString(words[0]) || len(listOf(c["command"])) == 0 {
+	command := listOf(c["command"])
+	if len(command) > 0 && !programName.MatchString(command[0]) {
 		return errors.New("the container's command is not a manager's program")
 	}
-	for _, w := range words[1:] {
+	for _, w := range slices.Concat(command[min(1, len(command)):], listOf(c["args"])) { // an image without a command starts its own program
 		name, value, ok := strings.Cut(strings.TrimPrefix(w, "--"), "=")
 		files, ofFile := managerFiles[name]
 		isCarried := slices.ContainsFunc(carried, func(f carriedFlag) bool { return f.name == name })

@@ -70,6 +70,7 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	for i := range cloud.Hosts {
 		cloud.Hosts[i].Kubelet.Flags["cloud-provider"] = "gce"
 	}
+	cloud.Cluster.Provider = "gce"
 	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", cloudAllocator
 	p = mustMake(t, cloud, v1.Options{})
 	s := find(t, p, "external/"+KCM)

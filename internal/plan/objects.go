@@ -170,6 +170,22 @@ func identityObjects(provider string) []object {
 	}
 }
 
+// olderRole is the Role of the manager as earlier versions of this program made it: a migration that one of them has begun is gone on with by this one.
+func olderRole(provider string) object {
+	core, all := []string{""}, []string{"get", "list", "watch"}
+	_, namespaced := providerRules(provider)
+	if provider == providerGCE {
+		namespaced = []object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
+	}
+	return rbac("Role", CCMRole, Namespace, object{"rules": append([]object{
+		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
+		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, CCM),
+		rule(core, []string{"configmaps"}, []string{"create"}),
+		rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
+		rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
+	}, namespaced...)})
+}
+
 // Ref names an object as Kind/namespace/name or Kind/name.
 func Ref(o map[string]any) string {
 	m := o["metadata"].(object)
