@@ -25,6 +25,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan"
@@ -152,7 +153,7 @@ func (c *connection) openRest(ctx context.Context) (err error) {
 
 func (c *connection) narrate(format string, args ...any) {
 	if !c.quiet {
-		fmt.Fprintln(c.err, layout{ascii: c.ascii}.plain(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(c.err, layout{ascii: c.ascii}.plain(mask.Text(fmt.Sprintf(format, args...))))
 	}
 }
 
@@ -168,7 +169,7 @@ func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
 			m, err := c.scrape(ctx, component, host, address)
 			if err != nil {
-				m.Error = err.Error()
+				m.Error = mask.Error(err)
 			}
 			m.Component, m.Host, m.Address = component, host, address
 			return m

@@ -19,6 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/roster"
 	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // fleetManager is the field manager of what fleet apply writes.
@@ -156,10 +157,10 @@ func (r *rolling) start(ctx context.Context, all []fleet.Object, m v1.FleetMembe
 			r.line(now, key, "started")
 		case ctx.Err() != nil:
 		case final(err):
-			r.started[key] = fleet.Start{At: now, Error: "starting it was refused: " + err.Error()}
+			r.started[key] = fleet.Start{At: now, Error: "starting it was refused: " + mask.Error(err)}
 		default:
 			if r.tries[key]++; r.tries[key] >= maxTries {
-				r.started[key] = fleet.Start{At: now, Error: "starting it did not come through: " + err.Error()}
+				r.started[key] = fleet.Start{At: now, Error: "starting it did not come through: " + mask.Error(err)}
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // plane is what is asked of a user cluster's control plane for its plan.
@@ -51,7 +52,7 @@ var openPlanes = func(c *connection, f *waving) planes {
 func (p planes) member(ctx context.Context, o fleet.Object, m *v1.FleetMember) {
 	at, err := p.open(ctx, o)
 	if err != nil {
-		m.Error = err.Error()
+		m.Error = mask.Error(err)
 		return
 	}
 	snap := at.Gather(ctx)
@@ -62,6 +63,6 @@ func (p planes) member(ctx context.Context, o fleet.Object, m *v1.FleetMember) {
 	case errors.As(err, &blocked):
 		m.Report = trimmed(blocked.Report)
 	case err != nil:
-		m.Error = err.Error()
+		m.Error = mask.Error(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -332,7 +333,7 @@ func hostedStatus(ctx context.Context, h *hostedRun) error {
 	}
 	owners, err := h.plane.Owners(ctx)
 	if err != nil {
-		s.NotRead = append(s.NotRead, err.Error())
+		s.NotRead = append(s.NotRead, mask.Error(err))
 	}
 	s.Owners, s.OwnersFrom = map[string]string{}, map[string]string{}
 	for loop, o := range owners.Loops {

@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/dryrun"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/preview"
 	"github.com/transplant-dev/transplant/internal/snapshot"
@@ -39,7 +40,7 @@ func (c *connection) prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 	snapshot.SetPreview(s, c.preview(ctx, s))
 	made, err := plan.Make(s, o, nil, now())
 	if err != nil {
-		snapshot.SetDryRuns(s, nil, "no plan can be made: "+err.Error())
+		snapshot.SetDryRuns(s, nil, "no plan can be made: "+mask.Error(err))
 		return
 	}
 	snapshot.AskAgain(ctx, s, snapshot.Sources{Kube: c.kube, Server: c.config.Host}, c.needs(snapshot.NeedsOf(made.Steps)))
@@ -55,14 +56,14 @@ func (c *connection) preview(ctx context.Context, s *v1.Snapshot) *v1.Preview {
 	}
 	config, err := c.cloudConfig(ctx, s)
 	if err != nil {
-		out.Error = err.Error()
+		out.Error = mask.Error(err)
 		return out
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	source, err := preview.Open(ctx, s.Cluster.Provider, config, s.Nodes)
 	if err != nil {
-		out.Error = err.Error()
+		out.Error = mask.Error(err)
 		return out
 	}
 	return source.Preview(ctx, s.Nodes)

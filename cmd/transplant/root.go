@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // version is stamped by the release; a build from source says so.
@@ -36,7 +38,7 @@ func run(ctx context.Context, args []string, s streams) int {
 		err = errAborted
 	}
 	if err != nil && err.Error() != "" {
-		fmt.Fprintf(s.err, "error: %s\n", visible(err.Error()))
+		fmt.Fprintf(s.err, "error: %s\n", visible(mask.Error(err)))
 	}
 	return codeOf(err)
 }

@@ -7,12 +7,15 @@ import (
 	"flag"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -130,6 +133,24 @@ func (w *world) template(name string) string {
 
 func TestNoCredentialOfTheSeedStandsInAPlanAJournalOrASnapshot(t *testing.T) {
 	w := newWorld(t, 2, true)
+	kcm := func() *appsv1.Deployment {
+		d, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), kcmRef, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	const canary = "Canary7hunter2"
+	planted := []string{`"--db-pass","` + canary + `"`, `"--api_key=` + canary + `"`, `"--endpoint=https://u:` + canary + `@cloud.example.com"`}
+	d := kcm()
+	args := d.Spec.Template.Spec.Containers[0].Args
+	args[3] = strings.Replace(args[3], `"--allocate-node-cidrs"`, `"--allocate-node-cidrs",`+strings.Join(planted, ","), 1)
+	d.Annotations = map[string]string{"example.com/api_key": canary}
+	w.seed.Put(t, d)
+	for range 8 {
+		w.catchUp()
+		w.clock.Step(2 * time.Second)
+	}
 	var told strings.Builder
 	if err := w.plane().Run(t.Context(), Handover, func(e migrate.Event) { told.WriteString(e.Message) }, nil); err != nil {
 		t.Fatal(describe(err))
@@ -144,13 +165,18 @@ func TestNoCredentialOfTheSeedStandsInAPlanAJournalOrASnapshot(t *testing.T) {
 	}
 	for what, value := range map[string]any{"journal": j.Doc(), "snapshot": before, "events": told.String()} {
 		text := jsonOf(t, value)
-		for _, secret := range []string{secretText, "kcm-token", "ccm-token"} {
+		for _, secret := range []string{secretText, "kcm-token", "ccm-token", canary} {
 			if strings.Contains(text, secret) {
 				t.Errorf("the %s has %q", what, secret)
 			}
 		}
 	}
-	d, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), "aws-"+plan.CCM, metav1.GetOptions{})
+	for _, arg := range planted {
+		if live := kcm().Spec.Template.Spec.Containers[0].Args[3]; !strings.Contains(live, arg) || strings.Contains(live, mask.Masked) {
+			t.Errorf("the kube-controller-manager has not %s: %s", arg, live)
+		}
+	}
+	d, err = w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), "aws-"+plan.CCM, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,9 @@ func (e *Engine) executor(s v1.Step) (executor, error) {
 	if !ok {
 		return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
 	}
+	if what := plan.WritesMask(s); what != "" {
+		return nil, fmt.Errorf("step %s would write %s where a secret was: make the plan again with transplant plan", s.ID, what)
+	}
 	return x(e), nil
 }
 

@@ -23,6 +23,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/document"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Names of the ConfigMaps in kube-system.
@@ -193,6 +194,16 @@ func apart(r v1.StepRecord) v1.StepRecord {
 	return r
 }
 
+// maskRecord returns a record whose sentences hold no secret: an error may quote a command line or an answer.
+func maskRecord(r v1.StepRecord) v1.StepRecord {
+	r.Error, r.Notes = mask.Text(r.Error), mask.Texts(r.Notes)
+	r.Handovers = slices.Clone(r.Handovers)
+	for i := range r.Handovers {
+		r.Handovers[i].Note = mask.Text(r.Handovers[i].Note)
+	}
+	return r
+}
+
 // Save writes what happened to a step.
 func (j *Journal) Save(ctx context.Context, rec v1.StepRecord) error {
 	j.mu.Lock()
@@ -203,7 +214,7 @@ func (j *Journal) Save(ctx context.Context, rec v1.StepRecord) error {
 
 // take takes a record in, which the next write writes.
 func (j *Journal) take(rec v1.StepRecord) {
-	rec = apart(rec)
+	rec = maskRecord(apart(rec))
 	at, found := j.placeOf(rec.ID)
 	if found {
 		j.doc.Records[at] = rec

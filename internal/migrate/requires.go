@@ -14,6 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // requires re-checks the facts that a step needs, and names what changed.
@@ -225,7 +226,7 @@ func templateDifference(before string, live *unstructured.Unstructured) string {
 	for _, c := range containers {
 		m, _ := c.(map[string]any)
 		if is := append(list(m, "command"), list(m, "args")...); len(is) > 0 && is[0] == was[0] {
-			return compare(was, is)
+			return compare(was, mask.Command(is))
 		}
 	}
 	return ""
@@ -295,7 +296,7 @@ func difference(before string, data []byte, sum, want string) string {
 		}
 		return ": its SHA-256 is " + sum + ", the plan saw " + want
 	}
-	return compare(strings.Split(before, "\n"), m.Command())
+	return compare(strings.Split(before, "\n"), mask.Command(m.Command()))
 }
 
 // compare names the arguments that came and went.

@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,7 +27,10 @@ type workload struct{ *Engine }
 // workloadBefore is what a record keeps of a workload.
 type workloadBefore struct {
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Command and Args of the component's container, where they were edited.
+	// Back takes the change of the command line of the component's container back; nil where there was none.
+	Back *commandBack `json:"back,omitempty"`
+	// Command and Args are the whole command line, in journals of versions that kept it; Edited is set in those alone, so
+	// that such a version puts nothing in the place of a command line that it does not find.
 	Command []string `json:"command,omitempty"`
 	Args    []string `json:"args,omitempty"`
 	Edited  bool     `json:"edited,omitempty"`
@@ -34,12 +38,19 @@ type workloadBefore struct {
 	Mounted []string `json:"mounted,omitempty"`
 }
 
+// isEdited reports whether the step edited a command line.
+func (b workloadBefore) isEdited() bool { return b.Edited || b.Back != nil }
+
 func (x workload) done(ctx context.Context, s v1.Step) (bool, error) {
 	live, err := x.live(ctx, s.Ref)
 	if err != nil {
 		return false, err
 	}
 	next, err := x.next(s, live)
+	var stale *StaleError
+	if errors.As(err, &stale) {
+		return false, nil // do says so
+	}
 	if err != nil {
 		return false, err
 	}
@@ -124,33 +135,24 @@ func (x workload) oursToTakeBack(s v1.Step, live *unstructured.Unstructured) err
 	if s.Restore == "" || len(s.Edits) > 0 || x.refInSeed(s.Ref) {
 		return nil
 	}
+	raw := x.journal.Record(s.Restore).Before
+	var was workloadBefore
+	if raw == "" || json.Unmarshal([]byte(raw), &was) != nil || !was.isEdited() {
+		return nil
+	}
 	c, err := containerOf(live, s)
 	if err != nil {
 		return err
 	}
-	command, args := list(c, "command"), list(c, "args")
-	edited := false
-	known := func(a, b []string) bool { return slices.Equal(command, a) && slices.Equal(args, b) }
-	for _, there := range x.journal.Doc().Plan.Steps {
-		raw := x.journal.Record(there.ID).Before
-		if there.Ref != s.Ref || raw == "" {
-			continue
-		}
-		var was workloadBefore
-		if json.Unmarshal([]byte(raw), &was) != nil || !was.Edited {
-			continue
-		}
-		if edited = true; known(was.Command, was.Args) {
-			return nil
-		}
-		if a, b, err := controlplane.ApplyArguments(was.Command, was.Args, flagEdits(there.Edits)); err == nil && known(a, b) {
-			return nil
-		}
-	}
-	if !edited {
+	if _, known := x.takenBack(s, was, commandLineOf(c)); known {
 		return nil
 	}
-	return &StaleError{Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: put your change aside, then run transplant rollback again", s.Component, s.Ref)}}
+	return changedCommand(s)
+}
+
+func changedCommand(s v1.Step) error {
+	return &StaleError{Changed: []string{fmt.Sprintf("the command of %s in %s was changed by somebody else after this migration wrote it: "+
+		"put your change aside, then run transplant rollback again", s.Component, s.Ref)}}
 }
 
 // onlyEditable holds a command line that a record puts back to the flags that a migration changes: the record is in the journal, which others may write.
@@ -212,14 +214,14 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 			return nil, fmt.Errorf("%s: %w", s.Ref, err)
 		}
 	}
-	if len(edits) == 0 && !was.Edited {
+	if len(edits) == 0 && !was.isEdited() {
 		return next, nil
 	}
 	c, err := containerOf(next, s)
 	if err != nil {
 		return nil, err
 	}
-	command, args, err := edited(next, c, s, was, edits)
+	command, args, err := x.edited(next, c, s, was)
 	if err != nil {
 		return nil, err
 	}
@@ -233,21 +235,35 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 	return next, nil
 }
 
-// edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are changed in place, command and arguments are
-// returned.
-func edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was workloadBefore, edits []v1.Edit) (command, args []string, err error) {
-	if was.Edited {
-		for _, name := range was.Mounted {
-			if err := dropVolume(o, c, name); err != nil {
-				return nil, nil, err
-			}
+// edited carries the edits of a step out on a container, or takes those back that a record tells of. The mounts are changed in place, command and
+// arguments are returned.
+func (x workload) edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was workloadBefore) (command, args []string, err error) {
+	live := commandLineOf(c)
+	if !was.isEdited() {
+		if command, args, err = controlplane.ApplyArguments(live.command, live.args, flagEdits(s.Edits)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
 		}
-		return was.Command, was.Args, nil
+		return command, args, applyMounts(o, c, s.Edits)
 	}
-	if command, args, err = controlplane.ApplyArguments(list(c, "command"), list(c, "args"), flagEdits(edits)); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
+	for _, name := range was.Mounted {
+		if err := dropVolume(o, c, name); err != nil {
+			return nil, nil, err
+		}
 	}
-	return command, args, applyMounts(o, c, edits)
+	back, known := x.takenBack(s, was, live)
+	original, _ := x.step(s.Restore)
+	switch {
+	case known:
+	case !x.refInSeed(s.Ref):
+		return nil, nil, changedCommand(s)
+	case was.Back == nil:
+		back = commandLine{was.Command, was.Args}
+	default: // whose hosts the control plane has written another one
+		if back, err = was.Back.inverse(original, live); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
+		}
+	}
+	return back.command, back.args, nil
 }
 
 // before is what the step is about to change, as JSON.
@@ -262,7 +278,16 @@ func before(s v1.Step, live *unstructured.Unstructured) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		was.Command, was.Args, was.Edited, was.Mounted = list(c, "command"), list(c, "args"), true, mounted(s.Edits)
+		was.Mounted = mounted(s.Edits)
+		made := commandLineOf(c)
+		if len(s.Edits) > 0 {
+			if made, err = made.edited(s.Edits); err != nil {
+				return "", fmt.Errorf("%s: %w", s.Ref, err)
+			}
+		}
+		if was.Back, err = takeBackOf(s, commandLineOf(c), made); err != nil {
+			return "", err
+		}
 	}
 	data, err := json.Marshal(was)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Difference is what a plan changes in one file or object. Equal texts are no difference; an empty one is a file or object that is not there.
@@ -343,7 +344,7 @@ func patchedText(s v1.Step, text string) (string, error) {
 	return string(out), err
 }
 
-const masked = "(masked)"
+const masked = mask.Masked
 
 // mask hides values of secrets: those of keys of a cloud config that hold one, and of environment variables by their names.
 func (d *differ) mask(name, text string) string {
@@ -372,5 +373,5 @@ func (d *differ) mask(name, text string) string {
 			env = strings.TrimSpace(value)
 		}
 	}
-	return strings.Join(all, "\n")
+	return mask.Lines(strings.Join(all, "\n"))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 func inTreeConfigKept(r *reading) error {
@@ -79,6 +80,21 @@ func unboundFile(s v1.Step) string {
 // secretText is what credentials look like: AWS access keys, PEM private keys, JSON web tokens, and settings whose name says it.
 var secretText = regexp.MustCompile(`\bA[KS]IA[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY|\beyJ[A-Za-z0-9_-]{10,}\.|(?i)(secret_access_key|aadclientsecret|password|session_token|application-credential-secret)["']?\s*[:=]\s*["']?[^\s"'*,}]`)
 
+// WritesMask returns what of a step holds the mask of a secret, which must never be written; empty when nothing does.
+func WritesMask(s v1.Step) string {
+	for what, text := range map[string]string{"content": s.Content, "object": s.Object, "patch": s.Patch} {
+		if strings.Contains(text, mask.Masked) {
+			return "a mask in its " + what
+		}
+	}
+	for _, e := range s.Edits {
+		if strings.Contains(e.Value, mask.Masked) {
+			return "a mask as --" + e.Name
+		}
+	}
+	return ""
+}
+
 func noSecret(r *reading) error {
 	for _, s := range r.Steps {
 		texts := []string{s.Content, s.Object, s.Patch}
@@ -89,6 +105,9 @@ func noSecret(r *reading) error {
 			if secretText.MatchString(t) {
 				return fmt.Errorf("step %s holds what looks like one", s.ID)
 			}
+		}
+		if what := WritesMask(s); what != "" {
+			return fmt.Errorf("step %s would write %s where a secret was: give the value in a file or a Secret that the component reads", s.ID, what)
 		}
 	}
 	for _, s := range r.starts {

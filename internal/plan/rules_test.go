@@ -137,6 +137,11 @@ var broken = []struct {
 	{"P-20", "a secret in a manager's environment", "lab", func(t *testing.T, p *v1.Plan) {
 		replaceIn(&find(t, p, "start/").Content, "    image:", "    env:\n    - name: AWS_SECRET_ACCESS_KEY\n      value: wJalr\n    image:")
 	}},
+	{"P-20", "a mask in a manager's manifest", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "start/").Content += "# (masked)\n" }},
+	{"P-20", "a mask as a flag's value", "lab", func(t *testing.T, p *v1.Plan) {
+		s := find(t, p, "external/"+KCM)
+		s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: "v", Value: "(masked)"})
+	}},
 	{"P-20", "a secret among the options", "lab", func(t *testing.T, p *v1.Plan) { p.Options.Env = append(p.Options.Env, "OS_PASSWORD=x") }},
 	{"P-21", "a change without a way back", "lab", func(t *testing.T, p *v1.Plan) { find(t, p, "external/kubelet").Undo = "" }},
 	{"P-22", "a node is filled in while kubelets change", "vsphere-1.29", func(t *testing.T, p *v1.Plan) { move(t, p, "initialize/", "external/kubelet@worker-1") }},

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -16,9 +15,6 @@ import (
 
 // noAPI is why facts of the API are unknown when there is no client.
 const noAPI = "no API server was given: name a kubeconfig with --kubeconfig"
-
-// lastApplied is where kubectl keeps a copy of a whole object.
-const lastApplied = corev1.LastAppliedConfigAnnotation
 
 // cluster asks which cluster this is.
 func (g *gatherer) cluster(ctx context.Context) {

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // plugin is an image credential provider as its configuration has it. Its environment may hold a secret: it is handed to the program and kept
@@ -51,7 +52,7 @@ func (l *looker) credentialProviders(ctx context.Context, k *v1.Kubelet) {
 	}
 	plugins, err := l.readCredentialConfig(ctx, out)
 	if err != nil {
-		out.Error = maskText(err.Error())
+		out.Error = mask.Text(err.Error())
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoCredentialConfig) {
 			l.unknown(l.fact("credential-providers"), out.Error)
 		}

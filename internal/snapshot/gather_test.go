@@ -20,6 +20,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,7 +44,7 @@ func TestGatherTheAPI(t *testing.T) {
 	wantServices := []v1.Service{{
 		Namespace: "shop", Name: "web", UID: "uid-web", Ports: []string{"80/TCP->31080"}, Addresses: []string{"a1.elb.amazonaws.com"},
 		Annotations: map[string]string{
-			"example.com/api-token": masked, "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
+			"example.com/api-token": mask.Masked, "service.beta.kubernetes.io/aws-load-balancer-internal": "true",
 			"service.beta.kubernetes.io/aws-load-balancer-extra-tags": "a=b",
 		},
 	}}

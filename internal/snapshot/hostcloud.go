@@ -10,6 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // cloudConfigs describes every cloud config that a component of the host names. The manager's is Host.CloudConfig: the external provider's is derived
@@ -59,7 +60,7 @@ func (l *looker) describeCloudConfig(ctx context.Context, out *v1.CloudConfig) {
 	out.SHA256 = hostaccess.SHA256(file.Data)
 	out.Provider = l.providerOf(out.UsedBy)
 	if err := describeConfig(out, file.Data, user == kcm); err != nil {
-		out.Error = maskText(err.Error())
+		out.Error = mask.Text(err.Error())
 	}
 }
 
@@ -92,8 +93,8 @@ func describeConfig(out *v1.CloudConfig, data []byte, derive bool) error {
 	if err != nil {
 		return err
 	}
-	out.Format, out.Keys, out.ServiceOverrides, out.Problems = d.Format, d.Keys, d.ServiceOverrides, maskTexts(d.Problems)
-	out.Settings = maskMap(d.Settings, func(_, value string) string { return maskText(value) })
+	out.Format, out.Keys, out.ServiceOverrides, out.Problems = d.Format, d.Keys, d.ServiceOverrides, mask.Texts(d.Problems)
+	out.Settings = mask.Map(d.Settings)
 	if !derive {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
@@ -52,7 +53,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	want := v1.Component{
 		Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/plane/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: TemplateSHA256(object),
 		Command: []string{"/bin/sh", "-c", "exec kube-controller-manager --cloud-provider=aws --cluster-name=plane --token=(masked)"},
-		Flags:   map[string]string{"cloud-provider": "aws", "cluster-name": "plane", "token": masked}, EnvNames: []string{"AWS_SECRET_ACCESS_KEY", "KUBERNETES_SERVICE_HOST"},
+		Flags:   map[string]string{"cloud-provider": "aws", "cluster-name": "plane", "token": mask.Masked}, EnvNames: []string{"AWS_SECRET_ACCESS_KEY", "KUBERNETES_SERVICE_HOST"},
 		HostPaths: map[string]string{"/etc/cloud": "/etc/kubernetes/cloud"},
 		Remarks:   []string{"args split between command and args", "started by a shell", "in namespace plane: it may be the control plane of another cluster"},
 	}

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // gatherHosts takes a snapshot of a directory's hosts and nothing else, and returns the host of a name.
@@ -78,7 +79,7 @@ func TestAKubeadmKubelet(t *testing.T) {
 	k := h.Kubelet
 	wantFlags := map[string]string{
 		"bootstrap-kubeconfig": "/etc/kubernetes/bootstrap-kubelet.conf", "kubeconfig": "/etc/kubernetes/kubelet.conf", "config": "/var/lib/kubelet/config.yaml",
-		"cloud-provider": "aws", "node-ip": "10.0.0.5", "cloud-config": "/etc/kubernetes/cloud.conf", "token": masked,
+		"cloud-provider": "aws", "node-ip": "10.0.0.5", "cloud-config": "/etc/kubernetes/cloud.conf", "token": mask.Masked,
 	}
 	if diff := cmp.Diff(wantFlags, k.Flags); diff != "" {
 		t.Errorf("flags, -want +got:\n%s", diff)
@@ -239,7 +240,7 @@ func TestTheKubeletsProcessIsTheProof(t *testing.T) {
 	args := []string{"/usr/bin/kubelet", "--cloud-provider=external", "--token", planted, "--image-credential-provider-config=/etc/kubernetes/cred.yaml", "--image-credential-provider-bin-dir=/opt/bin"}
 	s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{manyKubelets{host, args, 1}}}, Options{})
 	k := s.Hosts[0].Kubelet
-	if k.Process == nil || k.Process.Args[1] != "--cloud-provider=external" || k.Process.Args[3] != masked || k.Flags["cloud-provider"] != "aws" {
+	if k.Process == nil || k.Process.Args[1] != "--cloud-provider=external" || k.Process.Args[3] != mask.Masked || k.Flags["cloud-provider"] != "aws" {
 		t.Errorf("got %+v, %+v", k.Process, k.Flags)
 	}
 	if k.Credentials == nil || k.Credentials.ConfigPath != "/etc/kubernetes/cred.yaml" || k.Credentials.Error == "" {

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // defaultLeaderMigration is where the documentation puts the leader migration config.
@@ -133,15 +134,15 @@ func component(at string, data []byte) (v1.Component, bool) {
 	m, err := controlplane.Parse(data)
 	if err != nil {
 		out.Name = meant(at, data)
-		out.Error = maskText(err.Error())
+		out.Error = mask.Text(err.Error())
 		return out, out.Name != ""
 	}
 	out.Name = m.Component()
 	if !slices.Contains(components, out.Name) {
 		return out, false
 	}
-	out.Image, out.Command, out.Flags = m.Image(), maskCommand(m.Command()), maskFlags(m.Flags())
-	out.EnvNames, out.HostPaths, out.Address, out.Remarks = m.EnvNames(), m.HostPaths(), m.Address(), maskTexts(m.Remarks())
+	out.Image, out.Command, out.Flags = m.Image(), mask.Command(m.Command()), mask.Map(m.Flags())
+	out.EnvNames, out.HostPaths, out.Address, out.Remarks = m.EnvNames(), m.HostPaths(), m.Address(), mask.Texts(m.Remarks())
 	return out, true
 }
 
@@ -160,14 +161,6 @@ func meant(at string, data []byte) string {
 	return ""
 }
 
-func maskTexts(in []string) []string {
-	var out []string
-	for _, text := range in {
-		out = append(out, maskText(text))
-	}
-	return out
-}
-
 // processes asks for each component that a manifest names; two manifests of one component share its processes.
 func (l *looker) processes(ctx context.Context) {
 	asked := map[string][]v1.Process{}
@@ -178,7 +171,7 @@ func (l *looker) processes(ctx context.Context) {
 				l.unknown(l.fact("processes", c.Name), err.Error())
 			}
 			for j := range found {
-				found[j].Args = maskCommand(found[j].Args)
+				found[j].Args = mask.Command(found[j].Args)
 			}
 			asked[c.Name] = found
 		}
@@ -201,22 +194,14 @@ func (l *looker) leaderMigration(ctx context.Context) {
 			l.unknown(l.fact("leader-migration", c.Name), fmt.Sprintf("leader migration config of %s: %v", c.Name, err))
 			continue
 		}
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: maskDocument(file.Data)})
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: at, UsedBy: c.Name, Content: mask.Document(file.Data)})
 	}
 	if used[defaultLeaderMigration] {
 		return
 	}
 	if file, err := l.access.ReadFile(ctx, defaultLeaderMigration); err == nil {
-		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: maskDocument(file.Data)})
+		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: mask.Document(file.Data)})
 	}
-}
-
-// maskDocument is a document without secrets: a flag may name any file. What is no YAML is kept as text, since a check says what is wrong with it.
-func maskDocument(data []byte) string {
-	if out := maskYAML(string(data)); out != masked {
-		return out
-	}
-	return maskText(string(data))
 }
 
 // hostPath is where a path in a component's container lies on the host: under the longest mount path that contains it.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // kubeadm reads what the next kubeadm upgrade would write into the manifests. A cluster without that ConfigMap was not made by kubeadm.
@@ -72,7 +72,7 @@ func Kubeadm(text string) *v1.KubeadmConfig {
 	out := &v1.KubeadmConfig{SHA256: hostaccess.SHA256([]byte(text))}
 	var in clusterConfiguration
 	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
-		out.Error = "the ClusterConfiguration is not understood: " + maskText(err.Error())
+		out.Error = "the ClusterConfiguration is not understood: " + mask.Text(err.Error())
 		return out
 	}
 	out.APIVersion, out.KubernetesVersion, out.ClusterName = in.APIVersion, in.KubernetesVersion, in.ClusterName
@@ -94,7 +94,7 @@ func Kubeadm(text string) *v1.KubeadmConfig {
 			if out.ExtraArgs == nil {
 				out.ExtraArgs = map[string]map[string]string{}
 			}
-			out.ExtraArgs[name] = maskFlags(args)
+			out.ExtraArgs[name] = mask.Map(args)
 		}
 		var paths []string
 		for _, v := range part.ExtraVolumes {
@@ -107,7 +107,7 @@ func Kubeadm(text string) *v1.KubeadmConfig {
 			out.ExtraVolumes[name] = slices.Compact(paths)
 		}
 	}
-	out.ClusterConfiguration = maskYAML(text)
+	out.ClusterConfiguration = mask.YAML(text)
 	return out
 }
 
@@ -139,80 +139,6 @@ func extraArgs(in any) (map[string]string, error) {
 	return out, nil
 }
 
-// maskYAML takes secrets out of a document: the text stays as it is, with its order and its comments, if it holds none.
-func maskYAML(text string) string {
-	var doc yamlv3.Node
-	if err := yamlv3.Unmarshal([]byte(text), &doc); err != nil {
-		return masked
-	}
-	if !maskNode(&doc, "", false) {
-		return text
-	}
-	out, err := yamlv3.Marshal(&doc)
-	if err != nil {
-		return masked
-	}
-	return string(out)
-}
-
-// maskNode masks the scalars below a node that has a name, and tells whether there were any. The values of environment variables (extraEnvs) are
-// masked whatever they are called.
-func maskNode(n *yamlv3.Node, name string, env bool) bool {
-	changed := maskComments(n)
-	switch n.Kind {
-	case yamlv3.MappingNode:
-		pair := entryName(n)
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key, below := n.Content[i].Value, env || n.Content[i].Value == "extraEnvs"
-			if key == "value" && pair != "" {
-				key = pair
-			}
-			changed = maskNode(n.Content[i+1], key, below) || changed
-			changed = maskComments(n.Content[i]) || changed
-		}
-	case yamlv3.ScalarNode:
-		changed = maskScalar(n, name, env) || changed
-	case yamlv3.DocumentNode, yamlv3.SequenceNode, yamlv3.AliasNode:
-		for _, child := range n.Content {
-			changed = maskNode(child, name, env) || changed
-		}
-	}
-	return changed
-}
-
-func maskScalar(n *yamlv3.Node, name string, env bool) bool {
-	value := maskNamed(name, n.Value)
-	if env && name != "name" && n.Value != "" {
-		value = masked
-	}
-	if value == n.Value {
-		return false
-	}
-	n.Value, n.Tag, n.Style = value, "!!str", 0
-	return true
-}
-
-// maskComments masks what comments say, where somebody kept an old flag.
-func maskComments(n *yamlv3.Node) bool {
-	changed := false
-	for _, comment := range []*string{&n.HeadComment, &n.LineComment, &n.FootComment} {
-		if kept := maskText(*comment); kept != *comment {
-			*comment, changed = kept, true
-		}
-	}
-	return changed
-}
-
-// entryName is the name in an entry of a list of names and values.
-func entryName(n *yamlv3.Node) string {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == "name" {
-			return n.Content[i+1].Value
-		}
-	}
-	return ""
-}
-
 // kubeletDefaults reads what a kubelet that joins gets: kubelet-config, or kubelet-config-1.x before 1.24.
 func (g *gatherer) kubeletDefaults(ctx context.Context) {
 	if g.Kube == nil {
@@ -233,14 +159,14 @@ func (g *gatherer) kubeletDefaults(ctx context.Context) {
 			continue
 		}
 		text := cm.Data["kubelet"]
-		out := &v1.KubeletDefaults{Name: name, SHA256: hostaccess.SHA256([]byte(text)), Text: maskYAML(text)}
+		out := &v1.KubeletDefaults{Name: name, SHA256: hostaccess.SHA256([]byte(text)), Text: mask.YAML(text)}
 		var in struct {
 			FeatureGates       map[string]bool `json:"featureGates"`
 			ServerTLSBootstrap bool            `json:"serverTLSBootstrap"`
 			ProviderID         string          `json:"providerID"`
 		}
 		if err := yaml.Unmarshal([]byte(text), &in); err != nil {
-			g.unknown("kubelet-defaults", "reading ConfigMap "+namespace+"/"+name+": "+maskText(err.Error()))
+			g.unknown("kubelet-defaults", "reading ConfigMap "+namespace+"/"+name+": "+mask.Text(err.Error()))
 		}
 		out.FeatureGates, out.ServerTLSBootstrap, out.ProviderID = in.FeatureGates, in.ServerTLSBootstrap, in.ProviderID
 		g.snap.KubeletDefaults = out

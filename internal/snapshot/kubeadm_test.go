@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 const kubeadmMap = `apiVersion: kubeadm.k8s.io/v1beta3
@@ -48,7 +49,7 @@ controllerManager:
 func TestKubeadm(t *testing.T) {
 	got := Kubeadm(kubeadmMap)
 	if diff := cmp.Diff(map[string]map[string]string{
-		"apiServer":         {"cloud-provider": "aws", "oidc-client-secret": masked, "feature-gates": "BoundServiceAccountTokenVolume=true,Other=false"},
+		"apiServer":         {"cloud-provider": "aws", "oidc-client-secret": mask.Masked, "feature-gates": "BoundServiceAccountTokenVolume=true,Other=false"},
 		"controllerManager": {"cloud-provider": "aws", "configure-cloud-routes": "false", "use-service-account-credentials": "true"},
 	}, got.ExtraArgs); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
@@ -66,7 +67,7 @@ func TestKubeadm(t *testing.T) {
 
 func TestKubeadmWithListsOfArguments(t *testing.T) {
 	got := Kubeadm(kubeadmList)
-	if diff := cmp.Diff(map[string]map[string]string{"controllerManager": {"cloud-provider": "external", "v": "4", "some-token": masked}}, got.ExtraArgs); diff != "" {
+	if diff := cmp.Diff(map[string]map[string]string{"controllerManager": {"cloud-provider": "external", "v": "4", "some-token": mask.Masked}}, got.ExtraArgs); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	if strings.Contains(got.ClusterConfiguration, planted) || !strings.Contains(got.ClusterConfiguration, "HTTPS_PROXY") {

@@ -15,6 +15,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 const (
@@ -34,7 +35,7 @@ func (l *looker) kubelet(ctx context.Context) {
 	case errors.Is(err, fs.ErrNotExist):
 		l.kubeletByFiles(ctx, k)
 	default:
-		k.Source, k.Error = controlplane.KubeletFlagsFile, maskText(err.Error())
+		k.Source, k.Error = controlplane.KubeletFlagsFile, mask.Text(err.Error())
 		l.unknown(l.fact("kubelet"), k.Error)
 	}
 	l.kubeletProcess(ctx, k)
@@ -45,7 +46,7 @@ func (l *looker) kubelet(ctx context.Context) {
 func (l *looker) kubeletByUnit(ctx context.Context, k *v1.Kubelet, u *controlplane.Unit) {
 	k.Source = u.Home()
 	k.SHA256 = hostaccess.SHA256(u.Data(k.Source))
-	k.Flags = maskFlags(u.Flags())
+	k.Flags = mask.Map(u.Flags())
 	k.Sources = elsewhere(u.Sources(), k.Source)
 	if also := u.Also(); len(also) > 0 {
 		k.Also = also
@@ -81,14 +82,14 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 		}
 		flags, err := controlplane.ParseKubeletFlags(file.Data)
 		if err != nil {
-			k.Source, k.SHA256, k.Error = at, hostaccess.SHA256(file.Data), at+": "+maskText(err.Error())
+			k.Source, k.SHA256, k.Error = at, hostaccess.SHA256(file.Data), at+": "+mask.Text(err.Error())
 			return
 		}
 		present, sums[at] = append(present, at), hostaccess.SHA256(file.Data)
 		if k.Flags == nil {
 			k.Flags = map[string]string{}
 		}
-		for name, value := range maskFlags(flags) {
+		for name, value := range mask.Map(flags) {
 			if before := sources[name]; before != "" {
 				k.Also = withAlso(k.Also, name, before)
 			}
@@ -133,7 +134,7 @@ func (l *looker) kubeletProcess(ctx context.Context, k *v1.Kubelet) {
 		}
 		l.unknown(l.fact("kubelet-process"), fmt.Sprintf("several kubelets run on host %s (processes %s), so that it is not known which is its own", l.host.Name, strings.Join(pids, ", ")))
 	case len(found) == 1:
-		found[0].Args = maskCommand(found[0].Args)
+		found[0].Args = mask.Command(found[0].Args)
 		k.Process = &found[0]
 	}
 }
@@ -180,7 +181,7 @@ func (l *looker) kubeletConfig(ctx context.Context, k *v1.Kubelet) {
 		err = l.readKubeletConfig(ctx, k, file.Data)
 	}
 	if err != nil {
-		k.Config.Error = maskText(err.Error())
+		k.Config.Error = mask.Text(err.Error())
 		l.unknown(l.fact("kubelet-config"), k.Config.Error)
 	}
 }

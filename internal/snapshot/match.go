@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // addressFlags differ from host to host, if they are given with an address of the host.
@@ -168,7 +169,7 @@ func (g *gatherer) podOf(node string, c v1.Component) *v1.MirrorPod {
 			continue
 		}
 		out := &v1.MirrorPod{
-			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: maskCommand(podCommand(p)),
+			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: mask.Command(podCommand(p)),
 		}
 		for _, condition := range p.Status.Conditions {
 			if condition.Type == corev1.PodReady {

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -196,7 +197,7 @@ func merge(needs []Need) []Need {
 	var out []Need
 	for t, asked := range verbs {
 		n := Need{Group: t.group, Resource: t.resource, Namespace: t.namespace, Name: t.name}
-		for _, verb := range sortedKeys(asked) {
+		for _, verb := range slices.Sorted(maps.Keys(asked)) {
 			wider := []thing{{t.group, t.resource, t.namespace, ""}, {t.group, t.resource, "", t.name}, {t.group, t.resource, "", ""}}
 			if !slices.ContainsFunc(wider, func(w thing) bool { return w != t && verbs[w][verb] }) {
 				n.Verbs = append(n.Verbs, verb)

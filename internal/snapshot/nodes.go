@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 func (g *gatherer) nodes(ctx context.Context) {
@@ -89,7 +90,7 @@ func steeringOf(annotations map[string]string) map[string]string {
 			kept[key] = value
 		}
 	}
-	return maskAnnotations(kept)
+	return mask.Annotations(kept)
 }
 
 func attachable(resources corev1.ResourceList) map[string]string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // SetPreview puts into a snapshot what the new provider's own code said of the nodes; what it did not say is unknown.
@@ -53,7 +54,7 @@ func forget(s *v1.Snapshot, fact string) {
 }
 
 func addError(s *v1.Snapshot, fact, why string) {
-	s.Errors = append(s.Errors, v1.GatherError{Fact: fact, Error: maskText(why)})
+	s.Errors = append(s.Errors, v1.GatherError{Fact: fact, Error: mask.Text(why)})
 }
 
 func sortErrors(s *v1.Snapshot) {

@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Seed is the cluster in which the control plane of the one that is looked at runs as Deployments.
@@ -144,7 +145,7 @@ func (g *gatherer) seedCloudConfig(ctx context.Context, spec *corev1.PodSpec, c 
 		return out
 	}
 	if err := describeConfig(out, data, true); err != nil {
-		out.Error = maskText(err.Error())
+		out.Error = mask.Text(err.Error())
 	}
 	return out
 }

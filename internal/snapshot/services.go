@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // services keeps those of type LoadBalancer, and the selectors of all for the backends of webhooks.
@@ -41,7 +42,7 @@ func (g *gatherer) services(ctx context.Context) {
 // kubectl keeps in one is left out.
 func Service(s *corev1.Service) v1.Service {
 	out := v1.Service{
-		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers, Annotations: maskAnnotations(s.Annotations),
+		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers, Annotations: mask.Annotations(s.Annotations),
 		Created: s.CreationTimestamp.UTC(), Deleting: s.DeletionTimestamp != nil, ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
 		HealthCheckNodePort: s.Spec.HealthCheckNodePort, LoadBalancerIP: s.Spec.LoadBalancerIP,
 	}

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // componentUnit is what units of control planes are called: kube-controller-manager.service, kubernetes-apiserver.service,
@@ -55,7 +56,7 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 	c := &v1.Component{Runs: v1.RunsSystemd, Unit: name, Manifest: at}
 	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, l.access), name)
 	if err != nil {
-		c.Name, c.Error = meantByUnit(name), maskText(err.Error())
+		c.Name, c.Error = meantByUnit(name), mask.Text(err.Error())
 		if c.Name == "" || errors.Is(err, fs.ErrNotExist) { // gone since it was listed
 			return nil, nil
 		}
@@ -72,8 +73,8 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 	}
 	c.Manifest = u.Home()
 	c.SHA256 = hostaccess.SHA256(u.Data(c.Manifest))
-	c.Command, c.Flags = maskCommand(u.Command()), maskFlags(u.Flags())
-	c.EnvNames, c.Address, c.Remarks = u.EnvNames(), u.Address(), maskTexts(u.Remarks())
+	c.Command, c.Flags = mask.Command(u.Command()), mask.Map(u.Flags())
+	c.EnvNames, c.Address, c.Remarks = u.EnvNames(), u.Address(), mask.Texts(u.Remarks())
 	c.Sources = elsewhere(u.Sources(), c.Manifest)
 	return c, u
 }

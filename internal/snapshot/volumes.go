@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // volumes lists everything of storage that a migration of the cloud provider touches. What could not be listed is empty and among the errors.
@@ -79,7 +80,7 @@ func PersistentVolume(pv *corev1.PersistentVolume) (v1.PersistentVolume, bool) {
 	default:
 		return out, false
 	}
-	out.Handle = maskText(out.Handle)
+	out.Handle = mask.Text(out.Handle)
 	return out, true
 }
 
@@ -149,7 +150,7 @@ func StorageClass(c *storagev1.StorageClass) v1.StorageClass {
 	}
 	out.Default = slices.ContainsFunc(defaultClass, func(a string) bool { return c.Annotations[a] == "true" })
 	for name, value := range c.Parameters {
-		if value = maskNamed(name, value); value == masked {
+		if value = mask.Named(name, value); value == mask.Masked {
 			continue
 		}
 		if out.Parameters == nil {
@@ -228,7 +229,7 @@ func attachment(a *storagev1.VolumeAttachment) v1.VolumeAttachment {
 	}
 	for what, e := range map[string]*storagev1.VolumeError{"attaching": a.Status.AttachError, "detaching": a.Status.DetachError} {
 		if e != nil && (out.Error == "" || what == "detaching") {
-			out.Error = fmt.Sprintf("%s: %s", what, maskText(e.Message))
+			out.Error = fmt.Sprintf("%s: %s", what, mask.Text(e.Message))
 		}
 	}
 	return out

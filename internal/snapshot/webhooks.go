@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // webhooks lists both kinds of admission configurations.
@@ -63,7 +64,7 @@ func webhook(
 	case client.Service != nil:
 		out.Service = client.Service.Namespace + "/" + client.Service.Name
 	case client.URL != nil:
-		out.URL = maskURL(*client.URL)
+		out.URL = mask.URL(*client.URL)
 	}
 	for _, r := range rules {
 		rule := v1.WebhookRule{Groups: r.APIGroups, Resources: r.Resources, Scope: string(ptr.Deref(r.Scope, admissionv1.AllScopes))}

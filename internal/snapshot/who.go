@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // maxBlamed bounds the objects about which the API is asked who changed them.
@@ -107,7 +108,7 @@ func lastEvent(ctx context.Context, kube kubernetes.Interface, kind, namespace, 
 	if source == "" {
 		source = newest.ReportingController
 	}
-	return fmt.Sprintf("event %s of %s at %s: %s", newest.Reason, source, eventTime(newest).UTC().Format(time.DateTime), maskText(newest.Message))
+	return fmt.Sprintf("event %s of %s at %s: %s", newest.Reason, source, eventTime(newest).UTC().Format(time.DateTime), mask.Text(newest.Message))
 }
 
 func eventTime(e *corev1.Event) time.Time {

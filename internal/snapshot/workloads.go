@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // workload is a workload with what the snapshot does not keep of it.
@@ -78,7 +78,7 @@ func newWorkload(kind string, meta *metav1.ObjectMeta, template corev1.PodTempla
 	w := workload{namespace: meta.Namespace, template: template}
 	spec := &template.Spec
 	w.Workload = v1.Workload{
-		Ref: kind + "/" + meta.Namespace + "/" + meta.Name, UID: string(meta.UID), Labels: maskAnnotations(template.Labels), NodeSelector: spec.NodeSelector,
+		Ref: kind + "/" + meta.Namespace + "/" + meta.Name, UID: string(meta.UID), Labels: mask.Annotations(template.Labels), NodeSelector: spec.NodeSelector,
 		HostNetwork: spec.HostNetwork, DNSPolicy: string(spec.DNSPolicy), PriorityClass: spec.PriorityClassName, ServiceAccount: spec.ServiceAccountName,
 		Replicas: 1, Ready: ready,
 	}
@@ -112,7 +112,7 @@ var shownEnv = []string{
 func containerOf(c *corev1.Container) v1.Container {
 	command := controlplane.Unwrapped(slices.Concat(c.Command, c.Args))
 	out := v1.Container{
-		Name: c.Name, Image: c.Image, Command: maskCommand(command), Flags: maskFlags(controlplane.FlagsOf(wordsOf(command))),
+		Name: c.Name, Image: c.Image, Command: mask.Command(command), Flags: mask.Map(controlplane.FlagsOf(wordsOf(command))),
 		Requests: quantities(c.Resources.Requests), Limits: quantities(c.Resources.Limits),
 	}
 	if len(out.Command) == 0 {
@@ -141,14 +141,9 @@ func containerOf(c *corev1.Container) v1.Container {
 // withoutUser takes the user out of a proxy's address, also where it has no scheme.
 func withoutUser(name, value string) string {
 	if strings.HasSuffix(strings.ToLower(name), "_proxy") && !strings.EqualFold(name, "no_proxy") {
-		if at := strings.LastIndex(value, "@"); at >= 0 && !strings.Contains(value, "://") {
-			return masked + value[at:]
-		}
-		if u, err := url.Parse(value); err != nil || u.User != nil {
-			return maskURL(value)
-		}
+		return mask.Proxy(value)
 	}
-	return maskText(value)
+	return mask.Text(value)
 }
 
 // wordsOf splits the script that a shell is given, so that the flags in it can be read.

@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Defaults of Options.
@@ -175,7 +177,7 @@ func (m *Manager) agree(ctx context.Context) (keyring, error) {
 	case missing:
 	default:
 		if ring, err = parse(secret.Data); err != nil {
-			m.options.Log.Info("The secret of the webhooks is made anew", "secret", m.options.Secret, "why", err.Error())
+			m.options.Log.Info("The secret of the webhooks is made anew", "secret", m.options.Secret, "why", mask.Error(err))
 		}
 	}
 	o := m.options

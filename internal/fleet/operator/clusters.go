@@ -22,6 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // discoveryTimeout bounds the question whether a group is served.
@@ -196,7 +197,7 @@ func reduced(o any) (any, error) {
 	if err != nil { // one bad object must not keep all others out of the cache: it is seen without what cannot be read
 		c = &kubermaticv1.Cluster{}
 		c.Name, c.UID, c.ResourceVersion = u.GetName(), u.GetUID(), u.GetResourceVersion()
-		c.Annotations = map[string]string{unreadable: err.Error()}
+		c.Annotations = map[string]string{unreadable: mask.Error(err)}
 	}
 	c.ManagedFields = nil
 	delete(c.Annotations, "kubectl.kubernetes.io/last-applied-configuration")

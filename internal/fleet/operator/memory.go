@@ -8,6 +8,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // memory is what was found out about clusters since this operator leads. It may be lost at any time: what it held is found out again.
@@ -127,7 +128,7 @@ func (m *memory) restart(name string, limit int) bool {
 func note(s *state.Seen, now time.Time, err error) {
 	s.At = now
 	if err != nil {
-		s.Error = err.Error()
+		s.Error = mask.Error(err)
 		s.Failures++
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Watcher is a Machines that can tell when a look would find something else, so that a cluster whose machines are replaced over days is not looked at all the time.
@@ -84,7 +85,7 @@ func (op *Operator) watch(ctx context.Context, t Target) {
 			if err == nil {
 				wait = op.Limits.Retry
 			} else if ctx.Err() == nil {
-				op.Log.V(1).Info("The machines of a cluster are polled: the watch has broken off", "cluster", t.Name, "error", err.Error())
+				op.Log.V(1).Info("The machines of a cluster are polled: the watch has broken off", "cluster", t.Name, "error", mask.Error(err))
 			}
 			op.queue.Add(t.Name)
 			select {

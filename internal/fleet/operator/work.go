@@ -11,6 +11,7 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
@@ -37,6 +38,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	begun := time.Now()
 	err := op.Engine.Run(ctx, t, r.part, r.back, func(e migrate.Event) { op.heard(t, e) }, r.stop)
 	result, message := outcome(err)
+	message = mask.Text(message)
 	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
 		if down := op.bounded(ctx, func(ctx context.Context) error { return op.Engine.Reach(ctx, t) }); down != nil {
 			result, message = state.Unreachable, down.Error()
@@ -124,7 +126,7 @@ func (op *Operator) see(ctx context.Context, t Target, w state.Work) {
 		journal, err := op.journal(ctx, t)
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 			if err != nil {
-				r.journal.At, r.journal.Error = time.Now(), err.Error()
+				r.journal.At, r.journal.Error = time.Now(), mask.Error(err)
 				return
 			}
 			r.journal = journal
@@ -218,7 +220,7 @@ func (op *Operator) ask(ctx context.Context, t Target, what string, look func(co
 		seen := keep(r, err == nil)
 		note(seen, time.Now(), err)
 		if seen.Failures == 1 {
-			op.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", err.Error())
+			op.Log.Info("A look has failed", "cluster", t.Name, "what", what, "error", mask.Error(err))
 		}
 	})
 }

@@ -19,6 +19,7 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Following keeps the Clusters of both groups as they are.
@@ -73,7 +74,7 @@ func Follow(ctx context.Context, client dynamic.Interface) (f *Following, wait f
 		return nil, nil, ErrNoClusters
 	}
 	for _, err := range refused {
-		f.refused = append(f.refused, err.Error())
+		f.refused = append(f.refused, mask.Error(err))
 	}
 	return f, running.Wait, nil
 }
@@ -114,7 +115,7 @@ func (f *Following) saw(group string, o any) {
 	defer f.mu.Unlock()
 	delete(f.failed, group) // it answers again
 	if err != nil {
-		f.unread[key.String()] = err.Error()
+		f.unread[key.String()] = mask.Error(err)
 	} else {
 		f.clusters[key] = c
 		delete(f.unread, key.String())

@@ -16,6 +16,7 @@ import (
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // ErrNoClusters says that the seed has no such API: it is no seed, or the CRDs are not there.
@@ -41,7 +42,7 @@ func Read(ctx context.Context, client dynamic.Interface) ([]view.Object, []strin
 			continue
 		case err != nil:
 			failed = append(failed, err)
-			notRead = append(notRead, err.Error())
+			notRead = append(notRead, mask.Error(err))
 		default:
 			out, notRead = append(out, found...), append(notRead, sentences...)
 		}
@@ -68,7 +69,7 @@ func list(ctx context.Context, client dynamic.Interface, group string) ([]view.O
 		for i := range page.Items {
 			c, err := objects.Decode(&page.Items[i])
 			if err != nil {
-				notRead = append(notRead, err.Error())
+				notRead = append(notRead, mask.Error(err))
 				continue
 			}
 			out = append(out, view.Object{Group: group, Cluster: c})

@@ -21,6 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // ActionName is something that may be done to a cluster from the page.
@@ -157,7 +158,7 @@ func (s *server) act(w http.ResponseWriter, r *http.Request, p *person) {
 		return
 	}
 	if err := s.carryOut(r.Context(), p, change); err != nil {
-		s.Log.Info("an action from the page was refused", "action", action, "cluster", object.Key().String(), "user", p.Username, "error", err.Error())
+		s.Log.Info("an action from the page was refused", "action", action, "cluster", object.Key().String(), "user", p.Username, "error", mask.Error(err))
 		s.fail(w, err)
 		return
 	}
@@ -290,13 +291,13 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 	defer cancel()
 	plane, done, err := s.opened(ctx, o)
 	if err != nil {
-		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + err.Error()}
+		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + mask.Error(err)}
 	}
 	defer done()
 	status, err := plane.Status(ctx, hosted.Handover)
 	switch {
 	case err != nil:
-		return &refusal{http.StatusBadGateway, "whether the handover was begun cannot be read: " + err.Error()}
+		return &refusal{http.StatusBadGateway, "whether the handover was begun cannot be read: " + mask.Error(err)}
 	case begunBefore(status):
 		shown.Effects = append(shown.Effects, fmt.Sprintf("the handover was begun (%d of %d steps): the operator goes on with the plan that it was begun with", status.StepsDone, status.StepsTotal))
 		return nil
@@ -310,7 +311,7 @@ func (s *server) plan(ctx context.Context, o view.Object, shown *Preview, change
 		report = troubles(blocked.Report)
 		report.Summary.Blocked = true
 	case err != nil:
-		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + err.Error()}
+		return &refusal{http.StatusBadGateway, "the plan cannot be made: " + mask.Error(err)}
 	default:
 		change.Annotate(kubermaticv1.AnnotationPlan, hosted.Confirmation(made.Steps))
 		shown.Steps[0].Changes = append(shown.Steps[0].Changes, v1.Change{Field: "annotation " + kubermaticv1.AnnotationPlan,

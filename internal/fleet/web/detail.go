@@ -16,6 +16,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // looking bounds what is asked of one control plane for the page.
@@ -72,7 +73,7 @@ func (s *server) detail(w http.ResponseWriter, r *http.Request, p *person) {
 	if s.EnableActions {
 		yes, err := s.auth.may(ctx, p, "update", object.Key())
 		if err != nil {
-			d.NotRead = append(d.NotRead, err.Error())
+			d.NotRead = append(d.NotRead, mask.Error(err))
 		}
 		if yes {
 			d.Actions = possible(d.Cluster)
@@ -182,7 +183,7 @@ func (s *server) check(w http.ResponseWriter, r *http.Request, p *person) {
 	defer cancel()
 	plane, done, err := s.opened(ctx, object)
 	if err != nil {
-		s.fail(w, &refusal{http.StatusBadGateway, err.Error()})
+		s.fail(w, &refusal{http.StatusBadGateway, mask.Error(err)})
 		return
 	}
 	defer done()

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 const (
@@ -79,7 +80,7 @@ func (s *server) follow(r *http.Request, p *person, out stream, changed <-chan s
 		}
 		status, err := s.seen(r.Context(), p)
 		if err != nil {
-			_ = out.send("over", map[string]string{"error": err.Error()})
+			_ = out.send("over", map[string]string{"error": mask.Error(err)})
 			return
 		}
 		d, now := difference(status, last)

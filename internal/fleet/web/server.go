@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/transplant-dev/transplant/internal/fleet/view"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // maxBody bounds what is read of a request, in bytes: a token and a few words.
@@ -92,7 +93,7 @@ func (s *server) fail(w http.ResponseWriter, err error) {
 	if code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	s.write(w, code, map[string]string{"error": err.Error()})
+	s.write(w, code, map[string]string{"error": mask.Error(err)})
 }
 
 func (s *server) write(w http.ResponseWriter, code int, doc any) {
