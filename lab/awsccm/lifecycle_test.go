@@ -187,12 +187,16 @@ func TestAListThatIsNotCompleteTakesNoMembersFromLoadBalancers(t *testing.T) {
 			if _, err := balancers.EnsureLoadBalancer(t.Context(), "lab", web(kind), b.nodes[:2]); err != nil {
 				t.Fatal(err)
 			}
-			added, err := b.AddInstance(awssim.Instance{PrivateIP: "10.0.0.200"}) // which the provider's list does not have, so that it makes another
-			if err != nil {
-				t.Fatal(err)
+			join := func(ip string) *corev1.Node { // a node that the provider's list does not have, so that it makes another
+				added, err := b.AddInstance(awssim.Instance{PrivateIP: ip})
+				if err != nil {
+					t.Fatal(err)
+				}
+				node := b.nodes[3].DeepCopy()
+				node.Name, node.Spec.ProviderID = added.PrivateDNS, "aws:///"+added.Zone+"/"+added.ID
+				return node
 			}
-			joined := b.nodes[3].DeepCopy()
-			joined.Name, joined.Spec.ProviderID = added.PrivateDNS, "aws:///"+added.Zone+"/"+added.ID
+			joined := join("10.0.0.200")
 			update := func(nodes ...*corev1.Node) (changes []string, err error) {
 				since := b.count()
 				err = balancers.UpdateLoadBalancer(t.Context(), "lab", web(kind), nodes)
@@ -213,7 +217,7 @@ func TestAListThatIsNotCompleteTakesNoMembersFromLoadBalancers(t *testing.T) {
 			if err := b.VanishInstance(instance(b.nodes[2])); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := update(b.nodes[0], b.nodes[1], b.nodes[2], joined); err != nil {
+			if _, err := update(b.nodes[0], b.nodes[1], b.nodes[2], joined, join("10.0.0.201")); err != nil {
 				t.Errorf("with one that is gone: %v", err)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	// What the command line is made of: it is built by the test, which the go command does not see, and a result from its cache would be an old one's.
@@ -88,8 +89,12 @@ type result struct {
 // transplant runs the command line as an operator of the field would.
 func (f *Field) transplant(t *testing.T, args ...string) result {
 	t.Helper()
-	args = append(args, "--kubeconfig", f.Kubeconfig, "--host-access", f.HostAccess(), "--state-dir", f.path("state"))
-	if f.Account != nil {
+	live := !slices.Contains(args, "--from-snapshot") // with a file, neither the cluster nor its cloud is asked
+	args = append(args, "--state-dir", f.path("state"))
+	if live {
+		args = append(args, "--kubeconfig", f.Kubeconfig, "--host-access", f.HostAccess())
+	}
+	if live && f.Account != nil {
 		args = append(args, "--cloud", f.Cloud())
 	}
 	cmd := exec.CommandContext(t.Context(), cli, args...)
