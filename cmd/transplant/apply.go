@@ -313,40 +313,46 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 			return err
 		}
 	}
-	question := "go on with it"
-	if len(f.without) > 0 {
-		question += ", without " + strings.Join(f.without, ", ") + " for good"
-	}
-	if err := c.approve(f.yes, question); err != nil {
+	if err := c.approve(f.yes, questionOfResume(f.without)); err != nil {
 		return err
 	}
-	return c.locked(ctx, f, func(ctx context.Context) error {
-		j, err := migrate.Open(ctx, c.kube) // somebody may have gone on with it until the lock was free
-		if err != nil {
-			return err
-		}
-		doc := j.Doc()
-		if doc.Phase != v1.RunApplying {
-			return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
-		}
-		if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
-			return err
-		}
-		if err := c.noteApproval(&doc.Plan, doc.Run); err != nil {
-			return err
-		}
-		if err := c.takeOut(ctx, j, f, before); err != nil {
-			return err
-		}
-		if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
-			return err
-		}
-		live := c.gather(ctx, doc.Plan.Options)
-		if err := migrate.Judge(doc, live); err != nil {
-			return err
-		}
-		return c.execute(ctx, j, &doc.Plan, n, before, live, f.accepted)
-	})
+	return c.locked(ctx, f, func(ctx context.Context) error { return c.resumeLocked(ctx, f, n, before) })
+}
+
+func questionOfResume(without []string) string {
+	if len(without) == 0 {
+		return "go on with it"
+	}
+	return "go on with it, without " + strings.Join(without, ", ") + " for good"
+}
+
+// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on with it before the lock was free.
+func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before *v1.Snapshot) error {
+	j, err := migrate.Open(ctx, c.kube)
+	if err != nil {
+		return err
+	}
+	doc := j.Doc()
+	if doc.Phase != v1.RunApplying {
+		return withCode(exitError, "migration %s is %s by now", doc.Run, doc.Phase)
+	}
+	if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
+		return err
+	}
+	if err := c.noteApproval(&doc.Plan, doc.Run); err != nil {
+		return err
+	}
+	if err := c.takeOut(ctx, j, f, before); err != nil {
+		return err
+	}
+	if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
+		return err
+	}
+	live := c.gather(ctx, doc.Plan.Options)
+	if err := migrate.Judge(doc, live); err != nil {
+		return err
+	}
+	return c.execute(ctx, j, &doc.Plan, n, before, live, f.accepted)
 }
 
 // reviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where others may have written it.

@@ -29,24 +29,13 @@ func newCheck(c *connection) *cobra.Command {
 		Long: "Check looks at the cluster and the hosts, read-only, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if list {
-				if err := refuseFlags(cmd, "--list judges nothing", append([]string{"from-snapshot", "prove", "preview-cloud-config", "strict", "problems", "wait", "accept"}, liveFlags...)...); err != nil {
-					return err
-				}
-				return printChecks(c.out, output)
+				return c.listChecks(cmd, output)
 			}
-			if err := checkFromSnapshot(cmd, from, c.proof.asked); err != nil {
+			if err := c.validateCheck(cmd, from, output, wait); err != nil {
 				return err
-			}
-			if text := output.String(); text != "table" && text != "wide" {
-				if err := refuseFlags(cmd, "-o "+text+" has every finding", "problems"); err != nil {
-					return err
-				}
 			}
 			if err := check.ValidateAccept(f.checkOptions().Accept); err != nil {
 				return err
-			}
-			if from != "" && wait > 0 {
-				return errors.New("a snapshot in a file does not change: give --wait or --from-snapshot")
 			}
 			look := func(ctx context.Context) (v1.CheckReport, error) {
 				snap, err := c.snapshotFrom(ctx, from, f.options)
@@ -97,6 +86,31 @@ func newCheck(c *connection) *cobra.Command {
 		return completeCodes("="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	})
 	return cmd
+}
+
+// listChecks prints what is judged, and refuses the flags of a judgement.
+func (c *connection) listChecks(cmd *cobra.Command, output *format) error {
+	judging := []string{"from-snapshot", "prove", "preview-cloud-config", "strict", "problems", "wait", "accept"}
+	if err := refuseFlags(cmd, "--list judges nothing", append(judging, liveFlags...)...); err != nil {
+		return err
+	}
+	return printChecks(c.out, output)
+}
+
+// validateCheck refuses flags that would have no effect.
+func (c *connection) validateCheck(cmd *cobra.Command, from string, output *format, wait time.Duration) error {
+	if err := checkFromSnapshot(cmd, from, c.proof.asked); err != nil {
+		return err
+	}
+	if text := output.String(); text != "table" && text != "wide" {
+		if err := refuseFlags(cmd, "-o "+text+" has every finding", "problems"); err != nil {
+			return err
+		}
+	}
+	if from != "" && wait > 0 {
+		return errors.New("a snapshot in a file does not change: give --wait or --from-snapshot")
+	}
+	return nil
 }
 
 // showing is what check prints of a report: problems alone, and warnings as what blocks.

@@ -177,12 +177,7 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 		}
 		c.narrate("saved %s; carry it out with: %s", o.out, c.command("apply", quotedWord(o.out)))
 	}
-	err = o.format.print(c.out, p, map[string]func() error{
-		"text":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, false)) },
-		"wide":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, true)) },
-		"markdown": func() error { return planMarkdown(c.out, p) },
-	})
-	if err != nil {
+	if err := c.printMadePlan(o.format, p); err != nil {
 		return err
 	}
 	if report.Summary.Blocked {
@@ -192,6 +187,15 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 		return withCode(exitPending, "")
 	}
 	return nil
+}
+
+// printMadePlan prints a plan in one of the formats of the command plan.
+func (c *connection) printMadePlan(output *format, p *v1.Plan) error {
+	return output.print(c.out, p, map[string]func() error{
+		"text":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, false)) },
+		"wide":     func() error { return printPlan(c.out, p, c.layoutFor(c.out, true)) },
+		"markdown": func() error { return planMarkdown(c.out, p) },
+	})
 }
 
 // cutAt notes the step or phase behind which the plan stops; empty for the whole plan.

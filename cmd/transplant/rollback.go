@@ -75,32 +75,38 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		return err
 	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
-		before, err := migrate.Before(ctx, c.kube)
-		if err != nil {
-			return err
-		}
-		j, err := migrate.Open(ctx, c.kube)
-		if err != nil {
-			return err
-		}
 		c.hosts = all
-		if err := c.takeOut(ctx, j, f, before); err != nil {
-			return err
-		}
-		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
-			return err
-		}
-		if err := f.pinned.check(p, "the rollback"); err != nil {
-			return err
-		}
-		if err := overKubelets(p, f.kubelets); err != nil {
-			return err
-		}
-		if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
-			return err
-		}
-		return c.execute(ctx, j, p, len(p.Steps), before, snap, f.accepted)
+		return c.rollbackLocked(ctx, f, snap)
 	})
+}
+
+// rollbackLocked makes the plan again from the journal as it is under the lock, and carries it out.
+func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Snapshot) error {
+	before, err := migrate.Before(ctx, c.kube)
+	if err != nil {
+		return err
+	}
+	j, err := migrate.Open(ctx, c.kube)
+	if err != nil {
+		return err
+	}
+	if err := c.takeOut(ctx, j, f, before); err != nil {
+		return err
+	}
+	p, err := rollbackPlan(j.Doc(), snap)
+	if err != nil {
+		return err
+	}
+	if err := f.pinned.check(p, "the rollback"); err != nil {
+		return err
+	}
+	if err := overKubelets(p, f.kubelets); err != nil {
+		return err
+	}
+	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
+		return err
+	}
+	return c.execute(ctx, j, p, len(p.Steps), before, snap, f.accepted)
 }
 
 // rollbackPlan goes on with a rollback that was begun, or makes a plan for one.

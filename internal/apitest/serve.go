@@ -299,6 +299,19 @@ func (s *Server) review(w http.ResponseWriter, body map[string]any) {
 	write(w, http.StatusCreated, body)
 }
 
+// eventsSince returns what a client has missed that has seen a version; nothing for one that has seen none. The server is locked.
+func (s *Server) eventsSince(seen int, asked request) (missed []event) {
+	if seen <= 0 {
+		return nil
+	}
+	for _, t := range s.told {
+		if t.version > seen && asked.about(parse(t.path)) {
+			missed = append(missed, t.event)
+		}
+	}
+	return missed
+}
+
 // watch sends what has changed in a collection since the version that the client has seen, and what changes from now on, until the client goes away.
 func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 	ch := make(chan event, 1000)
@@ -308,20 +321,14 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request) {
 		name = "" // another field is left to who asks: a watch may send more than was asked for here
 	}
 	asked := parse(req.URL.Path).named(name)
-	if seen, err := strconv.Atoi(req.URL.Query().Get("resourceVersion")); err == nil && seen > 0 && seen < s.forgot {
+	seen, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion")) // zero for a client that has seen nothing
+	if seen > 0 && seen < s.forgot {
 		s.mu.Unlock()
 		status(w, http.StatusGone, metav1.StatusReasonExpired, fmt.Sprintf("too old resource version: %d (%d)", seen, s.forgot))
 		return
 	}
 	s.watchers[ch] = asked
-	var missed []event
-	if seen, err := strconv.Atoi(req.URL.Query().Get("resourceVersion")); err == nil && seen > 0 {
-		for _, t := range s.told {
-			if t.version > seen && asked.about(parse(t.path)) {
-				missed = append(missed, t.event)
-			}
-		}
-	}
+	missed := s.eventsSince(seen, asked)
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()

@@ -60,13 +60,8 @@ func judgeCloudConfig(f facts) v1.Finding {
 	if len(in) == 0 {
 		return skip("no in-tree manager is left")
 	}
-	if len(without) > 0 && len(without) < len(in) {
-		return with(v1.Finding{Outcome: v1.Warn, Summary: fmt.Sprintf("%s has no --cloud-config, and others have one", without[0]), Objects: []string{without[0].String()}},
-			"the same on every host", "--cloud-config of "+kcm, "grep -n cloud-config "+without[0].Manifest+"   # on host "+without[0].host.Name)
-	}
 	if len(without) > 0 {
-		provider, _ := catalogue.Lookup(without[0].Flags["cloud-provider"])
-		return pass("%s has no --cloud-config and needs none: %s", kcm, provider.WithoutConfig)
+		return judgeManagersWithoutConfig(without, len(in))
 	}
 	slices.Sort(changes)
 	changes = slices.Compact(changes)
@@ -77,6 +72,20 @@ func judgeCloudConfig(f facts) v1.Finding {
 	finding.Found = strings.Join(changes, "; ")
 	finding.Source = in[0].host.Name + ":" + in[0].host.CloudConfig.Path // all of them have one
 	return finding
+}
+
+// judgeManagersWithoutConfig judges the managers without a cloud config, of all that are in tree.
+func judgeManagersWithoutConfig(without []placed, all int) v1.Finding {
+	first := without[0]
+	if len(without) < all {
+		finding := v1.Finding{
+			Outcome: v1.Warn, Summary: fmt.Sprintf("%s has no --cloud-config, and others have one", first),
+			Objects: []string{first.String()},
+		}
+		return with(finding, "the same on every host", "--cloud-config of "+kcm, "grep -n cloud-config "+first.Manifest+"   # on host "+first.host.Name)
+	}
+	provider, _ := catalogue.Lookup(first.Flags["cloud-provider"])
+	return pass("%s has no --cloud-config and needs none: %s", kcm, provider.WithoutConfig)
 }
 
 // credentialNames are the environment variables through which the AWS SDKs take credentials.

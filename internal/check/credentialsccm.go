@@ -35,22 +35,7 @@ func judgeNodeManager(f facts) v1.Finding {
 	if finding, ok := f.missing("workloads"); ok {
 		return finding
 	}
-	var bad complaints
-	running := 0
-	for _, w := range f.Workloads {
-		if w.Role != v1.RoleNodeManager {
-			continue
-		}
-		running++
-		if w.Ready < w.Replicas {
-			bad.add(w.Ref, "%s has %d of %d pods ready", w.Ref, w.Ready, w.Replicas)
-		}
-	}
-	for _, p := range f.all(ccm) {
-		if running > 0 && !leavesNodes(p.flag("controllers", "*")) {
-			bad.add(p.String(), "%s initialises nodes too: --controllers=%s", p, p.flag("controllers", "*"))
-		}
-	}
+	running, bad := f.nodeManagers()
 	const expected, source = "cloud-node-manager on every node, and --controllers=*,-cloud-node", "/apis/apps/v1/daemonsets"
 	switch {
 	case running == 0 && f.stage() == stageExternal:
@@ -66,6 +51,25 @@ func judgeNodeManager(f facts) v1.Finding {
 		return pass("cloud-node-manager is ready on every node")
 	}
 	return with(bad.some(v1.Fail, "%s", bad.lines[0]), expected, source, "kubectl get daemonsets -A -o wide | grep cloud-node-manager")
+}
+
+// nodeManagers returns how many workloads run cloud-node-manager, and what is wrong with them.
+func (f facts) nodeManagers() (running int, bad complaints) {
+	for _, w := range f.Workloads {
+		if w.Role != v1.RoleNodeManager {
+			continue
+		}
+		running++
+		if w.Ready < w.Replicas {
+			bad.add(w.Ref, "%s has %d of %d pods ready", w.Ref, w.Ready, w.Replicas)
+		}
+	}
+	for _, p := range f.all(ccm) {
+		if running > 0 && !leavesNodes(p.flag("controllers", "*")) {
+			bad.add(p.String(), "%s initialises nodes too: --controllers=%s", p, p.flag("controllers", "*"))
+		}
+	}
+	return running, bad
 }
 
 // startsNoNodeManager tells that a plan for this control plane installs nothing on the nodes.

@@ -21,13 +21,18 @@ var strategyFits = Check{
 	judge: judgeStrategy,
 }
 
-func judgeStrategy(f facts) v1.Finding {
-	kcms := len(f.all(kcm))
+// countManagers returns how many kube-controller-managers there are: the replicas where they are a Deployment.
+func (f facts) countManagers() int {
 	for _, p := range f.all(kcm) {
 		if p.runs() == v1.RunsDeployment && p.Replicas != nil {
-			kcms = int(*p.Replicas)
+			return int(*p.Replicas)
 		}
 	}
+	return len(f.all(kcm))
+}
+
+func judgeStrategy(f facts) v1.Finding {
+	kcms := f.countManagers()
 	strategy := f.strategy()
 	const expected, source = "leader-migration with two hosts or more, downtime with one", "manifests of " + kcm
 	note := v1.Finding{Outcome: v1.Warn, Objects: []string{kcm}, Found: plural(kcms, kcm) + ", --strategy=" + strategy}
@@ -39,23 +44,33 @@ func judgeStrategy(f facts) v1.Finding {
 	case strategy != strategyDowntime && strategy != strategyLeaderMigration:
 		return with(v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("there is no strategy %q", strategy), Objects: []string{"--strategy"}, Found: strategy}, "leader-migration or downtime", "--strategy",
 			"transplant plan --strategy=leader-migration")
-	case strategy == strategyLeaderMigration && kcms == 1 && f.opts.ReplaceHosts:
-		note.Summary = "there is one " + kcm + ": hosts are replaced under leader migration, and it has nobody to hand over to"
-		return with(note, expected, source, "transplant plan --strategy=downtime   # and without --replace-hosts")
 	case strategy == strategyLeaderMigration && kcms == 1:
+		fix := "transplant plan --strategy=downtime"
 		note.Summary = "there is one " + kcm + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
-		return with(note, expected, source, "transplant plan --strategy=downtime")
+		if f.opts.ReplaceHosts {
+			note.Summary = "there is one " + kcm + ": hosts are replaced under leader migration, and it has nobody to hand over to"
+			fix += "   # and without --replace-hosts"
+		}
+		return with(note, expected, source, fix)
 	case f.opts.Strategy == strategyLeaderMigration && f.onlyDowntime() != "":
 		return with(v1.Finding{Outcome: v1.Fail, Summary: "leader migration cannot be planned: " + f.onlyDowntime(), Objects: []string{"--strategy"}, Found: strategy}, expected, source, "transplant plan --strategy=downtime")
-	case strategy == strategyDowntime && kcms > 1 && !f.hasLeaderMigration():
-		return pass("downtime is the strategy for %s, which has no leader migration", f.Cluster.Version)
-	case strategy == strategyDowntime && kcms > 1 && f.onlyDowntime() != "":
-		return pass("downtime is the strategy here: %s", f.onlyDowntime())
 	case strategy == strategyDowntime && kcms > 1:
-		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
-		return with(note, expected, source, "transplant plan --strategy=leader-migration")
+		return f.judgeDowntimeOfMany(note, kcms, with(v1.Finding{}, expected, source, "transplant plan --strategy=leader-migration"))
 	}
 	return pass("%s fits %s", strategy, plural(kcms, kcm))
+}
+
+// judgeDowntimeOfMany judges downtime for several managers: fine where they cannot have leader migration.
+func (f facts) judgeDowntimeOfMany(note v1.Finding, kcms int, advice v1.Finding) v1.Finding {
+	if !f.hasLeaderMigration() {
+		return pass("downtime is the strategy for %s, which has no leader migration", f.Cluster.Version)
+	}
+	if why := f.onlyDowntime(); why != "" {
+		return pass("downtime is the strategy here: %s", why)
+	}
+	note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
+	note.Expected, note.Source, note.Fix = advice.Expected, advice.Source, advice.Fix
+	return note
 }
 
 // onlyDowntime says why a plan would refuse leader migration, whatever the number of hosts; empty when it would not.

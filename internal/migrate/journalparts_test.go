@@ -3,6 +3,7 @@ package migrate
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -139,7 +140,7 @@ func TestACrashBetweenAnyTwoWritesLeavesOneJournal(t *testing.T) {
 		server.Intercept = nil
 		read, openErr := home.Open(t.Context())
 		if !begun {
-			if openErr != ErrNoJournal {
+			if !errors.Is(openErr, ErrNoJournal) {
 				t.Fatalf("after %d writes: a journal that was not written to the end: %v", last, openErr)
 			}
 			if _, err := home.Create(t.Context(), noisyPlan(), &v1.Snapshot{}); err != nil {

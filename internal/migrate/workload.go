@@ -106,10 +106,8 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 			return err
 		}
 	}
-	if rec.AfterSHA256 = templateSum(next); x.refInSeed(s.Ref) {
-		if rec.AfterSHA256, err = commandSum(next, s); err != nil {
-			return err
-		}
+	if rec.AfterSHA256, err = x.sumOf(next, s); err != nil {
+		return err
 	}
 	if err := x.journal.Save(ctx, *rec); err != nil {
 		return err
@@ -127,6 +125,14 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return err
 	}
 	return x.release(ctx, s, rec)
+}
+
+// sumOf is by what a workload is known as the one that a step has changed: in a seed, where others write the template too, by its command line.
+func (x workload) sumOf(o *unstructured.Unstructured, s v1.Step) (string, error) {
+	if x.refInSeed(s.Ref) {
+		return commandSum(o, s)
+	}
+	return templateSum(o), nil
 }
 
 // oursToTakeBack refuses to put the old command line of a container back over one that somebody else wrote after this migration did. That of a control plane

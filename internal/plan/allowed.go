@@ -75,8 +75,8 @@ var written = map[string]string{KCMMigration: "0644", CCMMigration: "0644", Cred
 // managed are the components whose manifests, units and workloads a migration changes.
 var managed = []string{KCM, KAS, Scheduler, CCM}
 
-// place says what is wrong with where a step changes a host.
-func (j judge) place(s v1.Step) error {
+// cleanPaths says which path of a step may mean another one than it shows.
+func cleanPaths(s v1.Step) error {
 	if (s.Path != "" || len(s.Files) > 0) && s.Host == "" {
 		return fmt.Errorf("path %s is on no host", s.Path)
 	}
@@ -84,6 +84,14 @@ func (j judge) place(s v1.Step) error {
 		if at != "" && (!path.IsAbs(at) || path.Clean(at) != at || strings.ContainsAny(at, "\x00\n")) {
 			return fmt.Errorf("path %q is not an absolute path without detours", at)
 		}
+	}
+	return nil
+}
+
+// place says what is wrong with where a step changes a host.
+func (j judge) place(s v1.Step) error {
+	if err := cleanPaths(s); err != nil {
+		return err
 	}
 	switch s.Kind {
 	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:
@@ -203,28 +211,42 @@ func ofKubelet(h *v1.Host, at string) bool {
 // namedForComponent are units by whose name it is seen what they start.
 var namedForComponent = regexp.MustCompile(`^[a-z0-9.-]*(controller-manager|apiserver|api-server|scheduler)[a-z0-9.-]*\.service$`)
 
+// directoriesOfUnits hold files that units of a control plane usually read.
+var directoriesOfUnits = []string{"/etc/default", "/etc/sysconfig", "/etc/kubernetes", Dir}
+
+// startedBy returns the component that a unit of the host starts; nil for none that is known.
+func startedBy(h *v1.Host, unit string) (seen *v1.Component) {
+	if h == nil {
+		return nil
+	}
+	for i := range h.Components {
+		if c := &h.Components[i]; c.Runs == v1.RunsSystemd && c.Unit == unit {
+			seen = c
+		}
+	}
+	return seen
+}
+
+// isReadBy reports whether a component was seen to be started from a file.
+func isReadBy(c *v1.Component, at string) bool {
+	return c != nil && (c.Manifest == at || slices.Contains(slices.Collect(maps.Values(c.Sources)), at))
+}
+
 // unit holds a unit's step to the units of a control plane and the files that these read.
 func (j judge) unit(s v1.Step) error {
 	if !slices.Contains(managed, s.Component) {
 		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
 	}
 	h := j.host(s.Host)
-	var seen *v1.Component
-	if h != nil {
-		for i := range h.Components {
-			if c := &h.Components[i]; c.Runs == v1.RunsSystemd && c.Unit == s.Unit {
-				seen = c
-			}
-		}
-	}
+	seen := startedBy(h, s.Unit)
 	if seen == nil && !namedForComponent.MatchString(s.Unit) {
 		if h == nil && !j.strict {
 			return nil
 		}
 		return fmt.Errorf("unit %s on host %s is not seen to start a component of a control plane", s.Unit, s.Host)
 	}
-	usual := s.Path == "" || ofUnit(s.Path, s.Unit) || slices.Contains([]string{"/etc/default", "/etc/sysconfig", "/etc/kubernetes", Dir}, path.Dir(s.Path)) && written[s.Path] == ""
-	if usual || seen != nil && (seen.Manifest == s.Path || slices.Contains(slices.Collect(maps.Values(seen.Sources)), s.Path)) || h == nil && !j.strict {
+	usual := s.Path == "" || ofUnit(s.Path, s.Unit) || slices.Contains(directoriesOfUnits, path.Dir(s.Path)) && written[s.Path] == ""
+	if usual || isReadBy(seen, s.Path) || h == nil && !j.strict {
 		return nil
 	}
 	return fmt.Errorf("path %s is not seen to be read by unit %s on host %s", s.Path, s.Unit, s.Host)
@@ -320,12 +342,7 @@ var plainPath = regexp.MustCompile(`^/[A-Za-z0-9_./+@-]+$`)
 func (j judge) source(s v1.Step) error {
 	switch s.Kind {
 	case v1.StepCopyFile:
-		if s.Source == "" || s.Source != j.options.CredentialProvider || s.Content != j.options.CredentialProviderSHA256 {
-			return fmt.Errorf("%s of this machine, with SHA-256 %s, is not the image credential provider that the options name: no other file is copied to a host", s.Source, s.Content)
-		}
-		if s.Mode != "0755" {
-			return fmt.Errorf("the image credential provider has mode 0755, not %s", s.Mode)
-		}
+		return j.copied(s)
 	case v1.StepWriteFile:
 		if (s.Derive == "") != (s.Source == "") {
 			return fmt.Errorf("source %q and derivation %q belong together", s.Source, s.Derive)
@@ -341,6 +358,17 @@ func (j judge) source(s v1.Step) error {
 		if s.Source != "" {
 			return fmt.Errorf("a step of kind %s copies nothing, and names the source %s", s.Kind, s.Source)
 		}
+	}
+	return nil
+}
+
+// copied says what is wrong with the file of this machine that a step copies to a host.
+func (j judge) copied(s v1.Step) error {
+	if s.Source == "" || s.Source != j.options.CredentialProvider || s.Content != j.options.CredentialProviderSHA256 {
+		return fmt.Errorf("%s of this machine, with SHA-256 %s, is not the image credential provider that the options name: no other file is copied to a host", s.Source, s.Content)
+	}
+	if s.Mode != "0755" {
+		return fmt.Errorf("the image credential provider has mode 0755, not %s", s.Mode)
 	}
 	return nil
 }

@@ -130,23 +130,34 @@ func (j judge) edit(s v1.Step, e v1.Edit) error {
 	switch e.Op {
 	case "setFlag", "unsetFlag":
 		return j.flag(s.Component, e)
-	case "addHostPath":
-		if e.Value != KCMMigration || e.PathType != "File" || s.Component != KCM {
-			return fmt.Errorf("%s gets no mount of %s: the only file that a migration mounts there is %s", s.Component, e.Value, KCMMigration)
-		}
-	case "removeHostPath":
-		if !path.IsAbs(e.Value) || path.Clean(e.Value) != e.Value || strings.Contains(e.Value+"/", "/pki/") {
-			return fmt.Errorf("%s keeps its mount of %s: a migration takes out those of cloud configs and of its own files", s.Component, e.Value)
-		}
-	case opMount, opUnmount:
-		if e.Name != migrationVolume || e.Op == opMount && (e.Value != SeedMigration || e.Path != seedMigrationDir) {
-			return fmt.Errorf("volume %s (ConfigMap %s at %s) is not the one with the leader migration configs", e.Name, e.Value, e.Path)
-		}
+	case "addHostPath", "removeHostPath", opMount, opUnmount:
+		return mount(s.Component, e)
 	case opImage, opVersion:
 		return j.version(s, e)
 	case opSetGate, opUnsetGate:
 		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || e.Op == opSetGate && e.Value != gateOn {
 			return fmt.Errorf("gate %s=%s is none that a migration changes in a kubelet's configuration", e.Name, e.Value)
+		}
+	default:
+		return fmt.Errorf("%q is no edit that this version of transplant knows", e.Op)
+	}
+	return nil
+}
+
+// mount says what is wrong with a mount that a step adds or removes.
+func mount(component string, e v1.Edit) error {
+	switch e.Op {
+	case "addHostPath":
+		if e.Value != KCMMigration || e.PathType != "File" || component != KCM {
+			return fmt.Errorf("%s gets no mount of %s: the only file that a migration mounts there is %s", component, e.Value, KCMMigration)
+		}
+	case "removeHostPath":
+		if !path.IsAbs(e.Value) || path.Clean(e.Value) != e.Value || strings.Contains(e.Value+"/", "/pki/") {
+			return fmt.Errorf("%s keeps its mount of %s: a migration takes out those of cloud configs and of its own files", component, e.Value)
+		}
+	default:
+		if e.Name != migrationVolume || e.Op == opMount && (e.Value != SeedMigration || e.Path != seedMigrationDir) {
+			return fmt.Errorf("volume %s (ConfigMap %s at %s) is not the one with the leader migration configs", e.Name, e.Value, e.Path)
 		}
 	}
 	return nil

@@ -121,6 +121,11 @@ func (j judge) ensured(s v1.Step) error {
 	if manager.image != "" {
 		return j.managerWorkload(o, manager)
 	}
+	return j.madeHere(s)
+}
+
+// madeHere holds an object to those that this program makes, byte for byte.
+func (j judge) madeHere(s v1.Step) error {
 	known := false
 	for _, m := range j.made() {
 		if Ref(m) != s.Ref {

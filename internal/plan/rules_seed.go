@@ -23,9 +23,7 @@ func seedOneOwner(r *reading) error {
 		return r.nothingInTree()
 	}
 	if r.Strategy == LeaderMigration {
-		if !slices.ContainsFunc(before, func(s v1.Step) bool {
-			return s.Component == KCM && s.Kind == v1.StepEditWorkload && sets(s, "enable-leader-migration", "true") && slices.Contains(s.Leases, KCM)
-		}) {
+		if !slices.ContainsFunc(before, learnsMigrationLease) {
 			return fmt.Errorf("%s comes before %s has learned the migration lease", r.Steps[first].ID, KCM)
 		}
 		return nil
@@ -40,6 +38,11 @@ func seedOneOwner(r *reading) error {
 		return fmt.Errorf("%s comes before anybody has looked whether the cloud loops have ended", r.Steps[first].ID)
 	}
 	return nil
+}
+
+// learnsMigrationLease reports whether a step makes the manager in tree respect the migration lease.
+func learnsMigrationLease(s v1.Step) bool {
+	return s.Component == KCM && s.Kind == v1.StepEditWorkload && sets(s, "enable-leader-migration", "true") && slices.Contains(s.Leases, KCM)
 }
 
 // nothingInTree holds a manager back that is installed as the first one where the snapshot has another owner of the loops.
