@@ -157,11 +157,7 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 		return err
 	}
 	report := check.Run(snap, f.checkOptions())
-	made := now()
-	if o.from != "" {
-		made = snap.TakenAt // a file gives the same plan whenever it is read, byte for byte
-	}
-	p, err := plan.Make(snap, f.options, report.Findings, made)
+	p, err := plan.Make(snap, f.options, report.Findings, timeOfPlan(snap, o.from))
 	if err != nil {
 		return withCode(exitBlocked, "no plan can be made: %w%s", err, c.wayOut(ctx, o.from))
 	}
@@ -187,6 +183,14 @@ func (c *connection) plan(ctx context.Context, f *planFlags, o planOutput) error
 		return withCode(exitPending, "")
 	}
 	return nil
+}
+
+// timeOfPlan returns when a plan is made. A snapshot in a file gives the same plan whenever it is read, byte for byte.
+func timeOfPlan(snap *v1.Snapshot, from string) time.Time {
+	if from != "" {
+		return snap.TakenAt
+	}
+	return now()
 }
 
 // printMadePlan prints a plan in one of the formats of the command plan.

@@ -52,6 +52,8 @@ type tokenChange struct {
 type putPiece struct {
 	Text string `json:"text,omitempty"`
 	From int    `json:"from,omitempty"` // counted from 1
+	// before is where it stands in the line that is put back, counted from 0.
+	before int
 }
 
 const (
@@ -131,7 +133,7 @@ func takeBackOf(s v1.Step, was, is commandLine) (*commandBack, error) {
 	out.Changes = changesOf(from, to)
 	for _, c := range out.Changes {
 		for i, p := range c.Put {
-			if isPartOfEdit(c.Put[:i+1], from[:c.At], names) {
+			if isPartOfEdit(to[:p.before+1], names) {
 				continue
 			}
 			at := slices.Index(from, p.Text)
@@ -164,20 +166,16 @@ func secretEdited(s v1.Step, what string) error {
 var flagOfPiece = regexp.MustCompile(`^[",\s]*--?([A-Za-z][\w.-]*)`)
 
 // isPartOfEdit reports whether the last of some pieces is a flag that the step edits, the value of one, or holds
-// nothing at all. What stands before them is in ahead.
-func isPartOfEdit(put []putPiece, ahead []string, names map[string]bool) bool {
-	last := put[len(put)-1].Text
+// nothing at all.
+func isPartOfEdit(pieces []string, names map[string]bool) bool {
+	last := pieces[len(pieces)-1]
 	if !hasText(last) {
 		return true
 	}
 	if found := flagOfPiece.FindStringSubmatch(last); found != nil {
 		return names[found[1]]
 	}
-	before := slices.Clone(ahead)
-	for _, p := range put[:len(put)-1] {
-		before = append(before, p.Text)
-	}
-	for _, p := range slices.Backward(before) {
+	for _, p := range slices.Backward(pieces[:len(pieces)-1]) {
 		if hasText(p) {
 			found := flagOfPiece.FindStringSubmatch(p)
 			return found != nil && names[found[1]] && !strings.Contains(p, "=")
@@ -222,7 +220,7 @@ func changesOf(from, to []string) []tokenChange {
 			i++
 		default:
 			c := change(i)
-			c.Put = append(c.Put, putPiece{Text: to[j]})
+			c.Put = append(c.Put, putPiece{Text: to[j], before: j})
 			j++
 		}
 	}

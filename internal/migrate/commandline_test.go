@@ -34,6 +34,9 @@ func secretLines(t *testing.T) map[string]commandLine {
 	return map[string]commandLine{
 		"a command":        {append([]string{kcm}, args...), nil},
 		"command and args": {[]string{kcm, "--cloud-provider", "aws", "--token=" + canary}, canaries},
+		"a seed's, in separate words": {[]string{kcm}, slices.Concat(
+			[]string{"--bind-address", "$(POD_IP)", "--controllers", "*,bootstrapsigner", "--use-service-account-credentials=true", "--flex-volume-plugin-dir=/flex"}, canaries,
+			[]string{"--cloud-provider", "aws", "--cloud-config", "/etc/cloud.conf"})},
 		"a wrapped command": wrap(struct {
 			Command any `json:"command"`
 			Args    any `json:"args"`
@@ -52,6 +55,9 @@ func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 			"new":      {{Op: "setFlag", Name: "controllers", Value: "*,-route"}, {Op: "setFlag", Name: "v", Value: "4"}},
 			"all":      {{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "enable-leader-migration", Value: "true"}},
 			"the last": {{Op: "unsetFlag", Name: "v"}},
+			"in the place of another": {
+				{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "feature-gates", Value: "InTreePluginAWSUnregister=true"},
+			},
 		} {
 			s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/" + kcm, Component: kcm, Edits: edits}
 			is, err := was.edited(edits)
@@ -90,7 +96,7 @@ func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 				continue
 			}
 			text := fmt.Sprint(inverse)
-			if !strings.Contains(text, "--theirs") || !strings.Contains(text, canary) || strings.Contains(text, "external") || strings.Contains(text, "controllers") {
+			if !strings.Contains(text, "--theirs") || !strings.Contains(text, canary) || strings.Contains(text, "external") || strings.Contains(text, "-route") {
 				t.Errorf("%s, %s: turned back it is %s", name, what, text)
 			}
 		}
