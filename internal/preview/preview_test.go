@@ -131,6 +131,11 @@ func TestPreviewOfAWS(t *testing.T) {
 		w.Header().Set("Content-Type", "text/xml")
 		switch action {
 		case "DescribeInstances":
+			if isAsked(r.Form, unknownID) { // EC2 refuses the whole request, and names what it does not know
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprintf(w, "<Response><Errors><Error><Code>InvalidInstanceID.NotFound</Code><Message>The instance ID '%s' does not exist</Message></Error></Errors><RequestID>r</RequestID></Response>", unknownID)
+				return
+			}
 			fmt.Fprint(w, "<DescribeInstancesResponse><reservationSet>"+instances(r.Form)+"</reservationSet></DescribeInstancesResponse>")
 		case "DescribeAvailabilityZones":
 			fmt.Fprint(w, "<DescribeAvailabilityZonesResponse><availabilityZoneInfo><item><zoneName>eu-west-1a</zoneName><zoneId>euw1-az1</zoneId></item></availabilityZoneInfo></DescribeAvailabilityZonesResponse>")
@@ -181,12 +186,24 @@ func TestPreviewOfAWS(t *testing.T) {
 	}
 }
 
-// instances answers for all IDs that are asked for but the first, which is refused.
+// unknownID is the first of the IDs, which EC2 does not know.
+const unknownID = "i-00000000000000000"
+
+func isAsked(form url.Values, id string) bool {
+	for key := range form {
+		if form.Get(key) == id {
+			return true
+		}
+	}
+	return false
+}
+
+// instances answers for all IDs that are asked for.
 func instances(form url.Values) string {
 	var b strings.Builder
 	for key := range form {
 		id := form.Get(key)
-		if !strings.HasPrefix(id, "i-") || id == "i-00000000000000000" {
+		if !strings.HasPrefix(id, "i-") {
 			continue
 		}
 		b.WriteString("<item><instancesSet><item><instanceId>" + id + "</instanceId><instanceType>m5.large</instanceType><instanceState><code>16</code><name>running</name></instanceState>" +
