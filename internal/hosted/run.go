@@ -150,6 +150,9 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 			}
 			doc = j.Doc()
 		}
+		if err := p.pinned(doc.Rollback); err != nil { // one that was begun before as well
+			return err
+		}
 		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, doc.Rollback, stop); err != nil {
 			return cause(ctx, err)
 		}

@@ -232,13 +232,13 @@ func (b *commandBack) apply(is commandLine) (commandLine, error) {
 	from, at := is.pieces(), 0
 	var out []string
 	for _, c := range b.Changes {
-		if c.At < at || c.At+c.Drop > len(from) {
+		if c.At < at || c.Drop < 0 || c.At+c.Drop > len(from) {
 			return commandLine{}, errors.New("the journal's change does not fit the command line")
 		}
 		out = append(out, from[at:c.At]...)
 		for _, p := range c.Put {
 			switch {
-			case p.From > len(from):
+			case p.From < 0 || p.From > len(from):
 				return commandLine{}, errors.New("the journal's change does not fit the command line")
 			case p.From > 0:
 				out = append(out, from[p.From-1])

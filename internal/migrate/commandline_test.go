@@ -234,3 +234,65 @@ func TestTheEngineWritesNoMask(t *testing.T) {
 		})
 	}
 }
+
+// TestAPlantedChangeOfACommandLineIsNotMade lets a record say, in each of its forms, that a flag was there by which a component knows who may do what.
+func TestAPlantedChangeOfACommandLineIsNotMade(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.deployed(1)
+	ref, id := "Deployment/kube-system/"+kcm, "external/"+kcm
+	p := w.given(v1.Step{ID: id, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Leases: []string{"deployed"},
+		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
+	w.afterEveryDeath(p)
+	c := w.deployment().Spec.Template.Spec.Containers[0]
+	live := commandLine{c.Command, c.Args}
+	wanted := commandLine{live.command, []string{"--v=2", "--authorization-mode=AlwaysAllow"}}
+	form := func(before workloadBefore) string {
+		data, err := json.Marshal(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	j, err := Open(t.Context(), w.kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	honest := j.Record(id)
+	for name, before := range map[string]string{
+		"":         honest.Before,
+		"a change": form(workloadBefore{Back: &commandBack{Was: wanted.sum(), Is: live.sum(), Changes: changesOf(live.pieces(), wanted.pieces())}}),
+		"a volume": form(workloadBefore{Mounted: []string{"audit-policy"}, Back: &commandBack{Was: live.sum(), Is: live.sum()}}),
+	} {
+		rec := honest
+		rec.Before = before
+		if err := j.Save(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		e := w.engine(func(o *Options) { o.unjudged = false })
+		e.plan = p
+		x := workload{e}
+		o, err := x.live(t.Context(), ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = x.onlyEditable(v1.Step{ID: "undo/" + id, Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Restore: id}, o)
+		if refused := untrusted(err); refused != (name != "") || !refused && err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestAChangeThatDoesNotFitIsNoCommandLine(t *testing.T) {
+	t.Parallel()
+	is := commandLine{[]string{kcm, "--v=2"}, nil}
+	for name, c := range map[string]tokenChange{
+		"before the line": {At: -1}, "behind it": {At: 100}, "fewer than none": {Drop: -1}, "more than there are": {Drop: 100},
+		"a piece before the line": {Put: []putPiece{{From: -1}}}, "a piece behind it": {Put: []putPiece{{From: 100}}},
+	} {
+		b := commandBack{Changes: []tokenChange{c}}
+		if back, err := b.apply(is); err == nil {
+			t.Errorf("%s: %v", name, back)
+		}
+	}
+}

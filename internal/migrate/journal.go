@@ -366,14 +366,22 @@ func pack(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func unpack(packed []byte) ([]byte, error) {
+// maxUnpacked bounds, in bytes, what a ConfigMap may unpack to: one of zeros would take a gigabyte of its reader.
+const maxUnpacked = 256 << 20
+
+func unpack(packed []byte) ([]byte, error) { return unpackAtMost(packed, maxUnpacked) }
+
+func unpackAtMost(packed []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, fmt.Errorf("it is not what transplant wrote: %w", err)
 	}
-	raw, err := io.ReadAll(z)
+	raw, err := io.ReadAll(io.LimitReader(z, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("it is cut short: %w", err)
+	}
+	if int64(len(raw)) > limit {
+		return nil, fmt.Errorf("it is larger than %d bytes when it is unpacked, which no journal is", limit)
 	}
 	return raw, nil
 }

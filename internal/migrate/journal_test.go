@@ -276,3 +276,26 @@ func TestNoPermissionForTheJournal(t *testing.T) {
 		t.Errorf("the error does not say which verb on what: %v", err)
 	}
 }
+
+// TestAJournalThatWasWrittenToHurtItsReader ends in an error: the operator reads the journals of all clusters in one process.
+func TestAJournalThatWasWrittenToHurtItsReader(t *testing.T) {
+	for _, at := range []int{-1, maxRecords, 1 << 40} {
+		server := apitest.New(t)
+		kube, _ := server.Clients(t)
+		data, err := pack(head{Journal: doc(), Kept: kept{Recent: []placed{{at, v1.StepRecord{ID: "a"}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: JournalName, Namespace: namespace}, BinaryData: map[string][]byte{journalKey: data}})
+		if _, err := Open(t.Context(), kube); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("a record at place %d", at)) {
+			t.Errorf("a record at place %d: %v", at, err)
+		}
+	}
+	zeros, err := pack(strings.Repeat("0", 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unpackAtMost(zeros, 1000); err == nil || !strings.Contains(err.Error(), "larger than 1000 bytes") {
+		t.Errorf("a journal that grows without bound: %v", err)
+	}
+}

@@ -196,6 +196,9 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 		s.where.records = append(s.where.records, live)
 	}
 	for _, rec := range k.Recent {
+		if rec.At < 0 || rec.At >= maxRecords {
+			return fmt.Errorf("%s holds a record at place %d, where none can be", object, rec.At)
+		}
 		s.place(rec)
 		s.recent[rec.At] = true
 	}
@@ -206,6 +209,9 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 	}
 	return nil
 }
+
+// maxRecords bounds the places of records: the parts of a journal hold far fewer.
+const maxRecords = 200_000
 
 func (s *stored) place(rec placed) {
 	for len(s.doc.Records) <= rec.At {
@@ -266,7 +272,7 @@ func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part
 		return nil, fmt.Errorf("part %s of %s: %w; use the version of transplant that wrote it", p.Name, object, err)
 	}
 	for _, rec := range out {
-		if rec.At < 0 || rec.Record.ID == "" {
+		if rec.At < 0 || rec.At >= maxRecords || rec.Record.ID == "" {
 			return nil, fmt.Errorf("part %s of %s holds a record without a place or a step", p.Name, object)
 		}
 	}

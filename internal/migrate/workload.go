@@ -172,13 +172,43 @@ func (x workload) onlyEditable(s v1.Step, live *unstructured.Unstructured) error
 		return fmt.Errorf("record of step %s: %w", s.Restore, err)
 	}
 	c, err := containerOf(live, s)
-	if err != nil || !was.Edited {
+	if err != nil || !was.isEdited() {
 		return err
 	}
-	if err := plan.OnlyEditable(s.Component, list(c, "command"), list(c, "args"), was.Command, was.Args, x.plan.Options); err != nil {
+	now := commandLineOf(c)
+	back, err := x.restored(s, was, now)
+	if err != nil {
+		return err
+	}
+	if err := plan.OnlyEditable(s.Component, now.command, now.args, back.command, back.args, x.plan.Options); err != nil {
 		return &UntrustedError{What: "the record of step " + s.Restore, Err: err}
 	}
+	original, _ := x.step(s.Restore)
+	for _, name := range was.Mounted {
+		if !slices.Contains(mounted(original.Edits), name) {
+			return &UntrustedError{What: "the record of step " + s.Restore, Err: fmt.Errorf("the step has mounted no volume %s that could be removed", name)}
+		}
+	}
 	return nil
+}
+
+// restored is the command line that a record puts back in the place of the live one.
+func (x workload) restored(s v1.Step, was workloadBefore, live commandLine) (commandLine, error) {
+	back, known := x.takenBack(s, was, live)
+	switch {
+	case known:
+		return back, nil
+	case !x.refInSeed(s.Ref):
+		return commandLine{}, changedCommand(s)
+	case was.Back == nil:
+		return commandLine{was.Command, was.Args}, nil
+	}
+	original, _ := x.step(s.Restore)
+	back, err := was.Back.inverse(original, live) // whose hosts the control plane has written another one
+	if err != nil {
+		return commandLine{}, fmt.Errorf("%s: %w", s.Ref, err)
+	}
+	return back, nil
 }
 
 // led says why none of a workload's pods leads by a lease of the step; empty when one does. In a seed the pods say so themselves, and a lease that is not
@@ -256,20 +286,8 @@ func (x workload) edited(o *unstructured.Unstructured, c map[string]any, s v1.St
 			return nil, nil, err
 		}
 	}
-	back, known := x.takenBack(s, was, live)
-	original, _ := x.step(s.Restore)
-	switch {
-	case known:
-	case !x.refInSeed(s.Ref):
-		return nil, nil, changedCommand(s)
-	case was.Back == nil:
-		back = commandLine{was.Command, was.Args}
-	default: // whose hosts the control plane has written another one
-		if back, err = was.Back.inverse(original, live); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
-		}
-	}
-	return back.command, back.args, nil
+	back, err := x.restored(s, was, live)
+	return back.command, back.args, err
 }
 
 // before is what the step is about to change, as JSON.
