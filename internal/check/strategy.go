@@ -55,22 +55,24 @@ func judgeStrategy(f facts) v1.Finding {
 	case f.opts.Strategy == strategyLeaderMigration && f.onlyDowntime() != "":
 		return with(v1.Finding{Outcome: v1.Fail, Summary: "leader migration cannot be planned: " + f.onlyDowntime(), Objects: []string{"--strategy"}, Found: strategy}, expected, source, "transplant plan --strategy=downtime")
 	case strategy == strategyDowntime && kcms > 1:
-		return f.judgeDowntimeOfMany(note, kcms, with(v1.Finding{}, expected, source, "transplant plan --strategy=leader-migration"))
+		if why := f.whyDowntime(); why != "" {
+			return pass("downtime is the strategy %s", why)
+		}
+		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
+		return with(note, expected, source, "transplant plan --strategy=leader-migration")
 	}
 	return pass("%s fits %s", strategy, plural(kcms, kcm))
 }
 
-// judgeDowntimeOfMany judges downtime for several managers: fine where they cannot have leader migration.
-func (f facts) judgeDowntimeOfMany(note v1.Finding, kcms int, advice v1.Finding) v1.Finding {
+// whyDowntime returns in a clause why several managers have no other strategy; empty when they have.
+func (f facts) whyDowntime() string {
 	if !f.hasLeaderMigration() {
-		return pass("downtime is the strategy for %s, which has no leader migration", f.Cluster.Version)
+		return fmt.Sprintf("for %s, which has no leader migration", f.Cluster.Version)
 	}
 	if why := f.onlyDowntime(); why != "" {
-		return pass("downtime is the strategy here: %s", why)
+		return "here: " + why
 	}
-	note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", plural(kcms, kcm))
-	note.Expected, note.Source, note.Fix = advice.Expected, advice.Source, advice.Fix
-	return note
+	return ""
 }
 
 // onlyDowntime says why a plan would refuse leader migration, whatever the number of hosts; empty when it would not.
