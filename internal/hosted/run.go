@@ -134,26 +134,24 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		if err != nil {
 			return err
 		}
-		if doc.Phase != v1.RunRollingBack || doc.Rollback == nil {
-			back, err := plan.MakeRollback(&doc, before, p.clock().Now())
-			if err != nil {
+		back, begun := doc.Rollback, doc.Phase == v1.RunRollingBack && doc.Rollback != nil
+		if !begun {
+			if back, err = plan.MakeRollback(&doc, before, p.clock().Now()); err != nil {
 				return err
 			}
 			if err := plan.Allowed(back, nil); err != nil {
 				return &migrate.UntrustedError{What: "the rollback that is made of the journal", Err: err}
 			}
-			if err := p.pinned(back); err != nil {
-				return err
-			}
+		}
+		if err := p.pinned(back); err != nil {
+			return err
+		}
+		if !begun {
 			if err := j.SetPhase(ctx, v1.RunRollingBack, back, nil); err != nil {
 				return err
 			}
-			doc = j.Doc()
 		}
-		if err := p.pinned(doc.Rollback); err != nil { // one that was begun before as well
-			return err
-		}
-		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, doc.Rollback, stop); err != nil {
+		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
 			return cause(ctx, err)
 		}
 		return p.end(ctx, j, v1.RunRolledBack)
