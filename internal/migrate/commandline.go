@@ -1,8 +1,6 @@
 package migrate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
@@ -101,8 +100,7 @@ func (l commandLine) sum() string {
 	if err != nil {
 		panic(err) // strings can always be encoded
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return hostaccess.SHA256(data)
 }
 
 func (l commandLine) edited(edits []v1.Edit) (commandLine, error) {
