@@ -1,16 +1,23 @@
 package ccm
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 // klog's flusher never ends.
 func TestMain(m *testing.M) {
-	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // several managers run in this process
-	os.Setenv("KUBE_FEATURE_WatchListClient", "false")               // the API server of these tests lists, then watches
+	// Several managers run in this process. Their loggers are set once, here: klog's logger is global, and a goroutine of a test before may still read it.
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
+	if err := logsapi.ValidateAndApply(logsapi.NewLoggingConfiguration(), utilfeature.DefaultFeatureGate); err != nil {
+		fmt.Fprintln(os.Stderr, "set the loggers of the tests:", err)
+		os.Exit(1)
+	}
+	os.Setenv("KUBE_FEATURE_WatchListClient", "false") // the API server of these tests lists, then watches
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }

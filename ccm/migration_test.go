@@ -11,14 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/controller-manager/config"
 	"k8s.io/controller-manager/pkg/leadermigration"
 	migrationoptions "k8s.io/controller-manager/pkg/leadermigration/options"
@@ -35,9 +33,6 @@ type build func(*options.CloudControllerManagerOptions, app.InitCloudFunc, map[s
 // would then run under which lease.
 func leads(t *testing.T, command build, args ...string) (map[string]string, error) {
 	t.Helper()
-	if err := logsapi.ResetForTest(utilfeature.DefaultFeatureGate); err != nil {
-		t.Fatal(err)
-	}
 	opts, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
 		t.Fatal(err)
