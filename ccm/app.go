@@ -1,6 +1,7 @@
 package ccm
 
 import (
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cloud-provider/app"
 )
 
@@ -31,7 +32,8 @@ const (
 )
 
 var (
-	// ControllersDisabledByDefault are the controllers that run only if --controllers names them. Authors insert theirs. It is upstream's set.
+	// ControllersDisabledByDefault are the controllers that run only if --controllers names them. Authors insert theirs. It is upstream's set,
+	// and this package adds nothing to it: see NodeIPAMConstructor for ours that does not run by default either.
 	ControllersDisabledByDefault = app.ControllersDisabledByDefault
 	// WebhooksDisabledByDefault are the same for webhooks.
 	WebhooksDisabledByDefault = app.WebhooksDisabledByDefault
@@ -54,6 +56,14 @@ var (
 	ResyncPeriod = app.ResyncPeriod
 )
 
-func init() {
-	ControllersDisabledByDefault.Insert(NodeIPAMController)
+// disabledByDefault returns the controllers of a program that run only if --controllers names them: those of ControllersDisabledByDefault, and ours that
+// gives out podCIDRs. An author's own under its name is the author's to turn off, so that the shared set stays as authors made it.
+func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) sets.String {
+	off := sets.NewString(ControllersDisabledByDefault.List()...)
+	for name, c := range constructors {
+		if same(c.Constructor, StartNodeIPAMControllerWrapper) {
+			off.Insert(name)
+		}
+	}
+	return off
 }

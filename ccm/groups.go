@@ -40,8 +40,9 @@ func divide(constructors map[string]ControllerInitFuncConstructor, completed *co
 		migrating = &group{lease: generic.LeaderMigration.LeaderName}
 		groups = append(groups, migrating)
 	}
+	off := disabledByDefault(constructors)
 	for _, name := range sortedKeys(constructors) {
-		if !genericcontrollermanager.IsControllerEnabled(name, ControllersDisabledByDefault, generic.Controllers) {
+		if !genericcontrollermanager.IsControllerEnabled(name, off, generic.Controllers) {
 			klog.InfoS("The controller is disabled", "controller", name)
 			continue
 		}

@@ -24,8 +24,8 @@ type Controllers struct {
 	Flags cliflag.NamedFlagSets
 }
 
-// NewControllers returns the library's controllers, node IPAM and the tagging controller. The last two are on the library's list of controllers that do
-// not run by default: both are asked for, with --controllers=*,tagging for example. Upstream's main does the same with tagging, and has no node IPAM.
+// NewControllers returns the library's controllers, node IPAM and the tagging controller. The last two do not run by
+// default: both are asked for, with --controllers=*,tagging for example. Upstream's main does the same with tagging, and has no node IPAM.
 func NewControllers() Controllers {
 	tags := &tagging.ControllerWrapper{}
 	c := Controllers{Constructors: maps.Clone(ccm.DefaultInitFuncConstructors), Aliases: names.CCMControllerAliases()}

@@ -24,10 +24,8 @@ func TestControllersAreTheLibrarysAndTheOthersOnRequest(t *testing.T) {
 	if _, leaked := ccm.DefaultInitFuncConstructors[tagging.TaggingControllerKey]; leaked {
 		t.Error("the tagging controller got into the library's own table")
 	}
-	for _, name := range []string{tagging.TaggingControllerKey, ccm.NodeIPAMController} {
-		if !ccm.ControllersDisabledByDefault.Has(name) {
-			t.Errorf("%s runs without being asked for", name)
-		}
+	if !ccm.ControllersDisabledByDefault.Has(tagging.TaggingControllerKey) {
+		t.Error("the tagging controller runs without being asked for")
 	}
 	for alias, name := range c.Aliases {
 		if c.Constructors[name].Constructor == nil {
