@@ -264,6 +264,13 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		return nil
 	case v1.RunApplying:
 		h.narrate("migration %s was begun %s: %d of %d steps are done", s.Run, s.Started.Format(time.RFC3339), s.StepsDone, s.StepsTotal)
+		doc, err := h.plane.Journal(ctx, h.part)
+		if err != nil {
+			return err
+		}
+		if boolFlag(h.cmd, "dry-run") {
+			return printPlan(h.out, &doc.Plan, h.layoutFor(h.out, false))
+		}
 	default:
 		p, err := h.planned(ctx)
 		if err != nil {

@@ -59,6 +59,8 @@ type Plane struct {
 	Confirmed string
 	// Pinned is the SHA-256 (Sum) of the steps that Run and Rollback may carry out, whether they are begun or gone on with; empty for any.
 	Pinned string
+	// Ledger keeps which plans were begun; nil where a person approves what is gone on with.
+	Ledger Ledger
 	// Holder names who holds the lock, for whoever finds it held; empty for migrate.Holder of this process.
 	Holder string
 	// StealLock takes the lock from a holder that is certainly dead.

@@ -35,7 +35,10 @@ func (p *Plane) Run(ctx context.Context, part Part, tell func(migrate.Event), st
 		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, &doc.Plan, stop); err != nil {
 			return cause(ctx, err)
 		}
-		return p.end(ctx, j, v1.RunApplied)
+		if err := p.end(ctx, j, v1.RunApplied); err != nil || part != Finish {
+			return err
+		}
+		return p.forget(ctx, Handover, Finish)
 	})
 }
 
@@ -75,7 +78,8 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	home := p.home(part)
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
-		if err := p.trusted(j.Doc()); err != nil {
+		doc := j.Doc()
+		if err := errors.Join(p.trusted(doc), p.known(ctx, part, &doc)); err != nil {
 			return nil, nil, err
 		}
 		before, err := home.Before(ctx)
@@ -104,6 +108,9 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	if err := ctx.Err(); err != nil { // a snapshot that was cut short refuses for the wrong reason, or the lock was lost
 		return nil, nil, context.Cause(ctx)
 	}
+	if err := p.note(ctx, part, made); err != nil {
+		return nil, nil, err
+	}
 	j, err = home.Create(ctx, v1.Journal{Run: now.Format("20060102-150405"), Started: now, Phase: v1.RunApplying, User: holder.Words(p.Holder), Plan: *made}, snap)
 	return j, snap, err
 }
@@ -125,9 +132,9 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		}
 		doc := j.Doc()
 		if doc.Phase == v1.RunRolledBack {
-			return nil
+			return p.forget(ctx, Handover)
 		}
-		if err := p.trusted(doc); err != nil {
+		if err := errors.Join(p.trusted(doc), p.known(ctx, Handover, &doc)); err != nil {
 			return err
 		}
 		before, err := home.Before(ctx)
@@ -154,7 +161,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
 			return cause(ctx, err)
 		}
-		return p.end(ctx, j, v1.RunRolledBack)
+		return errors.Join(p.end(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
 	})
 }
 

@@ -55,6 +55,9 @@ func (h Home) name(base string) string {
 // at is the name with its namespace, for sentences.
 func (h Home) at(base string) string { return h.namespace() + "/" + h.name(base) }
 
+// Journal is the first ConfigMap of the journal, as namespace/name.
+func (h Home) Journal() string { return h.at(JournalName) }
+
 func (h Home) lock() string { return h.namespace() + "/" + LockName }
 
 func (h Home) maps() coreclient.ConfigMapInterface { return h.Kube.CoreV1().ConfigMaps(h.namespace()) }

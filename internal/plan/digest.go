@@ -29,6 +29,23 @@ func Digest(p *v1.Plan) string {
 	}{p.Cluster.UID, p.Direction, p.Strategy, p.Options, facts, bare(p.Steps)})
 }
 
+// Seal is the SHA-256 of all that a run reads of a plan: unlike the Digest of a hosted control plane, it holds options, facts and the cluster as well. It is
+// for programs that keep it and compare; people are shown the Digest.
+func Seal(p *v1.Plan) string {
+	facts := slices.Clone(p.Facts)
+	for i := range facts {
+		facts[i].Detail = ""
+	}
+	return sumOf(struct {
+		Cluster             v1.Cluster
+		Direction, Strategy string
+		Until               string
+		Options             v1.Options
+		Facts               []v1.Fact
+		Steps               []v1.Step
+	}{p.Cluster, p.Direction, p.Strategy, p.Until, p.Options, facts, bare(p.Steps)})
+}
+
 // Sum is the SHA-256 of what steps do. Words for readers are left out.
 func Sum(steps []v1.Step) string { return sumOf(bare(steps)) }
 

@@ -28,6 +28,7 @@ const (
 	AnnotationHold = "transplant.dev/hold"
 	// AnnotationPlan is the plan that a person confirmed: the SHA-256 of its steps, and behind it some digits of each. The operator begins with no other plan, and
 	// takes the annotation off when it has begun. It is written together with what starts the migration; without it the operator's own plan is carried out.
+	// For a plan that stands in a journal and that the operator has not begun, it is how a person approves of it.
 	AnnotationPlan = "transplant.dev/plan-sha256"
 	// AnnotationOperator is the installation of the operator (namespace/lease of its seed) that migrates the cluster. It is written by the first one that begins;
 	// others leave the cluster alone until somebody takes the annotation off.
@@ -218,6 +219,9 @@ const (
 	ConditionCSIReady ClusterConditionType = "TransplantCSIDriverReady"
 	// ConditionMachines counts the machines whose nodes really are external.
 	ConditionMachines ClusterConditionType = "TransplantMachinesMigrated"
+	// ConditionPlan says which plans the operator has begun, by part: the SHA-256 of the steps and of the whole plan. The operator goes on with no other plan,
+	// whatever a journal says. It is in the status because whoever may change Clusters, or ConfigMaps beside a control plane, may not write that.
+	ConditionPlan ClusterConditionType = "TransplantPlanBegun"
 	// ConditionStuck is True when a phase takes longer than it may; its message says what is missing and what to do.
 	ConditionStuck ClusterConditionType = "TransplantStuck"
 )

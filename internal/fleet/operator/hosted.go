@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -49,7 +50,9 @@ func (h *Hosted) seedOnly(t Target) *hosted.Plane {
 	return &hosted.Plane{
 		Name: t.Name, Namespace: t.Namespace, Seed: h.Seed, Holder: h.Holder, ToolVersion: h.ToolVersion, Provider: provider,
 		Confirmed: confirmationOf(t.Cluster),
-		Options:   v1.Options{Image: h.Images[provider], Strategy: strategyOf(t)},
+		Ledger: planLedger{client: h.Seed.Dynamic, target: t, version: h.ToolVersion,
+			images: func(image string) bool { return h.isOwnImage(provider, image) }},
+		Options: v1.Options{Image: h.Images[provider], Strategy: strategyOf(t)},
 	}
 }
 
@@ -63,8 +66,22 @@ func (h *Hosted) Run(ctx context.Context, t Target, part state.Part, back bool, 
 	if part == state.Install && t.Cluster.Spec.Features[kubermaticv1.FeatureCCMClusterName] {
 		p.Options.ClusterName = t.Name // a cluster that ran in tree keeps the name that its load balancers carry
 	}
-	return carryOut(ctx, p, part, back, tell, stop)
+	err = carryOut(ctx, p, part, back, tell, stop)
+	if unknown, is := errors.AsType[*hosted.UnknownPlanError](err); is {
+		return &unapprovedError{message: approveBegun(t, part, unknown), err: unknown}
+	}
+	return err
 }
+
+// unapprovedError is an UnknownPlanError that says what to do about it.
+type unapprovedError struct {
+	message string
+	err     error
+}
+
+func (e *unapprovedError) Error() string { return e.message }
+
+func (e *unapprovedError) Unwrap() error { return e.err }
 
 func carryOut(ctx context.Context, p *hosted.Plane, part state.Part, back bool, tell func(migrate.Event), stop <-chan struct{}) error {
 	if back {

@@ -25,6 +25,7 @@ func outcome(err error) (state.Outcome, string) {
 	var locked *hosted.LockedError
 	var stale *hosted.StaleError
 	var unconfirmed *hosted.UnconfirmedError
+	var unknown *hosted.UnknownPlanError
 	switch {
 	case err == nil:
 		return state.Succeeded, ""
@@ -32,6 +33,8 @@ func outcome(err error) (state.Outcome, string) {
 		return state.Blocked, findings(blocked)
 	case errors.As(err, &unconfirmed):
 		return state.Blocked, err.Error() + confirmAnew
+	case errors.As(err, &unknown):
+		return state.Blocked, err.Error()
 	case errors.As(err, &locked):
 		return state.Locked, err.Error()
 	case errors.Is(err, hosted.ErrTooLate):

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strings"
 	"time"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
@@ -50,8 +51,7 @@ func Decide(o Observation, limits Limits) Decision {
 	if c, ok := before[kubermaticv1.ConditionMigration]; ok {
 		j.prior, j.since = c.Reason, c.LastTransitionTime.Time
 	}
-	_, confirmed := o.Cluster.Annotations[kubermaticv1.AnnotationPlan]
-	unconfirm := confirmed && j.started() // by the journal: a run that has only told of a step may not have written down that it was begun
+	unconfirm := j.confirmedIsBegun()     // by the journal: a run that has only told of a step may not have written down that it was begun
 	if o.Run.Active && o.Run.Number > 0 { // the journal that was read before it began says less
 		j.begun(o.Run.Part)
 	}
@@ -63,6 +63,18 @@ func Decide(o Observation, limits Limits) Decision {
 	d.Events = events(before, d.Conditions)
 	d.Wake = j.wake
 	return d
+}
+
+// confirmedIsBegun reports whether the plan that a person confirmed was begun, so that the annotation has to go. As long as the journal holds another plan, the
+// annotation may be what approves of it.
+func (j *judge) confirmedIsBegun() bool {
+	confirmation, confirmed := j.Cluster.Annotations[kubermaticv1.AnnotationPlan]
+	if !confirmed || !j.started() {
+		return false
+	}
+	sum, _, _ := strings.Cut(confirmation, " ")
+	noted := j.Cluster.Status.Conditions[kubermaticv1.ConditionPlan].Message
+	return j.Journal.Handover == Done || sum == "" || strings.Contains(noted, "="+sum+".")
 }
 
 func (j *judge) judge() verdict {

@@ -20,6 +20,9 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseQueued, why}, true
 	}
 	j.run(part, false)
+	if j.Journal.Handover == Begun && j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0) { // the journal is of a plan that the operator has not begun
+		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
+	}
 	if j.Journal.Handover == Begun {
 		j.work.Owners = j.due(j.Owners.Seen, j.limits.Look)
 		return verdict{kubermaticv1.PhaseHandover, j.told(doing)}, true
@@ -194,7 +197,7 @@ func (j *judge) told(otherwise string) string {
 
 // because adds why the last run failed.
 func (j *judge) because(sentence string) string {
-	if !j.Run.Active && j.Run.Message != "" && (j.Run.Outcome == Broken || j.Run.Outcome == Stale || j.Run.Outcome == NoWayBack) {
+	if !j.Run.Active && j.Run.Message != "" && (j.Run.Outcome == Broken || j.Run.Outcome == Stale || j.Run.Outcome == NoWayBack || j.Run.Outcome == Blocked) {
 		return sentence + ": " + j.Run.Message
 	}
 	return sentence

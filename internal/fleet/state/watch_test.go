@@ -131,11 +131,34 @@ func TestAConfirmationGoesWhenItsPlanWasBegun(t *testing.T) {
 		t.Error("it goes before the journal says that the plan was begun")
 	}
 	l.Journal.Handover = Begun
+	if d := l.decide(time.Second); d.Work.Unconfirm {
+		t.Error("it goes while the journal may hold another plan, which it may approve of")
+	}
+	l.Cluster.Status.Conditions[kubermaticv1.ConditionPlan] = kubermaticv1.ClusterCondition{Status: corev1.ConditionTrue, Message: "handover=abc.def"}
 	if d := l.decide(time.Second); !d.Work.Unconfirm {
 		t.Error("it stays when the plan was begun")
 	}
 	l.Journal.Handover = RolledBack
 	if d := l.decide(time.Second); d.Work.Unconfirm {
 		t.Error("a plan that was confirmed after a rollback is forgotten")
+	}
+}
+
+func TestAClusterWhoseJournalIsAnothersIsBlockedUntilItsPlanIsApproved(t *testing.T) {
+	l := born(t)
+	l.handingOver()
+	l.Journal = Journal{Known: true, Handover: Begun}
+	l.Run = Run{Outcome: Blocked, Message: "who wrote it?", Ended: l.Now, Retries: 1}
+	if d := l.in(kubermaticv1.PhaseBlocked); !strings.Contains(d.Message, "who wrote it?") || d.Wake == 0 {
+		t.Errorf("it says %q, and is looked at again after %s", d.Message, d.Wake)
+	}
+	l.Run.Active, l.Run.Part = true, Handover // it is looked at again, which changes nothing yet
+	l.in(kubermaticv1.PhaseBlocked)
+	l.Run.Number, l.Run.Total, l.Run.Step = 1, 3, "a step"
+	l.in(kubermaticv1.PhaseHandover)
+	l.Run = Run{Outcome: Blocked, Message: "who wrote it?", Ended: l.Now, Retries: 1}
+	l.Journal.Handover = RollingBack
+	if d := l.in(kubermaticv1.PhaseFailed); !strings.Contains(d.Message, "who wrote it?") {
+		t.Errorf("a rollback that is not begun here says %q", d.Message)
 	}
 }

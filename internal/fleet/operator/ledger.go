@@ -1,0 +1,175 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// planLedger is the Ledger of a cluster: the condition ConditionPlan of its Cluster. The cache is never asked: it may be older than the journal.
+type planLedger struct {
+	client  dynamic.Interface
+	target  Target
+	version string
+	// images are those that the manager of a plan may have that a person approved of; see isOwnImage.
+	images func(image string) bool
+}
+
+var _ hosted.Ledger = planLedger{}
+
+// Note implements hosted.Ledger.
+func (l planLedger) Note(ctx context.Context, part hosted.Part, p *v1.Plan) error {
+	return l.change(ctx, func(begun map[string]string) { begun[string(part)] = entryOf(p) })
+}
+
+// Forget implements hosted.Ledger.
+func (l planLedger) Forget(ctx context.Context, part hosted.Part) error {
+	return l.change(ctx, func(begun map[string]string) { delete(begun, string(part)) })
+}
+
+// Check implements hosted.Ledger. A plan that a person approved of is noted: the annotation is taken off then.
+func (l planLedger) Check(ctx context.Context, part hosted.Part, p *v1.Plan) error {
+	c, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	if begunPlans(c)[string(part)] == entryOf(p) {
+		return nil
+	}
+	sum := hosted.Sum(p.Steps)
+	approved, _, _ := strings.Cut(confirmationOf(c), " ")
+	switch {
+	case approved != sum:
+		return &hosted.UnknownPlanError{SHA256: sum}
+	case p.Options.Image != "" && !l.images(p.Options.Image):
+		return &hosted.UnknownPlanError{SHA256: sum, Why: fmt.Sprintf(
+			"it is approved, but the image %s of its manager is neither this operator's (--ccm-image) nor an official one", p.Options.Image)}
+	}
+	return l.Note(ctx, part, p)
+}
+
+func (l planLedger) read(ctx context.Context) (*kubermaticv1.Cluster, error) {
+	u, err := l.client.Resource(objects.Resource(l.target.Group)).Get(ctx, l.target.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading which plans of the cluster were begun: %w", err)
+	}
+	c, err := objects.Decode(u)
+	if err == nil && c.UID != l.target.Cluster.UID {
+		err = fmt.Errorf("cluster %q was deleted and made again", l.target.Name)
+	}
+	return c, err
+}
+
+// change writes the condition. Only the run of the cluster writes it, and that holds the lock.
+func (l planLedger) change(ctx context.Context, do func(begun map[string]string)) error {
+	c, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	was, begun := begunPlans(c), begunPlans(c)
+	do(begun)
+	if maps.Equal(was, begun) {
+		return nil
+	}
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	condition := kubermaticv1.ClusterCondition{Status: corev1.ConditionTrue, Reason: reasonBegun, Message: messageOf(begun), KubermaticVersion: cmp.Or(l.version, "devel"),
+		LastHeartbeatTime: now, LastTransitionTime: now}
+	if len(begun) == 0 {
+		condition.Status, condition.Reason, condition.Message = corev1.ConditionFalse, reasonNotBegun, "no plan is under way"
+	}
+	_, err = objects.Of(l.target.Group, c).Unconditional().Condition(kubermaticv1.ConditionPlan, condition).Apply(ctx, l.client, fieldManager)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("noting which plan is begun: the definition of Clusters has no status subresource, or the cluster is gone: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("noting which plan is begun: %w", err)
+	}
+	return nil
+}
+
+// Reasons of ConditionPlan.
+const (
+	reasonBegun    = "Begun"
+	reasonNotBegun = "NotBegun"
+)
+
+// entryOf is what is kept of a plan: what a person is shown, and what holds the rest of it.
+func entryOf(p *v1.Plan) string { return hosted.Sum(p.Steps) + "." + plan.Seal(p) }
+
+// messageOf and begunPlans write and read the message of the condition: part=entry, with blanks between them.
+func messageOf(begun map[string]string) string {
+	var out []string
+	for _, part := range slices.Sorted(maps.Keys(begun)) {
+		out = append(out, part+"="+begun[part])
+	}
+	return strings.Join(out, " ")
+}
+
+func begunPlans(c *kubermaticv1.Cluster) map[string]string {
+	out := map[string]string{}
+	condition := c.Status.Conditions[kubermaticv1.ConditionPlan]
+	if condition.Status != corev1.ConditionTrue {
+		return out
+	}
+	for _, word := range strings.Fields(condition.Message) {
+		if part, entry, ok := strings.Cut(word, "="); ok {
+			out[part] = entry
+		}
+	}
+	return out
+}
+
+// isOwnImage reports whether an image is the operator's own for a provider or of the catalogue. Of the catalogue's own repositories any tag is: an operator that
+// was upgraded has another default than the one before.
+func (h *Hosted) isOwnImage(provider, image string) bool {
+	if image == h.Images[provider] {
+		return true
+	}
+	if _, official := catalogue.ImageOf(image); official {
+		return true
+	}
+	for minor := catalogue.Oldest; minor <= catalogue.Newest; minor++ {
+		if usual, ok := catalogue.ImageFor(provider, minor); ok && repositoryOf(usual.Ref) == repositoryOf(image) {
+			return true
+		}
+	}
+	return false
+}
+
+// repositoryOf is an image without its tag and digest.
+func repositoryOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if at := strings.LastIndexByte(image, ':'); at > strings.LastIndexByte(image, '/') {
+		image = image[:at]
+	}
+	return image
+}
+
+// approveBegun is what a person does about a journal of a plan that the operator has not begun.
+func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string {
+	at := "--seed-namespace " + t.Namespace
+	if part == state.Finish {
+		at = "--part finish " + at
+	}
+	return fmt.Sprintf("%s. Nothing is done with it. Look at it with transplant apply --dry-run %s. If it is right, approve it: "+
+		"kubectl annotate --overwrite clusters.%s %s %s=%s, or go on by the command line with --plan-sha256. "+
+		"If nobody knows it, find out who wrote the ConfigMap and delete it: the operator begins with its own plan then",
+		e.Error(), at, t.Group, t.Name, kubermaticv1.AnnotationPlan, e.SHA256)
+}

@@ -1,0 +1,162 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/migrate"
+)
+
+func (w *world) ledger(name string, h *Hosted) planLedger {
+	return h.seedOnly(Target{Name: name, Namespace: "cluster-" + name, Group: kubermaticv1.GroupName, Cluster: w.read(name)}).Ledger.(planLedger)
+}
+
+// idleWorld is a world whose operator does nothing.
+func idleWorld(t *testing.T) *world {
+	w := newWorld(t, nil)
+	t.Cleanup(w.queue.ShutDown)
+	return w
+}
+
+func isUnknown(err error) bool { return errors.As(err, new(*hosted.UnknownPlanError)) }
+
+func TestPlansThatWereBegunAreKeptInTheStatusOfTheCluster(t *testing.T) {
+	w := idleWorld(t)
+	w.cluster("c", enabled)
+	h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}, Images: map[string]string{"aws": "mirror.example.com/ccm:v1"}}
+	handover := &v1.Plan{Options: v1.Options{Image: "evil.example.com/ccm:v1"}, Steps: []v1.Step{{ID: "a"}}}
+	finish := &v1.Plan{Steps: []v1.Step{{ID: "b"}}}
+	ctx, l := t.Context(), w.ledger("c", h)
+	if err := l.Check(ctx, hosted.Handover, handover); !isUnknown(err) {
+		t.Errorf("a plan that was not begun: %v", err)
+	}
+	for part, p := range map[hosted.Part]*v1.Plan{hosted.Handover: handover, hosted.Finish: finish} {
+		if err := l.Note(ctx, part, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l = w.ledger("c", h) // another process reads it
+	for part, p := range map[hosted.Part]*v1.Plan{hosted.Handover: handover, hosted.Finish: finish} {
+		if err := l.Check(ctx, part, p); err != nil {
+			t.Errorf("%s: %v", part, err)
+		}
+	}
+	if err := l.Check(ctx, hosted.Finish, handover); !isUnknown(err) {
+		t.Errorf("the plan of another part: %v", err)
+	}
+	other := *handover
+	other.Options.Env = []string{"HTTPS_PROXY=evil.example.com"}
+	if err := l.Check(ctx, hosted.Handover, &other); !isUnknown(err) {
+		t.Errorf("the same steps with other options: %v", err)
+	}
+	if c := w.read("c").Status.Conditions[kubermaticv1.ConditionPlan]; len(c.Message) > 1024 || c.KubermaticVersion == "" || c.LastHeartbeatTime.IsZero() {
+		t.Errorf("the schema of Clusters takes no such condition: %+v", c)
+	}
+	for _, part := range []hosted.Part{hosted.Handover, hosted.Finish} {
+		if err := l.Forget(ctx, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Check(ctx, hosted.Handover, handover); !isUnknown(err) {
+		t.Errorf("a plan that is forgotten: %v", err)
+	}
+}
+
+// An annotation can be written by whoever may change the Cluster. It approves of steps; a condition that says they were begun is in the status alone.
+func TestAPlanOfAJournalIsApprovedByItsSHA256(t *testing.T) {
+	official, ok := catalogue.OfficialImage("aws", 26)
+	ours, has := catalogue.ImageFor("aws", 26)
+	if !ok || !has {
+		t.Fatal("the catalogue has no images")
+	}
+	for image, want := range map[string]bool{
+		"evil.example.com/ccm:v1": false, "evil.example.com/transplant-dev/aws-cloud-controller-manager:v1": false, "mirror.example.com/ccm:v2": false,
+		"mirror.example.com/ccm:v1": true, official.Ref: true, ours.Ref: true, repositoryOf(ours.Ref) + ":earlier": true, "": true,
+	} {
+		w := idleWorld(t)
+		w.cluster("c", enabled)
+		h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}, Images: map[string]string{"aws": "mirror.example.com/ccm:v1"}}
+		p := &v1.Plan{Options: v1.Options{Image: image}, Steps: []v1.Step{{ID: "a"}}}
+		approve := func(sum string) {
+			w.patch("c", `{"metadata":{"annotations":{"`+kubermaticv1.AnnotationPlan+`":"`+sum+`"}}}`)
+		}
+		approve(hosted.Sum(nil))
+		if err := w.ledger("c", h).Check(t.Context(), hosted.Handover, p); !isUnknown(err) {
+			t.Errorf("%s: with another plan approved: %v", image, err)
+		}
+		approve(hosted.Sum(p.Steps) + " a=12345678")
+		err := w.ledger("c", h).Check(t.Context(), hosted.Handover, p)
+		if want != (err == nil) || !want && !isUnknown(err) {
+			t.Errorf("%s: approved: %v", image, err)
+		}
+		approve("")
+		if err := w.ledger("c", h).Check(t.Context(), hosted.Handover, p); want != (err == nil) {
+			t.Errorf("%s: what was approved once is not kept, or what was not is: %v", image, err)
+		}
+	}
+}
+
+func TestAClusterThatWasMadeAgainHasBegunNothing(t *testing.T) {
+	w := idleWorld(t)
+	w.cluster("c", enabled)
+	l := w.ledger("c", &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}})
+	l.target.Cluster.UID = "of the one before"
+	if err := l.Note(t.Context(), hosted.Handover, &v1.Plan{}); err == nil {
+		t.Error("a plan for the cluster before is noted on this one")
+	}
+}
+
+func TestAClusterWithAnothersJournalIsBlockedAndSaysWhatToDo(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		target := Target{Name: "c", Namespace: "cluster-c", Group: kubermaticv1.GroupName}
+		sum := strings.Repeat("0123456789abcdef", 4)
+		approved := false // its finish is the operator's own
+		w.change("c", func(c *userCluster) {
+			c.journal.Handover = state.Begun
+			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error {
+				approved = approved || w.read("c").Annotations[kubermaticv1.AnnotationPlan] == sum
+				if approved {
+					return nil
+				}
+				unknown := &hosted.UnknownPlanError{Journal: "cluster-c/transplant-journal", SHA256: sum}
+				return &unapprovedError{message: approveBegun(target, state.Handover, unknown), err: unknown}
+			}
+		})
+		w.cluster("c", enabled)
+		w.until("c", kubermaticv1.PhaseBlocked, time.Minute)
+		message := w.read("c").Status.Conditions[kubermaticv1.ConditionMigration].Message
+		for _, want := range []string{"cluster-c/transplant-journal", "transplant apply --dry-run --seed-namespace cluster-c", kubermaticv1.AnnotationPlan + "=" + sum, "delete it"} {
+			if !strings.Contains(message, want) {
+				t.Errorf("the message does not say %q: %s", want, message)
+			}
+		}
+		if tries := len(w.began()); tries > 5 {
+			t.Errorf("it was tried %d times at once", tries)
+		}
+		warned := 0
+		for len(w.recorder.Events) > 0 {
+			if e := <-w.recorder.Events; strings.HasPrefix(e, "Warning Blocked") && strings.Contains(e, "not begun here") {
+				warned++
+			}
+		}
+		<-time.After(time.Hour)
+		for len(w.recorder.Events) > 0 {
+			if e := <-w.recorder.Events; strings.HasPrefix(e, "Warning") {
+				t.Errorf("it is told again: %s", e)
+			}
+		}
+		if warned != 1 {
+			t.Errorf("there are %d warnings", warned)
+		}
+		w.patch("c", `{"metadata":{"annotations":{"`+kubermaticv1.AnnotationPlan+`":"`+sum+`"}}}`)
+		w.until("c", kubermaticv1.PhaseCompleted, time.Minute)
+	})
+}

@@ -1,0 +1,171 @@
+package hosted
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// notebook is a Ledger in memory.
+type notebook struct{ begun map[Part]string }
+
+func (n *notebook) Note(_ context.Context, part Part, p *v1.Plan) error {
+	n.begun[part] = plan.Seal(p)
+	return nil
+}
+
+func (n *notebook) Check(_ context.Context, part Part, p *v1.Plan) error {
+	if n.begun[part] != plan.Seal(p) {
+		return &UnknownPlanError{SHA256: Sum(p.Steps)}
+	}
+	return nil
+}
+
+func (n *notebook) Forget(_ context.Context, part Part) error {
+	delete(n.begun, part)
+	return nil
+}
+
+// plant writes the journal of a plan of which a step was begun.
+func (w *world) plant(phase string, change func(*v1.Plan)) {
+	w.t.Helper()
+	plane := w.plane()
+	snap := plane.Gather(w.t.Context())
+	p, err := plane.Plan(snap, Handover)
+	if err != nil {
+		w.t.Fatal(describe(err))
+	}
+	change(p)
+	doc := v1.Journal{Run: "20261121-120000", Phase: phase, Plan: *p, Records: []v1.StepRecord{{ID: p.Steps[0].ID, Result: "started"}}}
+	if _, err := plane.home(Handover).Create(w.t.Context(), doc, snap); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// withImage is a plan whose manager is another image, in its steps and its options.
+func withImage(image string) func(*v1.Plan) {
+	return func(p *v1.Plan) {
+		for i := range p.Steps {
+			p.Steps[i].Object = strings.ReplaceAll(p.Steps[i].Object, p.Options.Image, image)
+		}
+		p.Options.Image = image
+	}
+}
+
+// managerImages are the images of the Deployments of cloud-controller-managers.
+func (w *world) managerImages() []string {
+	w.t.Helper()
+	list, err := w.s.Kube.AppsV1().Deployments(ns).List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { return !strings.HasSuffix(d.Name, plan.CCM) })
+	var out []string
+	for _, d := range list.Items {
+		out = append(out, d.Spec.Template.Spec.Containers[0].Image)
+	}
+	return out
+}
+
+// TestAnUnattendedRunDoesNotGoOnWithAPlanThatItHasNotBegun: the journal breaks no rule, and names its own image for the manager.
+func TestAnUnattendedRunDoesNotGoOnWithAPlanThatItHasNotBegun(t *testing.T) {
+	const evil = "registry.example.com/evil/cloud-controller-manager:v1.26.0"
+	for phase, do := range map[string]func(*Plane) error{
+		v1.RunApplying:    func(p *Plane) error { return p.Run(t.Context(), Handover, nil, nil) },
+		v1.RunRollingBack: func(p *Plane) error { return p.Rollback(t.Context(), nil, nil) },
+		v1.RunApplied:     func(p *Plane) error { return p.Rollback(t.Context(), nil, nil) },
+	} {
+		t.Run(phase, func(t *testing.T) {
+			w := newWorld(t, 1, false)
+			w.plant(phase, withImage(evil))
+			p := w.plane()
+			p.Ledger = &notebook{begun: map[Part]string{}}
+			err := do(p)
+			unknown, is := errors.AsType[*UnknownPlanError](err)
+			if !is || unknown.Journal != ns+"/transplant-journal" || len(unknown.SHA256) != 64 {
+				t.Errorf("it ends with %v", err)
+			}
+			if images := w.managerImages(); len(images) > 0 {
+				t.Errorf("there are managers of the images %v", images)
+			}
+			w.owns(plan.KCM)
+		})
+	}
+}
+
+// TestTheSameStepsWithOtherOptionsAreAnotherPlan: what a run reads beside the steps is held as well.
+func TestTheSameStepsWithOtherOptionsAreAnotherPlan(t *testing.T) {
+	w := newWorld(t, 1, false)
+	p := w.plane()
+	made, err := p.Plan(p.Gather(t.Context()), Handover)
+	if err != nil {
+		t.Fatal(describe(err))
+	}
+	book := &notebook{begun: map[Part]string{}}
+	if err := book.Note(t.Context(), Handover, made); err != nil {
+		t.Fatal(err)
+	}
+	w.plant(v1.RunApplying, func(p *v1.Plan) { p.Options.ClusterName = "another" })
+	p.Ledger = book
+	if err := p.Run(t.Context(), Handover, nil, nil); !errors.As(err, new(*UnknownPlanError)) {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+func TestAnUnattendedRunGoesOnAndBackWithItsOwnPlan(t *testing.T) {
+	w := newWorld(t, 1, false)
+	book := &notebook{begun: map[Part]string{}}
+	run := func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Run(ctx, Handover, nil, nil) }
+	if !killed(w, "during", "start/"+plan.CCM, run) {
+		t.Fatal("the step was not reached")
+	}
+	if err := run(t.Context(), w.plane()); err != nil { // with another process, and what it reads of the journal
+		t.Fatal(describe(err))
+	}
+	w.owns(plan.CCM)
+	back := func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Rollback(ctx, nil, nil) }
+	if err := back(t.Context(), w.plane()); err != nil {
+		t.Fatal(err)
+	}
+	w.owns(plan.KCM)
+	if len(book.begun) != 0 {
+		t.Errorf("after the rollback, a journal of the same plan would be gone on with: %v", book.begun)
+	}
+	if err := run(t.Context(), w.plane()); err != nil {
+		t.Fatal(describe(err))
+	}
+	p := w.plane()
+	p.Ledger = book
+	if err := p.Run(t.Context(), Finish, nil, nil); err != nil {
+		t.Fatal(describe(err))
+	}
+	if len(book.begun) != 0 {
+		t.Errorf("when all is done, a journal of the same plans would be gone on with: %v", book.begun)
+	}
+}
+
+// TestNothingIsBegunThatCannotBeNoted: a run that ended now could not be gone on with.
+func TestNothingIsBegunThatCannotBeNoted(t *testing.T) {
+	w := newWorld(t, 1, false)
+	p := w.plane()
+	p.Ledger = refusing{}
+	if err := p.Run(t.Context(), Handover, nil, nil); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("it ends with %v", err)
+	}
+	if _, err := w.s.Kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "transplant-journal", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a journal was begun: %v", err)
+	}
+}
+
+type refusing struct{ *notebook }
+
+func (refusing) Note(context.Context, Part, *v1.Plan) error { return errors.New("forbidden") }
