@@ -259,10 +259,35 @@ func (f facts) minorOf(p placed) (int, bool) {
 	if p.Name == ccm {
 		return f.ccmMinor(p.Image)
 	}
-	if m, ok := imageMinor(p.Image); ok {
+	if m, ok := p.minor(); ok {
 		return m, true
 	}
 	return versionMinor(f.Cluster.Version)
+}
+
+// version of a component by its image's tag, or by what the program of its unit says.
+func (p placed) version() (string, bool) {
+	if v, ok := imageVersion(p.Image); ok {
+		return v, true
+	}
+	return p.Version, p.Version != ""
+}
+
+// minor version of a component by itself.
+func (p placed) minor() (int, bool) {
+	v, ok := p.version()
+	if !ok {
+		return 0, false
+	}
+	return versionMinor(v)
+}
+
+// unversioned says that the version of a component is not known, and what was looked at.
+func (p placed) unversioned() string {
+	if p.Unit != "" {
+		return "the version of " + p.String() + " is not known: the program of unit " + p.Unit + " was not asked, or did not say it"
+	}
+	return "the version of " + p.String() + " is not known from its image " + p.Image
 }
 
 // ccmMinor is the minor version of the library inside a cloud-controller-manager image. Our own images carry our version, not the library's.

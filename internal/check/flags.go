@@ -80,7 +80,7 @@ func (f facts) judgeRefusals(ahead int, outcome v1.Outcome, what, expected strin
 		for _, p := range f.all(name) {
 			minor, ok := f.minorOf(p)
 			if !ok {
-				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				unclear = append(unclear, p.unversioned())
 				continue
 			}
 			n++

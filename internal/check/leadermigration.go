@@ -76,7 +76,7 @@ func (f facts) migrationConfigs() (all []judged, unclear []string) {
 		}
 		minor, ok := f.minorOf(p)
 		if !ok {
-			unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			unclear = append(unclear, p.unversioned())
 			continue
 		}
 		file, ok := migrationFile(p)
@@ -261,7 +261,7 @@ var defaultConfig = Check{
 			}
 			switch minor, ok := f.minorOf(p); {
 			case !ok:
-				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				unclear = append(unclear, p.unversioned())
 			case !migrationconfig.HasDefault(minor):
 				bad.add(p.String(), "%s (1.%d) has --enable-leader-migration and exits without --leader-migration-config: that version has no default", p, minor)
 			case controllernames.DialectOf(controllernames.Component(p.Name), minor) == controllernames.Canonical:

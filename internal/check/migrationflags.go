@@ -29,7 +29,7 @@ func judgeMigrationGate(f facts) v1.Finding {
 		n++
 		minor, ok := f.minorOf(p)
 		if !ok {
-			unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+			unclear = append(unclear, p.unversioned())
 			continue
 		}
 		if !p.on("enable-leader-migration", false) || p.Name == ccm && own(p.Image) {

@@ -88,6 +88,11 @@ var versionRules = []rule{
 	{name: "a manager one minor behind", code: "VER-003", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.25.0" }},
 	{name: "F47: a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.27.0" }},
 	{name: "a manager two minors behind", code: "VER-003", want: fails, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager:v1.24.0" }},
+	{name: "units whose programs say their version", code: "VER-003", want: pass_, change: ofUnits("v1.26.0")},
+	{name: "a unit whose program is newer", code: "VER-003", want: fails, says: []string{"is 1.27"}, change: ofUnits("v1.27.1")},
+	{name: "units whose programs were not asked", code: "VER-003", want: unknwn, says: []string{"the program of unit kube-controller-manager.service was not asked"}, change: ofUnits("")},
+	{name: "units of one version", code: "VER-007", want: pass_, change: ofUnits("v1.26.0")},
+	{name: "an upgrade of one unit", code: "VER-007", want: fails, says: []string{"kube-controller-manager is "}, change: ofUnits("v1.27.1")},
 	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, kcm).Image = "r/kube-controller-manager" }},
 }
 
@@ -217,4 +222,17 @@ var cloudRules = []rule{
 	}},
 	{name: "nodes could not be listed", code: "ROUTE-001", want: unknwn, change: noNodes},
 	{name: "the cloud was not asked", code: "ROUTE-001", want: skipped, change: func(s *v1.Snapshot) { s.Cloud = nil }},
+}
+
+// ofUnits makes units of the components; that of the first kube-controller-manager says the version, all others the cluster's.
+func ofUnits(version string) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			for j := range s.Hosts[i].Components {
+				c := &s.Hosts[i].Components[j]
+				c.Runs, c.Unit, c.Image, c.Version = v1.RunsSystemd, c.Name+".service", "", s.Cluster.Version
+			}
+		}
+		manager(s, 0, kcm).Version = version
+	}
 }

@@ -72,7 +72,7 @@ func judgeDisabled(f facts) v1.Finding {
 		for _, p := range f.all(name) {
 			minor, ok := f.minorOf(p)
 			if !ok {
-				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				unclear = append(unclear, p.unversioned())
 				continue
 			}
 			n++

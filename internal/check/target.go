@@ -52,7 +52,7 @@ func judgeImages(f facts) v1.Finding {
 		for _, p := range f.all(name) {
 			image, ok := retagged(p.Image, version)
 			if !ok {
-				return with(unknown("the version of %s is not known from its image %s", p, p.Image), version, "images in the manifests", "")
+				return with(unknown("%s", p.unversioned()), version, "images in the manifests", "")
 			}
 			n++
 			if !slices.Contains(f.imagesOf(p.host.NodeName), image) {

@@ -16,7 +16,7 @@ var upgradeUnderway = Check{
 	Explain: []string{
 		"A migration changes the flags of the same manifests that an upgrade rewrites. While both are under way each undoes the other: kubeadm writes manifests from its own configuration, and a rollback of the migration restores " +
 			"manifests with the image of before. Finish the upgrade, or begin it after the migration.",
-		"The versions are those of the images in the manifests, host by host, and the one in ConfigMap kube-system/kubeadm-config, which is what the last kubeadm upgrade apply aimed at. Differences in the patch version alone are a warning. " +
+		"The versions are those of the images in the manifests, or what the programs of units say, host by host, and the one in ConfigMap kube-system/kubeadm-config, which is what the last kubeadm upgrade apply aimed at. Differences in the patch version alone are a warning. " +
 			"With --replace-hosts, new hosts of the next minor are the migration itself, and are a warning too.",
 	},
 	judge: judgeUpgrade,
@@ -50,9 +50,9 @@ func (f facts) mixedVersions() (minors, patches complaints, unclear []string, n 
 		versions := map[string][]string{}
 		for _, p := range f.all(name) {
 			n++
-			version, ok := imageVersion(p.Image)
+			version, ok := p.version()
 			if !ok {
-				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				unclear = append(unclear, p.unversioned())
 				continue
 			}
 			versions[version] = append(versions[version], p.host.Name)

@@ -103,7 +103,7 @@ var providerInTree = Check{
 			case known.Unsupported != "":
 				bad.add(p.String(), "%s uses %s, which Transplant cannot move: %s", p, known.Title, known.Unsupported)
 			case !versioned:
-				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				unclear = append(unclear, p.unversioned())
 			case minor > known.LastInTree:
 				bad.add(p.String(), "%s is 1.%d, and %s left after 1.%d", p, minor, provider, known.LastInTree)
 			}
@@ -155,10 +155,10 @@ var managerSkew = Check{
 		var bad complaints
 		var unclear []string
 		for _, p := range slices.Concat(f.all(kcm), f.all(scheduler), f.all(kas)) {
-			minor, ok := imageMinor(p.Image)
+			minor, ok := p.minor()
 			switch {
 			case !ok:
-				unclear = append(unclear, "the version of "+p.String()+" is not known from its image "+p.Image)
+				unclear = append(unclear, p.unversioned())
 			case p.Name != kas && !catalogue.WithinSkew(p.Name, minor, server), p.Name == kas && (minor > server+1 || minor < server-1):
 				bad.add(p.String(), "%s is 1.%d, the API server %s", p, minor, f.Cluster.Version)
 			}

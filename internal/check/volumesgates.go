@@ -88,7 +88,7 @@ func (f facts) judgeAttacher(p placed, u use, inTreeNodes []string, failing, war
 	keeps := p.flag("external-cloud-volume-plugin", "") == u.provider.Name
 	switch {
 	case !known:
-		*unclear = append(*unclear, fmt.Sprintf("the version of %s is not known from its image %s, nor whether it leaves %s to CSI", p, p.Image, u.Name))
+		*unclear = append(*unclear, p.unversioned()+"; nor is whether it leaves "+u.Name+" to CSI")
 	case p.external() && !keeps && !leaves:
 		failing.add(p.String(), "%s is external, has %s off and no --external-cloud-volume-plugin=%s", p, u.MigrationGate, u.provider.Name)
 	case p.external() && !keeps && len(inTreeNodes) > 0:
@@ -183,7 +183,7 @@ func (f facts) whoLeaves(plugin catalogue.VolumePlugin, name string) (on, off []
 	for _, p := range f.all(name) {
 		switch leaves, known := f.leaves(p, plugin); {
 		case !known:
-			unclear = append(unclear, fmt.Sprintf("the version of %s is not known from its image %s", p, p.Image))
+			unclear = append(unclear, p.unversioned())
 		case leaves:
 			on = append(on, p)
 		default:

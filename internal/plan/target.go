@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sort"
@@ -150,10 +151,10 @@ func supported(name string) (catalogue.Provider, error) {
 	return p, nil
 }
 
-// minorOf is the minor of a component by its image, else by the API server.
+// minorOf is the minor of a component by its image, or by what the program of its unit says, else by the API server.
 func (b *builder) minorOf(c *v1.Component) (int, error) {
 	if c.Runs == v1.RunsSystemd {
-		return minor("", b.snap.Cluster.Version)
+		return minor("", cmp.Or(c.Version, b.snap.Cluster.Version))
 	}
 	return minor(c.Image, b.snap.Cluster.Version)
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -76,7 +77,41 @@ func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *
 	c.Command, c.Flags = mask.Command(u.Command()), mask.Map(u.Flags())
 	c.EnvNames, c.Address, c.Remarks = u.EnvNames(), u.Address(), mask.Texts(u.Remarks())
 	c.Sources = elsewhere(u.Sources(), c.Manifest)
+	if c.Version, err = l.programVersion(ctx, c.Name, u.Command()); err != nil {
+		l.unknown(l.fact("versions/"+c.Name), fmt.Sprintf("asking the program of unit %s for its version: %v", name, err))
+	}
 	return c, u
+}
+
+// versionTimeout bounds a program that is asked for its version.
+const versionTimeout = 30 * time.Second
+
+// saidVersion is what the components of Kubernetes answer to --version.
+var saidVersion = regexp.MustCompile(`^Kubernetes (v1\.[0-9]+\.[0-9]+\S*)\s*$`)
+
+// programVersion asks the program that a unit starts which version it is: no image says so. It is the one on the host's disk, which is what runs after the next
+// restart. A cloud-controller-manager is not asked: what counts of it is its library.
+func (l *looker) programVersion(ctx context.Context, component string, command []string) (string, error) {
+	if component == ccm {
+		return "", nil
+	}
+	i := slices.IndexFunc(command, func(w string) bool { return path.Base(w) == component })
+	runner, ok := l.access.(hostaccess.Executor)
+	switch {
+	case i < 0 || !path.IsAbs(command[0]):
+		return "", errors.New("its command does not begin with a path of it")
+	case !ok:
+		return "", fmt.Errorf("this way to host %s cannot run its programs", l.host.Name)
+	}
+	out, err := runner.Run(ctx, hostaccess.Command{Path: command[0], Args: append(slices.Clone(command[1:i+1]), "--version"), Timeout: versionTimeout})
+	if err != nil {
+		return "", err
+	}
+	said := saidVersion.FindSubmatch(out)
+	if said == nil {
+		return "", fmt.Errorf("%s --version says something that is no version of Kubernetes", command[0])
+	}
+	return string(said[1]), nil
 }
 
 // namedUnit is what a unit of a component is called whose command cannot be read; kube-scheduler-exporter.service is none.

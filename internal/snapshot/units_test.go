@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +78,46 @@ func TestAControlPlaneOfUnits(t *testing.T) {
 	}
 	if out := saved(t, s); strings.Contains(out, planted) {
 		t.Errorf("the snapshot holds a secret: …%s…", out[strings.Index(out, planted)-200:])
+	}
+}
+
+func TestTheProgramOfAUnitSaysItsVersion(t *testing.T) {
+	const unit = "cp-1/etc/systemd/system/kube-scheduler.service"
+	tests := map[string]struct {
+		start, script, version, unknown string
+	}{
+		"it does":                   {"/opt/kube-scheduler --v=2", `[ "$*" = --version ] && echo "Kubernetes v1.26.0"`, "v1.26.0", ""},
+		"behind another program":    {"/opt/hyperkube kube-scheduler --v=2", `[ "$*" = "kube-scheduler --version" ] && echo "Kubernetes v1.26.0-eks-a1"`, "v1.26.0-eks-a1", ""},
+		"it fails":                  {"/opt/kube-scheduler", "exit 3", "", "running /opt/kube-scheduler on host cp-1: exit status 3"},
+		"it says something else":    {"/opt/kube-scheduler", "echo " + planted, "", "/opt/kube-scheduler --version says something that is no version of Kubernetes"},
+		"it is not there":           {"/opt/other/kube-scheduler", "true", "", "no such file or directory"},
+		"it is found by its search": {"kube-scheduler", "true", "", "its command does not begin with a path of it"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, "cp-1/etc/kubernetes/admin.conf", "")
+			write(t, dir, unit, "[Service]\nExecStart="+tt.start+"\n")
+			for _, program := range []string{"kube-scheduler", "hyperkube"} {
+				write(t, dir, "cp-1/opt/"+program, "#!/bin/sh\n"+tt.script+"\n")
+				if err := os.Chmod(filepath.Join(dir, "cp-1/opt", program), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, h := gatherHosts(t, dir, "cp-1", Options{})
+			if len(h.Components) != 1 || h.Components[0].Version != tt.version {
+				t.Errorf("got %+v", h.Components)
+			}
+			why := ""
+			for _, e := range s.Errors {
+				if e.Fact == "hosts/cp-1/versions/kube-scheduler" {
+					why = e.Error
+				}
+			}
+			if tt.unknown == "" && why != "" || !strings.Contains(why, tt.unknown) || strings.Contains(why, planted) {
+				t.Errorf("unknown is %q, want %q", why, tt.unknown)
+			}
+		})
 	}
 }
 

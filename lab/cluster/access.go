@@ -107,6 +107,7 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 		HostDir: h.Dir, HostName: h.Name, NodeName: h.NodeName, Address: h.Address, InternalIP: h.PrivateIP,
 		Kubeconfig:   h.Path("/etc/kubernetes/kubelet.conf"),
 		ResolveImage: c.resolve,
+		UnitProgram:  c.unitProgram,
 		Env:          []string{"HOME=/nonexistent"}, // nobody's cloud credentials are found
 		Instance:     instanceOf(h),
 		Version:      Version,

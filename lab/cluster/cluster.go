@@ -110,7 +110,7 @@ func (c *Cluster) prepare() error {
 	if err != nil {
 		return err
 	}
-	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers), wires: map[string]wire{}, noCloudConfig: c.opts.NoCloudConfig}
+	c.site = &site{root: c.opts.Dir, block: b, hosts: newHosts(c.opts.Dir, b, c.opts.ControlPlanes, c.opts.Workers), wires: map[string]wire{}, noCloudConfig: c.opts.NoCloudConfig, shape: c.opts.Shape}
 	for _, w := range wires(b, c.site.hosts) {
 		c.site.wires[w.name] = w
 	}
@@ -220,10 +220,20 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	var g errgroup.Group
 	for _, h := range c.ControlPlanes() {
 		g.Go(func() error {
-			if err := writeManifest(h, c.site.unconfigured(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))); err != nil {
+			server := c.site.unconfigured(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))
+			if c.opts.Shape == StaticPods {
+				if err := writeManifest(h, server); err != nil {
+					return err
+				}
+				return c.startKubelet(ctx, h)
+			}
+			if err := c.installPrograms(h); err != nil {
 				return err
 			}
-			return c.startKubelet(ctx, h)
+			if err := c.startKubelet(ctx, h); err != nil {
+				return err
+			}
+			return c.run(h, server)
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -253,14 +263,16 @@ func (c *Cluster) startRest(ctx context.Context) error {
 			continue
 		}
 		g.Go(func() error {
-			if err := writeManifest(h, c.site.unconfigured(h, controllerManager(h))); err != nil {
+			if err := c.run(h, c.site.unconfigured(h, controllerManager(h))); err != nil {
 				return err
 			}
-			return writeManifest(h, scheduler(h))
+			return c.run(h, scheduler(h))
 		})
 		g.Go(func() error { return markControlPlane(ctx, c.client, h) })
 	}
-	g.Go(func() error { return installKubeadmConfig(ctx, c.client, c.site) })
+	if c.opts.Shape == StaticPods {
+		g.Go(func() error { return installKubeadmConfig(ctx, c.client, c.site) })
+	}
 	g.Go(func() error {
 		if err := installMetricsAccount(ctx, c.client); err != nil {
 			return err

@@ -18,6 +18,7 @@ type site struct {
 	wires map[string]wire // by name
 	// noCloudConfig is the option of this name.
 	noCloudConfig bool
+	shape         Shape
 }
 
 // url is the address of an edge, with its scheme.
@@ -73,8 +74,12 @@ func (s *site) writeHost(h *Host) error {
 
 // writeKubelet writes the flags with which kubeadm starts the kubelet.
 func (s *site) writeKubelet(h *Host) error {
+	more := ""
+	if s.shape != StaticPods && h.ControlPlane { // else a manifest that is there shows it
+		more = " --pod-manifest-path=" + manifestDir
+	}
 	flags := fmt.Sprintf("KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock "+
-		"--hostname-override=%s --pod-infra-container-image=registry.k8s.io/pause:3.9\"\n", h.NodeName)
+		"--hostname-override=%s --pod-infra-container-image=registry.k8s.io/pause:3.9%s\"\n", h.NodeName, more)
 	return writePublic(h.Path("/var/lib/kubelet/kubeadm-flags.env"), flags)
 }
 

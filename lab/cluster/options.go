@@ -23,6 +23,8 @@ type Options struct {
 	Programs map[string]string
 	// ControlPlanes is the number of control-plane hosts, at most 3. Default: 3.
 	ControlPlanes int
+	// Shape is what the control plane's components run as. Default: StaticPods.
+	Shape Shape
 	// DiskSize makes file systems of their own of every host's /etc/kubernetes and /var/lib/kubelet, of so many bytes each, so that FillDisk can fill them.
 	// It needs the right to mount (root), and these files are gone when the lab has stopped. Default: 0, directories like the others.
 	DiskSize int64
@@ -61,6 +63,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.ControlPlanes < 0 || o.ControlPlanes > maxControlPlanes {
 		return o, fmt.Errorf("starting lab: %d control-plane hosts were asked for; there can be 1 to %d", o.ControlPlanes, maxControlPlanes)
+	}
+	if err := o.Shape.check(); err != nil {
+		return o, err
 	}
 	if o.Workers == 0 {
 		o.Workers = 5

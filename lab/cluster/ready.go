@@ -22,6 +22,9 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 		if err := c.checkAlive(); err != nil {
 			return err
 		}
+		if c.opts.Shape == Units {
+			return errors.Join(c.checkUnits(), c.checkNodes(ctx))
+		}
 		return errors.Join(c.checkPods(ctx), c.checkNodes(ctx))
 	})
 }

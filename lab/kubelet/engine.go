@@ -182,20 +182,25 @@ func (e *engine) logFile(p *pod, c *container, attempt int32) (*os.File, error) 
 }
 
 func (e *engine) ended(p *pod, name string, proc *process) {
+	e.exited(p.static.key(), name, proc)
+	p.poke()
+}
+
+// exited records the end of a process of a pod, or of a unit.
+func (e *engine) exited(pod, name string, proc *process) {
 	code, at, reason := proc.exit()
 	record := ExitRecord{
-		Host: e.host, Pod: p.static.key(), Container: name, Component: proc.component, PID: proc.pid, StartTicks: proc.startTicks,
+		Host: e.host, Pod: pod, Container: name, Component: proc.component, PID: proc.pid, StartTicks: proc.startTicks,
 		Started: proc.started, Ended: at, ExitCode: code, Reason: reason,
 	}
 	e.mu.Lock()
 	delete(e.procs, proc)
 	e.exits = append(e.exits, record)
 	e.mu.Unlock()
-	e.log.Info("Container ended", "pod", p.static.key(), "container", name, "pid", proc.pid, "exitCode", code, "reason", reason)
+	e.log.Info("Container ended", "pod", pod, "container", name, "pid", proc.pid, "exitCode", code, "reason", reason)
 	if e.onExit != nil {
 		e.onExit(record)
 	}
-	p.poke()
 }
 
 // stopAll ends every process of the host and waits for it; when ctx ends, or after a short grace, without asking.

@@ -105,7 +105,7 @@ func parseFlags(args []string, version string) (Flags, error) {
 	set.StringVar(&f.NodeIP, "node-ip", "", "")
 	set.StringVar(&f.HostnameOverride, "hostname-override", "", "")
 	for _, accepted := range []string{
-		"container-runtime-endpoint", "pod-infra-container-image",
+		"container-runtime-endpoint", "pod-infra-container-image", "pod-manifest-path",
 		"image-credential-provider-config", "image-credential-provider-bin-dir",
 	} {
 		set.String(accepted, "", "")

@@ -17,6 +17,8 @@
 //	engine    the container runtime: processes go on while the kubelet is stopped
 //	kubelet   one run of the kubelet, from its start to its stop
 //
+// Beside its kubelet a host starts the systemd units of a control plane that nobody made with kubeadm (StartUnit, systemctl), from their files.
+//
 // With Options.Pods a kubelet also runs the pods that the API binds to its node, with what they mount and read from Secrets and ConfigMaps, each on an
 // address of its own: that is how a seed cluster's Deployments become processes.
 //
@@ -56,7 +58,9 @@ type Options struct {
 
 	// ResolveImage finds the program that stands for an image, as an absolute path.
 	ResolveImage func(image string) (program string, err error)
-	// Env is the environment of every container, before the manifest's own.
+	// UnitProgram finds the program that stands for a path of the host that a systemd unit starts. Default: there is none.
+	UnitProgram func(path string) (program string, err error)
+	// Env is the environment of every container and unit, before their own.
 	Env []string
 
 	Instance *Instance // what the cloud says about the host; needed with --cloud-provider=aws, and not to be changed after Start
@@ -81,6 +85,7 @@ type Kubelet struct {
 	logFile *os.File
 	engine  *engine
 	service *service
+	units   *units
 	control *control
 	dice    *dice
 }
@@ -120,6 +125,9 @@ func New(opts Options) (*Kubelet, error) {
 	if opts.Version == "" {
 		opts.Version = "v1.26.0"
 	}
+	if opts.UnitProgram == nil {
+		opts.UnitProgram = func(path string) (string, error) { return "", fmt.Errorf("the host has no program %s", path) }
+	}
 	if opts.Profile == (Profile{}) {
 		opts.Profile = Short()
 	}
@@ -130,6 +138,7 @@ func New(opts Options) (*Kubelet, error) {
 		pods: map[string]*pod{}, procs: map[*process]bool{},
 	}
 	k.service = newService(k.boot, opts.Profile.ServiceRestart)
+	k.units = &units{engine: k.engine, program: opts.UnitProgram, delay: opts.Profile.ServiceRestart, loaded: map[string]*unitService{}}
 	return k, nil
 }
 
@@ -145,7 +154,8 @@ func (k *Kubelet) Start(ctx context.Context) error {
 	k.engine.log, k.service.log = k.log, k.log
 	k.engine.spawner = newSpawner()
 	k.service.power(true)
-	control, err := newControl(k.opts.HostDir, k.service, k.log) //nolint:contextcheck // it serves until close, not until the start has ended
+	k.units.power(true)
+	control, err := newControl(k.opts.HostDir, k.service, k.units, k.log) //nolint:contextcheck // it serves until close, not until the start has ended
 	if err == nil {
 		k.control = control
 		err = k.service.start()
@@ -188,6 +198,7 @@ func (k *Kubelet) Stop(ctx context.Context) error {
 		k.control.close()
 	}
 	k.service.power(false)
+	k.units.power(false)
 	k.engine.stopAll(ctx)
 	k.engine.spawner.stop()
 	err := k.logFile.Close()

@@ -124,16 +124,16 @@ func (s *service) end() {
 	}
 }
 
-// unit is the service as systemctl shows it.
-type unit struct {
+// unitState is a service as systemctl shows it.
+type unitState struct {
 	state  string
 	since  time.Time
 	starts int
 	err    error
 }
 
-func (s *service) unit() unit {
+func (s *service) unit() unitState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return unit{state: s.state, since: s.since, starts: s.starts, err: s.err}
+	return unitState{state: s.state, since: s.since, starts: s.starts, err: s.err}
 }

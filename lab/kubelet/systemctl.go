@@ -29,14 +29,15 @@ const spoolDir = "run/systemctl"
 type control struct {
 	spool   string
 	service *service
+	units   *units
 	log     *slog.Logger
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 }
 
 // newControl installs usr/bin/systemctl in the host and serves it until close.
-func newControl(hostDir string, s *service, log *slog.Logger) (*control, error) {
-	c := &control{spool: filepath.Join(hostDir, spoolDir), service: s, log: log}
+func newControl(hostDir string, s *service, u *units, log *slog.Logger) (*control, error) {
+	c := &control{spool: filepath.Join(hostDir, spoolDir), service: s, units: u, log: log}
 	if err := os.RemoveAll(c.spool); err != nil {
 		return nil, fmt.Errorf("clearing %q: %w", spoolDir, err)
 	}
@@ -134,32 +135,72 @@ func (c *control) systemctl(args []string) (out, errOut string, code int) {
 	}
 	verb, units := words[0], words[1:]
 	if verb == "daemon-reload" {
+		if err := c.units.reload(); err != nil {
+			return "", fmt.Sprintf("Failed to reload daemon: %v\n", err), exitFailed
+		}
 		return "", "", exitOK
 	}
 	if !slices.Contains([]string{"restart", "stop", "start", "is-active", "show", "status"}, verb) {
 		return "", fmt.Sprintf("Unknown command verb %s: this host knows restart, stop, start, is-active, status, show and daemon-reload.\n", verb), exitFailed
 	}
-	if len(units) != 1 || strings.TrimSuffix(units[0], ".service") != "kubelet" {
-		return "", fmt.Sprintf("Unit %s not found: this host has kubelet.service only.\n", strings.Join(units, " ")), exitNoUnit
+	name, job := c.find(units)
+	if job == nil {
+		return "", fmt.Sprintf("Unit %s not found: this host has %s only.\n", strings.Join(units, " "), strings.Join(c.units.names(), ", ")), exitNoUnit
 	}
 	var err error
 	switch verb {
 	case "restart":
-		err = c.service.restart()
+		err = job.restart()
 	case "start":
-		err = c.service.start()
+		err = job.start()
 	case "stop":
-		c.service.stop()
+		job.stop()
 	default:
-		return show(verb, options, c.service.unit())
+		return show(verb, name, options, job.unit())
 	}
 	if err != nil {
-		return "", fmt.Sprintf("Job for kubelet.service failed: %v\nSee var/log/kubelet.log of the host for details.\n", err), exitFailed
+		return "", fmt.Sprintf("Job for %s failed: %v\nSee %s of the host for details.\n", name, err, logOf(name)), exitFailed
 	}
 	return "", "", exitOK
 }
 
-func show(verb string, options []string, u unit) (out, errOut string, code int) {
+// job is a unit that can be started and stopped.
+type job interface {
+	start() error
+	restart() error
+	stop()
+	unit() unitState
+}
+
+// find is the one unit that is named, with its full name; nil when there is no such one.
+func (c *control) find(units []string) (string, job) {
+	if len(units) != 1 {
+		return "", nil
+	}
+	name := strings.TrimSuffix(units[0], ".service") + ".service"
+	if name == kubeletUnit {
+		return name, c.service
+	}
+	p, err := c.units.find(name)
+	if err != nil {
+		c.log.Warn("Reading unit", "unit", name, "err", err)
+	}
+	if p == nil {
+		return "", nil
+	}
+	return name, p
+}
+
+const kubeletUnit = "kubelet.service"
+
+func logOf(name string) string {
+	if name == kubeletUnit {
+		return "var/log/kubelet.log"
+	}
+	return unitLogs + "/" + name + ".log"
+}
+
+func show(verb, name string, options []string, u unitState) (out, errOut string, code int) {
 	if u.state != stateActive {
 		code = exitInactive
 	}
@@ -175,7 +216,7 @@ func show(verb string, options []string, u unit) (out, errOut string, code int) 
 		}
 		return u.state + "\n", "", code
 	case "status":
-		text := fmt.Sprintf("kubelet.service\n   Active: %s (%s) since %s\n", u.state, sub, u.since.UTC().Format(time.RFC3339))
+		text := fmt.Sprintf(name+"\n   Active: %s (%s) since %s\n", u.state, sub, u.since.UTC().Format(time.RFC3339))
 		if u.err != nil {
 			text += fmt.Sprintf("   Error: %v\n", u.err)
 		}
@@ -184,7 +225,7 @@ func show(verb string, options []string, u unit) (out, errOut string, code int) 
 	wanted, bare := properties(options)
 	var b bytes.Buffer
 	for _, p := range [][2]string{
-		{"Id", "kubelet.service"},
+		{"Id", name},
 		{"LoadState", "loaded"},
 		{"ActiveState", u.state},
 		{"SubState", sub},

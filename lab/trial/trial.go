@@ -30,6 +30,8 @@ type Options struct {
 	ControlPlanes int
 	DiskSize      int64
 	Profile       kubelet.Profile
+	// Shape is the cluster's.
+	Shape cluster.Shape
 	// NoCloudConfig is the cluster's.
 	NoCloudConfig bool
 	// Faults builds the command line with the points at which tests kill it.
@@ -71,7 +73,8 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	fmt.Fprintln(o.Progress, "starting the lab: control-plane hosts, their in-tree managers, workers, a simulated AWS")
 	begin := time.Now()
 	c, err := cluster.Start(ctx, cluster.Options{
-		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, ControlPlanes: o.ControlPlanes, Workers: o.Workers, DiskSize: o.DiskSize, Profile: o.Profile, NoCloudConfig: o.NoCloudConfig,
+		Dir: filepath.Join(o.Dir, "lab"), Binaries: bins, ControlPlanes: o.ControlPlanes, Workers: o.Workers, DiskSize: o.DiskSize, Profile: o.Profile,
+		NoCloudConfig: o.NoCloudConfig, Shape: o.Shape,
 		Programs: map[string]string{
 			build.CCMImage:         product.CCM,
 			build.UpstreamCCMImage: build.UpstreamCCM(filepath.Dir(product.CCM)), // built by whoever needs it

@@ -124,6 +124,8 @@ type Component struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	SHA256   string `json:"sha256"`
 	Image    string `json:"image,omitempty"`
+	// Version is what the program of a unit says of itself, e.g. v1.26.0; empty for what an image names, and where the program was not asked.
+	Version string `json:"version,omitempty"`
 	// Command is the program with its arguments as the manifest has them (command then args).
 	Command []string `json:"command,omitempty"`
 	// Flags are the flags of Command by name without dashes; the last one wins, as in pflag. A flag without value is "true".
