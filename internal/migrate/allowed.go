@@ -84,6 +84,19 @@ func (e *Engine) allowed(s v1.Step) error {
 	return nil
 }
 
+func isUntrusted(err error) bool { _, is := errors.AsType[*UntrustedError](err); return is }
+
+// allowedOn asks right before a step edits a component whether it changes only what a migration changes of the flags with which the component is started now.
+func (e *Engine) allowedOn(s v1.Step, command []string) error {
+	if e.unjudged || len(s.Edits) == 0 {
+		return nil
+	}
+	if err := plan.AllowedOn(e.plan, s, command); err != nil {
+		return &UntrustedError{What: "step " + s.ID, Err: err}
+	}
+	return nil
+}
+
 // seen is how the cluster is, as far as somebody has looked; how it was before where nobody has.
 func (e *Engine) seen() *v1.Snapshot {
 	if e.Live != nil {

@@ -15,8 +15,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
-func untrusted(err error) bool { _, is := errors.AsType[*UntrustedError](err); return is }
-
 // TestAPlantedJournalIsNotGoneOnWith: whoever may write the journal's ConfigMap is not root on the control plane by that.
 func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 	w := newWorld(t, 1)
@@ -74,7 +72,7 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 			doc.Plan.Facts = append([]v1.Fact(nil), p.Facts...)
 			c.plant(&doc)
 			err := Judge(doc, live)
-			if c.says == "" && err != nil || c.says != "" && (!untrusted(err) || !strings.Contains(err.Error(), c.says)) {
+			if c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("it is not refused with %q: %v", c.says, err)
 			}
 		})
@@ -93,7 +91,7 @@ func TestTheEngineAsksOfEachStep(t *testing.T) {
 	} {
 		planted := *p
 		planted.Steps = append([]v1.Step{s}, p.Steps...)
-		if err := w.engine().Run(t.Context(), &planted, nil); !untrusted(err) {
+		if err := w.engine().Run(t.Context(), &planted, nil); !isUntrusted(err) {
 			t.Errorf("%s of %s%s is not refused: %v", s.Kind, s.Path, s.Ref, err)
 		}
 	}
@@ -111,10 +109,10 @@ func TestABackupOfARecordIsReadFromItsOwnDirectoryOnly(t *testing.T) {
 	p, _ := w.begin()
 	e := w.engine()
 	rec := v1.StepRecord{ID: p.Steps[0].ID, Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"}
-	if _, _, _, err := e.kept(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1"}, rec); !untrusted(err) {
+	if _, _, _, err := e.kept(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1"}, rec); !isUntrusted(err) {
 		t.Errorf("it is read: %v", err)
 	}
-	if err := e.keep(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1", Path: manifests + "kube-apiserver.yaml"}, rec, nil); !untrusted(err) {
+	if err := e.keep(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1", Path: manifests + "kube-apiserver.yaml"}, rec, nil); !isUntrusted(err) {
 		t.Errorf("it is written: %v", err)
 	}
 }
@@ -159,8 +157,65 @@ func TestOnlyAProgramIsCopiedToAHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec := v1.StepRecord{ID: s.ID}
-		if err := (copyFile{e}).do(t.Context(), s, &rec); (err == nil) != holds || err != nil && !untrusted(err) {
+		if err := (copyFile{e}).do(t.Context(), s, &rec); (err == nil) != holds || err != nil && !isUntrusted(err) {
 			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
+// TestWhatRunsDecidesWhatAStepMayChange: a planted journal switches no admission plugin off, whether a snapshot shows the host or not.
+func TestWhatRunsDecidesWhatAStepMayChange(t *testing.T) {
+	for name, live := range map[string]func(w *world) *v1.Snapshot{
+		"seen": func(w *world) *v1.Snapshot { return w.snapshot() }, "not seen": func(w *world) *v1.Snapshot { return &v1.Snapshot{} },
+	} {
+		for flag, value := range map[string]string{"disable-admission-plugins": "NodeRestriction", "enable-admission-plugins": "AlwaysAdmit", "feature-gates": "AllAlpha=true"} {
+			w := newWorld(t, 1)
+			p, _ := w.begin()
+			files, planted := w.files(), *p
+			planted.Steps = nil
+			for _, s := range p.Steps {
+				if s.ID == "external/"+kas+"@cp-1" {
+					s.Edits = append([]v1.Edit{{Op: "setFlag", Name: flag, Value: value}}, s.Edits...)
+					planted.Steps = []v1.Step{s}
+				}
+			}
+			if len(planted.Steps) != 1 {
+				t.Fatal("the plan has no step of the API server")
+			}
+			if err := w.engine(func(o *Options) { o.Live = live(w) }).Run(t.Context(), &planted, nil); !isUntrusted(err) {
+				t.Errorf("%s: --%s=%s is not refused: %v", name, flag, value, err)
+			}
+			w.same(files)
+		}
+	}
+}
+
+// TestAPlantedRecordGivesKubeadmNoFlagOfItsOwn: what takes the step back names what the step has changed, and of a list only the migration's items.
+func TestAPlantedRecordGivesKubeadmNoFlagOfItsOwn(t *testing.T) {
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	e := w.engine()
+	e.plan = p
+	const text = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n    cloud-provider: external\n    feature-gates: A=true\n"
+	live := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"ClusterConfiguration": text}}}
+	s := v1.Step{ID: "patch/kubeadm", Kind: v1.StepPatchObject, Ref: kubeadmRef, Derive: plan.DeriveKubeadm, Component: kas, Edits: []v1.Edit{
+		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "feature-gates", Value: "A=true"},
+	}}
+	for before, want := range map[string]string{
+		`[{"op":"setFlag","name":"feature-gates","value":"A=true,DisableCloudProviders=false"}]`: "A=true,DisableCloudProviders=false",
+		`[{"op":"setFlag","name":"feature-gates","value":"AllAlpha=true"}]`:                      "A=true",
+		`[{"op":"unsetFlag","name":"feature-gates"}]`:                                            "",
+		`[{"op":"setFlag","name":"enable-admission-plugins","value":"AlwaysAdmit"}]`:             "untrusted",
+		`[{"op":"addHostPath","name":"x","value":"/etc/cloud"}]`:                                 "untrusted",
+	} {
+		undo, err := e.kubeadmTakenBack(s, v1.StepRecord{Before: before}, live)
+		switch {
+		case want == "untrusted":
+			if !isUntrusted(err) {
+				t.Errorf("%s is not refused: %v", before, err)
+			}
+		case err != nil || len(undo.Edits) != 1 || undo.Edits[0].Value != want:
+			t.Errorf("%s becomes %+v, not %q: %v", before, undo.Edits, want, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // The journal is a ConfigMap, which more people read than the Deployments of a control plane. So it does not keep a
@@ -21,6 +22,11 @@ import (
 
 // commandLine is what a container runs.
 type commandLine struct{ command, args []string }
+
+// words are the words of the component's own program.
+func (l commandLine) words() []string {
+	return controlplane.Unwrapped(slices.Concat(l.command, l.args))
+}
 
 func commandLineOf(c map[string]any) commandLine {
 	return commandLine{list(c, "command"), list(c, "args")}
@@ -249,17 +255,20 @@ func (b *commandBack) apply(is commandLine) (commandLine, error) {
 	return joined(append(out, from[at:]...)), nil
 }
 
-// inverse gives the edited flags the values that they had, wherever they stand now.
-func (b *commandBack) inverse(s v1.Step, now commandLine) (commandLine, error) {
+// inverse gives the edited flags the values that they had, wherever they stand now. Of a list only the items that the
+// step has changed are put back: the others are as their owner has them by now.
+func (b *commandBack) inverse(p *v1.Plan, s v1.Step, now commandLine) (commandLine, error) {
 	var edits []v1.Edit
 	seen := map[string]bool{}
+	live := controlplane.FlagsOf(now.words())
 	for _, e := range flagEdits(s.Edits) {
 		name := strings.TrimLeft(e.Name, "-")
 		if seen[name] {
 			continue
 		}
 		seen[name] = true
-		if value, there := b.Flags[name]; there {
+		value, there := b.Flags[name]
+		if value = plan.PutBack(p, s, name, live[name], value); there || value != "" {
 			edits = append(edits, v1.Edit{Op: "setFlag", Name: name, Value: value})
 		} else {
 			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: name})

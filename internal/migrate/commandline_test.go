@@ -90,7 +90,7 @@ func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inverse, err := read.inverse(s, other)
+			inverse, err := read.inverse(&v1.Plan{}, s, other)
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, what, err)
 				continue
@@ -277,7 +277,7 @@ func TestAPlantedChangeOfACommandLineIsNotMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = x.onlyEditable(v1.Step{ID: "undo/" + id, Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Restore: id}, o)
-		if refused := untrusted(err); refused != (name != "") || !refused && err != nil {
+		if refused := isUntrusted(err); refused != (name != "") || !refused && err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

@@ -8,13 +8,27 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 const kubeadmRef = "ConfigMap/" + kubeadmconfig.Namespace + "/" + kubeadmconfig.Name
 
 // kubeadmPatch is the merge patch that carries out a step's edits in kubeadm's ClusterConfiguration, as the ConfigMap holds it now. A plan does not
 // hold the text itself: the snapshot that it was made from masks what may be secret in there.
-func kubeadmPatch(s v1.Step, live *unstructured.Unstructured) (map[string]any, error) {
+func (e *Engine) kubeadmPatch(s v1.Step, live *unstructured.Unstructured) (map[string]any, error) {
+	text, err := clusterConfiguration(s, live)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.allowedOnKubeadm(s, text); err != nil {
+		return nil, err
+	}
+	return kubeadmApplied(s, live)
+}
+
+// kubeadmApplied is the merge patch of edits that were judged.
+func kubeadmApplied(s v1.Step, live *unstructured.Unstructured) (map[string]any, error) {
 	text, err := clusterConfiguration(s, live)
 	if err != nil {
 		return nil, err
@@ -24,6 +38,48 @@ func kubeadmPatch(s v1.Step, live *unstructured.Unstructured) (map[string]any, e
 		return nil, fmt.Errorf("%s of %s: %w", kubeadmconfig.Key, s.Ref, err)
 	}
 	return map[string]any{"data": map[string]any{kubeadmconfig.Key: string(out)}}, nil
+}
+
+// allowedOnKubeadm is allowedOn for what kubeadm writes: a flag begins with its value there, or with that of the component on a host.
+func (e *Engine) allowedOnKubeadm(s v1.Step, text string) error {
+	if e.unjudged {
+		return nil
+	}
+	var now v1.Snapshot
+	if seen := e.seen(); seen != nil {
+		now = *seen
+	}
+	now.Kubeadm = snapshot.Kubeadm(text)
+	if err := plan.AllowedOnFlags(e.plan, s, plan.Bases(s, &now)...); err != nil {
+		return &UntrustedError{What: "step " + s.ID, Err: err}
+	}
+	return nil
+}
+
+// kubeadmTakenBack are the edits of a record that take a step's own back. Of a list only the items that the step has changed are put back.
+func (e *Engine) kubeadmTakenBack(original v1.Step, was v1.StepRecord, live *unstructured.Unstructured) (v1.Step, error) {
+	undo := original
+	undo.Edits = nil // or the edits of the journal's step would be written over
+	if err := json.Unmarshal([]byte(was.Before), &undo.Edits); err != nil {
+		return undo, fmt.Errorf("record of step %s: %w", original.ID, err)
+	}
+	if e.unjudged {
+		return undo, nil
+	}
+	if err := plan.AllowedUndo(undo, original.Edits, e.plan.Options); err != nil {
+		return undo, &UntrustedError{What: "the record of step " + original.ID, Err: err}
+	}
+	text, err := clusterConfiguration(original, live)
+	if err != nil {
+		return undo, err
+	}
+	bases := plan.Bases(original, &v1.Snapshot{Kubeadm: snapshot.Kubeadm(text)})
+	for i, edit := range undo.Edits {
+		if edit.Op == "setFlag" && len(bases) > 0 {
+			undo.Edits[i].Value = plan.PutBack(e.plan, original, edit.Name, bases[0][edit.Name], edit.Value)
+		}
+	}
+	return undo, nil
 }
 
 // kubeadmUndo are the edits that take a step's edits back, as JSON.

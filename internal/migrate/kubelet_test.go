@@ -24,7 +24,7 @@ func spreadStep(host string) v1.Step {
 		Edits: []v1.Edit{
 			{Op: "setFlag", Name: "cloud-provider", Value: "external"},
 			{Op: "unsetFlag", Name: "cloud-config", Path: defaultsFile},
-			{Op: "setFlag", Name: "feature-gates", Value: "B=true,A=true", Path: dropInFile},
+			{Op: "setFlag", Name: "feature-gates", Value: "CSIMigration=true,A=true", Path: dropInFile},
 			{Op: "setGate", Name: "CSIMigrationAWS", Value: "true", Path: configFile},
 		}}
 }
@@ -56,7 +56,7 @@ func TestAKubeletOfSeveralFilesIsChangedWithOneRestartAndPutBackByteForByte(t *t
 	}
 	for file, want := range map[string]string{
 		flagsFile: "KUBELET_KUBEADM_ARGS=\"--cloud-provider=external --hostname-override=node-cp-1\"\n", defaultsFile: "KUBELET_EXTRA_ARGS=\n",
-		dropInFile: "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--feature-gates=B=true,A=true\"\n", configFile: "kind: KubeletConfiguration\nfeatureGates:\n  CSIMigrationAWS: true\n",
+		dropInFile: "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--feature-gates=CSIMigration=true,A=true\"\n", configFile: "kind: KubeletConfiguration\nfeatureGates:\n  CSIMigrationAWS: true\n",
 	} {
 		if have := w.read("cp-1", file); have != want {
 			t.Errorf("%s:\n%s\nwant:\n%s", file, have, want)

@@ -33,6 +33,9 @@ func (x kubelet) contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		return nil, err
 	}
 	now := hostaccess.Reading(ctx, h)
+	if err := x.allowedOnKubelet(ctx, s, now); err != nil {
+		return nil, err
+	}
 	var out []fileChange
 	paths, edits := plan.EditsByFile(s)
 	for _, at := range paths {
@@ -62,6 +65,40 @@ func (x kubelet) contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 			s.Host, keeps)
 	}
 	return out, nil
+}
+
+// allowedOnKubelet is allowedOn for a kubelet, by the command of its unit; where there is no unit, by the flags of each file.
+func (x kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files controlplane.Files) error {
+	if x.unjudged {
+		return nil
+	}
+	u, err := controlplane.ReadUnit(files, "kubelet")
+	if err == nil {
+		flags := controlplane.FlagsOf(u.Command()) // a plan begins with the last of several --feature-gates
+		if plan.AllowedOnFlags(x.plan, s, flags) == nil {
+			return nil
+		}
+		return x.allowedOn(s, u.Command())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking with what the kubelet on host %s is started: %w", s.Host, err)
+	}
+	paths, edits := plan.EditsByFile(s)
+	for _, at := range paths {
+		f, _, err := x.read(ctx, s.Host, at)
+		if err != nil {
+			return err
+		}
+		flags, err := controlplane.ParseKubeletFlags(f.Data)
+		if err != nil {
+			continue // a configuration file: its gates are judged with the plan
+		}
+		one := s
+		one.Edits = edits[at]
+		if err := plan.AllowedOnFlags(x.plan, one, flags); err != nil {
+			return &UntrustedError{What: "step " + s.ID, Err: err}
+		}
+	}
+	return nil
 }
 
 // overlaid are the files of a host as a step wants them.

@@ -116,7 +116,7 @@ func (x patchObject) patch(s v1.Step, live *unstructured.Unstructured) (map[stri
 		}
 		return patch, nil
 	case plan.DeriveKubeadm:
-		return kubeadmPatch(s, live)
+		return x.kubeadmPatch(s, live)
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
 }
@@ -182,15 +182,11 @@ func (x unpatchObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 func (x unpatchObject) back(s v1.Step, was v1.StepRecord, live *unstructured.Unstructured) (map[string]any, error) {
 	original, _ := x.step(s.Restore)
 	if original.Derive == plan.DeriveKubeadm {
-		undo := original
-		undo.Edits = nil // or the edits of the journal's step would be written over
-		if err := json.Unmarshal([]byte(was.Before), &undo.Edits); err != nil {
-			return nil, fmt.Errorf("record of step %s: %w", s.Restore, err)
+		undo, err := x.kubeadmTakenBack(original, was, live)
+		if err != nil {
+			return nil, err
 		}
-		if err := plan.AllowedUndo(undo, x.plan.Options); err != nil && !x.unjudged {
-			return nil, &UntrustedError{What: "the record of step " + s.Restore, Err: err}
-		}
-		return kubeadmPatch(undo, live)
+		return kubeadmApplied(undo, live)
 	}
 	var back map[string]any
 	if err := json.Unmarshal([]byte(was.Before), &back); err != nil {

@@ -32,6 +32,11 @@ func (x editManifest) done(ctx context.Context, s v1.Step) (bool, error) {
 }
 
 func (x editManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if f, sum, err := x.read(ctx, s.Host, s.Path); err == nil && sum != absent { // before an owner is moved
+		if _, err := x.changed(s, f.Data); err != nil {
+			return err
+		}
+	}
 	if err := x.moveOwners(ctx, s); err != nil {
 		return err
 	}
@@ -39,12 +44,25 @@ func (x editManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 		if now == nil {
 			return nil, 0, fmt.Errorf("manifest %s on host %s is gone", s.Path, s.Host)
 		}
-		data, err := controlplane.Apply(now, s.Edits)
-		if err != nil {
-			return nil, 0, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
-		}
-		return data, 0, nil
+		data, err := x.changed(s, now)
+		return data, 0, err
 	})
+}
+
+// changed are the bytes of a manifest as the step's edits change them.
+func (e *Engine) changed(s v1.Step, now []byte) ([]byte, error) {
+	m, err := controlplane.Parse(now)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	if err := e.allowedOn(s, m.Command()); err != nil {
+		return nil, err
+	}
+	data, err := controlplane.Apply(now, s.Edits)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	return data, nil
 }
 
 // addManifest puts a static pod on a host.
@@ -122,11 +140,8 @@ func (x restoreManifest) edited(ctx context.Context, s v1.Step) ([]byte, fs.File
 	if err != nil || sum == absent {
 		return nil, 0, err
 	}
-	out, err := controlplane.Apply(data, s.Edits)
-	if err != nil {
-		return nil, 0, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
-	}
-	return out, mode, nil
+	out, err := x.changed(s, data)
+	return out, mode, err
 }
 
 // ours refuses to overwrite or remove what somebody else wrote after this migration did.

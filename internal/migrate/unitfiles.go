@@ -18,6 +18,9 @@ func (x unit) apply(ctx context.Context, s v1.Step) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := x.allowedOn(s, u.Command()); err != nil {
+		return nil, err
+	}
 	return controlplane.ApplyUnitIn(u, s.Path, s.Edits)
 }
 

@@ -54,6 +54,9 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := x.content(ctx, s); isUntrusted(err) { // before an owner is moved
+		return err
+	}
 	if err := x.moveOwners(ctx, s); err != nil {
 		return err
 	}
@@ -159,7 +162,9 @@ func (x unit) content(ctx context.Context, s v1.Step) (want, now []byte, err err
 		return f.Data, f.Data, nil
 	}
 	changed, err := x.apply(ctx, s)
-	if err != nil {
+	if isUntrusted(err) {
+		return nil, nil, err
+	} else if err != nil {
 		return nil, nil, fmt.Errorf("unit %s on host %s: %w", s.Unit, s.Host, err)
 	}
 	for path := range changed {

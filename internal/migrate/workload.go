@@ -183,13 +183,34 @@ func (x workload) onlyEditable(s v1.Step, live *unstructured.Unstructured) error
 	if err := plan.OnlyEditable(s.Component, now.command, now.args, back.command, back.args, x.plan.Options); err != nil {
 		return &UntrustedError{What: "the record of step " + s.Restore, Err: err}
 	}
-	original, _ := x.step(s.Restore)
+	original, err := x.takesBack(s, now, back)
+	if err != nil {
+		return err
+	}
 	for _, name := range was.Mounted {
 		if !slices.Contains(mounted(original.Edits), name) {
 			return &UntrustedError{What: "the record of step " + s.Restore, Err: fmt.Errorf("the step has mounted no volume %s that could be removed", name)}
 		}
 	}
 	return nil
+}
+
+// takesBack returns the step that another one takes back. A command line that changes more of the live one than it did is refused.
+func (x workload) takesBack(s v1.Step, now, back commandLine) (v1.Step, error) {
+	original, known := x.step(s.Restore)
+	if !known || original.Ref != s.Ref || original.Component != s.Component {
+		return original, &UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("step %s, which it takes back, has not changed %s of %s", s.Restore, s.Component, s.Ref)}
+	}
+	changed := original
+	for _, there := range x.journal.Doc().Plan.Steps { // the way back may lead through several steps of the workload
+		if there.Ref == s.Ref && there.Component == s.Component && there.ID != original.ID {
+			changed.Edits = slices.Concat(changed.Edits, there.Edits)
+		}
+	}
+	if err := plan.AllowedBack(x.plan, changed, now.words(), back.words()); err != nil {
+		return original, &UntrustedError{What: "the record of step " + s.Restore, Err: err}
+	}
+	return original, nil
 }
 
 // restored is the command line that a record puts back in the place of the live one.
@@ -204,7 +225,7 @@ func (x workload) restored(s v1.Step, was workloadBefore, live commandLine) (com
 		return commandLine{was.Command, was.Args}, nil
 	}
 	original, _ := x.step(s.Restore)
-	back, err := was.Back.inverse(original, live) // whose hosts the control plane has written another one
+	back, err := was.Back.inverse(x.plan, original, live) // whose hosts the control plane has written another one
 	if err != nil {
 		return commandLine{}, fmt.Errorf("%s: %w", s.Ref, err)
 	}
@@ -276,6 +297,9 @@ func (x workload) next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 func (x workload) edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was workloadBefore) (command, args []string, err error) {
 	live := commandLineOf(c)
 	if !was.isEdited() {
+		if err := x.allowedOn(s, controlplane.Unwrapped(slices.Concat(live.command, live.args))); err != nil {
+			return nil, nil, err
+		}
 		if command, args, err = controlplane.ApplyArguments(live.command, live.args, flagEdits(s.Edits)); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
 		}

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"maps"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,8 +28,8 @@ func matching(pattern string) flagRule {
 var (
 	gone     = exactly("")
 	duration = func(_ judge, value string) bool {
-		_, err := time.ParseDuration(value)
-		return value == "" || err == nil
+		d, err := time.ParseDuration(value)
+		return value == "" || err == nil && d >= shortestElection && d <= longestElection
 	}
 	gateList  = matching(`^[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE)(, *[A-Za-z0-9]+=(true|false|1|0|t|f|T|F|True|False|TRUE|FALSE))*$`)
 	loopList  = matching(`^[A-Za-z0-9*-]+(,[A-Za-z0-9*-]+)*$`)
@@ -39,17 +38,23 @@ var (
 	tag       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 )
 
+// An election whose periods are outside of these is none that works: a manager would not start, or its place stay empty.
+const (
+	shortestElection = 50 * time.Millisecond
+	longestElection  = 10 * time.Minute
+)
+
 // editable are the flags that a migration sets or takes out, by component, beside those that the target version does not know. None of the flags by which a
 // component knows who may do what is among them.
 var editable = map[string]map[string]flagRule{
 	KCM: {
-		"cloud-provider": exactly("external"), flagCloudConfig: gone, gatesFlag: gateList, "controllers": loopList, "cidr-allocator-type": gone,
+		"cloud-provider": exactly("external"), flagCloudConfig: gone, gatesFlag: gateList, flagControllers: loopList, "cidr-allocator-type": gone,
 		flagVolumePlugin:          func(j judge, value string) bool { return value == "" || value == j.provider() },
 		"enable-leader-migration": exactly("", "true"), "leader-migration-config": exactly("", KCMMigration, seedMigrationDir+"/"+seedMigrationKCM),
-		"leader-elect-retry-period": duration, "leader-elect-renew-deadline": duration, "allocate-node-cidrs": exactly("", "false"),
+		"leader-elect-retry-period": duration, "leader-elect-renew-deadline": duration,
 	},
 	KAS: {
-		"cloud-provider": exactly("", "external"), flagCloudConfig: gone, gatesFlag: gateList, "enable-admission-plugins": pluginSet, "disable-admission-plugins": pluginSet,
+		"cloud-provider": exactly("", "external"), flagCloudConfig: gone, gatesFlag: gateList, flagEnablePlugins: pluginSet, flagDisablePlugins: pluginSet,
 	},
 	Scheduler: {gatesFlag: gateList},
 	CCM: {
@@ -67,10 +72,13 @@ func Editable(component, flag string, o v1.Options) bool {
 	return editable[component][flag] != nil || j.dropped(component, flag)
 }
 
-// AllowedUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take a step's own back: they name what the step may change,
-// whatever value it had.
-func AllowedUndo(s v1.Step, o v1.Options) error {
+// AllowedUndo says what is wrong with edits of kubeadm's configuration that a record holds and that take those of the step back: they name what the step has
+// changed. What value a list gets is for PutBack to say.
+func AllowedUndo(s v1.Step, original []v1.Edit, o v1.Options) error {
 	for _, e := range s.Edits {
+		if !slices.ContainsFunc(original, func(of v1.Edit) bool { return undoes(e, of) }) {
+			return fmt.Errorf("%s of %s takes no edit of the step back", e.Op, e.Name)
+		}
 		switch e.Op {
 		case "setFlag", "unsetFlag":
 			if !Editable(s.Component, e.Name, o) {
@@ -94,14 +102,41 @@ func AllowedUndo(s v1.Step, o v1.Options) error {
 	return nil
 }
 
-// dropped tells that the target version does not know a flag, so that it has to go.
+// undoes reports whether an edit may be what takes another one back.
+func undoes(e, of v1.Edit) bool {
+	switch of.Op {
+	case "setFlag", "unsetFlag":
+		return e.Name == of.Name && (e.Op == "setFlag" || e.Op == "unsetFlag" && of.Op == "setFlag")
+	case "removeHostPath":
+		return e.Name == of.Name && e.Value == of.Value && e.Op == "addHostPath"
+	case "addHostPath":
+		return e.Name == of.Name && e.Value == of.Value && e.Op == "removeHostPath"
+	default:
+		return e.Op == of.Op && e.Name == of.Name
+	}
+}
+
+// dropped reports whether a flag has to go because the target version does not know it, and the version before it did.
 func (j judge) dropped(component, flag string) bool {
 	up := ofOptions(j.options)
-	if !up.wanted() {
+	if !up.wanted() || j.targetHolds() != nil {
 		return false
 	}
 	f, held := catalogue.FlagAt(component, flag, up.minor)
-	return held && !f.Known
+	was, _ := catalogue.FlagAt(component, flag, up.minor-1)
+	return held && !f.Known && was.Known
+}
+
+// replaced are the flags that the target version does not know and whose values a flag takes over.
+func (j judge) replaced(component, flag string) []string {
+	up := ofOptions(j.options)
+	if !up.wanted() {
+		return nil
+	}
+	return slices.DeleteFunc(catalogue.FlagsOf(component, up.minor-1), func(was string) bool {
+		end, known := catalogue.FlagEnds(component, was, "")
+		return !known || end.Replacement != flag || !j.dropped(component, was)
+	})
 }
 
 // edits says what is wrong with what a step changes of a component.
@@ -110,6 +145,9 @@ func (j judge) edits(s v1.Step) error {
 		if err := j.edit(s, e); err != nil {
 			return err
 		}
+	}
+	if err := j.onLive(s); err != nil {
+		return err
 	}
 	if s.Replicas != nil && *s.Replicas > mostReplicas {
 		return fmt.Errorf("%d replicas are more than a control plane has", *s.Replicas)
@@ -131,11 +169,12 @@ func (j judge) edit(s v1.Step, e v1.Edit) error {
 	case "setFlag", "unsetFlag":
 		return j.flag(s.Component, e)
 	case "addHostPath", "removeHostPath", opMount, opUnmount:
-		return mount(s.Component, e)
+		return j.mount(s, e)
 	case opImage, opVersion:
 		return j.version(s, e)
 	case opSetGate, opUnsetGate:
-		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || e.Op == opSetGate && e.Value != gateOn {
+		goes := slices.Contains([]string{gateNoProviders, gateNoCredentials}, e.Name)
+		if s.Kind != v1.StepKubelet || !j.gate(e.Name) || goes != (e.Op == opUnsetGate) || !goes && e.Value != gateOn {
 			return fmt.Errorf("gate %s=%s is none that a migration changes in a kubelet's configuration", e.Name, e.Value)
 		}
 	default:
@@ -145,15 +184,16 @@ func (j judge) edit(s v1.Step, e v1.Edit) error {
 }
 
 // mount says what is wrong with a mount that a step adds or removes.
-func mount(component string, e v1.Edit) error {
+func (j judge) mount(s v1.Step, e v1.Edit) error {
 	switch e.Op {
 	case "addHostPath":
-		if e.Value != KCMMigration || e.PathType != "File" || component != KCM {
-			return fmt.Errorf("%s gets no mount of %s: the only file that a migration mounts there is %s", component, e.Value, KCMMigration)
+		if e.Value != KCMMigration || e.PathType != "File" || s.Component != KCM || s.Ref != "" {
+			return fmt.Errorf("%s gets no mount of %s: the only file that a migration mounts there is %s", s.Component, e.Value, KCMMigration)
 		}
 	case "removeHostPath":
-		if !path.IsAbs(e.Value) || path.Clean(e.Value) != e.Value || strings.Contains(e.Value+"/", "/pki/") {
-			return fmt.Errorf("%s keeps its mount of %s: a migration takes out those of cloud configs and of its own files", component, e.Value)
+		own := map[string]string{KCM: KCMMigration, CCM: CCMMigration}[s.Component]
+		if e.Value != own && !j.cloudConfigMount(s, e.Value) {
+			return fmt.Errorf("%s keeps its mount of %s: a migration takes out those of its own files, and kubeadm's of a cloud config", s.Component, e.Value)
 		}
 	default:
 		if e.Name != migrationVolume || e.Op == opMount && (e.Value != SeedMigration || e.Path != seedMigrationDir) {
@@ -163,6 +203,22 @@ func mount(component string, e v1.Edit) error {
 	return nil
 }
 
+// cloudConfigMount reports whether kubeadm mounts the file for the sake of --cloud-config, which the same step takes out. A file that another flag names
+// is none, nor one that is guarded.
+func (j judge) cloudConfigMount(s v1.Step, at string) bool {
+	if s.Ref != kubeadmRef || s.Derive != DeriveKubeadm || guarded(at) || strings.Contains(at+"/", "/pki/") || slices.Contains(trustDirs, at) {
+		return false
+	}
+	for _, base := range Bases(s, j.live) {
+		for flag, value := range base {
+			if flag != flagCloudConfig && (value == at || strings.HasPrefix(value, at+"/")) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func (j judge) flag(component string, e v1.Edit) error {
 	rule := editable[component][e.Name]
 	value := e.Value
@@ -170,8 +226,8 @@ func (j judge) flag(component string, e v1.Edit) error {
 		value = ""
 	}
 	switch {
-	case rule == nil && e.Op == "unsetFlag" && j.dropped(component, e.Name):
-		return nil
+	case rule == nil && (e.Op == "unsetFlag" && j.dropped(component, e.Name) || e.Op == "setFlag" && len(j.replaced(component, e.Name)) > 0):
+		return nil // on a host its value is compared as well
 	case rule == nil:
 		return fmt.Errorf("flag --%s of %s is none that a migration changes", e.Name, component)
 	case e.Op == "setFlag" && value == "", !rule(j, value):
@@ -196,6 +252,8 @@ func (j judge) version(s v1.Step, e v1.Edit) error {
 	want := strings.TrimPrefix(j.options.TargetVersion, "v")
 	have := strings.TrimPrefix(e.Value, "v")
 	switch {
+	case j.targetHolds() != nil:
+		return j.targetHolds()
 	case want == "" || j.options.ReplaceHosts:
 		return fmt.Errorf("%s of %s to %s: the options name no target version, so that no version changes", e.Op, e.Name, e.Value)
 	case e.Op == opImage && (e.Name != s.Component || !slices.Contains(versioned, e.Name)), e.Op == opVersion && (e.Name != kubernetesVersion || s.Ref != kubeadmRef):

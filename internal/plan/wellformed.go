@@ -78,7 +78,7 @@ func Journaled(p *v1.Plan, live *v1.Snapshot) error {
 		return fmt.Errorf("it was made for the cluster with uid %s, this one has %s", p.Cluster.UID, live.Cluster.UID)
 	}
 	if p.Direction == Forward {
-		return errors.Join(WellFormed(p), Allowed(p, live))
+		return errors.Join(WellFormed(p), Allowed(p, live), carriedFromLive(p, live))
 	}
 	errs := []error{Validate(p.Options), unique(p.Steps)}
 	for i, s := range p.Steps {
@@ -87,6 +87,27 @@ func Journaled(p *v1.Plan, live *v1.Snapshot) error {
 		}
 	}
 	return errors.Join(append(errs, Allowed(p, live))...)
+}
+
+// carriedFromLive asks the rules about what a manager takes over from the kube-controller-managers. No step changes that of these, so that the rules hold
+// wherever the plan has come to; those about order are asked without a snapshot, which is of the middle.
+func carriedFromLive(p *v1.Plan, live *v1.Snapshot) error {
+	if live == nil {
+		return nil
+	}
+	r, err := read(p, live)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, rule := range Rules {
+		if rule.ID == "P-15" || rule.ID == "P-16" {
+			if err := rule.holds(r); err != nil {
+				errs = append(errs, fmt.Errorf("rule %s, %s: %w", rule.ID, rule.Title, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func wellFormed(s v1.Step, facts map[string]bool) error {

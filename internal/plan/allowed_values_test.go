@@ -1,0 +1,305 @@
+package plan
+
+import (
+	"encoding/json"
+	"maps"
+	"math/rand"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// edited adds an edit to a step, in place of the one that the flag has there.
+func edited(prefix string, e v1.Edit) func(t *testing.T, p *v1.Plan) {
+	return func(t *testing.T, p *v1.Plan) {
+		t.Helper()
+		s := find(t, p, prefix)
+		drop(s, e.Name)
+		s.Edits = append(s.Edits, e)
+	}
+}
+
+// with adds an item to the list that a flag has in the snapshot or gets in the step.
+func with(prefix, flag, item string) func(t *testing.T, p *v1.Plan) {
+	return func(t *testing.T, p *v1.Plan) {
+		t.Helper()
+		s := find(t, p, prefix)
+		was, _ := edit(*s, flag)
+		edited(prefix, v1.Edit{Op: "setFlag", Name: flag, Value: strings.TrimPrefix(was.Value+","+item, ",")})(t, p)
+	}
+}
+
+// valueAttacks change a list of the cluster's owner in a plan of a journal.
+var valueAttacks = []struct {
+	name, base, step string
+	change           func(t *testing.T, p *v1.Plan)
+}{
+	{"NodeRestriction is switched off", "lab", "external/" + KAS, with("external/"+KAS, flagDisablePlugins, "NodeRestriction")},
+	{"NodeRestriction is left out", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "unsetFlag", Name: flagEnablePlugins})},
+	{"another plugin takes its place", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "setFlag", Name: flagEnablePlugins, Value: "AlwaysAdmit"})},
+	{"a plugin comes beside it", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "setFlag", Name: flagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"})},
+	{"every alpha gate of the API server", "lab", "external/" + KAS, with("external/"+KAS, gatesFlag, "AllAlpha=true")},
+	{"a gate of the manager", "lab", "external/" + KCM, with("external/"+KCM, gatesFlag, "LegacyServiceAccountTokenNoAutoGeneration=false")},
+	{"a gate of the scheduler", "openstack-1.20", "gates/" + Scheduler, with("gates/"+Scheduler, gatesFlag, "PodSchedulingReadiness=false")},
+	{"a gate of a kubelet", "gce-1.30", "external/kubelet", with("external/kubelet", gatesFlag, "RotateKubeletServerCertificate=false")},
+	{"a gate that is said twice", "lab", "external/" + KAS, with("external/"+KAS, gatesFlag, "AnonymousAuthConfigurableEndpoints=true,AnonymousAuthConfigurableEndpoints=false")},
+	{"a controller is switched off", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: flagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"})},
+	{"every other controller ends", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: flagControllers, Value: "bootstrapsigner,tokencleaner"})},
+	{"a controller begins", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: flagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"})},
+	{"a gate of kubeadm's API server", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
+		s := *find(t, p, "external/"+KAS)
+		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", kubeadmRef, DeriveKubeadm
+		s.Edits = []v1.Edit{{Op: "setFlag", Name: gatesFlag, Value: "AllAlpha=true"}}
+		p.Steps = append(p.Steps, s)
+	}},
+	{"a target version of long ago knows no authorization", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
+		p.Options.TargetVersion = "v1.2.3"
+		edited("external/"+KAS, v1.Edit{Op: "unsetFlag", Name: "authorization-mode"})(t, p)
+	}},
+	{"a target version of long ago knows no gates", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
+		p.Options.TargetVersion = "v1.2.3"
+		with("external/"+KAS, gatesFlag, "AllAlpha=true")(t, p)
+	}},
+	{"another name of a kubelet", "lab", "external/kubelet", edited("external/kubelet", v1.Edit{Op: "setFlag", Name: flagHostname, Value: "other"})},
+	{"an election that takes a year", "lab", "leader-migration/" + KCM, edited("leader-migration/"+KCM, v1.Edit{Op: "setFlag", Name: "leader-elect-retry-period", Value: "8760h"})},
+	{"no pod CIDRs", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: "allocate-node-cidrs", Value: "false"})},
+	{"the API server loses its audit policy", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "removeHostPath", Name: "audit", Value: "/etc/kubernetes/audit"})},
+	{"the manager loses its flexvolumes", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "removeHostPath", Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"})},
+	{"kubeadm mounts no audit policy", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
+		s := *find(t, p, "external/"+KAS)
+		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", kubeadmRef, DeriveKubeadm
+		s.Edits = []v1.Edit{{Op: "removeHostPath", Name: "etcd", Value: "/etc/kubernetes/pki/etcd"}}
+		p.Steps = append(p.Steps, s)
+	}},
+}
+
+// TestAListOfTheOwnerKeepsWhatIsNoneOfAMigrations: the value in a planted journal is compared with the live one.
+func TestAListOfTheOwnerKeepsWhatIsNoneOfAMigrations(t *testing.T) {
+	for _, a := range valueAttacks {
+		t.Run(a.name, func(t *testing.T) {
+			p, s := base(t, a.base)
+			a.change(t, p)
+			if err := Allowed(p, s); err == nil || !strings.Contains(err.Error(), "rule P-45") {
+				t.Errorf("with its cluster in view the plan is not refused: %v", err)
+			}
+			refused := false
+			for _, step := range p.Steps {
+				refused = refused || AllowedStep(p, step, s) != nil
+			}
+			if !refused {
+				t.Error("the engine would carry each of its steps out")
+			}
+		})
+	}
+}
+
+// TestAListIsComparedRightBeforeItIsWritten: what runs on the host counts, whatever a snapshot says, and in-tree code never comes back.
+func TestAListIsComparedRightBeforeItIsWritten(t *testing.T) {
+	p, _ := base(t, "lab")
+	up := *p
+	up.Options.TargetVersion = "v1.27.4"
+	for _, c := range []struct {
+		name, component, flag, now, then string
+		plan                             *v1.Plan
+		holds                            bool
+	}{
+		{"the labels' plugin goes", KAS, flagEnablePlugins, "NodeRestriction," + pvLabels, "NodeRestriction", p, true},
+		{"the labels' plugin comes", KAS, flagEnablePlugins, "NodeRestriction", "NodeRestriction," + pvLabels, p, false},
+		{"another plugin goes", KAS, flagEnablePlugins, "NodeRestriction," + pvLabels, pvLabels, p, false},
+		{"a plugin that ended is enabled no longer", KAS, flagDisablePlugins, "PodSecurityPolicy,EventRateLimit", "EventRateLimit", &up, true},
+		{"a plugin that ended, without another version", KAS, flagDisablePlugins, "PodSecurityPolicy", "", p, false},
+		{"a plugin that others rely on ended", KAS, flagEnablePlugins, "NodeRestriction,PodSecurityPolicy", "NodeRestriction", &up, false},
+		{"CSI comes", KCM, gatesFlag, "A=true", "A=true,CSIMigration=true,CSIMigrationAWS=true", p, true},
+		{"CSI goes", KCM, gatesFlag, "A=true,CSIMigrationAWS=true", "A=true", p, false},
+		{"CSI is switched off", KCM, gatesFlag, "A=true", "A=true,CSIMigrationAWS=false", p, false},
+		{"another provider's CSI", KCM, gatesFlag, "", "CSIMigrationGCE=true", p, false},
+		{"the in-tree providers end", KCM, gatesFlag, "DisableCloudProviders=false", "", p, true},
+		{"the in-tree providers come back", KCM, gatesFlag, "", "DisableCloudProviders=false", p, false},
+		{"another gate changes", KCM, gatesFlag, "A=true,B=false", "A=true,B=true", p, false},
+		{"another gate goes", KCM, gatesFlag, "A=true", "", p, false},
+		{"a gate goes that the new version does not know", KCM, gatesFlag, "EphemeralContainers=true,A=true", "A=true", &up, true},
+		{"a gate comes that the new version does not know", KCM, gatesFlag, "A=true", "A=true,EphemeralContainers=false", &up, false},
+		{"a gate that no version knows goes", KCM, gatesFlag, "A=true", "", &up, false},
+		{"the cloud loops end", KCM, flagControllers, "", "*,-service,-route,-cloud-node-lifecycle", p, true},
+		{"the cloud loops begin", KCM, flagControllers, "*,-service", "*", p, false},
+		{"node IPAM ends, which stays", KCM, flagControllers, "*,x", "*,x,-nodeipam", p, false},
+		{"another loop ends", KCM, flagControllers, "*", "*,-service,-podgc", p, false},
+	} {
+		s := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: c.component, Edits: []v1.Edit{{Op: "setFlag", Name: c.flag, Value: c.then}}}
+		if c.then == "" {
+			s.Edits[0].Op = "unsetFlag"
+		}
+		if c.plan == &up {
+			s.Edits = append(s.Edits, v1.Edit{Op: opImage, Name: c.component, Value: "v1.27.4"})
+		}
+		if err := AllowedOn(c.plan, s, []string{c.component, "--" + c.flag + "=" + c.now}); (err == nil) != c.holds {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	s := v1.Step{ID: "x", Host: "cp-1", Component: KAS, Edits: []v1.Edit{{Op: "setFlag", Name: gatesFlag, Value: "B=true"}}}
+	if err := AllowedOn(p, s, []string{KAS, "--feature-gates=A=true", "--feature-gates=B=true"}); err == nil {
+		t.Error("a gate of the first of two --feature-gates is lost")
+	}
+}
+
+// TestAListThatIsPutBackKeepsWhatItsOwnerChangedSince.
+func TestAListThatIsPutBackKeepsWhatItsOwnerChangedSince(t *testing.T) {
+	p, _ := base(t, "lab")
+	for _, c := range []struct{ flag, now, was, want string }{
+		{gatesFlag, "A=true,CSIMigrationAWS=true", "A=true", "A=true"},
+		{gatesFlag, "B=true,CSIMigrationAWS=true", "A=true", "B=true"},
+		{gatesFlag, "B=true", "A=true,CSIMigrationAWS=false", "B=true,CSIMigrationAWS=false"},
+		{flagControllers, "*,-service,-route", "", ""},
+		{flagControllers, "*,-service,-podgc", "", "*,-podgc"},
+		{flagControllers, "*,-podgc", "*,-service", "*,-podgc,-service"},
+		{flagEnablePlugins, "NodeRestriction,X", "NodeRestriction," + pvLabels, "NodeRestriction,X," + pvLabels},
+		{"cloud-provider", "external", "aws", "aws"},
+	} {
+		if have := PutBack(p, v1.Step{Component: KCM}, c.flag, c.now, c.was); have != c.want {
+			t.Errorf("--%s=%s after --%s=%s: %q, not %q", c.flag, c.now, c.flag, c.was, have, c.want)
+		}
+	}
+}
+
+// TestOnlyWhatAStepChangedIsTakenBack of a command line.
+func TestOnlyWhatAStepChangedIsTakenBack(t *testing.T) {
+	p, _ := base(t, "hosted-downtime")
+	s := *find(t, p, "loops-off/")
+	now := []string{KCM, "--cloud-provider=aws", "--controllers=*,-service", "--feature-gates=A=true"}
+	for name, c := range map[string]struct {
+		back  []string
+		holds bool
+	}{
+		"its own flag":                    {[]string{KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=true"}, true},
+		"its own flag goes":               {[]string{KCM, "--cloud-provider=aws", "--feature-gates=A=true"}, true},
+		"another item of its own flag":    {[]string{KCM, "--cloud-provider=aws", "--controllers=*,-podgc", "--feature-gates=A=true"}, false},
+		"a flag of another step":          {[]string{KCM, "--cloud-provider=external", "--controllers=*", "--feature-gates=A=true"}, false},
+		"a list that it has not changed":  {[]string{KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=false"}, false},
+		"a flag of no step of the plan's": {[]string{KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=true", "--kubeconfig=/x"}, false},
+	} {
+		if err := AllowedBack(p, s, now, c.back); (err == nil) != c.holds {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestEveryPlanIsAllowedWhereverItsRunHasCome: of a run that was interrupted anywhere the plan is as allowed as at its start, and each step right before it.
+func TestEveryPlanIsAllowedWhereverItsRunHasCome(t *testing.T) {
+	for _, name := range []string{"lab", "hosted-downtime", "hosted-leader-migration", "hosted-finish"} {
+		p, s := base(t, name)
+		eachProgressAllowed(t, name, p, s)
+	}
+	for _, c := range compact {
+		p, s := base(t, c.name)
+		eachProgressAllowed(t, c.name, p, s)
+	}
+	s := awsUpgrade()
+	eachProgressAllowed(t, "upgrade", mustMake(t, s, v1.Options{TargetVersion: "v1.27.4"}), s)
+	for seed := range int64(30) {
+		s, o := anyCluster(rand.New(rand.NewSource(seed)))
+		if p, err := Make(s, o, nil, now); err == nil {
+			eachProgressAllowed(t, s.Cluster.Provider, p, s)
+		}
+	}
+}
+
+func eachProgressAllowed(t *testing.T, name string, p *v1.Plan, s *v1.Snapshot) {
+	t.Helper()
+	live := copied(t, s)
+	for _, step := range p.Steps {
+		if len(step.Edits) == 0 {
+			continue
+		}
+		if bases := Bases(step, live); len(bases) > 0 {
+			if err := AllowedOnFlags(p, step, bases...); err != nil {
+				t.Errorf("%s: right before step %s: %v", name, step.ID, err)
+			}
+		}
+		carryOut(live, step)
+		if err := Journaled(p, live); err != nil {
+			t.Errorf("%s: after step %s: %v", name, step.ID, err)
+			return
+		}
+	}
+}
+
+func copied(t *testing.T, s *v1.Snapshot) *v1.Snapshot {
+	t.Helper()
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &v1.Snapshot{}
+	if err := json.Unmarshal(data, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// carryOut makes a snapshot show what a step changes.
+func carryOut(s *v1.Snapshot, step v1.Step) {
+	flags := func(of *map[string]string) {
+		out := withFlags(nil, *of)
+		for _, e := range step.Edits {
+			switch e.Op {
+			case "setFlag":
+				out[e.Name] = e.Value
+			case "unsetFlag":
+				delete(out, e.Name)
+			}
+		}
+		*of = out
+	}
+	component := func(c *v1.Component) {
+		if c == nil {
+			return
+		}
+		flags(&c.Flags)
+		c.Command = []string{c.Name}
+		for _, name := range slices.Sorted(maps.Keys(c.Flags)) {
+			c.Command = append(c.Command, "--"+name+"="+c.Flags[name])
+		}
+		for _, e := range step.Edits {
+			if e.Op == opImage {
+				c.Image, _ = controlplane.Retag(c.Image, e.Value)
+			}
+		}
+	}
+	if step.Ref == kubeadmRef {
+		args := s.Kubeadm.ExtraArgs[kubeadmSections[step.Component]]
+		flags(&args)
+		if s.Kubeadm.ExtraArgs == nil {
+			s.Kubeadm.ExtraArgs = map[string]map[string]string{}
+		}
+		s.Kubeadm.ExtraArgs[kubeadmSections[step.Component]] = args
+	}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		switch {
+		case h.Name != step.Host:
+		case step.Component == kubeletName:
+			flags(&h.Kubelet.Flags)
+		default:
+			for c := range h.Components {
+				if h.Components[c].Name == step.Component {
+					component(&h.Components[c])
+				}
+			}
+			if h.CloudConfig != nil && step.Component == KCM {
+				for _, c := range h.Components {
+					if c.Name == KCM && c.Flags[flagCloudConfig] == "" {
+						h.CloudConfig = nil
+					}
+				}
+			}
+		}
+	}
+	for i := range s.Hosted {
+		if c := &s.Hosted[i]; c.Manifest == step.Ref && c.Name == step.Component {
+			component(c)
+		}
+	}
+}
