@@ -75,6 +75,7 @@ func (w *world) options() RecorderOptions {
 		Scrape: func(_ context.Context, t Target) (v1.Manager, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			defer w.wake()
 			w.scrapes[t]++
 			if w.down[t] {
 				return v1.Manager{}, errors.New("connection refused")
@@ -89,11 +90,34 @@ func (w *world) options() RecorderOptions {
 		Interval: 2 * time.Millisecond, SlowInterval: 10 * time.Millisecond, Timeout: time.Second, Heartbeat: 50 * time.Millisecond,
 		Sink: func(e v1.OwnershipEvent) {
 			w.set(func() { w.events = append(w.events, e) })
-			select {
-			case w.changed <- struct{}{}:
-			default:
-			}
+			w.wake()
 		},
+	}
+}
+
+// wake has a test that waits look again.
+func (w *world) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it has been told and has not looked yet
+	}
+}
+
+// waitScrapes waits until a target has been asked more often than before.
+func (w *world) waitScrapes(t *testing.T, target Target, before int) {
+	t.Helper()
+	timeout := time.After(10 * time.Second)
+	for {
+		asked := 0
+		w.set(func() { asked = w.scrapes[target] })
+		if asked > before {
+			return
+		}
+		select {
+		case <-w.changed:
+		case <-timeout:
+			t.Fatalf("%v is not asked any more", target)
+		}
 	}
 }
 
@@ -251,10 +275,8 @@ func TestRecorderWritesAFailureOnce(t *testing.T) {
 		w.set(func() { before = w.scrapes[targetB] })
 		w.wait(t, n, "heartbeats of a meanwhile", isScrape(targetA))
 		_, n = w.wait(t, n, "a process heartbeat", isProcess(targetB, 2, false))
+		w.waitScrapes(t, targetB, before)
 		w.set(func() {
-			if w.scrapes[targetB] == before {
-				t.Error("b is not asked any more")
-			}
 			for _, e := range w.events[n:] {
 				if e.Source == v1.SourceScrape && e.Error != "" {
 					t.Errorf("a second line %+v for one failure", e)
