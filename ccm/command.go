@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/options"
@@ -38,7 +39,8 @@ type program struct {
 }
 
 // NewCloudControllerManagerCommand takes what upstream's function of this name takes, and returns a command with the same flags and more. The process
-// ends when stopCh is closed, and on SIGTERM or SIGINT: work ends, leases are released, and the command returns nil. A second signal ends it at once.
+// ends when stopCh is closed or the command's context ends: work ends, leases are released, and the command returns nil. A program that can do
+// neither has SIGTERM and SIGINT do it, and a second signal ends it at once.
 func NewCloudControllerManagerCommand(opts *options.CloudControllerManagerOptions, cloudInitializer InitCloudFunc,
 	controllerInitFuncConstructors map[string]ControllerInitFuncConstructor, controllerAliases map[string]string, additionalFlags cliflag.NamedFlagSets,
 	stopCh <-chan struct{},
@@ -52,7 +54,7 @@ func NewCloudControllerManagerCommand(opts *options.CloudControllerManagerOption
 
 func (p *program) command() *cobra.Command {
 	registerMetrics()
-	cmd := &cobra.Command{Use: p.use, Long: p.long, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: p.use, Long: p.long, Args: refuseArguments}
 	logOptions, settings := logs.NewOptions(), NewSettings()
 	defaults := setDefaults(p.options)
 	p.addFlags(cmd, logOptions, &settings)
@@ -71,11 +73,34 @@ func (p *program) command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		ctx, stop := untilTold(cmd.Context(), p.stop, exit)
+		ctx := cmd.Context()
+		if ctx == nil { // RunE was called without Execute
+			ctx = context.Background()
+		}
+		ctx, stop := untilTold(ctx, p.stop, handledSignals(ctx, p.stop), exit)
 		defer stop()
 		return run.run(ctx)
 	}
 	return cmd
+}
+
+// refuseArguments accepts empty arguments, as upstream does: manifests have them where a variable is not set.
+func refuseArguments(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if arg != "" {
+			return fmt.Errorf("%q takes no arguments, but got %q; write flags as --name=value", cmd.CommandPath(), args)
+		}
+	}
+	return nil
+}
+
+// handledSignals are the signals that end the work. There are none if the program that runs the command can end it by a stop channel or a context:
+// then signals are that program's, and a handler of ours would end the manager before its time.
+func handledSignals(ctx context.Context, stop <-chan struct{}) []os.Signal {
+	if ctx.Done() != nil || stop != nil && stop != wait.NeverStop {
+		return nil
+	}
+	return []os.Signal{syscall.SIGTERM, syscall.SIGINT}
 }
 
 // addFlags adds upstream's flags, the author's, and ours. Of two of the same name the first one counts, and ours come last.
@@ -83,16 +108,16 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 	sets := p.options.Flags(ControllerNames(p.constructors), disabledByDefault(p.constructors).List(), p.aliases, p.webhookNames, p.disabledByName)
 	global := sets.FlagSet("global")
 	verflag.AddFlags(global)
-	global.StringP(outputFlag, "o", textOutput, fmt.Sprintf("How --version is printed: %s or %s.", textOutput, jsonOutput))
 	logsapi.AddFlags(logOptions, global)
 	globalflag.AddGlobalFlags(global, cmd.Name(), logs.SkipLoggingConfigurationFlags())
 	fs := cmd.Flags()
 	for _, name := range sets.Order {
 		fs.AddFlagSet(sets.FlagSets[name])
 	}
-	for _, name := range p.flags.Order {
+	for _, name := range sortedKeys(p.flags.FlagSets) { // not by Order, which an author may have left out
 		fs.AddFlagSet(p.flags.FlagSets[name])
 	}
+	addOutputFlag(fs, global)
 	ours := pflag.NewFlagSet(flagSet, pflag.ContinueOnError)
 	settings.addFlags(ours, same(p.constructors[NodeIPAMController].Constructor, StartNodeIPAMControllerWrapper))
 	ours.VisitAll(func(f *pflag.Flag) {
@@ -113,6 +138,22 @@ func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfig
 		cliflag.PrintSections(cmd.OutOrStdout(), sets, columns)
 		cliflag.PrintSections(cmd.OutOrStdout(), p.flags, columns)
 	})
+}
+
+// addOutputFlag adds --output to all flags and to the section of --help. Nothing is added if an author has a flag of that name: it is theirs, and
+// the version is printed as text. -o is left to an author in the same way.
+func addOutputFlag(all, section *pflag.FlagSet) {
+	if all.Lookup(outputFlag) != nil {
+		return
+	}
+	shorthand := "o"
+	if all.ShorthandLookup(shorthand) != nil {
+		shorthand = ""
+	}
+	section.StringP(outputFlag, shorthand, textOutput, fmt.Sprintf("How --version is printed: %s or %s.", textOutput, jsonOutput))
+	flag := section.Lookup(outputFlag)
+	flag.Annotations = map[string][]string{outputAnnotation: nil}
+	all.AddFlag(flag)
 }
 
 // prepare judges the flags and the files that they name. Nothing has been started when it returns an error.
@@ -153,12 +194,14 @@ func (p *program) configure(given migrationoptions.LeaderMigrationOptions) (*con
 	return made.Complete(), nil
 }
 
-// untilTold returns a context that ends on the first SIGTERM or SIGINT, or when stop is closed. The second signal ends the process at once: whoever
-// sends it does not want to wait for the work that is under way.
-func untilTold(parent context.Context, stop <-chan struct{}, exit func(os.Signal)) (context.Context, func()) {
+// untilTold returns a context that ends on the first of the handled signals, or when stop is closed. The second signal ends the process at once: its
+// sender does not want to wait for the work that is under way.
+func untilTold(parent context.Context, stop <-chan struct{}, handled []os.Signal, exit func(os.Signal)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	if len(handled) > 0 { // signal.Notify takes none for all
+		signal.Notify(signals, handled...)
+	}
 	over, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)

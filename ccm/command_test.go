@@ -1,13 +1,16 @@
 package ccm
 
 import (
+	"context"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
@@ -50,7 +53,8 @@ func TestBadFlagsAreRefusedByName(t *testing.T) {
 		{"a call that may take no time", []string{"--cloud-call-timeout=0s"}, "--cloud-call-timeout is 0s"},
 		{"a controller that nobody knows", []string{"--controllers=nodes"}, `"nodes" is not in the list of known controllers`},
 		{"no provider", []string{"--cloud-provider="}, "--cloud-provider cannot be empty"},
-		{"an argument", []string{"run"}, `unknown command "run"`},
+		{"an argument", []string{"run"}, `"cloud-controller-manager" takes no arguments, but got ["run"]`},
+		{"an empty argument, which is none, and a mistake", []string{"", "--concurrent-node-syncs=0"}, "--concurrent-node-syncs is 0"},
 		{"a form of the version without asking for it", []string{"-o", "json"}, "--output is only for --version"},
 		{"a form that does not exist", []string{"--version", "-o", "yaml"}, `--output is "yaml", but must be text or json`},
 		{"two mistakes", []string{"--concurrent-node-syncs=0", "--drain-timeout=-1s"}, "--concurrent-node-syncs is 0, but must be at least 1\n--drain-timeout is -1s"},
@@ -70,7 +74,7 @@ func TestOurDefaultsTakeThePlaceOfUpstreamsOnly(t *testing.T) {
 		o.Generic.ClientConnection.QPS = 77 // an author's
 	})
 	for flag, want := range map[string]string{
-		"kube-api-qps": "77", "kube-api-burst": "2000", "concurrent-node-syncs": "50", "concurrent-node-lifecycle-syncs": "10", "concurrent-service-syncs": "20",
+		"kube-api-qps": "77", "kube-api-burst": "30", "concurrent-node-syncs": "50", "concurrent-node-lifecycle-syncs": "10", "concurrent-service-syncs": "20",
 		"leader-elect-lease-duration": "15s", "leader-elect-renew-deadline": "10s", "leader-elect-retry-period": "2s",
 	} {
 		if got := command.Flags().Lookup(flag).DefValue; got != want {
@@ -97,6 +101,143 @@ func TestAnAuthorsFlagGoesBeforeOursOfTheSameName(t *testing.T) {
 	if err := command.ParseFlags([]string{"--drain-timeout=mine"}); err != nil || mine != "mine" {
 		t.Errorf("the author's flag is %q, error %v", mine, err)
 	}
+}
+
+func TestAnAuthorsOutputFlagIsTheAuthors(t *testing.T) {
+	for _, c := range []struct {
+		name, flag, shorthand string
+		args                  []string
+		want                  string // of the author's flag
+		version               string // what --version prints begins with
+	}{
+		{"the name", "output", "", []string{"--output=wide"}, "wide", "cloud-controller-manager "},
+		{"the name and the shorthand", "output", "o", []string{"-o", "wide"}, "wide", "cloud-controller-manager "},
+		{"the shorthand of another flag", "out-dir", "o", []string{"-o", "/tmp", "--output=json"}, "/tmp", "{"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var mine string
+			var sets cliflag.NamedFlagSets
+			sets.FlagSet("mine").StringVarP(&mine, c.flag, c.shorthand, "", "Mine.")
+			opts, err := options.NewCloudControllerManagerOptions()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := NewCloudControllerManagerCommand(opts, nil, DefaultInitFuncConstructors, nil, sets, nil)
+			var printed strings.Builder
+			command.SetOut(&printed)
+			command.SetArgs(append([]string{"--version"}, c.args...))
+			if err := command.Execute(); err != nil || mine != c.want || !strings.HasPrefix(printed.String(), c.version) {
+				t.Errorf("with %q the author's flag is %q (error %v), and the version is printed as %q", c.args, mine, err, printed.String())
+			}
+			resetVersion(t, command)
+		})
+	}
+}
+
+// resetVersion takes --version back: its flag is bound to a variable of the process.
+func resetVersion(t *testing.T, command *cobra.Command) {
+	t.Helper()
+	if err := command.Flags().Set("version", "false"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Upstream adds sets by their map. Order is only for --help.
+func TestFlagSetsWithoutAnOrderAreFlags(t *testing.T) {
+	var mine string
+	set := pflag.NewFlagSet("mine", pflag.ContinueOnError)
+	set.StringVar(&mine, "mine", "", "Mine.")
+	sets := cliflag.NamedFlagSets{FlagSets: map[string]*pflag.FlagSet{"mine": set}}
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := NewCloudControllerManagerCommand(opts, nil, DefaultInitFuncConstructors, nil, sets, nil)
+	if err := command.ParseFlags([]string{"--mine=yes"}); err != nil || mine != "yes" {
+		t.Errorf("the author's flag is %q, error %v", mine, err)
+	}
+}
+
+func TestTheCommandRunsWithoutExecute(t *testing.T) {
+	stop := make(chan struct{})
+	close(stop)
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := NewCloudControllerManagerCommand(opts, func(*config.CompletedConfig) cloudprovider.Interface { return nil },
+		DefaultInitFuncConstructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stop)
+	if err := command.ParseFlags([]string{
+		"--cloud-provider=test", "--master=http://127.0.0.1:1", "--secure-port=0", "--webhook-secure-port=0", "--version=false",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.RunE(command, nil); err != nil && !strings.Contains(err.Error(), "no cloud provider") {
+		t.Errorf("RunE returns %v", err)
+	}
+}
+
+func TestAnAuthorsClientLimitsStay(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		qps       float32
+		burst     int32
+		wantQPS   float32
+		wantBurst int32
+	}{
+		{"upstream's defaults give way to ours", 20, 30, defaultQPS, defaultBurst},
+		{"a QPS of upstream's number with another burst", 20, 100, 20, 100},
+		{"a burst of upstream's number with another QPS", 5, 30, 5, 30},
+		{"both", 7, 8, 7, 8},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var opts *options.CloudControllerManagerOptions
+			newTestCommand(t, func(o *options.CloudControllerManagerOptions) {
+				opts = o
+				o.Generic.ClientConnection.QPS, o.Generic.ClientConnection.Burst = c.qps, c.burst
+			})
+			if got := opts.Generic.ClientConnection; got.QPS != c.wantQPS || got.Burst != c.wantBurst {
+				t.Errorf("the limits are %v and %d, want %v and %d", got.QPS, got.Burst, c.wantQPS, c.wantBurst)
+			}
+		})
+	}
+}
+
+// A program that can end the command by itself has its own signals.
+func TestSignalsAreHandledOnlyForAProgramThatCannotEndTheCommand(t *testing.T) {
+	cancellable, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	own := make(chan struct{})
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		stop <-chan struct{}
+		want bool
+	}{
+		{"neither", context.Background(), nil, true},
+		{"a channel that never closes", context.Background(), wait.NeverStop, true},
+		{"a stop channel", context.Background(), own, false},
+		{"a context that ends", cancellable, wait.NeverStop, false},
+	} {
+		if got := len(handledSignals(c.ctx, c.stop)) > 0; got != c.want {
+			t.Errorf("with %s signals are handled: %v, want %v", c.name, got, c.want)
+		}
+	}
+	// With none handled, a signal that the program waits for reaches the program alone.
+	theirs := make(chan os.Signal, 1)
+	signal.Notify(theirs, syscall.SIGTERM)
+	defer signal.Stop(theirs)
+	ctx, stop := untilTold(cancellable, own, handledSignals(cancellable, own), func(os.Signal) { t.Error("the process ends") })
+	defer stop()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-theirs
+	if ctx.Err() != nil {
+		t.Error("a signal of the embedding program ends the work")
+	}
+	close(own)
+	<-ctx.Done()
 }
 
 // The shape of upstream's sample: only the import of app is another one. What the functions below use has to exist, and with the same types.
@@ -156,7 +297,7 @@ func TestUpstreamsSampleIsAProgramOfThisLibrary(t *testing.T) {
 
 func TestTheFirstSignalEndsTheWorkAndTheSecondTheProcess(t *testing.T) {
 	exits := make(chan os.Signal, 1)
-	ctx, stop := untilTold(t.Context(), nil, func(s os.Signal) { exits <- s })
+	ctx, stop := untilTold(t.Context(), nil, handledSignals(context.Background(), nil), func(s os.Signal) { exits <- s })
 	defer stop()
 	kill := func(s syscall.Signal) {
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
@@ -178,7 +319,7 @@ func TestTheFirstSignalEndsTheWorkAndTheSecondTheProcess(t *testing.T) {
 
 func TestAClosedStopChannelEndsTheWorkAndASignalAfterItTheProcess(t *testing.T) {
 	exits, stopped := make(chan os.Signal, 1), make(chan struct{})
-	ctx, stop := untilTold(t.Context(), stopped, func(s os.Signal) { exits <- s })
+	ctx, stop := untilTold(t.Context(), stopped, handledSignals(context.Background(), nil), func(s os.Signal) { exits <- s })
 	defer stop()
 	close(stopped)
 	<-ctx.Done()

@@ -35,8 +35,10 @@ func setDefaults(o *options.CloudControllerManagerOptions) error {
 	if err != nil {
 		return fmt.Errorf("reading upstream's defaults: %w", err)
 	}
-	raise(&o.Generic.ClientConnection.QPS, upstream.Generic.ClientConnection.QPS, defaultQPS)
-	raise(&o.Generic.ClientConnection.Burst, upstream.Generic.ClientConnection.Burst, defaultBurst)
+	// Both or none: an author who sets one of the two has chosen the other as well, also where it is upstream's number.
+	if client, theirs := &o.Generic.ClientConnection, upstream.Generic.ClientConnection; client.QPS == theirs.QPS && client.Burst == theirs.Burst {
+		client.QPS, client.Burst = defaultQPS, defaultBurst
+	}
 	if o.NodeController != nil {
 		raise(&o.NodeController.ConcurrentNodeSyncs, upstream.NodeController.ConcurrentNodeSyncs, defaultNodeSyncs)
 	}

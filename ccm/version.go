@@ -20,8 +20,10 @@ const VersionAnnotation = "transplant.dev/version"
 
 const (
 	outputFlag = "output"
-	textOutput = "text"
-	jsonOutput = "json"
+	// outputAnnotation marks our --output: an author's flag of that name means something else.
+	outputAnnotation = "transplant.dev/version-output"
+	textOutput       = "text"
+	jsonOutput       = "json"
 )
 
 // Version is what --version -o json prints.
@@ -92,16 +94,21 @@ func setVersion(cmd *cobra.Command) string {
 
 // reportVersion prints the version if that is what the flags ask for, and tells whether they do.
 func reportVersion(cmd *cobra.Command, out io.Writer) (bool, error) {
+	form := textOutput
 	output := cmd.Flags().Lookup(outputFlag)
+	_, ours := output.Annotations[outputAnnotation]
+	if ours {
+		form = output.Value.String()
+	}
 	switch asked := cmd.Flags().Lookup("version").Value.String(); {
-	case asked != "true" && asked != "raw" && output.Changed:
+	case asked != "true" && asked != "raw" && ours && output.Changed:
 		return false, fmt.Errorf("--%s is only for --version", outputFlag)
 	case asked != "true" && asked != "raw":
 		return false, nil
 	}
 	info, _ := debug.ReadBuildInfo()
 	v := versionOf(cmd.Name(), setVersion(cmd), info)
-	switch output.Value.String() {
+	switch form {
 	case textOutput:
 		_, err := fmt.Fprintln(out, v)
 		return true, err
@@ -110,5 +117,5 @@ func reportVersion(cmd *cobra.Command, out io.Writer) (bool, error) {
 		encoder.SetIndent("", "  ")
 		return true, encoder.Encode(v)
 	}
-	return true, fmt.Errorf("--%s is %q, but must be %s or %s", outputFlag, output.Value, textOutput, jsonOutput)
+	return true, fmt.Errorf("--%s is %q, but must be %s or %s", outputFlag, form, textOutput, jsonOutput)
 }
