@@ -14,17 +14,27 @@ import (
 
 // endpoint answers one path, such as /healthz, and a path for each of its checks below it. Checks are added as controllers start.
 //
-// A failing answer says why. Upstream withholds the reason, since the paths are open to everybody by default: here a reason names objects and
-// kinds of errors, and nothing that the cloud or the API server answered.
+// A failing check of ours says why: its reason names objects and kinds of errors, and nothing that the cloud or the API server answered. The
+// reason of an author's check is withheld, as upstream does it: the path is open to everybody by default, and the text may hold anything. It is in
+// the log, and at the path of the check, which is not open by default.
 type endpoint struct {
 	path string
 
 	mu     sync.Mutex
-	checks []healthz.HealthChecker
+	checks []check
 	told   map[string]string // the last reason of each failing check, to log each one once
 }
 
-func newEndpoint(path string, checks ...healthz.HealthChecker) *endpoint {
+// check is a health check. Open is that anybody may read why it fails.
+type check struct {
+	healthz.HealthChecker
+	open bool
+}
+
+// open returns a check of ours.
+func open(c healthz.HealthChecker) check { return check{c, true} }
+
+func newEndpoint(path string, checks ...check) *endpoint {
 	return &endpoint{path: path, checks: checks, told: map[string]string{}}
 }
 
@@ -33,20 +43,21 @@ func (e *endpoint) install(m *mux.PathRecorderMux) {
 	m.HandlePrefix(e.path+"/", e)
 }
 
-func (e *endpoint) add(checks ...healthz.HealthChecker) {
+func (e *endpoint) add(checks ...check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.checks = append(e.checks, checks...)
 }
 
-// asked returns the checks that a request is about, and whether there are any: all but those that ?exclude= names, or the one of the path.
-func (e *endpoint) asked(r *http.Request) ([]healthz.HealthChecker, bool) {
+// asked returns the checks that a request is about, and whether there are any: all but those that ?exclude= names, or the one of the path, whose
+// reason is open to those who may ask for it.
+func (e *endpoint) asked(r *http.Request) ([]check, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if name, one := strings.CutPrefix(r.URL.Path, e.path+"/"); one && name != "" {
 		for _, c := range e.checks {
 			if c.Name() == name {
-				return []healthz.HealthChecker{c}, true
+				return []check{open(c)}, true
 			}
 		}
 		return nil, false
@@ -55,7 +66,7 @@ func (e *endpoint) asked(r *http.Request) ([]healthz.HealthChecker, bool) {
 	for _, name := range r.URL.Query()["exclude"] {
 		excluded[name] = true
 	}
-	var asked []healthz.HealthChecker
+	var asked []check
 	for _, c := range e.checks {
 		if !excluded[c.Name()] {
 			asked = append(asked, c)
@@ -78,7 +89,11 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.log(c.Name(), err)
 		if err != nil {
 			failed = true
-			fmt.Fprintf(&details, "[-]%s failed: %v\n", c.Name(), err)
+			reason := "reason withheld"
+			if c.open {
+				reason = err.Error()
+			}
+			fmt.Fprintf(&details, "[-]%s failed: %s\n", c.Name(), reason)
 			continue
 		}
 		fmt.Fprintf(&details, "[+]%s ok\n", c.Name())
@@ -137,6 +152,6 @@ func (s *state) get() error {
 	return s.err
 }
 
-func (s *state) check(name string) healthz.HealthChecker {
-	return healthz.NamedCheck(name, func(*http.Request) error { return s.get() })
+func (s *state) check(name string) check {
+	return open(healthz.NamedCheck(name, func(*http.Request) error { return s.get() }))
 }

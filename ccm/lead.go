@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/server/healthz"
 	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -18,6 +17,8 @@ import (
 	controllerhealthz "k8s.io/controller-manager/pkg/healthz"
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/internal/progress"
 )
 
 // lead starts the controllers of a group. ctx carries the fence of its lease and ends when the work under it has to.
@@ -60,21 +61,22 @@ func (p *process) startController(ctx context.Context, name string, init InitFun
 		klog.InfoS("The controller has not started", "controller", name)
 		return nil
 	}
-	check := controllerhealthz.NamedPingChecker(name)
+	health := open(controllerhealthz.NamedPingChecker(name))
 	if checkable, ok := made.(controller.HealthCheckable); ok {
 		if real := checkable.HealthChecker(); real != nil {
-			check = controllerhealthz.NamedHealthChecker(name, real)
+			_, ours := real.(progress.Open)
+			health = check{controllerhealthz.NamedHealthChecker(name, real), ours}
 		}
 	}
-	p.checkHealth(check)
+	p.checkHealth(health)
 	klog.InfoS("Started the controller", "controller", name)
 	return nil
 }
 
 // checkHealth adds a check to /healthz and /livez.
-func (p *process) checkHealth(check healthz.HealthChecker) {
+func (p *process) checkHealth(health check) {
 	for _, e := range p.health {
-		e.add(check)
+		e.add(health)
 	}
 }
 

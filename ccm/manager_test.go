@@ -69,9 +69,10 @@ func (p *provider) Probe(ctx context.Context) error {
 type worker struct {
 	name    string
 	started chan context.Context
-	finish  chan struct{} // it ends once its context has ended and this is closed; nil for at once
-	stuck   error         // what its health check says
-	fails   error         // what its InitFunc returns
+	finish  chan struct{}                // it ends once its context has ended and this is closed; nil for at once
+	stuck   error                        // what its health check says
+	fails   error                        // what its InitFunc returns
+	health  healthz.UnnamedHealthChecker // instead of its own
 }
 
 func newWorker(name string) *worker {
@@ -80,7 +81,12 @@ func newWorker(name string) *worker {
 
 func (w *worker) Name() string { return w.name }
 
-func (w *worker) HealthChecker() healthz.UnnamedHealthChecker { return w }
+func (w *worker) HealthChecker() healthz.UnnamedHealthChecker {
+	if w.health != nil {
+		return w.health
+	}
+	return w
+}
 
 func (w *worker) Check(*http.Request) error { return w.stuck }
 

@@ -82,7 +82,7 @@ func (p *process) manage(ctx context.Context) error {
 		return err
 	}
 	shell := cloud.New(provider, p.settings.Cloud)
-	p.checkHealth(healthz.NamedCheck("cloud-calls", shell.Check))
+	p.checkHealth(open(healthz.NamedCheck("cloud-calls", shell.Check)))
 	p.groups = divide(p.constructors, p.config, shell.For(election.NewFence("undecided", election.Boottime())))
 	showGroups(p.groups)
 	elector, err := p.elect()
@@ -151,7 +151,7 @@ func (p *process) elect() (*election.Elector, error) {
 	}
 	for _, g := range p.groups {
 		g.fence = elector.Fence(g.lease)
-		p.checkHealth(healthz.NamedCheck("lease-"+g.lease, func(*http.Request) error { return elector.Check(g.lease) }))
+		p.checkHealth(open(healthz.NamedCheck("lease-"+g.lease, func(*http.Request) error { return elector.Check(g.lease) })))
 	}
 	return elector, nil
 }

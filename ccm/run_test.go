@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/cloud-provider/names"
 
 	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/ccm/internal/progress"
 	"github.com/transplant-dev/transplant/internal/apitest"
 )
 
@@ -189,17 +191,33 @@ func TestReadyOnlyOnceTheCloudAnswers(t *testing.T) {
 	}
 }
 
-func TestAStuckControllerIsNamed(t *testing.T) {
+// The paths are open to everybody by default, and an author's error may hold anything.
+func TestTheReasonOfAnAuthorsCheckIsForThoseWhoMayAskForTheCheck(t *testing.T) {
 	server := apitest.New(t)
 	w := newWorker("work")
-	w.stuck = errors.New("service default/web has been going on for 1h")
+	w.stuck = errors.New("the cloud answered: bad token abc")
 	m := run(t, server, &provider{}, map[string]*worker{"work": w})
 	w.leads(t)
-	for _, path := range []string{"/healthz", "/livez", "/healthz/work"} {
-		m.until(path, http.StatusInternalServerError, "[-]work failed: service default/web has been going on for 1h")
+	for _, path := range []string{"/healthz", "/livez", "/healthz?verbose"} {
+		m.until(path, http.StatusInternalServerError, "[-]work failed: reason withheld\n")
 	}
+	m.until("/healthz/work", http.StatusInternalServerError, "[-]work failed: the cloud answered: bad token abc") // the tests' manager opens it
 	m.until("/healthz/lease-cloud-controller-manager", http.StatusOK, "ok")
 	m.until("/healthz/other", http.StatusNotFound, "")
+	if err := m.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStuckControllerOfOursIsNamed(t *testing.T) {
+	server := apitest.New(t)
+	w := newWorker("work")
+	tracker := progress.New(time.Nanosecond)
+	defer tracker.Start("service default/web")()
+	w.health = progress.Open{UnnamedHealthChecker: tracker}
+	m := run(t, server, &provider{}, map[string]*worker{"work": w})
+	w.leads(t)
+	m.until("/healthz", http.StatusInternalServerError, "[-]work failed: service default/web has been going on for ")
 	if err := m.end(); err != nil {
 		t.Error(err)
 	}

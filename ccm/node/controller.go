@@ -171,7 +171,9 @@ func idsOptional(provider cloudprovider.Interface) bool {
 func (c *Controller) Name() string { return "cloud-node" }
 
 // HealthChecker fails while a call for nodes or a patch is stuck, and when no pass over all addresses has ended for several periods.
-func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return healthCheck{c} }
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
+	return progress.Open{UnnamedHealthChecker: healthCheck{c}}
+}
 
 type healthCheck struct{ c *Controller }
 

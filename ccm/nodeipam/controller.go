@@ -103,7 +103,9 @@ func New(config Config) (*Controller, error) {
 func (c *Controller) Name() string { return "nodeipam" }
 
 // HealthChecker fails while an assignment, or the look at the nodes at the start, is stuck.
-func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return c.tracker }
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
+	return progress.Open{UnnamedHealthChecker: c.tracker}
+}
 
 // seen takes notice of a node. Nodes are updated several times a minute, so it does no more than a look at a map for those that have podCIDRs.
 func (c *Controller) seen(object any) {

@@ -142,7 +142,9 @@ func New(config Config) (*Controller, error) {
 func (c *Controller) Name() string { return "cloud-node-lifecycle" }
 
 // HealthChecker fails while a call for nodes or a write is stuck, and when no tick has begun for several periods.
-func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return healthCheck{c} }
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
+	return progress.Open{UnnamedHealthChecker: healthCheck{c}}
+}
 
 type healthCheck struct{ c *Controller }
 

@@ -152,7 +152,9 @@ func New(config Config) (*Controller, error) {
 func (c *Controller) Name() string { return "route" }
 
 // HealthChecker fails while a call to the cloud is stuck, and when there has been no pass for several periods.
-func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return healthCheck{c} }
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
+	return progress.Open{UnnamedHealthChecker: healthCheck{c}}
+}
 
 type healthCheck struct{ c *Controller }
 
