@@ -1,10 +1,13 @@
 // Package metrics decides where the collectors of the cloud-controller-manager's packages are registered, and what happens when the registry
-// refuses one: the program goes on without it. Upstream's controllers register the same names, with other help texts, and a program that links both,
-// to compare them, would otherwise not start.
+// refuses one: the program goes on without it, or counts into the collector that is there.
+//
+// Upstream's controllers have series of the same names, and panic when one is taken. So a controller of ours has upstream's register first, and then
+// adopts them: whichever controllers a program has, and in whatever order, it starts, and both count into one series.
 package metrics
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/component-base/metrics"
@@ -21,4 +24,21 @@ func Register(collectors ...metrics.Registerable) {
 			klog.ErrorS(err, "A metric is not served", "metric", c.FQName())
 		}
 	}
+}
+
+// Adopt registers a collector that upstream has as well, under the same name and with the same help, and returns the one that is served: upstream's
+// if that was registered before, else own.
+func Adopt[T metrics.Registerable](own T) T {
+	err := legacyregistry.Register(own)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if served, same := already.ExistingCollector.(T); same {
+			return served
+		}
+		err = fmt.Errorf("the collector that has its name is a %T, not a %T", already.ExistingCollector, own)
+	}
+	if err != nil {
+		klog.ErrorS(err, "A metric is not served", "metric", own.FQName())
+	}
+	return own
 }

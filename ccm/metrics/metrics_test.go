@@ -73,3 +73,23 @@ func TestACollectorWithAnotherHelpIsLeftOutAndCanBeUsed(t *testing.T) {
 		t.Errorf("the registry serves %v, want the first collector's value alone", got)
 	}
 }
+
+func TestAnAdoptedCollectorIsTheOneThatIsServed(t *testing.T) {
+	first, second := gauge("transplant_ccm_test_adopted", "One."), gauge("transplant_ccm_test_adopted", "One.")
+	if got := Adopt(first); got != first {
+		t.Error("a collector whose name is free is not registered itself")
+	}
+	Adopt(second).Set(7)
+	if got := values(t, "transplant_ccm_test_adopted"); len(got) != 1 || got[0] != 7 {
+		t.Errorf("the registry serves %v, want what was set through the adopted collector", got)
+	}
+}
+
+func TestACollectorOfAnotherKindIsNotAdopted(t *testing.T) {
+	Register(gauge("transplant_ccm_test_kind", "One."))
+	counter := metrics.NewCounter(&metrics.CounterOpts{Name: "transplant_ccm_test_kind", Help: "One.", StabilityLevel: metrics.ALPHA})
+	if got := Adopt(counter); got != counter {
+		t.Error("a gauge is adopted for a counter")
+	}
+	counter.Inc()
+}

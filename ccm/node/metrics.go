@@ -3,6 +3,7 @@ package node
 import (
 	"sync"
 
+	_ "k8s.io/cloud-provider/controllers/node" // registers its series when it is loaded, and would panic over ours if it were loaded later
 	"k8s.io/component-base/metrics"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
@@ -42,5 +43,8 @@ var (
 var registration sync.Once
 
 func registerMetrics() {
-	registration.Do(func() { ccmmetrics.Register(taintRemovalDelay, initialSyncDelay, failures, batchNodes) })
+	registration.Do(func() {
+		taintRemovalDelay, initialSyncDelay = ccmmetrics.Adopt(taintRemovalDelay), ccmmetrics.Adopt(initialSyncDelay)
+		ccmmetrics.Register(failures, batchNodes)
+	})
 }

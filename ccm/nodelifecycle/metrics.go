@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	cloudprovider "k8s.io/cloud-provider"
+	upstream "k8s.io/cloud-provider/controllers/nodelifecycle"
 	"k8s.io/component-base/metrics"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
@@ -32,8 +33,9 @@ var (
 	providerCalls = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: subsystem,
 		Name:      "cloud_provider_calls_total",
-		Help: "The total number of answers of the cloud provider about a node, labeled by operation and result. One call may answer for many nodes; " +
-			"transplant_ccm_cloud_calls_total counts calls.",
+		// Upstream's text: with another one its collector could not be adopted. What is counted are answers about a node, of which one call may give
+		// many; transplant_ccm_cloud_calls_total counts calls.
+		Help:           "The total number of cloud provider API calls, labeled by operation and result.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"operation", "result"})
 	kept = metrics.NewGauge(&metrics.GaugeOpts{
@@ -64,7 +66,12 @@ var (
 var registration sync.Once
 
 func registerMetrics() {
-	registration.Do(func() { ccmmetrics.Register(monitorDuration, providerCalls, kept, held, holds, deletions) })
+	registration.Do(func() {
+		// Upstream's constructor registers its series and then refuses to go on without a client. Later it would find ours there, and panic.
+		_, _ = upstream.NewCloudNodeLifecycleController(nil, nil, nil, 0, 0)
+		monitorDuration, providerCalls = ccmmetrics.Adopt(monitorDuration), ccmmetrics.Adopt(providerCalls)
+		ccmmetrics.Register(kept, held, holds, deletions)
+	})
 }
 
 // observe counts an answer as upstream counts its calls: whether the instance exists, and if it does and that was asked, whether it is shut down.

@@ -1,8 +1,10 @@
 package route
 
 import (
+	"net"
 	"sync"
 
+	upstream "k8s.io/cloud-provider/controllers/route"
 	"k8s.io/component-base/metrics"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
@@ -12,6 +14,7 @@ var (
 	syncs = metrics.NewCounterVec(&metrics.CounterOpts{
 		Subsystem: "route_controller",
 		Name:      "route_sync_total",
+		// Upstream's text: with another one its collector could not be adopted.
 		Help: "A metric counting the number of route reconciles with the cloud provider, labeled by the trigger (periodic or node_change) and the outcome " +
 			"(error if the reconcile failed, changed if at least one route was created or deleted, otherwise noop).",
 		StabilityLevel: metrics.ALPHA,
@@ -32,7 +35,18 @@ var (
 var registration sync.Once
 
 func registerMetrics() {
-	registration.Do(func() { ccmmetrics.Register(syncs, failing, createSeconds) })
+	registration.Do(func() {
+		registerUpstreams()
+		syncs = ccmmetrics.Adopt(syncs)
+		ccmmetrics.Register(failing, createSeconds)
+	})
+}
+
+// registerUpstreams has upstream's controller register its series, before it could find ours there and panic. Only its constructor does that: it
+// begins with it, and then panics because it has no informer. Without a CIDR it would end the process.
+func registerUpstreams() {
+	defer func() { _ = recover() }()
+	_, _ = upstream.New(nil, nil, nil, "", []*net.IPNet{{}})
 }
 
 // recordSync counts a pass that has called the cloud. Upstream counts a pass with failed calls as noop or changed; here it is an error, as the help says.

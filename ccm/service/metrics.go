@@ -3,36 +3,37 @@ package service
 import (
 	"sync"
 
+	upstream "k8s.io/cloud-provider/controllers/service"
 	"k8s.io/component-base/metrics"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
 )
 
-// Upstream's, by its names.
+// Upstream's, by its names and help texts: with another text its collector could not be adopted.
 var (
 	loadBalancerSyncCount = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      "service_controller",
 		Name:           "loadbalancer_sync_total",
-		Help:           "Number of times that a load balancer was given other members, because nodes had changed.",
+		Help:           "A metric counting the amount of times any load balancer has been configured, as an effect of service/node changes on the cluster",
 		StabilityLevel: metrics.ALPHA,
 	})
 	nodeSyncErrorCount = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem:      "service_controller",
 		Name:           "nodesync_error_total",
-		Help:           "Number of times that giving a load balancer other members failed.",
+		Help:           "A metric counting the amount of times any load balancer has been configured and errored, as an effect of node changes on the cluster",
 		StabilityLevel: metrics.ALPHA,
 	})
 	nodeSyncLatency = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem:      "service_controller",
 		Name:           "nodesync_latency_seconds",
-		Help:           "Seconds from when a batch of changed nodes was given to the load balancers until all that it concerned had been tried.",
+		Help:           "A metric measuring the latency for nodesync which updates loadbalancer hosts on cluster node updates.",
 		Buckets:        metrics.ExponentialBuckets(1, 2, 15),
 		StabilityLevel: metrics.ALPHA,
 	})
 	updateHostLatency = metrics.NewHistogram(&metrics.HistogramOpts{
 		Subsystem:      "service_controller",
 		Name:           "update_loadbalancer_host_latency_seconds",
-		Help:           "Seconds that giving one load balancer other members took.",
+		Help:           "A metric measuring the latency for updating each load balancer hosts.",
 		Buckets:        metrics.ExponentialBuckets(1, 2, 15),
 		StabilityLevel: metrics.ALPHA,
 	})
@@ -63,8 +64,9 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	})
 	driftChecks = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "transplant_ccm_service_drift_checks_total",
-		Help:           "Number of load balancers that were looked at for drift, by result: in_line, gone, moved (it has other addresses), error.",
+		Name: "transplant_ccm_service_drift_checks_total",
+		Help: "Number of load balancers that were looked at for drift, by result: in_line, gone, not_found (gone, and ensuring it has changed nothing), " +
+			"moved (it has other addresses), error.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"result"})
 	statusRepairs = metrics.NewCounter(&metrics.CounterOpts{
@@ -92,8 +94,17 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
+	registerUpstreams()
+	loadBalancerSyncCount, nodeSyncErrorCount = ccmmetrics.Adopt(loadBalancerSyncCount), ccmmetrics.Adopt(nodeSyncErrorCount)
+	nodeSyncLatency, updateHostLatency = ccmmetrics.Adopt(nodeSyncLatency), ccmmetrics.Adopt(updateHostLatency)
 	ccmmetrics.Register(
-		loadBalancerSyncCount, nodeSyncErrorCount, nodeSyncLatency, updateHostLatency,
 		callDuration, deleteDuration, pendingServices, nodeBatches, driftChecks, statusRepairs, adoptedServices, stateWrites, stateKept,
 	)
 })
+
+// registerUpstreams has upstream's controller register its series, before it could find ours there and panic. Only its constructor does that: it
+// begins with it, and then panics because it has no informer.
+func registerUpstreams() {
+	defer func() { _ = recover() }()
+	_, _ = upstream.New(nil, nil, nil, nil, "", nil)
+}

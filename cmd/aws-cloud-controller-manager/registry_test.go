@@ -172,6 +172,32 @@ func linkUpstream(t *testing.T) {
 	controllersmetrics.Register()
 }
 
+// bothSets is the environment variable that makes TestBothSetsOfControllersStart a process that has both sets, in the order that it names.
+const bothSets = "REGISTER_BOTH"
+
+// An author may run a controller of upstream's beside ours. The registry takes a name once, and upstream panics over one that is taken.
+func TestBothSetsOfControllersStart(t *testing.T) {
+	switch os.Getenv(bothSets) {
+	case "ours first":
+		link(t)
+		linkUpstream(t)
+		return
+	case "upstream's first":
+		linkUpstream(t)
+		link(t)
+		return
+	}
+	for _, order := range []string{"ours first", "upstream's first"} {
+		t.Run(order, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBothSetsOfControllersStart$")
+			command.Env = append(os.Environ(), bothSets+"="+order)
+			if out, err := command.CombinedOutput(); err != nil {
+				t.Errorf("a program with both does not start: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
 func TestOursAreUpstreamsToo(t *testing.T) {
 	if os.Getenv(upstreams) != "" {
 		linkUpstream(t)
