@@ -25,11 +25,13 @@ type InstancesLister interface {
 // Want says which fields of a state are needed, so that a provider, or the fallback, makes no calls for the others.
 type Want uint8
 
-// What can be wanted of an instance.
+// What can be wanted of an instance. Who wants the whole metadata wants the addresses in it, so that a provider asks want&WantMetadata != 0.
 const (
 	WantExists Want = 1 << iota
 	WantShutdown
-	WantMetadata
+	// WantAddresses is metadata of which only the addresses are needed. Instances, the first interface, has them without the calls for type and zone.
+	WantAddresses
+	WantMetadata = WantAddresses | 1<<iota
 )
 
 // InstanceState is what the cloud says of one node's instance. Its meaning is that of cloudprovider.InstancesV2.

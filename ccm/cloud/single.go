@@ -34,6 +34,7 @@ type described interface {
 	exists(context.Context) (bool, error)
 	shutdown(context.Context) (bool, error)
 	metadata(context.Context) (*cloudprovider.InstanceMetadata, error)
+	addresses(context.Context) (*cloudprovider.InstanceMetadata, error) // metadata with nothing else in it that would cost a call
 }
 
 // describe asks for what is wanted and stops at the first error, or when the instance does not exist. That the cloud does not find it counts for that
@@ -53,8 +54,15 @@ func describe(ctx context.Context, d described, want Want) InstanceState {
 			state.Shutdown, state.Err = false, nil
 		}
 	}
-	if want&WantMetadata != 0 && state.Err == nil {
-		state.Metadata, state.Err = d.metadata(ctx)
+	switch want & WantMetadata {
+	case WantMetadata:
+		if state.Err == nil {
+			state.Metadata, state.Err = d.metadata(ctx)
+		}
+	case WantAddresses:
+		if state.Err == nil {
+			state.Metadata, state.Err = d.addresses(ctx)
+		}
 	}
 	if state.Err != nil {
 		if !known && errors.Is(state.Err, cloudprovider.InstanceNotFound) {
@@ -77,6 +85,9 @@ func (d v2) shutdown(ctx context.Context) (bool, error) {
 }
 func (d v2) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 	return d.instances.InstanceMetadata(ctx, d.node)
+}
+func (d v2) addresses(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+	return d.metadata(ctx)
 }
 
 // v1Node is a node that Instances, and Zones if there are any, describe: by its providerID, and where that does not do by its name.
@@ -122,7 +133,7 @@ func (d *v1Node) shutdown(ctx context.Context) (bool, error) {
 	return d.instances.InstanceShutdownByProviderID(ctx, id)
 }
 
-func (d *v1Node) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+func (d *v1Node) addresses(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 	id, err := d.providerID(ctx)
 	if err != nil && !errors.Is(err, cloudprovider.NotImplemented) { // without provider IDs, names have to do
 		return nil, err
@@ -131,6 +142,15 @@ func (d *v1Node) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata,
 	if m.NodeAddresses, err = either(ctx, d, "addresses", id, d.instances.NodeAddressesByProviderID, d.instances.NodeAddresses); err != nil {
 		return nil, err
 	}
+	return m, nil
+}
+
+func (d *v1Node) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
+	m, err := d.addresses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id := m.ProviderID
 	if m.InstanceType, err = either(ctx, d, "type", id, d.instances.InstanceTypeByProviderID, d.instances.InstanceType); err != nil {
 		return nil, err
 	}

@@ -125,15 +125,15 @@ func (c *Controller) pick(next item) *job {
 
 // read asks the cloud about a group.
 func (c *Controller) read(ctx, reads context.Context, group []*job) {
-	nodes, age := make([]*corev1.Node, len(group)), remembered
+	nodes, want, age := make([]*corev1.Node, len(group)), cloud.WantAddresses, remembered
 	for i, j := range group {
 		nodes[i] = j.node
 		if !j.item.addresses {
-			age = 0
+			want, age = cloud.WantMetadata, 0
 		}
 	}
 	batchNodes.Observe(float64(len(group)))
-	for i, state := range c.reader.Group(reads, nodes, cloud.WantMetadata, age) {
+	for i, state := range c.reader.Group(reads, nodes, want, age) {
 		group[i].state = state
 		c.hand(ctx, group[i])
 	}

@@ -79,7 +79,7 @@ func (c *Controller) initialisedNodes() []*corev1.Node {
 
 // refreshGroup is one call, and a patch for each node whose addresses have changed. What fails and may pass is done again soon, past the period.
 func (c *Controller) refreshGroup(ctx, reads, calls context.Context, group []*corev1.Node) {
-	states := c.reader.Group(reads, group, cloud.WantMetadata, 0)
+	states := c.reader.Group(reads, group, cloud.WantAddresses, 0)
 	slots := make(chan struct{}, c.statusWorkers)
 	var writing sync.WaitGroup
 	defer writing.Wait()
