@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,5 +241,24 @@ func TestACleanupThatCannotLookIsToldAndTriedAgain(t *testing.T) {
 			Events: []string{"Normal DeletingLoadBalancer web", "Normal DeletedLoadBalancer web"},
 			Writes: []string{"patch services default/web"},
 		})
+	})
+}
+
+// A namespace that is being deleted waits for it.
+func TestADeletionIsTriedSoonAfterALongOutage(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(node("n1"), service("web"))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.cloud.on(failing("delete", errors.New("the cloud is down")))
+		w.deleteService("web")
+		w.settle(32 * time.Minute)
+		w.took()
+		w.cloud.on(nil)
+		w.settle(maxDeleteDelay)
+		if !slices.Contains(w.took().Calls, "delete web") {
+			t.Errorf("the load balancer is not deleted within %s of the end of the outage", maxDeleteDelay)
+		}
 	})
 }

@@ -21,6 +21,8 @@ type balancer struct {
 	stored  *corev1.LoadBalancerStatus // what the API server made of it; nil while it has not been written
 	version string                     // resource version of the Service with that status
 	seen    *corev1.LoadBalancerStatus // the provider's last answer to a check
+	// notFound is how often in a row a check has not found the load balancer and ensuring it has changed nothing.
+	notFound int
 
 	tried    bool // ensuring it has begun in this process
 	cleaning bool // deleting has begun

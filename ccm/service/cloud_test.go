@@ -27,6 +27,7 @@ type fakeCloud struct {
 	// answers replaces the status that ensuring returns; nil for the balancer's.
 	answers func(service *corev1.Service) *corev1.LoadBalancerStatus
 	none    bool // the cloud has no load balancers
+	blind   bool // it says that there is no load balancer, whoever asks
 }
 
 type fakeBalancer struct {
@@ -120,7 +121,7 @@ func (f *fakeCloud) GetLoadBalancer(ctx context.Context, _ string, s *corev1.Ser
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	b, ok := f.balancers[s.UID]
-	if !ok {
+	if !ok || f.blind {
 		return nil, false, nil
 	}
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: b.address}}}, true, nil

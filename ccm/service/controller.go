@@ -33,6 +33,9 @@ const (
 	// A Service that failed is tried again after this, twice as long each time.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 300 * time.Second
+	// maxDeleteDelay is the longest for one that is being deleted. Somebody waits for its namespace or pays for its load balancer when the cloud is back.
+	// Upstream's informer resync has the same effect.
+	maxDeleteDelay = 30 * time.Second
 	// slowAfter is how long a Service may keep others from its worker's place. See Config.Workers.
 	slowAfter = 10 * time.Second
 	// nodesKey is the one key of the queue "node".
@@ -74,6 +77,7 @@ type Controller struct {
 	recorder record.EventRecorder
 
 	queue     workqueue.TypedRateLimitingInterface[string] // Services to look at
+	delays    workqueue.TypedRateLimiter[string]           // of the queue
 	nodeQueue workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
 	places    chan struct{}                                // one for each worker
 	running   atomic.Bool
@@ -107,32 +111,36 @@ func New(config Config) (*Controller, error) {
 		config:    config,
 		cloud:     balancers{provider: balancer, cluster: config.ClusterName},
 		services:  config.Services.Lister(),
-		nodes:     newNodeViews(config.Nodes.Lister(), config.Clock),
+		nodes:     newNodeViews(config.Nodes.Lister()),
 		book:      newBook(),
 		batcher:   newBatcher(config.Clock, config.Options.NodeBatchWindow, config.Options.NodeBatchInterval),
 		tracker:   progress.New(config.Options.StuckAfter),
 		clock:     config.Clock,
 		recorder:  config.Recorder,
-		queue:     newQueue("service", config.Clock),
-		nodeQueue: newQueue("node", config.Clock),
+		delays:    newDelays(),
+		nodeQueue: newQueue("node", newDelays(), config.Clock),
 		places:    make(chan struct{}, config.Workers),
 	}
+	c.queue = newQueue("service", c.delays, config.Clock)
 	c.state = newState(config)
 	return c, c.watch()
 }
 
-func newQueue(name string, clock clock.WithTicker) workqueue.TypedRateLimitingInterface[string] {
-	return workqueue.NewTypedRateLimitingQueueWithConfig(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay),
-		workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock},
-	)
+func newDelays() workqueue.TypedRateLimiter[string] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[string](minRetryDelay, maxRetryDelay)
+}
+
+func newQueue(name string, delays workqueue.TypedRateLimiter[string], clock clock.WithTicker) workqueue.TypedRateLimitingInterface[string] {
+	return workqueue.NewTypedRateLimitingQueueWithConfig(delays, workqueue.TypedRateLimitingQueueConfig[string]{Name: name, Clock: clock})
 }
 
 // Name is how the controller is called in the gauge of running controllers.
 func (c *Controller) Name() string { return "service" }
 
 // HealthChecker fails when a Service, which it names, has been worked on for too long.
-func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker { return c.tracker }
+func (c *Controller) HealthChecker() healthz.UnnamedHealthChecker {
+	return progress.Open{UnnamedHealthChecker: c.tracker}
+}
 
 // Run works until ctx ends, and returns when everything that it had begun is done. A controller runs once.
 func (c *Controller) Run(ctx context.Context) {
@@ -240,15 +248,14 @@ func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v 
 // nodeViews looks at the nodes when they have changed in a way that matters.
 type nodeViews struct {
 	lister corelisters.NodeLister
-	clock  clock.WithTicker
 
 	mu      sync.Mutex
 	dirty   bool
 	current *view
 }
 
-func newNodeViews(lister corelisters.NodeLister, clock clock.WithTicker) *nodeViews {
-	return &nodeViews{lister: lister, clock: clock, dirty: true}
+func newNodeViews(lister corelisters.NodeLister) *nodeViews {
+	return &nodeViews{lister: lister, dirty: true}
 }
 
 func (n *nodeViews) changed() {
@@ -261,8 +268,7 @@ func (n *nodeViews) changed() {
 func (n *nodeViews) view() *view {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	now := n.clock.Now()
-	if n.current != nil && !n.dirty && (n.current.due.IsZero() || now.Before(n.current.due)) {
+	if n.current != nil && !n.dirty {
 		return n.current
 	}
 	nodes, err := n.lister.List(labels.Everything())
@@ -270,7 +276,7 @@ func (n *nodeViews) view() *view {
 		return n.current
 	}
 	n.dirty = err != nil
-	n.current, _ = look(nodes, now, n.last())
+	n.current, _ = look(nodes, n.last())
 	return n.current
 }
 
@@ -282,7 +288,7 @@ func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	v, members := look(nodes, n.clock.Now(), n.last())
+	v, members := look(nodes, n.last())
 	n.current, n.dirty = v, false
 	return members, v, nil
 }

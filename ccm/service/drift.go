@@ -17,6 +17,9 @@ const (
 	// soon, and not all at once.
 	adoptedCheckFrom = 30 * time.Second
 	adoptedCheckTo   = 3 * time.Minute
+	// maxNotFound is how often a load balancer that a check does not find is ensured for it, when that changes nothing. A provider may not implement
+	// GetLoadBalancer: it would be ensured 50 times a day.
+	maxNotFound = 2
 	// grantFor is for how long a load balancer that was sent to be looked at is not sent again, while it waits for a worker.
 	grantFor = time.Minute
 )
@@ -150,8 +153,13 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 	case err != nil:
 		result = "error"
 		logger.V(1).Info("Looking at the load balancer failed", "err", err)
+	case !exists && page.notFound >= maxNotFound:
+		result = "not_found"
+		c.recorder.Eventf(service, corev1.EventTypeWarning, reasonNotFound, "The cloud provider does not find the load balancer. "+
+			"Ensuring it %d times has changed nothing. It is ensured again when the Service changes, or after --%s", maxNotFound, flagResyncPeriod)
 	case !exists:
 		result, page.spec = "gone", ""
+		page.notFound++
 		logger.Info("The load balancer is gone from the cloud; it is made again")
 	case len(status.Ingress) > 0 && !sameAddresses(status, page.stored) && (page.seen == nil || !sameAddresses(status, page.seen)):
 		// A provider whose two answers never agree is believed once: what it said is remembered below, and ensuring is not repeated for it.
@@ -159,7 +167,7 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		logger.Info("The load balancer is not at its address any more; it is ensured", "addresses", status.Ingress)
 	}
 	if err == nil && exists {
-		page.seen = status
+		page.seen, page.notFound = status, 0
 	}
 	driftChecks.WithLabelValues(result).Inc()
 	c.book.put(key, page)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -206,6 +207,43 @@ func TestAProviderWhoseAnswersNeverAgreeIsNotEnsuredForEver(t *testing.T) {
 		w.settle(24 * time.Hour)
 		if got := w.cloud.count("ensure"); got > 2 {
 			t.Errorf("%d calls, want at most 2", got)
+		}
+	})
+}
+
+// Some providers do not implement GetLoadBalancer and say that there is none.
+func TestALoadBalancerThatIsNeverFoundIsNotEnsuredForEver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.options.ResyncPeriod = 0
+		w.cloud.set(func() { w.cloud.blind = true })
+		w.add(node("n1"), service("web"))
+		w.start()
+		w.settle(24 * time.Hour)
+		if got := w.cloud.count("ensure"); got != 1+maxNotFound {
+			t.Errorf("it was ensured %d times in a day, want %d", got, 1+maxNotFound)
+		}
+		if !slices.Contains(w.took().Events, "Warning LoadBalancerNotFound web") {
+			t.Error("no event says that it is not found")
+		}
+		w.changeService("web", withPort(81))
+		w.settle(time.Minute)
+		w.want(activity{Calls: []string{"ensure web [n1]"}, Events: []string{"Normal EnsuringLoadBalancer web", "Normal EnsuredLoadBalancer web"}})
+	})
+}
+
+func TestALoadBalancerThatIsFoundAgainIsEnsuredWhenItIsGone(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.options.ResyncPeriod = 0
+		w.add(node("n1"), service("web", withUID("uid")))
+		w.start()
+		for i := range 2 * maxNotFound {
+			w.settle(38 * time.Minute) // it is found
+			w.took()
+			w.cloud.set(func() { delete(w.cloud.balancers, "uid") })
+			w.settle(76 * time.Minute)
+			if !slices.Contains(w.took().Calls, "ensure web [n1]") {
+				t.Errorf("the load balancer is not made again when it is gone for time %d", i+1)
+			}
 		}
 	})
 }

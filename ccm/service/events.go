@@ -14,4 +14,6 @@ const (
 	reasonDeleting     = "DeletingLoadBalancer"     // it is about to be deleted
 	reasonDeleted      = "DeletedLoadBalancer"      // it is deleted, and the finalizer gone
 	reasonDeleteFailed = "DeleteLoadBalancerFailed" // it could not be deleted and its Service is gone already; it is tried again
+	// Ours: upstream does not look.
+	reasonNotFound = "LoadBalancerNotFound" // the provider's GetLoadBalancer never finds it; it is not ensured for that any more
 )

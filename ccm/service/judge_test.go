@@ -9,8 +9,8 @@ import (
 )
 
 func TestWhatALoadBalancerNeeds(t *testing.T) {
-	v, _ := look([]*corev1.Node{node("n1")}, noon, nil)
-	other, _ := look([]*corev1.Node{node("n1"), node("n2")}, noon, nil)
+	v, _ := look([]*corev1.Node{node("n1")}, nil)
+	other, _ := look([]*corev1.Node{node("n1"), node("n2")}, nil)
 	at := func(version string) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.ResourceVersion = version }
 	}

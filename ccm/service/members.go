@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	cloudapi "k8s.io/cloud-provider/api"
@@ -14,32 +13,28 @@ import (
 // taintToBeDeleted is what the cluster autoscaler puts on a node that it is about to delete.
 const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
-// holdBack is for how long after its creation a node that is not initialised is kept out of load balancers. Upstream adds it at once, and again
-// when its provider ID appears: two updates of every load balancer for each node that joins. A node that is still not initialised after this time
-// never may be (its controller is off, or somebody else's), and counts as it does upstream.
-const holdBack = 10 * time.Minute
-
 // standing is what decides whether one node is a member of load balancers.
 type standing struct {
-	included bool // not excluded by label, and initialised
+	included bool // not excluded by label
+	// waiting is that the node is not initialised. Upstream adds it at once, and again when its provider ID appears: two updates of every load balancer
+	// for each node that joins. Here it becomes a member once it is initialised; until then its taint keeps pods away from it anyway. A member that is
+	// given the taint later, to be initialised again, stays one: its connections must not be cut.
+	waiting bool
 	// leaving is that the node is being deleted, or will be. This alone changes no load balancer: the node's kube-proxy fails its health check, which
 	// drains connections, and taking the member away would cut them. A load balancer that changes for another reason leaves such a node out.
 	leaving    bool
 	providerID string
-	due        time.Time // when a node that is held back will count; zero for one that is not
 }
 
 // standingOf judges one node. Whether it is ready does not matter (KEP-3458), nor whether it may be scheduled to.
-func standingOf(node *corev1.Node, now time.Time) standing {
+func standingOf(node *corev1.Node) standing {
 	s := standing{included: !excluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
 	for _, taint := range node.Spec.Taints {
 		switch taint.Key {
 		case taintToBeDeleted:
 			s.leaving = true
 		case cloudapi.TaintExternalCloudProvider:
-			if due := node.CreationTimestamp.Add(holdBack); now.Before(due) {
-				s.included, s.due = false, due
-			}
+			s.waiting = true
 		}
 	}
 	return s
@@ -55,7 +50,10 @@ func excluded(node *corev1.Node) bool {
 	return err != nil || exclude
 }
 
-func (s standing) member() bool { return s.included && !s.leaving }
+// counts is whether the node is a member, or would be if it were not leaving.
+func (s standing) counts() bool { return s.included && !s.waiting }
+
+func (s standing) member() bool { return s.counts() && !s.leaving }
 
 // change is what a node event may mean for load balancers.
 type change int
@@ -70,7 +68,7 @@ const (
 // a load balancer that was changed meanwhile has lost the node. Upstream does not look, and leaves it out until the next change of nodes.
 func changeOf(before, now standing) change {
 	switch {
-	case before.included && !now.included:
+	case before.counts() && !now.counts():
 		return changeLeaves
 	case now.member() && (!before.member() || before.providerID != now.providerID):
 		return changeJoins
@@ -84,6 +82,15 @@ type memberSet struct {
 	hash string
 }
 
+// has is whether a machine is in the set. Of a set of which only the hash is known, and of none, that is not known.
+func (m *memberSet) has(name, providerID string) bool {
+	if m == nil {
+		return false
+	}
+	id, ok := m.ids[name]
+	return ok && id == providerID
+}
+
 func newMemberSet(ids map[string]string) *memberSet {
 	return &memberSet{ids: ids, hash: digest(ids)}
 }
@@ -92,25 +99,23 @@ func newMemberSet(ids map[string]string) *memberSet {
 type view struct {
 	set     *memberSet
 	leaving map[string]string // nodes that are no members for the one reason that they are leaving
-	due     time.Time         // when the first of the nodes that are held back will count; zero without one
 }
 
 // look judges nodes. The second result is the members, by name. A set that is the last one still is that one: load balancers with the same members
 // share it, and thousands of nodes are hashed and kept once.
-func look(nodes []*corev1.Node, now time.Time, last *memberSet) (*view, []*corev1.Node) {
+func look(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
 	v := &view{leaving: map[string]string{}}
 	ids := make(map[string]string, len(nodes))
 	var members []*corev1.Node
 	for _, node := range nodes {
-		s := standingOf(node, now)
+		s := standingOf(node)
+		s.waiting = s.waiting && !last.has(node.Name, s.providerID)
 		switch {
 		case s.member():
 			ids[node.Name] = s.providerID
 			members = append(members, node)
-		case s.included:
+		case s.counts():
 			v.leaving[node.Name] = s.providerID
-		case !s.due.IsZero() && (v.due.IsZero() || s.due.Before(v.due)):
-			v.due = s.due
 		}
 	}
 	slices.SortFunc(members, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -39,12 +40,12 @@ func TestWhichNodesAreMembers(t *testing.T) {
 		{"one with the label set to what is no boolean", node("n", exclude("foo")), false},
 		{"one that the autoscaler is about to delete", node("n", withTaint(taintToBeDeleted)), false},
 		{"one that is being deleted", node("n", nodeBeingDeleted), false},
-		{"one that is not initialised and joined just now", node("n", joinedAt(noon), uninitialised), false},
-		{"the same, with a provider ID of its kubelet's", node("n", joinedAt(noon), uninitialised, withProviderID("x")), false},
-		{"one that has not been initialised for longer than anybody waits", node("n", joinedAt(noon.Add(-holdBack)), uninitialised), true},
+		{"one that is not initialised", node("n", uninitialised), false},
+		{"the same, with a provider ID of its kubelet's", node("n", uninitialised, withProviderID("x")), false},
+		{"one that is not initialised an hour after it joined", node("n", joinedAt(noon.Add(-time.Hour)), uninitialised), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := standingOf(tc.node, noon).member(); got != tc.want {
+			if got := standingOf(tc.node).member(); got != tc.want {
 				t.Errorf("member: %t, want %t", got, tc.want)
 			}
 		})
@@ -130,7 +131,7 @@ func TestNodeUpdatesThatAreLookedAt(t *testing.T) {
 		{"it is initialised", nodeIs{joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider), noID}, nodeIs{joinedAt(noon)}, true, changeJoins, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := changeOf(standingOf(node("n", tc.before...), noon), standingOf(node("n", tc.now...), noon))
+			got := changeOf(standingOf(node("n", tc.before...)), standingOf(node("n", tc.now...)))
 			if got != tc.want {
 				t.Errorf("change %d, want %d", got, tc.want)
 			}
@@ -146,7 +147,7 @@ func TestMembersOfACallAreSortedAndLeaveOutWhatLeaves(t *testing.T) {
 		node("c"), node("a"), node("b", withTaint(taintToBeDeleted)), node("x", withLabel(corev1.LabelNodeExcludeBalancers, "")),
 		node("y", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider)),
 		node("z", joinedAt(noon.Add(time.Minute)), withTaint(cloudapi.TaintExternalCloudProvider)),
-	}, noon, nil)
+	}, nil)
 	if diff := cmp.Diff([]string{"a", "c"}, names(members)); diff != "" {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}
@@ -156,8 +157,26 @@ func TestMembersOfACallAreSortedAndLeaveOutWhatLeaves(t *testing.T) {
 	if diff := cmp.Diff([]string{"b"}, sorted(v.leaving)); diff != "" {
 		t.Errorf("leaving (-want +got):\n%s", diff)
 	}
-	if want := noon.Add(holdBack); !v.due.Equal(want) {
-		t.Errorf("the first node that is held back counts at %s, want %s", v.due, want)
+}
+
+func TestAMemberThatIsInitialisedAgainStaysOne(t *testing.T) {
+	uninitialised := withTaint(cloudapi.TaintExternalCloudProvider)
+	before, _ := look([]*corev1.Node{node("a"), node("b", withProviderID(""))}, nil)
+	for _, tc := range []struct {
+		name string
+		now  []*corev1.Node
+		want []string
+	}{
+		{"tainted again", []*corev1.Node{node("a", uninitialised), node("b", withProviderID(""), uninitialised)}, []string{"a", "b"}},
+		{"another machine by the name", []*corev1.Node{node("a", uninitialised, withProviderID("fake://other")), node("b")}, []string{"b"}},
+		{"tainted again and leaving", []*corev1.Node{node("a", uninitialised, withTaint(taintToBeDeleted)), node("b")}, []string{"b"}},
+		{"one that joins", []*corev1.Node{node("a"), node("c", uninitialised)}, []string{"a"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if _, members := look(tc.now, before.set); !slices.Equal(names(members), tc.want) {
+				t.Errorf("members are %q, want %q", names(members), tc.want)
+			}
+		})
 	}
 }
 
@@ -185,8 +204,8 @@ func TestWhichLoadBalancersNeedAnUpdate(t *testing.T) {
 		{"one is excluded while it leaves", []*corev1.Node{a, b}, []*corev1.Node{a, node("b", doomed, withLabel(corev1.LabelNodeExcludeBalancers, ""))}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before, _ := look(tc.has, noon, nil)
-			now, _ := look(tc.now, noon, before.set)
+			before, _ := look(tc.has, nil)
+			now, _ := look(tc.now, before.set)
 			if got := now.lacks(before.set); got != tc.want {
 				t.Errorf("needs an update: %t, want %t", got, tc.want)
 			}

@@ -9,7 +9,6 @@ import (
 // giveBatches enqueues, for each batch of changed nodes, the load balancers whose members it changes. Those that are being worked on or failing
 // are passed over: they take the nodes that there are when they are.
 func (c *Controller) giveBatches(ctx, calls context.Context) {
-	c.nodeQueue.Add(nodesKey) // for the nodes that are held back already
 	for {
 		key, quit := c.nodeQueue.Get()
 		if quit || ctx.Err() != nil {
@@ -22,9 +21,6 @@ func (c *Controller) giveBatches(ctx, calls context.Context) {
 		c.state.withdraw(calls, keys...) // all at once: one write, and not one for each
 		for _, key := range keys {
 			c.queue.Add(key)
-		}
-		if !v.due.IsZero() {
-			c.nodeQueue.AddAfter(nodesKey, v.due.Sub(c.clock.Now()))
 		}
 		c.nodeQueue.Done(key)
 	}

@@ -109,21 +109,21 @@ func TestANodeThatLeavesIsTakenOutAtOnce(t *testing.T) {
 	}
 }
 
-func TestANodeThatIsNeverInitialisedCountsInTheEnd(t *testing.T) {
+func TestANodeCountsOnceItIsInitialisedAndNotBefore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.add(node("n1"), service("web"))
 		w.start()
 		w.settle(time.Second)
 		w.took()
 		w.add(node("n2", created, withProviderID(""), withTaint(cloudapi.TaintExternalCloudProvider)))
-		w.settle(time.Minute)
-		w.add(node("n3", created, withProviderID(""), withTaint(cloudapi.TaintExternalCloudProvider)))
-		w.settle(9*time.Minute - time.Second)
+		w.settle(15 * time.Minute)
 		w.want(activity{})
+		w.changeNode("n2", func(n *corev1.Node) { n.Spec.ProviderID, n.Spec.Taints = "fake://n2", nil })
 		w.settle(2 * time.Second)
 		w.want(activity{Calls: []string{"update web [n1 n2]"}, Events: []string{"Normal UpdatedLoadBalancer web"}})
+		w.changeNode("n2", withTaint(cloudapi.TaintExternalCloudProvider)) // it is initialised again
 		w.settle(time.Minute)
-		w.want(activity{Calls: []string{"update web [n1 n2 n3]"}, Events: []string{"Normal UpdatedLoadBalancer web"}})
+		w.want(activity{})
 	})
 }
 

@@ -204,7 +204,7 @@ func TestLoadBalancersFollowAGrowingCluster(t *testing.T) {
 	})
 }
 
-func TestAnUpdateThatFailsIsEnsuredAfterABackOff(t *testing.T) {
+func TestAnUpdateThatFailsIsEnsuredAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.add(node("n1"), service("s0"))
 		w.start()
@@ -213,11 +213,27 @@ func TestAnUpdateThatFailsIsEnsuredAfterABackOff(t *testing.T) {
 		w.cloud.on(failing("update", errors.New("error please")))
 		w.add(node("n2"))
 		w.settle(4 * time.Second)
-		w.want(activity{Calls: []string{"update s0 [n1 n2]", "get s0"}, Events: []string{"Warning UpdateLoadBalancerFailed s0"}})
-		w.settle(3 * time.Second)
-		w.want(activity{Calls: []string{"ensure s0 [n1 n2]"}, Events: []string{"Normal EnsuringLoadBalancer s0", "Normal EnsuredLoadBalancer s0"}})
+		w.want(activity{
+			Calls:  []string{"update s0 [n1 n2]", "get s0", "ensure s0 [n1 n2]"},
+			Events: []string{"Warning UpdateLoadBalancerFailed s0", "Normal EnsuringLoadBalancer s0", "Normal EnsuredLoadBalancer s0"},
+		})
 		w.settle(20 * time.Second)
 		w.want(activity{})
+	})
+}
+
+func TestAnUpdateForWhichTheProviderAsksForTimeIsNotEnsuredBefore(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.add(node("n1"), service("s0"))
+		w.start()
+		w.settle(time.Second)
+		w.took()
+		w.cloud.on(failing("update", api.NewRetryError("another change is under way", 30*time.Second)))
+		w.add(node("n2"))
+		w.settle(4 * time.Second)
+		w.want(activity{Calls: []string{"update s0 [n1 n2]"}})
+		w.settle(30 * time.Second)
+		w.want(activity{Calls: []string{"ensure s0 [n1 n2]"}, Events: []string{"Normal EnsuringLoadBalancer s0", "Normal EnsuredLoadBalancer s0"}})
 	})
 }
 

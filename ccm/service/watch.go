@@ -78,10 +78,10 @@ func (c *Controller) nodeChanged(before, now any) {
 	}
 	var was, is standing
 	if node, ok := before.(*corev1.Node); ok {
-		was = standingOf(node, c.clock.Now())
+		was = standingOf(node)
 	}
 	if node, ok := now.(*corev1.Node); ok {
-		is = standingOf(node, c.clock.Now())
+		is = standingOf(node)
 	}
 	if was == is {
 		return // a heartbeat
@@ -91,7 +91,4 @@ func (c *Controller) nodeChanged(before, now any) {
 		return
 	}
 	c.batcher.note(changeOf(was, is))
-	if !is.due.IsZero() {
-		c.nodeQueue.AddAfter(nodesKey, is.due.Sub(c.clock.Now())) // in case it is never initialised
-	}
 }

@@ -57,8 +57,18 @@ func (c *Controller) requeue(ctx context.Context, key string, err error) {
 		c.queue.AddAfter(key, retry.RetryAfter())
 	default:
 		logger.Error(err, "Keeping a load balancer; it is tried again")
-		c.queue.AddRateLimited(key)
+		delay := c.delays.When(key)
+		if c.isLeaving(key) {
+			delay = min(delay, maxDeleteDelay)
+		}
+		c.queue.AddAfter(key, delay)
 	}
+}
+
+// isLeaving is whether the load balancer of a Service is to be deleted.
+func (c *Controller) isLeaving(key string) bool {
+	service, err := c.lookUp(key)
+	return err == nil && (service == nil || needsCleanup(service))
 }
 
 // sync does what one Service's load balancer needs.
@@ -153,6 +163,9 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 		return nil
 	}
 	c.schedule(&page)
+	if page.status == nil || !sameAddresses(status, page.status) {
+		page.notFound = 0 // ensuring it has changed something
+	}
 	page.status, page.stored = status, nil
 	c.book.put(key, page)
 	if !quiet {
@@ -162,7 +175,7 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 	return c.writeStatus(ctx, key, service, page)
 }
 
-// update gives the load balancer the members of now. A load balancer that does not exist any more is made again; one that fails is ensured later.
+// update gives the load balancer the members of now. One that does not exist any more or fails is ensured at once, unless the provider asks for time.
 func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, page balancer) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()
@@ -194,6 +207,10 @@ func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1
 		return err
 	}
 	nodeSyncErrorCount.Inc()
+	var retry *api.RetryError
+	if errors.As(err, &retry) {
+		return err
+	}
 	if _, exists, getErr := c.cloud.get(ctx, service); getErr != nil {
 		klog.FromContext(ctx).Error(getErr, "Looking for a load balancer that could not be updated", "service", key)
 	} else if !exists {
@@ -201,7 +218,8 @@ func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1
 	}
 	c.recorder.Eventf(service, corev1.EventTypeWarning, reasonUpdateFailed,
 		"Error updating load balancer with new hosts %v [node names limited, total number of nodes: %d], error: %v", someNames(nodes), len(nodes), err)
-	return fmt.Errorf("updating the load balancer of service %q: %w", key, err)
+	klog.FromContext(ctx).Error(err, "Updating a load balancer failed; it is ensured", "service", key)
+	return c.sync(ctx, key)
 }
 
 // catchUp enqueues a load balancer that was being worked on while a batch of nodes was given, and was passed over.
