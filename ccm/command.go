@@ -74,8 +74,8 @@ func (p *program) command() *cobra.Command {
 			return err
 		}
 		ctx := cmd.Context()
-		if ctx == nil { // RunE was called without Execute
-			ctx = context.Background()
+		if ctx == nil {
+			ctx = context.Background() //nolint:forbidigo // RunE was called without Execute, so that there is none
 		}
 		ctx, stop := untilTold(ctx, p.stop, handledSignals(ctx, p.stop), exit)
 		defer stop()

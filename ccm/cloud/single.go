@@ -54,15 +54,10 @@ func describe(ctx context.Context, d described, want Want) InstanceState {
 			state.Shutdown, state.Err = false, nil
 		}
 	}
-	switch want & WantMetadata {
-	case WantMetadata:
-		if state.Err == nil {
-			state.Metadata, state.Err = d.metadata(ctx)
-		}
-	case WantAddresses:
-		if state.Err == nil {
-			state.Metadata, state.Err = d.addresses(ctx)
-		}
+	if all := want&WantMetadata == WantMetadata; all && state.Err == nil {
+		state.Metadata, state.Err = d.metadata(ctx)
+	} else if !all && want&WantAddresses != 0 && state.Err == nil {
+		state.Metadata, state.Err = d.addresses(ctx)
 	}
 	if state.Err != nil {
 		if !known && errors.Is(state.Err, cloudprovider.InstanceNotFound) {
