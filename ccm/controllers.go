@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 	genericcontrollermanager "k8s.io/controller-manager/app"
@@ -75,8 +76,9 @@ func launch(ctx context.Context, c runnable, err error) (controller.Interface, b
 func StartCloudNodeControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		settings := completed.ComponentConfig
+		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := node.New(node.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: provider, Nodes: completed.SharedInformers.Core().V1().Nodes(),
+			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
 			StatusUpdateFrequency: settings.NodeStatusUpdateFrequency.Duration,
 			Workers:               int(settings.NodeController.ConcurrentNodeSyncs), StatusWorkers: int(settings.NodeController.ConcurrentNodeStatusUpdates),
 			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).Node,
@@ -89,8 +91,9 @@ func StartCloudNodeControllerWrapper(initContext ControllerInitContext, complete
 func StartCloudNodeLifecycleControllerWrapper(initContext ControllerInitContext, completed *config.CompletedConfig, provider cloudprovider.Interface) InitFunc {
 	return func(ctx context.Context, controllerContext genericcontrollermanager.ControllerContext) (controller.Interface, bool, error) {
 		settings := completed.ComponentConfig.NodeLifecycleController
+		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := nodelifecycle.New(nodelifecycle.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: provider, Nodes: completed.SharedInformers.Core().V1().Nodes(),
+			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
 			MonitorPeriod: settings.NodeMonitorPeriod.Duration, Workers: int(settings.ConcurrentNodeLifecycleSyncs),
 			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).NodeLifecycle,
 			HostName: nodelifecycle.HostName(),
@@ -107,9 +110,10 @@ func StartServiceControllerWrapper(initContext ControllerInitContext, completed 
 			return nil, false, nil
 		}
 		settings := settingsOf(ctx)
+		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := service.New(service.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: provider,
-			Services: completed.SharedInformers.Core().V1().Services(), Nodes: completed.SharedInformers.Core().V1().Nodes(),
+			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud,
+			Services: caches.Core().V1().Services(), Nodes: caches.Core().V1().Nodes(),
 			ClusterName: completed.ComponentConfig.KubeCloudShared.ClusterName, Workers: int(completed.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
 			Environment: settings.cloudConfig, Metrics: controllerContext.ControllerManagerMetrics, Options: settings.Service,
 		})
@@ -125,8 +129,9 @@ func StartRouteControllerWrapper(initContext ControllerInitContext, completed *c
 			return nil, false, nil
 		}
 		shared, settings := completed.ComponentConfig.KubeCloudShared, settingsOf(ctx)
+		caches, cloud := ofLease(ctx, completed, provider)
 		c, err := route.New(route.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: provider, Nodes: completed.SharedInformers.Core().V1().Nodes(),
+			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Cloud: cloud, Nodes: caches.Core().V1().Nodes(),
 			ClusterName: shared.ClusterName, ClusterCIDR: shared.ClusterCIDR, ReconciliationPeriod: settings.routePeriod(shared.RouteReconciliationPeriod.Duration),
 			Metrics: controllerContext.ControllerManagerMetrics, Options: settings.Route,
 		})
@@ -142,8 +147,9 @@ func StartNodeIPAMControllerWrapper(initContext ControllerInitContext, completed
 			return nil, false, nil
 		}
 		shared := completed.ComponentConfig.KubeCloudShared
+		caches, _ := ofLease(ctx, completed, provider)
 		c, err := nodeipam.New(nodeipam.Config{
-			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Nodes: completed.SharedInformers.Core().V1().Nodes(),
+			Client: completed.ClientBuilder.ClientOrDie(initContext.ClientName), Nodes: caches.Core().V1().Nodes(),
 			ClusterCIDR: shared.ClusterCIDR, AllocatorType: shared.CIDRAllocatorType,
 			Metrics: controllerContext.ControllerManagerMetrics, Options: settingsOf(ctx).NodeIPAM,
 		})
@@ -152,7 +158,7 @@ func StartNodeIPAMControllerWrapper(initContext ControllerInitContext, completed
 }
 
 // without says why a controller of ours would not start with these flags and this provider; "" if it would. A lease with nothing else to run is not
-// contended for.
+// contended for. The provider is nil while it is not known what it has, because it is not started.
 var without = []struct {
 	constructor InitFuncConstructor
 	reason      func(*config.CompletedConfig, cloudprovider.Interface) string
@@ -174,12 +180,33 @@ func idle(c ControllerInitFuncConstructor, completed *config.CompletedConfig, pr
 	return ""
 }
 
+// isLibrarys reports whether a constructor is one of ours or of upstream's defaults: they know a provider by its interfaces only, and get it behind the fence,
+// the call budget and the metrics.
+func isLibrarys(constructor InitFuncConstructor) bool {
+	for _, ours := range without {
+		if same(constructor, ours.constructor) {
+			return true
+		}
+	}
+	for _, upstreams := range []InitFuncConstructor{ // not app.DefaultInitFuncConstructors, to which authors add theirs
+		app.StartCloudNodeControllerWrapper, app.StartCloudNodeLifecycleControllerWrapper, app.StartServiceControllerWrapper, app.StartRouteControllerWrapper,
+	} {
+		if same(constructor, upstreams) {
+			return true
+		}
+	}
+	return false
+}
+
 // same tells whether two constructors are one function. An author may have put another one under a name of ours.
 func same(a, b InitFuncConstructor) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
 func withoutInstances(_ *config.CompletedConfig, provider cloudprovider.Interface) string {
+	if provider == nil {
+		return ""
+	}
 	if _, ok := cloud.InstancesOf(provider); !ok {
 		return fmt.Sprintf("the provider %s knows nothing of instances", provider.ProviderName())
 	}
@@ -187,6 +214,9 @@ func withoutInstances(_ *config.CompletedConfig, provider cloudprovider.Interfac
 }
 
 func withoutBalancers(_ *config.CompletedConfig, provider cloudprovider.Interface) string {
+	if provider == nil {
+		return ""
+	}
 	if _, ok := provider.LoadBalancer(); !ok {
 		return fmt.Sprintf("the provider %s has no load balancers", provider.ProviderName())
 	}
@@ -196,6 +226,9 @@ func withoutBalancers(_ *config.CompletedConfig, provider cloudprovider.Interfac
 func withoutRoutes(completed *config.CompletedConfig, provider cloudprovider.Interface) string {
 	if !completed.ComponentConfig.KubeCloudShared.ConfigureCloudRoutes {
 		return "--configure-cloud-routes is false"
+	}
+	if provider == nil {
+		return ""
 	}
 	if _, ok := provider.Routes(); !ok {
 		return fmt.Sprintf("the provider %s has no routes", provider.ProviderName())

@@ -1,6 +1,9 @@
 package ccm
 
 import (
+	"slices"
+
+	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	genericcontrollermanager "k8s.io/controller-manager/app"
@@ -18,16 +21,23 @@ type group struct {
 	workers     workers
 	fence       *election.Fence
 	// config and inits are the lease's own: clients and cloud ask its fence.
-	config *config.CompletedConfig
-	cloud  cloudprovider.Interface
-	inits  map[string]InitFunc
+	config    *config.CompletedConfig
+	cloud     cloudprovider.Interface
+	inits     map[string]InitFunc
+	informers informers.SharedInformerFactory // of InitFuncs, as upstream has them beside SharedInformers; nil before the lease is won
+	// alone is that the lease is contended for though no controller runs under it, for the provider's own loops.
+	alone bool
 }
+
+// isContended reports whether the process wants to hold the lease.
+func (g *group) isContended() bool { return len(g.controllers) > 0 || g.alone }
 
 // noLease is what stands for a lease without leader election.
 const noLease = "none"
 
 // divide returns the leases, the main lease first, with what this process runs under each. A group without controllers is a lease to observe and not
-// to contend for: a holder with nothing to run would keep every other manager from running the loops.
+// to contend for: a holder with nothing to run would keep every other manager from running the loops. What a provider has is known only of one that
+// is started early. Others may have loops of their own, which have the main lease to run under if there is nothing else.
 func divide(constructors map[string]ControllerInitFuncConstructor, completed *config.CompletedConfig, provider cloudprovider.Interface) []*group {
 	generic := &completed.ComponentConfig.Generic
 	main := &group{lease: generic.LeaderElection.ResourceName}
@@ -59,8 +69,9 @@ func divide(constructors map[string]ControllerInitFuncConstructor, completed *co
 			klog.InfoS("The controller is left to another manager", "controller", name, "component", owner)
 		}
 	}
+	main.alone = provider == nil && !slices.ContainsFunc(groups, (*group).isContended)
 	for _, g := range groups {
-		if len(g.controllers) == 0 {
+		if !g.isContended() {
 			klog.InfoS("The lease is not contended for, because this process has nothing to run under it", "lease", g.lease)
 		}
 	}
@@ -82,7 +93,7 @@ func leaderOf(controller string, migration genericconfig.LeaderMigrationConfigur
 func leases(groups []*group, namespace string) []election.Lease {
 	var out []election.Lease
 	for _, g := range groups {
-		l := election.Lease{Namespace: namespace, Name: g.lease, Contend: len(g.controllers) > 0}
+		l := election.Lease{Namespace: namespace, Name: g.lease, Contend: g.isContended()}
 		if len(out) > 0 && l.Contend && out[0].Contend {
 			l.After = out[0].Name
 		}

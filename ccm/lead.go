@@ -3,10 +3,12 @@ package ccm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/restmapper"
@@ -27,7 +29,10 @@ func (p *process) lead(ctx context.Context, g *group) {
 		return // the process was told to end before it came to this
 	}
 	defer g.workers.end()
-	ctx = withSettings(withWorkers(ctx, &g.workers), p.settings)
+	if !p.startProvider(ctx) {
+		return
+	}
+	ctx = withLease(withSettings(withWorkers(ctx, &g.workers), p.settings), p.warm, g.cloud)
 	controllerContext, err := p.controllerContext(ctx, g)
 	if err != nil {
 		p.fail(fmt.Errorf("preparing the controllers of lease %q: %w", g.lease, err))
@@ -45,7 +50,9 @@ func (p *process) lead(ctx context.Context, g *group) {
 			pause(ctx, wait.Jitter(interval, ControllerStartJitter))
 		}
 	}
-	p.config.SharedInformers.Start(p.ended) // those that a controller of the author has asked for
+	p.warm.Start(p.ended)
+	p.config.SharedInformers.Start(p.ended)
+	g.informers.Start(p.ended)
 	controllerContext.ObjectOrMetadataInformerFactory.Start(p.ended)
 	close(controllerContext.InformersStarted)
 }
@@ -58,7 +65,7 @@ func (p *process) startController(ctx context.Context, name string, init InitFun
 	case err != nil:
 		return err
 	case !started:
-		klog.InfoS("The controller has not started", "controller", name)
+		p.skip(name)
 		return nil
 	}
 	health := open(controllerhealthz.NamedPingChecker(name))
@@ -73,6 +80,29 @@ func (p *process) startController(ctx context.Context, name string, init InitFun
 	return nil
 }
 
+// skip notes that an InitFunc has not started its controller. Ours have said why, and it is usual: a provider without routes. What an author's lacks is not
+// known here, and to do without it is rarely meant.
+func (p *process) skip(name string) {
+	controllerLease.Delete(map[string]string{"controller": name, "lease": p.leaseOf(name)})
+	if isLibrarys(p.constructors[name].Constructor) {
+		klog.InfoS("The controller has not started", "controller", name)
+		return
+	}
+	controllerSkipped.WithLabelValues(name).Set(1)
+	klog.Warningf("The controller %q has not started though --controllers enables it, and nothing does its work: what it logged before says why. Turn it off with "+
+		"--controllers=-%s if that is meant", name, name)
+}
+
+// leaseOf is the lease under which a controller runs.
+func (p *process) leaseOf(controller string) string {
+	for _, g := range p.groups {
+		if slices.Contains(g.controllers, controller) {
+			return g.lease
+		}
+	}
+	return noLease
+}
+
 // checkHealth adds a check to /healthz and /livez.
 func (p *process) checkHealth(health check) {
 	for _, e := range p.health {
@@ -80,7 +110,7 @@ func (p *process) checkHealth(health check) {
 	}
 }
 
-// controllerContext is what InitFuncs are given beside what their constructors got. Upstream's has caches of its own; these are the warm ones.
+// controllerContext is what InitFuncs are given beside what their constructors got. It has caches of its own, as upstream's.
 func (p *process) controllerContext(ctx context.Context, g *group) (genericcontrollermanager.ControllerContext, error) {
 	clients := builder{clientbuilder.SimpleControllerClientBuilder{ClientConfig: p.config.Kubeconfig}, fencedBy(g.fence)}
 	metadataConfig, err := clients.Config("metadata-informers")
@@ -97,11 +127,16 @@ func (p *process) controllerContext(ctx context.Context, g *group) (genericcontr
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(cacheddiscovery.NewMemCacheClient(discovery.Discovery()))
 	go wait.UntilWithContext(ctx, func(context.Context) { mapper.Reset() }, 30*time.Second)
+	versioned, err := clients.Client("shared-informers")
+	if err != nil {
+		return genericcontrollermanager.ControllerContext{}, fmt.Errorf("making the client of caches: %w", err)
+	}
 	resync := ResyncPeriod(p.config)
+	g.informers = informers.NewSharedInformerFactory(versioned, resync())
 	return genericcontrollermanager.ControllerContext{
 		ClientBuilder:                   clients,
-		InformerFactory:                 p.config.SharedInformers,
-		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(p.config.SharedInformers, metadatainformer.NewSharedInformerFactory(metadataClient, resync())),
+		InformerFactory:                 g.informers,
+		ObjectOrMetadataInformerFactory: informerfactory.NewInformerFactory(g.informers, metadatainformer.NewSharedInformerFactory(metadataClient, resync())),
 		RESTMapper:                      mapper,
 		Stop:                            ctx.Done(),
 		InformersStarted:                make(chan struct{}),

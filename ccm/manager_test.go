@@ -38,6 +38,7 @@ const (
 // provider is a cloud that can be asked one thing, whether it answers.
 type provider struct {
 	probe func(context.Context) error
+	early bool // it is started before a lease is held
 
 	mu          sync.Mutex
 	initialised int
@@ -48,6 +49,7 @@ func (p *provider) Initialize(cloudprovider.ControllerClientBuilder, <-chan stru
 	defer p.mu.Unlock()
 	p.initialised++
 }
+func (p *provider) StartsEarly() bool                                { return p.early }
 func (p *provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 func (p *provider) Instances() (cloudprovider.Instances, bool)       { return nil, false }
 func (p *provider) InstancesV2() (cloudprovider.InstancesV2, bool)   { return nil, false }

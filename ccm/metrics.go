@@ -14,15 +14,22 @@ var controllerLease = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Help: "1 for each controller that this process runs while it holds the lease, standby included. The lease is none without leader election.",
 }, []string{"controller", "lease"})
 
+// controllerSkipped tells of a controller that nobody runs, though it was asked for.
+var controllerSkipped = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Name: "transplant_ccm_controller_skipped", StabilityLevel: metrics.ALPHA,
+	Help: "1 for each controller of the program's author that is enabled and has declined to start, which its log explains: its work is not done.",
+}, []string{"controller"})
+
 var registration sync.Once
 
 func registerMetrics() {
-	registration.Do(func() { ccmmetrics.Register(controllerLease) })
+	registration.Do(func() { ccmmetrics.Register(controllerLease, controllerSkipped) })
 }
 
 // showGroups sets the gauge.
 func showGroups(groups []*group) {
 	controllerLease.Reset()
+	controllerSkipped.Reset()
 	for _, g := range groups {
 		for _, name := range g.controllers {
 			controllerLease.WithLabelValues(name, g.lease).Set(1)

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/informers"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
@@ -24,9 +25,9 @@ import (
 
 // process is one run of the manager.
 //
-//	serve --> provider --> groups --> caches, provider's own loops --> leases --won--> controllers
-//	  |                                  |
-//	/healthz from here on             /readyz once caches are full and the cloud has answered; standby or not
+//	serve --> provider --> groups --> caches --> leases --won--> provider's own loops --> controllers
+//	  |                                 |
+//	/healthz from here on            /readyz once caches are full and, for a provider that is started early, the cloud has answered; standby or not
 type process struct {
 	config       *config.CompletedConfig
 	settings     Settings
@@ -40,6 +41,10 @@ type process struct {
 
 	configShown bool
 
+	early bool                            // the provider is started before a lease is held
+	warm  informers.SharedInformerFactory // the caches of our own controllers
+	start *providerStart
+
 	groups []*group
 	ended  chan struct{}           // closed when the process has ended: for what lives as long, such as caches
 	fail   context.CancelCauseFunc // ends the process because something cannot be started
@@ -50,7 +55,7 @@ type process struct {
 func (p *process) run(ctx context.Context) error {
 	ctx, p.fail = context.WithCancelCause(ctx)
 	defer p.fail(nil)
-	p.ended = make(chan struct{})
+	p.ended, p.start, p.warm = make(chan struct{}), newProviderStart(), p.newWarmInformers()
 	controllersmetrics.Register()
 	stopEvents := p.recordEvents()
 	defer stopEvents()
@@ -58,6 +63,7 @@ func (p *process) run(ctx context.Context) error {
 	if err == nil {
 		err = p.manage(ctx)
 	}
+	p.start.end()
 	close(p.ended)
 	if p.configShown {
 		configz.Delete(ConfigzName)
@@ -68,7 +74,7 @@ func (p *process) run(ctx context.Context) error {
 	for _, stopped := range served {
 		<-stopped
 	}
-	p.config.SharedInformers.Shutdown()
+	p.stopInformers()
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errTold) {
 		return cause
 	}
@@ -83,7 +89,12 @@ func (p *process) manage(ctx context.Context) error {
 	}
 	shell := cloud.New(provider, p.settings.Cloud)
 	p.checkHealth(open(healthz.NamedCheck("cloud-calls", shell.Check)))
-	p.groups = divide(p.constructors, p.config, shell.For(election.NewFence("undecided", election.Boottime())))
+	p.early = cloud.StartsEarly(provider)
+	known := provider
+	if !p.early {
+		known = nil
+	}
+	p.groups = divide(p.constructors, p.config, known)
 	showGroups(p.groups)
 	elector, err := p.elect()
 	if err != nil {
@@ -92,7 +103,7 @@ func (p *process) manage(ctx context.Context) error {
 	if err := p.equip(shell, provider); err != nil {
 		return err
 	}
-	if err := p.serveWebhooks(); err != nil {
+	if err := p.serveWebhooks(provider); err != nil {
 		return err
 	}
 	if !p.warmUp(ctx) {
@@ -144,7 +155,7 @@ func (p *process) elect() (*election.Elector, error) {
 		LeaseDuration: generic.LeaseDuration.Duration, RenewDeadline: generic.RenewDeadline.Duration, RetryPeriod: generic.RetryPeriod.Duration,
 		DrainTimeout: p.settings.DrainTimeout,
 		OnStarted:    func(ctx context.Context, lease string) { p.lead(ctx, p.group(lease)) },
-		Drained:      func(lease string) <-chan struct{} { return p.group(lease).workers.drained() },
+		Drained:      func(lease string) <-chan struct{} { return p.drained(p.group(lease)) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the election: %w", err)
@@ -166,11 +177,13 @@ func (p *process) group(lease string) *group {
 	return nil
 }
 
-// equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them.
+// equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them. A constructor that may assert the provider's
+// type gets the provider itself, which asks the fences at its transport if it can.
 func (p *process) equip(shell *cloud.Shell, provider cloudprovider.Interface) error {
-	var fences []*election.Fence
+	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
+		fenced.UseFences(p.fences()...)
+	}
 	for _, g := range p.groups {
-		fences = append(fences, g.fence)
 		var err error
 		if g.config, err = fenced(p.config, g.fence); err != nil {
 			return err
@@ -178,41 +191,49 @@ func (p *process) equip(shell *cloud.Shell, provider cloudprovider.Interface) er
 		g.cloud, g.inits = shell.For(g.fence), map[string]InitFunc{}
 		for _, name := range g.controllers {
 			c := p.constructors[name]
-			g.inits[name] = c.Constructor(c.InitContext, g.config, g.cloud)
+			given := provider
+			if isLibrarys(c.Constructor) {
+				given = g.cloud
+			}
+			g.inits[name] = c.Constructor(c.InitContext, g.config, given)
 		}
-	}
-	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
-		fenced.UseFences(fences...)
 	}
 	return nil
 }
 
-// warmUp starts what leader and standby have in common: the caches and the provider's own loops. It is false when ctx ended before the provider was
-// ready.
+// warmUp starts what leader and standby have in common: the caches, and the provider if it is started early. It is false when ctx ended before the
+// provider was ready.
 func (p *process) warmUp(ctx context.Context) bool {
-	p.config.SharedInformers.Core().V1().Nodes().Informer()
+	p.warm.Core().V1().Nodes().Informer()
 	for _, g := range p.groups {
 		if _, ok := g.inits[names.ServiceLBController]; ok {
-			p.config.SharedInformers.Core().V1().Services().Informer()
+			p.warm.Core().V1().Services().Informer()
 		}
 	}
-	first := p.groups[0].cloud // initialising one initialises the provider, and no second one does it again
-	initialised := make(chan struct{})
-	go func() {
-		defer close(initialised)
-		first.Initialize(builder{p.config.ClientBuilder, fencedByAny(p.fences())}, p.ended)
-		if user, ok := first.(cloudprovider.InformerUser); ok {
-			user.SetInformers(p.config.SharedInformers)
+	if p.early {
+		go p.startProvider(ctx)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-p.start.done:
 		}
-	}()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-initialised:
+	} else {
+		p.answers.set(nil)
 	}
-	p.config.SharedInformers.Start(p.ended)
+	p.warm.Start(p.ended)
 	p.started.set(nil)
 	return true
+}
+
+// stopInformers waits until no cache is watched any more.
+func (p *process) stopInformers() {
+	p.warm.Shutdown()
+	p.config.SharedInformers.Shutdown()
+	for _, g := range p.groups {
+		if g.informers != nil {
+			g.informers.Shutdown()
+		}
+	}
 }
 
 func (p *process) fences() []*election.Fence {
@@ -226,15 +247,14 @@ func (p *process) fences() []*election.Fence {
 // watchReadiness notes when the caches are full and the cloud has answered, and that a process that was told to end is not ready any more.
 func (p *process) watchReadiness(ctx context.Context, shell *cloud.Shell) {
 	go func() {
-		for kind, synced := range p.config.SharedInformers.WaitForCacheSync(ctx.Done()) {
+		for kind, synced := range p.warm.WaitForCacheSync(ctx.Done()) {
 			if !synced {
 				p.caches.set(fmt.Errorf("the cache of %s is not complete", kind))
 				return
 			}
 		}
 		p.caches.set(nil)
-		nodes := p.config.SharedInformers.Core().V1().Nodes().Lister()
-		untilAnswered(ctx, func(ctx context.Context) error { return probe(ctx, shell, nodes) }, p.answers)
+		p.watchCloud(ctx, shell)
 	}()
 	context.AfterFunc(ctx, func() { p.started.set(errors.New("the process is ending")) })
 }
@@ -245,7 +265,7 @@ func (p *process) runAlone(ctx context.Context) error {
 	p.lead(election.NewContext(ctx, g.fence), g)
 	<-ctx.Done()
 	select {
-	case <-g.workers.drained():
+	case <-p.drained(g):
 	case <-time.After(p.settings.DrainTimeout):
 		klog.InfoS("Some work has not ended in time and is cut off", "limit", p.settings.DrainTimeout)
 	}

@@ -133,7 +133,7 @@ func TestALeaseWithNothingToRunUnderItIsNotContendedFor(t *testing.T) {
 func TestAProviderWithoutAnythingLeavesTheLeasesAlone(t *testing.T) {
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
-	m := run(t, server, &provider{}, nil)
+	m := run(t, server, &provider{early: true}, nil)
 	m.until("/readyz", http.StatusOK, "ok")
 	if err := m.end(); err != nil {
 		t.Error(err)

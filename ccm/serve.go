@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apiserver/pkg/server/mux"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cloudprovider "k8s.io/cloud-provider"
 	configv1alpha1 "k8s.io/cloud-provider/config/v1alpha1"
 	"k8s.io/component-base/configz"
 	"k8s.io/component-base/metrics/prometheus/slis"
@@ -26,7 +27,7 @@ const shutdownTimeout = time.Second
 // channels that are closed when that is over.
 func (p *process) serve() ([]<-chan struct{}, error) {
 	p.started, p.caches = newState("the provider is not initialised yet"), newState("the caches are not complete yet")
-	p.answers = newState("the cloud has not answered yet")
+	p.answers = &state{err: errUnanswered}
 	p.health = []*endpoint{newEndpoint("/healthz"), newEndpoint("/livez")}
 	p.ready = newEndpoint("/readyz", p.started.check("process"), p.caches.check("caches"), p.answers.check("cloud"))
 	c := p.config
@@ -63,11 +64,11 @@ func (p *process) showConfig() error {
 }
 
 // serveWebhooks serves the author's webhooks, if the feature gate of upstream is on. They are served on standby too, as upstream's are.
-func (p *process) serveWebhooks() error {
+func (p *process) serveWebhooks(provider cloudprovider.Interface) error {
 	if len(p.webhooks) == 0 || p.config.WebhookSecureServing == nil || !utilfeature.DefaultFeatureGate.Enabled(cmfeatures.CloudControllerManagerWebhook) {
 		return nil
 	}
-	handlers := NewWebhookHandlers(p.webhooks, p.config, p.groups[0].cloud)
+	handlers := NewWebhookHandlers(p.webhooks, p.config, provider)
 	m := mux.NewPathRecorderMux("controller-manager-webhook")
 	for _, name := range sortedKeys(handlers) {
 		klog.InfoS("The webhook is served", "webhook", name, "path", handlers[name].Path)

@@ -23,6 +23,13 @@ func (w *workers) begin() bool {
 	return true
 }
 
+// working reports whether any worker runs.
+func (w *workers) working() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running > 0
+}
+
 func (w *workers) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

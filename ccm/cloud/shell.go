@@ -91,6 +91,12 @@ func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
 	return c
 }
 
+// IsGuarded reports whether a cloud came from a shell.
+func IsGuarded(c cloudprovider.Interface) bool {
+	_, shelled := c.(interface{ shellOf() *Shell })
+	return shelled
+}
+
 // Instances answers what controllers ask about instances, with as few calls as the provider allows.
 type Instances interface {
 	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several callers at the same time are

@@ -50,6 +50,7 @@ var (
 	_ cloudprovider.Interface    = (*Cloud)(nil)
 	_ cloudprovider.InformerUser = (*Cloud)(nil)
 	_ cloud.InstancesLister      = (*Cloud)(nil)
+	_ cloud.EarlyStarter         = (*Cloud)(nil)
 )
 
 // NewCloud makes the AWS provider that a manager's flags ask for, or ends the process with the reason: the library leaves no other way. Until
@@ -192,6 +193,10 @@ func (c *Cloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	inner, ok := c.Cloud.LoadBalancer()
 	return balancers{inner, c}, ok
 }
+
+// StartsEarly implements cloud.EarlyStarter: the provider makes clients, asks for the cluster's version and indexes nodes. It writes nothing before a
+// controller calls it.
+func (c *Cloud) StartsEarly() bool { return true }
 
 // Probe asks AWS a cheap question, for readiness: it returns nil if the answer came and the credentials are good for it.
 func (c *Cloud) Probe(ctx context.Context) error { return c.zones.refresh(ctx) }

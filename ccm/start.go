@@ -1,0 +1,94 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	cloudprovider "k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+)
+
+// providerStart is the start of the provider, which happens once, whatever the number of leases, and its end.
+type providerStart struct {
+	once sync.Once
+	done chan struct{} // closed when it is initialised
+	stop chan struct{} // what it is initialised with: closed when its own loops have to end
+	end  func()        // closes stop
+}
+
+func newProviderStart() *providerStart {
+	s := &providerStart{done: make(chan struct{}), stop: make(chan struct{})}
+	s.end = sync.OnceFunc(func() { close(s.stop) })
+	return s
+}
+
+// newWarmInformers returns the caches of our own controllers. They are filled on standby too, so that nothing is left to read when a lease is won. Those of
+// authors, SharedInformers, are started after InitFuncs have been called: until then a transform, a handler of errors or a shorter resync can be set.
+func (p *process) newWarmInformers() informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(p.config.VersionedClient, ResyncPeriod(p.config)(),
+		informers.WithTransform(dropManagedFields)) // authors who watch Nodes too have them twice in memory
+}
+
+// dropManagedFields takes out of an object what no controller of ours looks at, and what is a third of a Node.
+func dropManagedFields(object any) (any, error) {
+	if described, ok := object.(metav1.Object); ok {
+		described.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// startProvider initialises the provider, unless that is done, and gives it its informers: those that are warm if it is started early. Whoever comes
+// second waits for the first. It is false when ctx has ended meanwhile. An Initialize that is under way then is told, and waited for.
+func (p *process) startProvider(ctx context.Context) bool {
+	p.start.once.Do(func() {
+		defer close(p.start.done)
+		defer context.AfterFunc(ctx, p.start.end)()
+		factory := p.config.SharedInformers
+		if p.early {
+			factory = p.warm
+		}
+		first := p.groups[0].cloud // initialising one initialises the provider, and no second one does it again
+		first.Initialize(builder{p.config.ClientBuilder, fencedByAny(p.fences())}, p.start.stop)
+		if user, ok := first.(cloudprovider.InformerUser); ok {
+			user.SetInformers(factory)
+		}
+	})
+	return ctx.Err() == nil
+}
+
+// drained is closed when the workers of a group have ended. With the last of all groups the provider is told to end its own loops, before a lease is
+// released and not earlier: calls that are being brought to an end may need them.
+func (p *process) drained(g *group) <-chan struct{} {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		<-g.workers.drained()
+		for _, other := range p.groups {
+			if other.workers.working() {
+				return
+			}
+		}
+		p.start.end()
+	}()
+	return ended
+}
+
+// errUnanswered is why a process is not ready before the cloud has answered.
+var errUnanswered = errors.New("the cloud has not answered yet")
+
+// watchCloud asks the cloud until it has answered once. A provider that is started under a lease cannot be asked on standby, which says nothing of the
+// cloud then: a rollout must not wait for it, because the lease is held by the process that is to be replaced.
+func (p *process) watchCloud(ctx context.Context, shell *cloud.Shell) {
+	select {
+	case <-p.start.done:
+	case <-ctx.Done():
+		return
+	}
+	p.answers.set(errUnanswered)
+	nodes := p.warm.Core().V1().Nodes().Lister()
+	untilAnswered(ctx, func(ctx context.Context) error { return probe(ctx, shell, nodes) }, p.answers)
+}
