@@ -107,7 +107,7 @@ func (f *flags) addFlags(s *pflag.FlagSet) {
 	s.BoolVar(&f.enableActions, "enable-actions", f.enableActions, "let those who may update a Cluster act on it from the page, with their own rights")
 
 	s.BoolVar(&f.installCRDs, "install-crds", f.installCRDs, "create the definitions of Clusters that are missing and update ours; one of the original is never written")
-	s.StringToStringVar(&f.images, "ccm-image", f.images, "image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE; others get the official one of their version")
+	s.StringToStringVar(&f.images, "ccm-image", f.images, "image of the cloud-controller-manager by provider (aws, azure, gce, openstack, vsphere), as aws=IMAGE, or aws=official for the one that the provider's makers publish for each cluster's own minor; others get ours where it is proven, else the official one")
 	s.StringVar(&f.vSphereCSI, "vsphere-csi-driver", f.vSphereCSI, "release of vSphere's CSI driver that clusters get from elsewhere, e.g. v2.3.0: versions that it does not support are refused; empty to judge by all known releases")
 	s.Float32Var(&f.qps, "kube-api-qps", f.qps, "requests a second to the seed")
 	s.IntVar(&f.burst, "kube-api-burst", f.burst, "requests to the seed at once")

@@ -27,7 +27,7 @@ var drivers = []Driver{
 		Name: "disk.csi.azure.com", Images: []string{"azuredisk-csi"}, Sidecars: attaching,
 		Releases: []DriverRelease{
 			{"1.4", 18, 0}, {"1.5", 18, 0}, {"1.6", 18, 0}, {"1.19", 20, 0}, {"1.20", 20, 0}, {"1.21", 20, 0}, {"1.24", 21, 0}, {"1.25", 21, 0}, {"1.26", 21, 0},
-			{"1.27", 21, 0}, {"1.28", 21, 0}, {"1.29", 21, 0},
+			{"1.27", 21, 0}, {"1.28", 21, 0}, {"1.29", 21, 0}, {"1.30", 21, 0}, {"1.31", 21, 0}, {"1.32", 21, 0}, {"1.33", 21, 0}, {"1.34", 21, 0},
 		},
 	},
 	{Name: "ebs.csi.aws.com", Images: []string{"aws-ebs-csi-driver"}, ClusterFlag: "k8s-tag-cluster-id", Zonal: true, Sidecars: attaching},

@@ -20,6 +20,12 @@ func (e *BlockedError) Error() string {
 	return fmt.Sprintf("%s: %s%s", first.Code, first.Summary, more)
 }
 
+func (e *UnplannedError) Error() string {
+	return fmt.Sprintf("making the plan of the %s: %v", e.Part, e.Err)
+}
+
+func (e *UnplannedError) Unwrap() error { return e.Err }
+
 // Blocking are the findings that refuse, in the order of the report.
 func (e *BlockedError) Blocking() []v1.Finding {
 	var out []v1.Finding

@@ -51,7 +51,8 @@ func (p *Plane) options(part Part) v1.Options {
 	return o
 }
 
-// Plan makes the plan of a part. It fails with *BlockedError when the checks refuse, and makes the same plan for the same snapshot.
+// Plan makes the plan of a part. It fails with *BlockedError when the checks refuse and with *UnplannedError when there is no plan for such a cluster, and makes
+// the same plan for the same snapshot.
 func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
 	report := p.CheckPart(snap, part)
 	if report.Summary.Blocked {
@@ -61,5 +62,9 @@ func (p *Plane) Plan(snap *v1.Snapshot, part Part) (*v1.Plan, error) {
 		of := *snap
 		of.Cluster.Provider, snap = p.Provider, &of
 	}
-	return plan.Make(snap, p.options(part), report.Findings, snap.TakenAt)
+	made, err := plan.Make(snap, p.options(part), report.Findings, snap.TakenAt)
+	if err != nil {
+		return nil, &UnplannedError{Part: part, Err: err}
+	}
+	return made, nil
 }

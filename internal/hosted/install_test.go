@@ -87,6 +87,21 @@ func TestAControlPlaneThatWasMadeExternalGetsItsManager(t *testing.T) {
 	}
 }
 
+// An image whose program is not known is no failure of a step: nothing has begun, and who gives another image is done.
+func TestWhatNoPlanCanBeMadeForIsSaidBeforeAnythingChanges(t *testing.T) {
+	w := madeExternal(t, false)
+	p := w.plane()
+	p.Options.Image = "registry.example.com/cloud-controller-manager"
+	err := p.Run(t.Context(), Install, nil, nil)
+	var unplanned *UnplannedError
+	if !errors.As(err, &unplanned) || unplanned.Part != Install || !strings.Contains(err.Error(), "name it with its tag") {
+		t.Fatalf("the installation says %v", err)
+	}
+	if status, part, err := w.plane().StatusOf(t.Context(), Handover); err != nil || part != "" {
+		t.Errorf("there is a journal: %+v, %v", status, err)
+	}
+}
+
 func TestAnInstallationGoesOnAndBackFromEachStep(t *testing.T) {
 	w := madeExternal(t, false)
 	if err := w.plane().observe(t.Context()); err != nil {

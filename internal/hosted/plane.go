@@ -80,6 +80,12 @@ type Plane struct {
 // BlockedError says that the checks refuse the migration. Nothing was changed.
 type BlockedError struct{ Report v1.CheckReport }
 
+// UnplannedError says that no plan can be made, and what to do about it. Nothing was changed.
+type UnplannedError struct {
+	Part Part
+	Err  error
+}
+
 // LockedError says that somebody else is changing this cluster.
 type LockedError = migrate.LockedError
 

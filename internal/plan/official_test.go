@@ -11,9 +11,25 @@ import (
 // TestTheOfficialImageIsTakenInEveryShape: on each snapshot of a provider that has one for the cluster's minor, the official image stands in the plan in every
 // place, and the plan says what that means.
 func TestTheOfficialImageIsTakenInEveryShape(t *testing.T) {
-	for _, shape := range []string{v1.ShapeStaticPod, v1.ShapeDaemonSet} {
-		p := mustMake(t, lab(t), v1.Options{Image: catalogue.Official, Shape: shape})
-		want, ok := catalogue.OfficialImage(ProviderAWS, 26)
+	for shape, c := range map[string]struct {
+		snap    *v1.Snapshot
+		options v1.Options
+	}{
+		"static pods":             {lab(t), v1.Options{Shape: v1.ShapeStaticPod}},
+		"a DaemonSet":             {lab(t), v1.Options{Shape: v1.ShapeDaemonSet}},
+		"a Deployment":            {deployedCluster(), v1.Options{}},
+		"a seed":                  {seeded(2), v1.Options{}},
+		"a seed with one replica": {seeded(1), v1.Options{}},
+		"a new cluster in a seed": {installed(), v1.Options{Part: v1.PartInstall}},
+		"an upgrade on the way":   {awsUpgrade(), v1.Options{TargetVersion: "v1.27.4"}},
+	} {
+		c.options.Image = catalogue.Official
+		p := mustMake(t, c.snap, c.options)
+		minor := 26
+		if c.options.TargetVersion != "" { // the manager starts when every API server is upgraded
+			minor = 27
+		}
+		want, ok := catalogue.OfficialImage(ProviderAWS, minor)
 		if !ok || p.Options.Image != want.Ref {
 			t.Fatalf("%s: the plan's image is %q, want %q", shape, p.Options.Image, want.Ref)
 		}
@@ -49,6 +65,21 @@ func TestWithoutAnOfficialImageNoPlanIsMade(t *testing.T) {
 	b.api = 24 // its makers published none
 	if err := b.chooseImage(); err == nil || !strings.Contains(err.Error(), "no official cloud-controller-manager of provider gce for Kubernetes 1.24") || !strings.Contains(err.Error(), "--image=REPOSITORY:TAG") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestANewClusterOfAnyMinorIsToldWhichImageIsMissing: that one has no in-tree provider to be within the range of, and its operator has a flag.
+func TestANewClusterOfAnyMinorIsToldWhichImageIsMissing(t *testing.T) {
+	b := &builder{opts: v1.Options{Part: v1.PartInstall}}
+	b.provider, _ = catalogue.Lookup(providerGCE)
+	b.api = 31 // its makers published none
+	err := b.chooseImage()
+	if err == nil || !strings.Contains(err.Error(), "no cloud-controller-manager for provider gce and Kubernetes 1.31") || !strings.Contains(err.Error(), "--ccm-image=gce=REPOSITORY:TAG") {
+		t.Errorf("the error is %v", err)
+	}
+	b.opts.Part, b.opts.Image = "", ""
+	if err := b.chooseImage(); err == nil || !strings.Contains(err.Error(), "the last one with the in-tree provider gce") {
+		t.Errorf("of a migration, the error is %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/controllernames"
@@ -60,10 +61,11 @@ func (b *builder) chooseImage() error {
 	if b.opts.Image == "" {
 		image, ok := catalogue.ImageFor(b.provider.Name, max(b.api, b.up.minor)) // it starts when every API server is upgraded
 		if !ok {
-			if b.api < catalogue.Oldest || b.api > b.provider.LastInTree {
+			if b.opts.Part != v1.PartInstall && (b.api < catalogue.Oldest || b.api > b.provider.LastInTree) {
 				return fmt.Errorf("the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", b.api, catalogue.Oldest, b.provider.LastInTree, b.provider.Name)
 			}
-			return fmt.Errorf("the catalogue has no cloud-controller-manager for provider %s and Kubernetes 1.%d: name one with --image", b.provider.Name, b.api)
+			return fmt.Errorf("the catalogue has no cloud-controller-manager for provider %s and Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, or for the operator with --ccm-image=%s=REPOSITORY:TAG",
+				b.provider.Name, max(b.api, b.up.minor), b.provider.Name)
 		}
 		b.opts.Image = image.Ref
 	}

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +11,11 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
+	"github.com/transplant-dev/transplant/internal/hosted"
 )
 
 // Connections are closed when a cluster is left alone, and a run that has not ended yet asks through them.
@@ -23,6 +26,25 @@ func TestARunWhoseConnectionsWereClosedIsTriedAgain(t *testing.T) {
 	for _, err := range []error{closed, fmt.Errorf("listing nodes: %w", userclusters.ErrForgotten)} {
 		if got, _ := outcome(err); got != state.Unreachable {
 			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+// Where no plan can be made, nothing has failed and nothing was changed: who mends what is said goes on from there.
+func TestAClusterWithoutAPlanIsBlocked(t *testing.T) {
+	err := fmt.Errorf("running: %w", &hosted.UnplannedError{Part: hosted.Install, Err: errors.New("the catalogue has no image: name one with --ccm-image")})
+	if got, why := outcome(err); got != state.Blocked || !strings.Contains(why, "--ccm-image") {
+		t.Errorf("%v: %s", got, why)
+	}
+}
+
+// The operator's flag gives a provider's clusters an image, or the official one of each cluster's own minor; the others get the catalogue's.
+func TestTheFlagForImagesReachesThePlan(t *testing.T) {
+	h := &Hosted{Images: map[string]string{"aws": catalogue.Official, "gce": "registry.example.com/ccm:v30.0.0"}}
+	for provider, want := range map[string]string{"aws": catalogue.Official, "gcp": "registry.example.com/ccm:v30.0.0", "openstack": ""} {
+		cluster := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Cloud: kubermaticv1.CloudSpec{ProviderName: provider}}}
+		if got := h.seedOnly(Target{Name: "a", Namespace: "cluster-a", Cluster: cluster}).Options.Image; got != want {
+			t.Errorf("%s: %q, want %q", provider, got, want)
 		}
 	}
 }

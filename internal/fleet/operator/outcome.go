@@ -26,11 +26,14 @@ func outcome(err error) (state.Outcome, string) {
 	var stale *hosted.StaleError
 	var unconfirmed *hosted.UnconfirmedError
 	var unknown *hosted.UnknownPlanError
+	var unplanned *hosted.UnplannedError
 	switch {
 	case err == nil:
 		return state.Succeeded, ""
 	case errors.As(err, &blocked):
 		return state.Blocked, findings(blocked)
+	case errors.As(err, &unplanned):
+		return state.Blocked, err.Error()
 	case errors.As(err, &unconfirmed):
 		return state.Blocked, err.Error() + confirmAnew
 	case errors.As(err, &unknown):

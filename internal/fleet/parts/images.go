@@ -20,6 +20,8 @@ func (i images) sidecar(name, tag string) string { return i.registry + "/" + nam
 const (
 	registry      = "registry.k8s.io/sig-storage"
 	azureRegistry = "mcr.microsoft.com/oss/kubernetes-csi"
+	// azureSecond has Azure's drivers and their sidecars since 1.31 of the drivers.
+	azureSecond = "mcr.microsoft.com/oss/v2/kubernetes-csi"
 
 	vsphereRegistry = "registry.k8s.io/csi-vsphere"
 )
@@ -30,11 +32,14 @@ const (
 //     minors that the project or EKS supports, which began with 1.23 then). A tag's manifests name the release before it: v1.44.0 is in v1.45.0 of June 2025,
 //     when 1.33 was the newest minor, v1.63.1 in v1.64.0 of August 2026, when that was 1.36.
 //   - cinder: kubernetes/cloud-provider-openstack, manifests/cinder-csi-plugin of the newest tag of each minor; a plugin is released for its minor.
-//   - azure disk: kubernetes-sigs/azuredisk-csi-driver, README.md and deploy of v1.21.0 (1.20 and later) and v1.29.2 (1.21 and later).
-//   - azure file: kubernetes-sigs/azurefile-csi-driver, README.md and deploy of v1.22.0, whose README names v1.21.0 for 1.20, and of v1.29.0 (1.21 and later).
+//   - azure disk: kubernetes-sigs/azuredisk-csi-driver, README.md and deploy of v1.21.0 (1.20 and later), v1.29.2 and v1.34.5 (1.21 and later, the newest of
+//     August 2026, when 1.36 was the newest minor).
+//   - azure file: kubernetes-sigs/azurefile-csi-driver, README.md and deploy of v1.22.0, whose README names v1.21.0 for 1.20, of v1.29.0 and of v1.35.7 (1.21 and
+//     later, the newest of August 2026).
 //   - gce pd: kubernetes-sigs/gcp-compute-persistent-disk-csi-driver, README.md (1.25: 1.8, 1.26: 1.9, 1.27: 1.10, 1.28 and 1.29: 1.12) and
 //     deploy/kubernetes/images/stable-master of v1.8.22, v1.10.1 and v1.12.2, each of which names a published image. Before 1.25 the README names no
-//     minors; the release that was stable then is taken.
+//     minors; the release that was stable then is taken. So it is from 1.31 on, for which the README has hardly a row: what stable-master named when the minor was
+//     the newest. For 1.36 that is v1.26.0, whose node part asks the API for its node, which these objects do not let it: it is left out.
 //   - vsphere: kubernetes-sigs/vsphere-csi-driver, manifests/vanilla of the tags, for v3.8.0 the images of its release notes; the minors are those of
 //     catalogue.DriverOf. Since 3.1 its README.md names the images in registry.k8s.io/csi-vsphere.
 var imagesOf = map[string][]images{
@@ -66,16 +71,21 @@ var imagesOf = map[string][]images{
 	"disk.csi.azure.com": {
 		{20, 20, azureRegistry + "/azuredisk-csi:v1.21.0", azureRegistry, "v3.2.0", "v3.5.0", "v1.5.0", "v2.5.1", "v2.7.0", ""},
 		{21, 30, azureRegistry + "/azuredisk-csi:v1.29.2", azureRegistry, "v3.5.0", "v4.3.0", "v1.8.0", "v2.8.0", "v2.10.0", ""},
+		{31, 36, azureSecond + "/azuredisk-csi:v1.34.5", azureSecond, "v6.3.0", "v4.12.0", "v2.2.0", "v2.17.0", "v2.19.0", ""},
 	},
 	"file.csi.azure.com": {
 		{20, 20, azureRegistry + "/azurefile-csi:v1.21.0", azureRegistry, "v3.2.0", "v3.5.0", "v1.5.0", "v2.5.1", "v2.7.0", ""},
 		{21, 30, azureRegistry + "/azurefile-csi:v1.29.0", azureRegistry, "v3.5.0", "v4.3.0", "v1.8.0", "v2.8.0", "v2.10.0", ""},
+		{31, 36, azureSecond + "/azurefile-csi:v1.35.7", azureSecond, "v6.3.0", "", "v2.2.0", "v2.17.0", "v2.19.0", ""},
 	},
 	"pd.csi.storage.gke.io": {
 		{20, 22, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.3.4", registry, "v2.2.1", "v3.2.1", "v1.2.0", "v2.1.0", "v2.4.0", ""},
 		{23, 25, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.7.2", registry, "v3.1.0", "v3.4.0", "v1.4.0", "v2.5.0", "v2.6.0", ""},
 		{26, 26, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.9.2", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
 		{27, 30, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.10.1", registry, "v3.4.0", "v4.2.0", "v1.7.0", "v2.7.0", "v2.9.0", ""},
+		{31, 32, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.15.0", registry, "v5.1.0", "v4.4.3", "v1.12.0", "v2.9.3", "", ""},
+		{33, 34, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.17.4", registry, "v5.2.0", "v4.8.1", "v1.13.2", "v2.13.0", "", ""},
+		{35, 35, "registry.k8s.io/cloud-provider-gcp/gcp-compute-persistent-disk-csi-driver:v1.17.4", registry, "v6.0.0", "v4.8.1", "v2.0.0", "v2.13.0", "", ""},
 	},
 	"csi.vsphere.vmware.com": {
 		{20, 22, "gcr.io/cloud-provider-vsphere/csi/release/driver:v2.4.1", registry, "v3.0.0", "v3.3.0", "v1.3.0", "v2.3.0", "v2.4.0", "gcr.io/cloud-provider-vsphere/csi/release/syncer:v2.4.1"},
