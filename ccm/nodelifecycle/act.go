@@ -121,7 +121,10 @@ func (c *Controller) remove(calls context.Context, node *corev1.Node) error {
 		deletions.WithLabelValues("success").Inc()
 		c.mu.Lock()
 		w.removed = true
-		if w.counted {
+		switch {
+		case w.counted && w.terminated:
+			c.recentTerminated = append(c.recentTerminated, c.clock.Now())
+		case w.counted:
 			c.recent = append(c.recent, c.clock.Now())
 		}
 		c.mu.Unlock()

@@ -24,9 +24,11 @@ const (
 	noInstanceFound holdReason = "no_instance"
 	// ownInstanceGone is that it does not find the one that this manager runs on.
 	ownInstanceGone holdReason = "own_instance"
+	// terminatedOverLimit is that the cloud calls more instances terminated than may be deleted for that.
+	terminatedOverLimit holdReason = "terminated"
 )
 
-var holdReasons = []holdReason{overLimit, noInstanceFound, ownInstanceGone}
+var holdReasons = []holdReason{overLimit, noInstanceFound, ownInstanceGone, terminatedOverLimit}
 
 // ReleaseAnnotation is on a Node that an operator allows to be deleted while deletions are held. Its value is when
 // that was said, as RFC 3339; it is valid for an hour. A node with it is deleted only if the cloud has no instance for
@@ -85,11 +87,10 @@ func (e *evidence) giveUp(own bool) {
 // judge returns why the answers of the pass prove nothing, and whether enough of them are there to say so. One that
 // hangs is not waited for: the next pass is made without it.
 func (e *evidence) judge() (doubt holdReason, settled bool) {
+	doubt, settled = e.judgeOwn()
 	switch {
-	case e.ownGone:
-		return ownInstanceGone, true
-	case e.ownPending:
-		return "", false
+	case doubt != "" || !settled:
+		return doubt, settled
 	case e.found > 0:
 		return "", true
 	case e.open > 0:
@@ -98,6 +99,15 @@ func (e *evidence) judge() (doubt holdReason, settled bool) {
 		return noInstanceFound, true
 	}
 	return "", true
+}
+
+// judgeOwn is judge for instances that the cloud describes as terminated, which it must know. They are false if the
+// manager's own instance is one of them, since it runs.
+func (e *evidence) judgeOwn() (doubt holdReason, settled bool) {
+	if e.ownGone {
+		return ownInstanceGone, true
+	}
+	return "", !e.ownPending
 }
 
 // HostName returns what is known of the node that this process runs on: NODE_NAME, or the name of the host, which is
@@ -136,23 +146,27 @@ func schemeOf(node *corev1.Node) string {
 // pickWitnesses returns nodes whose instances must exist, if some of those that are due may be deleted after this
 // pass: the manager's own, and a few others that are Ready, other ones each time. They are of the same cloud: a node
 // elsewhere that has joined the cluster says nothing. The caller has the lock.
+//
+// The manager's own is asked for in every pass where that is no call of its own: a first look may find an instance that
+// is terminated, whose node is deleted at once.
 func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
-	schemes := map[string]bool{}
+	confirming, asked := map[string]bool{}, map[string]bool{}
 	for _, node := range due {
+		asked[schemeOf(node)] = true
 		if w := c.watched[node.Name]; w.answer == gone && !w.terminated {
-			schemes[schemeOf(node)] = true
+			confirming[schemeOf(node)] = true
 		}
 	}
-	if len(schemes) == 0 {
-		return nil
-	}
+	isOf := func(schemes map[string]bool, node *corev1.Node) bool { return schemes[schemeOf(node)] || schemes[""] }
 	var able, picked []*corev1.Node
 	for _, node := range all {
 		switch {
-		case !ready(node), c.witnesses[node.Name], !schemes[schemeOf(node)] && !schemes[""]:
+		case !ready(node), c.witnesses[node.Name]:
 		case node.Name == c.own:
-			picked = append(picked, node)
-		default:
+			if isOf(confirming, node) || c.reader.Size() > 1 && isOf(asked, node) {
+				picked = append(picked, node)
+			}
+		case isOf(confirming, node):
 			able = append(able, node)
 		}
 	}
@@ -164,10 +178,22 @@ func (c *Controller) pickWitnesses(all, due []*corev1.Node) []*corev1.Node {
 	return picked
 }
 
-// limit returns how many nodes may be deleted within the window, of those that there are and those that were deleted
-// in it. The caller has the lock.
-func (c *Controller) limit() int {
-	return max(c.options.DeletionLimit, (c.known+len(c.recent))*c.options.DeletionLimitPercent/100)
+// tally is how many nodes have no instance, and how many may be deleted for it within the window.
+type tally struct {
+	nodes          int // that there are, and that were deleted within the window
+	missing, limit int // of those that the cloud does not know
+	// terminated is of those that it describes as terminated, which the limit above does not count.
+	terminated, terminatedLimit int
+}
+
+// setLimits computes the limits.
+func (t *tally) setLimits(o Options) {
+	t.limit = max(o.DeletionLimit, t.nodes*o.DeletionLimitPercent/100)
+	percent := max(o.DeletionLimitPercent, o.TerminatedLimitPercent)
+	t.terminatedLimit = max(o.DeletionLimit, t.nodes*percent/100)
+	if percent < 100 && t.nodes > 1 {
+		t.terminatedLimit = min(t.terminatedLimit, t.nodes-1) // that all have ended at once is not believed
+	}
 }
 
 // decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others
@@ -177,53 +203,79 @@ func (c *Controller) decide(calls context.Context, pass *evidence) (removals []*
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	missing, limit := c.countMissing(now), c.limit()
+	count := c.countMissing(now)
 	for _, name := range slices.Sorted(maps.Keys(c.watched)) {
 		w := c.watched[name]
 		if !w.isGone() || w.busy || w.evidence != pass || now.Before(c.graceEnd(w.node)) {
 			continue
 		}
 		exempt := w.isExempt(now)
-		if !exempt && !c.mayDelete(w, missing > limit) {
+		if !exempt && !c.mayDelete(w, count) {
 			continue
 		}
 		w.busy, w.counted = true, !exempt
 		removals = append(removals, w.node)
 	}
-	c.noteHolds(calls, missing, limit)
+	c.noteHolds(calls, count)
 	return removals
 }
 
-// countMissing returns how many nodes count towards the limit. None of the others is held. The caller has the lock.
-func (c *Controller) countMissing(now time.Time) int {
-	c.recent = slices.DeleteFunc(c.recent, func(at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow })
-	missing := len(c.recent)
+// countMissing returns how many nodes count towards the limits. None of the others is held. The caller has the lock.
+func (c *Controller) countMissing(now time.Time) tally {
+	isOld := func(at time.Time) bool { return now.Sub(at) >= c.options.DeletionWindow }
+	c.recent = slices.DeleteFunc(c.recent, isOld)
+	c.recentTerminated = slices.DeleteFunc(c.recentTerminated, isOld)
+	count := tally{
+		nodes:   c.known + len(c.recent) + len(c.recentTerminated),
+		missing: len(c.recent), terminated: len(c.recentTerminated),
+	}
+	count.setLimits(c.options)
 	for _, w := range c.watched {
-		if w.isGone() && !w.isExempt(now) {
-			missing++
-		} else {
+		switch {
+		case !w.isGone() || w.isExempt(now):
 			w.held = ""
+		case w.terminated:
+			count.terminated++
+		default:
+			count.missing++
 		}
 	}
-	return missing
+	return count
 }
 
 // mayDelete reports whether a node is to be deleted after the answers of its pass, and notes why not if it is held. The
 // caller has the lock.
-func (c *Controller) mayDelete(w *watched, tooMany bool) bool {
+func (c *Controller) mayDelete(w *watched, count tally) bool {
+	if w.terminated {
+		return c.mayDeleteTerminated(w, count)
+	}
 	doubt, settled := w.evidence.judge()
 	if !settled || !w.isConfirmed() {
 		return false
 	}
-	if doubt == "" && tooMany && c.options.DeletionLimitPercent < 100 {
+	if doubt == "" && count.missing > count.limit && c.options.DeletionLimitPercent < 100 {
 		doubt = overLimit
 	}
 	w.held = doubt
 	return doubt == ""
 }
 
+// mayDeleteTerminated is mayDelete for a node whose instance the cloud describes as terminated. One look is enough.
+func (c *Controller) mayDeleteTerminated(w *watched, count tally) bool {
+	doubt, settled := w.evidence.judgeOwn()
+	if !settled {
+		return false
+	}
+	isOff := max(c.options.DeletionLimitPercent, c.options.TerminatedLimitPercent) >= 100
+	if doubt == "" && count.terminated > count.terminatedLimit && !isOff {
+		doubt = terminatedOverLimit
+	}
+	w.held = doubt
+	return doubt == ""
+}
+
 // noteHolds tells about the nodes that are held. The caller has the lock.
-func (c *Controller) noteHolds(calls context.Context, missing, limit int) {
+func (c *Controller) noteHolds(calls context.Context, of tally) {
 	count := map[holdReason]int{}
 	for _, w := range c.watched {
 		if w.held != "" {
@@ -236,7 +288,8 @@ func (c *Controller) noteHolds(calls context.Context, missing, limit int) {
 		case began:
 			holds.WithLabelValues(string(why)).Inc()
 			klog.FromContext(calls).Info("Holding the deletion of nodes that have no instance", "reason", why,
-				"held", count[why], "withoutInstance", missing, "limit", limit, "nodes", c.known)
+				"held", count[why], "withoutInstance", of.missing, "limit", of.limit,
+				"terminated", of.terminated, "terminatedLimit", of.terminatedLimit, "nodes", c.known)
 		case ended:
 			klog.FromContext(calls).Info("Holding the deletion of nodes no longer", "reason", why)
 		}
@@ -250,17 +303,21 @@ func (c *Controller) noteHolds(calls context.Context, missing, limit int) {
 			continue
 		}
 		w.heldTold = now
-		c.recorder.Event(reference(w.node), corev1.EventTypeWarning, NodeDeletionHeld, c.explainHold(w, missing, limit))
+		c.recorder.Event(reference(w.node), corev1.EventTypeWarning, NodeDeletionHeld, c.explainHold(w, of))
 	}
 }
 
 // explainHold is what an operator reads of a node that is held.
-func (c *Controller) explainHold(w *watched, missing, limit int) string {
+func (c *Controller) explainHold(w *watched, of tally) string {
 	name, why := w.node.Name, ""
 	switch w.held {
 	case overLimit:
 		why = fmt.Sprintf("%d of %d nodes have none or were deleted for it within %s, and the limit is %d "+
-			"(--node-deletion-limit)", missing, c.known+len(c.recent), c.options.DeletionWindow, limit)
+			"(--node-deletion-limit)", of.missing, of.nodes, c.options.DeletionWindow, of.limit)
+	case terminatedOverLimit:
+		why = fmt.Sprintf("it calls the instances of %d of %d nodes terminated (within %s), and the limit is %d "+
+			"(--node-deletion-limit-terminated-percent). Check that the manager talks to the right endpoint of the "+
+			"cloud", of.terminated, of.nodes, c.options.DeletionWindow, of.terminatedLimit)
 	case noInstanceFound:
 		why = "it finds none of the other instances either that it was asked for. " +
 			"Check the account and the region of the manager's credentials"

@@ -173,7 +173,7 @@ func TestDeletionsOfTheLastMinutesCountTowardsTheLimit(t *testing.T) {
 	})
 }
 
-func TestTerminatedInstancesCountTowardsNoLimitAndNeedOneLook(t *testing.T) {
+func TestTerminatedInstancesDoNotCountAsMissingAndNeedOneLook(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := nodetest.New(append(many(400, "alive"), many(100, "gone")...)...)
 		c, provider := lister(1000)
@@ -190,6 +190,106 @@ func TestTerminatedInstancesCountTowardsNoLimitAndNeedOneLook(t *testing.T) {
 		controller.stop()
 		if n := len(eventsOf(api, NodeDeletionHeld)); n > 0 {
 			t.Errorf("%d nodes were held", n)
+		}
+	})
+}
+
+// endedInstances is a cloud that calls the instances of nodes terminated whose name begins with "gone" or with more.
+func endedInstances(more ...string) func(*corev1.Node) cloud.InstanceState {
+	return func(node *corev1.Node) cloud.InstanceState {
+		ended := slices.ContainsFunc(append(more, "gone"), func(prefix string) bool { return strings.HasPrefix(node.Name, prefix) })
+		return cloud.InstanceState{Exists: !ended, Terminated: ended}
+	}
+}
+
+// A cloud, or whoever answers for it, that calls everything terminated does not empty the cluster.
+func TestTerminatedInstancesHaveALimitOfTheirOwn(t *testing.T) {
+	for name, test := range map[string]struct {
+		gone, alive int
+		change      func(*Options)
+		left        int
+	}{
+		"half of them":            {50, 50, nil, 0},
+		"more than half":          {51, 49, nil, 51},
+		"few nodes, nearly all":   {9, 1, nil, 0},
+		"few nodes, all":          {10, 0, nil, 10},
+		"a higher percentage":     {60, 40, func(o *Options) { o.TerminatedLimitPercent = 60 }, 0},
+		"a lower percentage":      {50, 50, func(o *Options) { o.TerminatedLimitPercent = 20 }, 50},
+		"the other is higher":     {60, 40, func(o *Options) { o.DeletionLimitPercent = 70 }, 0},
+		"turned off":              {30, 0, func(o *Options) { o.TerminatedLimitPercent = 100 }, 0},
+		"turned off for all":      {30, 0, func(o *Options) { o.DeletionLimitPercent = 100 }, 0},
+		"nothing to compare with": {1, 0, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := nodetest.New(append(many(test.gone, "gone"), many(test.alive, "alive")...)...)
+				c, provider := lister(1000)
+				c.Instance = endedInstances()
+				controller := start(t.Context(), t, api, provider, func(config *Config) {
+					if test.change != nil {
+						test.change(&config.Options)
+					}
+				})
+				pass(12 * time.Second)
+				if n := withPrefix(api, "gone"); n != test.left {
+					t.Errorf("%d nodes are left, want %d", n, test.left)
+				}
+				want := map[string]float64{}
+				if test.left > 0 {
+					want["terminated"] = float64(test.left)
+				}
+				equal(t, "held", want, heldNow(t))
+				for _, node := range api.Nodes() {
+					api.Change(node.Name, withAnnotation(time.Now().UTC().Format(time.RFC3339)))
+				}
+				pass(12 * time.Second)
+				if gone, alive := withPrefix(api, "gone"), withPrefix(api, "alive"); gone != 0 || alive != test.alive {
+					t.Errorf("an operator has released them, and %d are left; of %d others %d", gone, test.alive, alive)
+				}
+				controller.stop()
+				told := eventsOf(api, NodeDeletionHeld)
+				if len(told) != test.left || test.left > 0 && !strings.Contains(told[0], "(--node-deletion-limit-terminated-percent)") {
+					t.Errorf("events: %q", told)
+				}
+			})
+		})
+	}
+}
+
+func TestTerminatedInstancesOfTheLastMinutesCountTowardsTheirLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(append(many(40, "gone-first"), many(60, "alive", isReady)...)...)
+		c, provider := lister(1000)
+		c.Instance = endedInstances()
+		start(t.Context(), t, api, provider)
+		pass(12 * time.Second)
+		if n := withPrefix(api, "gone-first"); n > 0 {
+			t.Fatalf("%d nodes are left of those within the limit", n)
+		}
+		for _, node := range many(25, "gone-later") {
+			api.Put(node)
+		}
+		pass(9 * time.Minute)
+		equal(t, "held", map[string]float64{"terminated": 25}, heldNow(t))
+		pass(2 * time.Minute)
+		equal(t, "held", nil, heldNow(t))
+		if n := withPrefix(api, "gone-later"); n > 0 {
+			t.Errorf("%d nodes are left when the others did not count any more", n)
+		}
+	})
+}
+
+// We run: a cloud that calls our own instance terminated speaks of another one.
+func TestACloudThatCallsOurOwnInstanceTerminatedDeletesNoNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := nodetest.New(append(many(20, "alive", isReady), nodeWith("gone"), nodeWith("own", isReady))...)
+		c, provider := lister(1000)
+		c.Instance = endedInstances("own")
+		start(t.Context(), t, api, provider, func(config *Config) { config.HostName = "own" })
+		pass(time.Minute)
+		equal(t, "held", map[string]float64{"own_instance": 1}, heldNow(t))
+		if api.Node("gone") == nil {
+			t.Error("the node is deleted")
 		}
 	})
 }

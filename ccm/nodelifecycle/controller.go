@@ -107,13 +107,15 @@ type Controller struct {
 	watched map[string]*watched // nodes that are not Ready, or that are being written, by name
 	ticked  time.Time           // when the last tick began
 
-	host      string             // Config.HostName
-	own       string             // the node that runs this manager, "" if it is not known
-	known     int                // nodes that there are
-	recent    []time.Time        // when nodes were deleted that count towards the limit, within the window
-	holds     map[holdReason]int // how many nodes are held
-	witnesses map[string]bool    // Ready nodes that are being asked for
-	turn      int                // where among them the next pass begins
+	host   string      // Config.HostName
+	own    string      // the node that runs this manager, "" if it is not known
+	known  int         // nodes that there are
+	recent []time.Time // when nodes were deleted that count towards the limit, within the window
+	// recentTerminated is the same of nodes whose instances were terminated, which have a limit of their own.
+	recentTerminated []time.Time
+	holds            map[holdReason]int // how many nodes are held
+	witnesses        map[string]bool    // Ready nodes that are being asked for
+	turn             int                // where among them the next pass begins
 }
 
 // New returns a controller, or ErrUnsupported if the provider knows nothing of instances.

@@ -109,7 +109,7 @@ type watched struct {
 	node       *corev1.Node // as it was when it was asked for
 	evidence   *evidence    // of the pass
 	terminated bool         // the cloud describes the instance still, as terminated
-	counted    bool         // its deletion counts towards the limit
+	counted    bool         // its deletion counts towards the limits
 	held       holdReason   // why it is not deleted
 	heldTold   time.Time    // when an event has said so
 }
@@ -149,11 +149,8 @@ func (w *watched) isGone() bool { return w.answer == gone && !w.removed }
 // isConfirmed reports whether two looks have found no instance. Cloud APIs are eventually consistent, and an answer may be of a moment.
 func (w *watched) isConfirmed() bool { return w.times > 1 && w.asked.Sub(w.first) >= confirmAfter }
 
-// isExempt reports whether a node without instance is deleted at once and whatever becomes of others: its instance is known to have ended, or
-// an operator has said so.
-func (w *watched) isExempt(now time.Time) bool {
-	return w.terminated || w.isConfirmed() && isReleased(w.node, now)
-}
+// isExempt reports whether a node without instance is deleted whatever becomes of others: an operator has said so.
+func (w *watched) isExempt(now time.Time) bool { return w.isConfirmed() && isReleased(w.node, now) }
 
 // turn orders what is asked for in a tick.
 func (w *watched) turn() int {

@@ -19,17 +19,20 @@ type Options struct {
 	// cloud has no instance for more, none of them is deleted. Nodes whose instances the cloud describes as terminated do not count.
 	DeletionLimit        int
 	DeletionLimitPercent int
-	DeletionWindow       time.Duration
+	// TerminatedLimitPercent is the limit for those, if it is larger than DeletionLimit. It never allows all nodes.
+	TerminatedLimitPercent int
+	DeletionWindow         time.Duration
 }
 
 // NewOptions returns the defaults.
 func NewOptions() Options {
 	return Options{
-		TakeoverGrace:        5 * time.Minute,
-		BackoffLimit:         time.Minute,
-		DeletionLimit:        10,
-		DeletionLimitPercent: 10,
-		DeletionWindow:       10 * time.Minute,
+		TakeoverGrace:          5 * time.Minute,
+		BackoffLimit:           time.Minute,
+		DeletionLimit:          10,
+		DeletionLimitPercent:   10,
+		TerminatedLimitPercent: 50,
+		DeletionWindow:         10 * time.Minute,
 	}
 }
 
@@ -41,9 +44,14 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.")
 	fs.IntVar(&o.DeletionLimit, "node-deletion-limit", o.DeletionLimit, "How many nodes may be deleted within --node-deletion-window because the "+
 		"cloud has no instance for them. If it has none for more, none of them is deleted until an operator says so. "+
-		"Nodes do not count whose instances the cloud describes as terminated. See also --node-deletion-limit-percent.")
+		"Nodes whose instances the cloud describes as terminated are counted by themselves. See also "+
+		"--node-deletion-limit-percent and --node-deletion-limit-terminated-percent.")
 	fs.IntVar(&o.DeletionLimitPercent, "node-deletion-limit-percent", o.DeletionLimitPercent, "The same as a percentage of all nodes. "+
-		"The larger of the two limits holds. 100 turns the limit off.")
+		"The larger of the two limits holds. 100 turns the limit off, and that for terminated instances.")
+	fs.IntVar(&o.TerminatedLimitPercent, "node-deletion-limit-terminated-percent", o.TerminatedLimitPercent, "How many "+
+		"nodes, in percent of all, may be deleted within --node-deletion-window because the cloud describes their instances as "+
+		"terminated. If it is more than this and --node-deletion-limit, or all nodes, none of them is deleted until an operator "+
+		"says so. 100 turns this limit off.")
 	fs.DurationVar(&o.DeletionWindow, "node-deletion-window", o.DeletionWindow,
 		"For how long a deleted node counts towards --node-deletion-limit.")
 }
@@ -62,6 +70,9 @@ func (o *Options) Validate() []error {
 	}
 	if o.DeletionLimitPercent < 0 || o.DeletionLimitPercent > 100 {
 		errs = append(errs, fmt.Errorf("--node-deletion-limit-percent is %d, but must be from 0 to 100", o.DeletionLimitPercent))
+	}
+	if o.TerminatedLimitPercent < 0 || o.TerminatedLimitPercent > 100 {
+		errs = append(errs, fmt.Errorf("--node-deletion-limit-terminated-percent is %d, but must be from 0 to 100", o.TerminatedLimitPercent))
 	}
 	if o.DeletionWindow < 0 {
 		errs = append(errs, fmt.Errorf("--node-deletion-window is %s, but must not be negative", o.DeletionWindow))
