@@ -17,8 +17,8 @@
 //     where the cloud describes the instance as terminated.
 //   - No node is deleted while the cloud does not know the manager's own instance, or none that it is asked for. Ready nodes are asked for as well
 //     when others are to be deleted: an account that is not the cluster's has no instance for any of them.
-//   - More nodes than a limit are not deleted within some minutes, and none of them, until there are fewer or an operator says so. Terminated ones do
-//     not count. See Options.DeletionLimit and ReleaseAnnotation.
+//   - More nodes than a limit are not deleted within some minutes, and none of them, until there are fewer or an operator says so. Terminated ones have
+//     a higher limit of their own. See Options.DeletionLimit, TerminatedLimitPercent and ReleaseAnnotation.
 //   - A node that was not Ready before managers of this kind took over is not deleted in the first minutes after that: the in-tree manager kept nodes
 //     whose instance is unknown to EC2 (its error was no answer), and whoever migrates must get the time to look. See Options.TakeoverGrace.
 package nodelifecycle

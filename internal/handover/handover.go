@@ -12,6 +12,9 @@
 //	paused                  the process is there (state T)                  untouched
 //	unreachable             a failed look is unknown, never "ended"         untouched
 //	lease changed between   another holder or term                          untouched
+//
+// All of that rests on the binding. One that was read from a journal is a claim: whoever may write the journal can name any
+// process as the holder. The caller then asks every manager again before it releases (see FindClaim and SilentFor).
 package handover
 
 import (
@@ -154,6 +157,18 @@ func claimant(ctx context.Context, lease string, candidates []Candidate) (Bindin
 		return found[0], nil
 	}
 	return Binding{}, &UnboundError{Lease: lease, Reason: fmt.Sprintf("%d managers say that they lead: a paused one may have been resumed", len(found))}
+}
+
+// FindClaim returns which candidate says that it leads by a lease, and nil when all have answered and none does. An error
+// says who could not be asked.
+func FindClaim(ctx context.Context, lease string, candidates []Candidate) (*Binding, error) {
+	holder, err := claimant(ctx, lease, candidates)
+	if IsUnclaimed(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return &holder, nil
 }
 
 func leads(m v1.Manager, lease string) bool {

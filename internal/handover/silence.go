@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -19,9 +20,27 @@ type Silence struct {
 
 // Expired looks at the lease once more, and tells whether it has been held by the same holder, without a renewal, for longer than it lasts.
 func (l Leases) Expired(ctx context.Context, lease string, s *Silence) (bool, error) {
+	live, silent, err := l.observe(ctx, lease, s)
+	if err != nil {
+		return false, err
+	}
+	return silent > time.Duration(ptr.Deref(live.Spec.LeaseDurationSeconds, 0))*time.Second+startTolerance, nil
+}
+
+// SilentFor looks at the lease once more, and returns for how long it has been seen held by the same holder without a
+// renewal, and for how long it lasts.
+func (l Leases) SilentFor(ctx context.Context, lease string, s *Silence) (silent, lasts time.Duration, err error) {
+	live, silent, err := l.observe(ctx, lease, s)
+	if err != nil {
+		return 0, 0, err
+	}
+	return silent, time.Duration(ptr.Deref(live.Spec.LeaseDurationSeconds, 0)) * time.Second, nil
+}
+
+func (l Leases) observe(ctx context.Context, lease string, s *Silence) (*coordinationv1.Lease, time.Duration, error) {
 	live, err := l.Client.Get(ctx, lease, metav1.GetOptions{})
 	if err != nil {
-		return false, fmt.Errorf("reading lease %s: %w", lease, err)
+		return nil, 0, fmt.Errorf("reading lease %s: %w", lease, err)
 	}
 	now, renewed := l.Now(), time.Time{}
 	if live.Spec.RenewTime != nil {
@@ -30,5 +49,5 @@ func (l Leases) Expired(ctx context.Context, lease string, s *Silence) (bool, er
 	if seen := binding(live); s.since.IsZero() || seen != s.seen || !renewed.Equal(s.renew) {
 		*s = Silence{seen: seen, renew: renewed, since: now}
 	}
-	return now.Sub(s.since) > time.Duration(ptr.Deref(live.Spec.LeaseDurationSeconds, 0))*time.Second+startTolerance, nil
+	return live, now.Sub(s.since), nil
 }

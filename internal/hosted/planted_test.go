@@ -1,6 +1,7 @@
 package hosted
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line carry out what a migration of this control plane does, and nothing else that
@@ -50,6 +52,57 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 				if _, is := errors.AsType[*migrate.UntrustedError](err); !is || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%s is not refused with %q: %v", what, c.says, err)
 				}
+			}
+		})
+	}
+}
+
+// TestAnEndThatAJournalTellsOfReleasesNoLease: the pod that holds the lease lives, and the record says that it has ended.
+func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
+	for name, plant := range map[string]func(h v1.HandoverRecord) []v1.HandoverRecord{
+		"of the pod itself": func(h v1.HandoverRecord) []v1.HandoverRecord { return []v1.HandoverRecord{h} },
+		"of its other lease": func(h v1.HandoverRecord) []v1.HandoverRecord {
+			other := h
+			other.Lease, other.Note, h.Ended = plan.DefaultLease, "it has another holder", nil
+			return []v1.HandoverRecord{h, other}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2, false)
+			step := ""
+			for _, s := range stepsOf(t, 2) {
+				if strings.HasPrefix(s.ID, "loops-off/") {
+					step = s.ID
+				}
+			}
+			if !killed(w, "after", step, func(ctx context.Context, p *Plane) error { return p.Run(ctx, Handover, nil, nil) }) {
+				t.Fatalf("it was not killed after %s", step)
+			}
+			j, err := w.plane().home(Handover).Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			holder, before := w.lease(t.Context(), plan.KCM)
+			if holder == "" {
+				t.Fatal("no pod leads")
+			}
+			now := w.clock.Now()
+			rec := j.Record(step)
+			rec.Result, rec.Ended = "started", nil
+			rec.Handovers = plant(v1.HandoverRecord{
+				Lease: plan.KCM, Holder: holder, Host: strings.TrimSuffix(holder, "_id"), Component: plan.KCM, PID: 1, StartTicks: 99,
+				Transitions: *before.Spec.LeaseTransitions, AcquireTime: before.Spec.AcquireTime.UTC(), Ended: &now,
+			})
+			if err := j.Save(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.plane().Run(t.Context(), Handover, nil, nil); err == nil {
+				t.Error("it went on")
+			}
+			w.fair()
+			if now, after := w.lease(t.Context(), plan.KCM); now != holder || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
+				t.Errorf("the lease of pod %s, which lives, was released: %s has it", holder, now)
 			}
 		})
 	}

@@ -34,10 +34,18 @@ func Judge(doc v1.Journal, live *v1.Snapshot) error {
 	if !plainRun.MatchString(doc.Run) {
 		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its run is called %q, and directories on hosts are named by that", doc.Run)}
 	}
+	if live != nil {
+		if err := judgeSeed(&doc.Plan, live.Cluster.Seed); err != nil {
+			return err
+		}
+	}
 	if err := plan.Journaled(&doc.Plan, live); err != nil {
 		return &UntrustedError{What: "the plan in the journal of migration " + doc.Run, Err: err}
 	}
 	if doc.Rollback != nil {
+		if err := judgeSeed(doc.Rollback, doc.Plan.Cluster.Seed); err != nil {
+			return err
+		}
 		if doc.Rollback.Cluster.UID != doc.Plan.Cluster.UID || doc.Rollback.Direction != plan.Rollback {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: errors.New("it is no rollback of this cluster")}
 		}
@@ -46,7 +54,7 @@ func Judge(doc v1.Journal, live *v1.Snapshot) error {
 		}
 	}
 	for _, r := range doc.Records {
-		if err := judgeRecord(doc.Run, r); err != nil {
+		if err := errors.Join(judgeRecord(doc.Run, r), judgeHandovers(doc, r, live)); err != nil {
 			return &UntrustedError{What: "the record of step " + r.ID, Err: err}
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,6 +99,10 @@ type Engine struct {
 	deferred map[string]bool
 	// away are the hosts that were out of reach.
 	away *away
+	// without are the hosts that were taken out of the migration.
+	without []hostaccess.Host
+	// proofs are what this process has seen of holders itself.
+	proofs *proofs
 	// silences are the leases that steps have looked at in vain.
 	silences map[string]*handover.Silence
 	// controlled tells that the ConfigMap through which the run is paused was made, deaf that it may not be read.
@@ -122,8 +127,9 @@ func New(o Options, j *Journal) *Engine {
 	}
 	j.writtenBy(o.ToolVersion)
 	o.Tell = serialized(o.Tell)
+	without := slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return !isOut(j.Doc(), h.Name()) })
 	o.Hosts = Staying(j.Doc(), o.Hosts)
-	e := &Engine{Options: o, journal: j, away: &away{}, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}
+	e := &Engine{Options: o, journal: j, away: &away{}, proofs: newProofs(), without: without, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}
 	for _, h := range o.Hosts {
 		e.hosts[h.Name()] = h
 	}
@@ -141,6 +147,9 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	e.plan, e.stopping = p, stop
 	for i, s := range p.Steps {
 		e.number[s.ID] = i + 1
+	}
+	if err := e.judgeSeed(p); err != nil {
+		return err
 	}
 	if err := e.cameBack(ctx); err != nil {
 		return err
@@ -401,7 +410,7 @@ func (e *Engine) settled(ctx context.Context, s v1.Step, x executor) (bool, stri
 }
 
 func (e *Engine) tell(s v1.Step, kind, message string) {
-	s.ID, _, _ = strings.Cut(s.ID, "/moving-") // a part of the step that an onlooker knows
+	s.ID, _, _ = strings.Cut(s.ID, movingInfix) // a part of the step that an onlooker knows
 	e.Tell(Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.number[s.ID], Total: len(e.plan.Steps)})
 }
 

@@ -184,6 +184,9 @@ func TestWhatEarlierVersionsBeganIsFinishedAndTakenBack(t *testing.T) {
 		t.Helper()
 		e := w.engine(func(o *Options) { o.ToolVersion = "v9.1.0" })
 		doc := e.journal.Doc()
+		if err := Judge(doc, w.snapshot()); err != nil {
+			t.Fatal(err)
+		}
 		p := &doc.Plan
 		if doc.Phase == v1.RunRollingBack {
 			p = doc.Rollback

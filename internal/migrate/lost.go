@@ -118,9 +118,11 @@ func (e *Engine) targets(ctx context.Context, components ...string) ([]Target, [
 	return out, unknown, nil
 }
 
-// worker tells that a host had no part of the control plane before the migration. One that is not known may have.
+// worker tells that a host had no part of the control plane before the migration. One that is not known may have, and one
+// that has a part of it now is none: what it was before is in a ConfigMap.
 func (e *Engine) worker(name string) bool {
-	if e.Before == nil {
+	isControlPlane := func(h v1.Host) bool { return h.Name == name && h.ControlPlane }
+	if e.Before == nil || slices.ContainsFunc(beforeHosts(e.Live), isControlPlane) {
 		return false
 	}
 	return slices.ContainsFunc(e.Before.Hosts, func(h v1.Host) bool { return h.Name == name && !h.ControlPlane && !h.APIOnly })

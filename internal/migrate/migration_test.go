@@ -110,13 +110,20 @@ func (w *world) runUntil(p *v1.Plan, here func(point, step string) bool) (died b
 			died, err = true, nil
 		}
 	}()
-	return false, w.engine(func(o *Options) {
+	e := w.engine(func(o *Options) {
 		o.Hook = func(at, id string) {
 			if here(at, id) {
 				panic(killed{})
 			}
 		}
-	}).Run(w.t.Context(), p, nil)
+	})
+	doc := e.journal.Doc()
+	for _, rec := range doc.Records { // wherever the last one died
+		if err := judgeHandovers(doc, rec, nil); err != nil {
+			w.t.Errorf("record of step %s: %v", rec.ID, err)
+		}
+	}
+	return false, e.Run(w.t.Context(), p, nil)
 }
 
 func TestAKillInEveryStepConverges(t *testing.T) {

@@ -27,7 +27,7 @@ const (
 // bindOwners binds each lease of the step that the process about to end holds, and waits until somebody can take over. What is bound is
 // written into the record, so that a crash right after the old process has ended still releases its leases on the next run.
 func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	rec.Handovers = nil
+	var bound []v1.HandoverRecord // what the record says stays in it until all are bound
 	for _, lease := range s.Leases {
 		var b *handover.Binding
 		var last error
@@ -57,10 +57,12 @@ func (e *Engine) bindOwners(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 		if err := e.successor(ctx, s, *b); err != nil {
 			return err
 		}
-		rec.Handovers = append(rec.Handovers, v1.HandoverRecord{
+		bound = append(bound, v1.HandoverRecord{
 			Lease: lease, Holder: b.Holder, PID: b.PID, StartTicks: b.StartTicks, Component: b.Component, Host: b.Host, Transitions: b.Transitions, AcquireTime: b.AcquireTime,
 		})
+		e.proofs.noteBound(bound[len(bound)-1])
 	}
+	rec.Handovers = bound
 	return nil
 }
 
@@ -171,7 +173,7 @@ func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	}
 	for i := range rec.Handovers {
 		if r := &rec.Handovers[i]; r.Released == nil && r.Note == "" {
-			if err := e.releaseOne(ctx, s, rec.Handovers, r); err != nil {
+			if err := e.releaseOne(ctx, s, r); err != nil {
 				return err
 			}
 			if err := e.journal.Save(ctx, *rec); err != nil {
@@ -182,9 +184,9 @@ func (e *Engine) release(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	return nil
 }
 
-func (e *Engine) releaseOne(ctx context.Context, s v1.Step, all []v1.HandoverRecord, r *v1.HandoverRecord) error {
+func (e *Engine) releaseOne(ctx context.Context, s v1.Step, r *v1.HandoverRecord) error {
 	if e.Seed != nil {
-		return e.releasePod(ctx, s, all, r)
+		return e.releasePod(ctx, s, r)
 	}
 	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
 	h, err := e.host(r.Host)
@@ -192,13 +194,26 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, all []v1.HandoverRec
 		return err
 	}
 	processes := func(ctx context.Context) ([]v1.Process, error) { return h.Processes(ctx, r.Component) }
+	interval, isOwn := endInterval, e.proofs.isBound(*r)
+	if !isOwn {
+		interval = settleInterval
+	}
 	var last error
-	err = e.waitFor(ctx, s, endBudget, endInterval, func() string {
+	var quiet, silence handover.Silence
+	err = e.waitFor(ctx, s, endBudget, interval, func() string {
+		if last != nil {
+			return fmt.Sprintf("lease %s is left to run out: %v", r.Lease, last)
+		}
 		return fmt.Sprintf("%s on host %s (process %d) has not ended", r.Component, r.Host, r.PID)
 	}, func(ctx context.Context) (bool, error) {
 		var gone bool
-		gone, last = handover.Gone(ctx, b, processes)
-		return gone, nil
+		if gone, last = handover.Gone(ctx, b, processes); !gone || isOwn {
+			return gone, nil
+		}
+		if last = e.unheld(ctx, *r, &quiet); last == nil {
+			return true, nil
+		}
+		return e.taken(ctx, r, last, &silence)
 	})
 	if errors.Is(err, errWaited) {
 		if last != nil {
@@ -208,6 +223,10 @@ func (e *Engine) releaseOne(ctx context.Context, s v1.Step, all []v1.HandoverRec
 			"find out what keeps the process, then run the same command again", r.PID, r.Component, r.Host, r.Lease)}
 	} else if err != nil {
 		return err
+	}
+	if r.Note != "" {
+		e.tell(s, "progress", fmt.Sprintf("lease %s was left alone: %s", r.Lease, r.Note))
+		return nil
 	}
 	ended := e.Clock.Now().UTC()
 	r.Ended = &ended
@@ -253,7 +272,7 @@ func (e *Engine) awaitTakeover(ctx context.Context, s v1.Step, rec v1.StepRecord
 const takeoverBudget = 20 * time.Second
 
 // moving is the name of the part of a step in which a manager hands over.
-func moving(s v1.Step, component string) string { return s.ID + "/moving-" + component }
+func moving(s v1.Step, component string) string { return s.ID + movingInfix + component }
 
 // moveOwners makes the managers of a host standbys before its API server is restarted under them: leadership may have moved there since the plan
 // was made, and a manager whose API server is gone would lose its leases without having drained anything.
@@ -269,15 +288,16 @@ func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
 		if err != nil {
 			return fmt.Errorf("looking who depends on the API server of host %s: %w", s.Host, err)
 		}
-		if rec.Result == "started" {
-			path = rec.Path
-		} else if !owns {
-			continue
-		}
-		sub.Path = path
-		if rec.Result != "started" {
+		switch {
+		case owns: // whatever the record says of an earlier try: it leads now
 			rec = v1.StepRecord{ID: sub.ID, Started: e.Clock.Now().UTC(), Result: "started", Path: path}
+		case rec.Result != "started":
+			continue
+		case path != "" && path != rec.Path:
+			return &UntrustedError{What: "the record of step " + sub.ID, Err: fmt.Errorf(
+				"%s on host %s is started from %s, and not from %s", component, s.Host, path, rec.Path)}
 		}
+		sub.Path = rec.Path
 		e.tell(s, "progress", fmt.Sprintf("%s on %s leads and depends on the API server that is about to be restarted: it hands over first", component, s.Host))
 		if err := e.move(ctx, sub, rec); err != nil {
 			return err
@@ -287,6 +307,9 @@ func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
 }
 
 func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error {
+	if err := e.allowed(movingStep(sub)); err != nil {
+		return err
+	}
 	back := func(ctx context.Context) (bool, error) {
 		f, sum, err := e.read(ctx, sub.Host, sub.Path)
 		if err != nil || sum == absent {
@@ -301,9 +324,9 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 	}
 	var err error
 	if strings.HasPrefix(sub.Path, controlplane.ManifestDir+"/") {
-		err = e.replace(ctx, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, nil })
+		err = e.replace(ctx, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, isManifestOf(sub, now) })
 	} else { // a unit is stopped and started; its files stay
-		sub.Kind, sub.Unit = v1.StepStartUnit, sub.Component+".service"
+		sub = movingStep(sub)
 		back = func(ctx context.Context) (bool, error) { return unit{e}.done(ctx, sub) }
 		err = unit{e}.do(ctx, sub, &rec)
 	}
@@ -322,6 +345,19 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 	now := e.Clock.Now().UTC()
 	rec.Ended, rec.Result = &now, "done"
 	return e.journal.Save(ctx, rec)
+}
+
+// isManifestOf returns an error if a file is no manifest of the component that hands over: the record that names the file is in
+// the journal, which others may write.
+func isManifestOf(s v1.Step, data []byte) error {
+	m, err := controlplane.Parse(data)
+	if err != nil {
+		return fmt.Errorf("%s on host %s, from which %s is started: %w", s.Path, s.Host, s.Component, err)
+	}
+	if m.Component() != s.Component {
+		return &UntrustedError{What: "the record of step " + s.ID, Err: fmt.Errorf("%s on host %s starts %s, not %s", s.Path, s.Host, m.Component(), s.Component)}
+	}
+	return nil
 }
 
 // depends waits until it is known whether a component leads anything on a host: a manager that has just been started, as after a reboot of its host, knows

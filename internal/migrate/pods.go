@@ -184,10 +184,13 @@ func (x removeManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) e
 	return x.replace(ctx, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
 }
 
-// unbound tells that nobody was bound for a step whose manifest is as given: it is tried for the first time, or a try wrote nothing, since which its process may
-// have come to own the loops. Else what is owed is in the record.
+// unbound tells that the owner is to be bound for a step whose manifest is as given: it is tried for the first time, or the manifest is there and not what a
+// try has written. Its process may run then and own the loops, whatever the record says. Else what is owed is in the record.
 func unbound(rec v1.StepRecord, sum string) bool {
-	return rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != absent && sum == rec.BackupSHA256
+	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != absent && sum == rec.BackupSHA256 {
+		return true
+	}
+	return sum != absent && (sum != rec.AfterSHA256 || !released(rec))
 }
 
 // replace changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when next gives no bytes).

@@ -143,11 +143,12 @@ func (e *Engine) bindPods(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 }
 
 // releasePod waits until a bound pod has ended and gives its lease up. Where the end is not proven it waits until the lease has run out by itself.
-func (e *Engine) releasePod(ctx context.Context, s v1.Step, all []v1.HandoverRecord, r *v1.HandoverRecord) error {
+func (e *Engine) releasePod(ctx context.Context, s v1.Step, r *v1.HandoverRecord) error {
 	b := handover.Binding{Lease: r.Lease, Holder: r.Holder, Transitions: r.Transitions, AcquireTime: r.AcquireTime, Component: r.Component, Host: r.Host, PID: r.PID, StartTicks: r.StartTicks}
-	var silence handover.Silence
+	isOwn := e.proofs.isBound(*r)
+	var quiet, silence handover.Silence
 	watch := e.watchPodEnd(ctx, r)
-	watch.proven = slices.ContainsFunc(all, func(other v1.HandoverRecord) bool { return other.StartTicks == r.StartTicks && other.Ended != nil })
+	watch.proven = e.proofs.hasEnded(r.StartTicks) // of another lease of the pod, which may be gone since
 	defer watch.stop()
 	var last error
 	err := e.waitFor(ctx, s, rolloutBudget, settleInterval, func() string {
@@ -158,7 +159,11 @@ func (e *Engine) releasePod(ctx context.Context, s v1.Step, all []v1.HandoverRec
 	}, func(ctx context.Context) (bool, error) {
 		var gone bool
 		gone, last = watch.hasEnded(ctx)
+		if gone && last == nil && !isOwn {
+			last = e.unheld(ctx, *r, &quiet)
+		}
 		if gone && last == nil {
+			e.proofs.noteEnded(r.StartTicks)
 			return true, nil
 		}
 		return e.taken(ctx, r, last, &silence)

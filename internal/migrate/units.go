@@ -63,7 +63,11 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if x.triedAndThere(ctx, s, *rec) {
 		return nil
 	}
-	if rec.Before == "" || len(rec.Handovers) == 0 { // nothing was handed over yet; else what is owed is in the record
+	unbound, err := x.unbound(ctx, s, *rec)
+	if err != nil {
+		return err
+	}
+	if unbound {
 		if err := x.bindOwners(ctx, s, rec); err != nil {
 			return err
 		}
@@ -73,6 +77,26 @@ func (x unit) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return x.stopUnit(ctx, h, s, rec)
 	}
 	return x.rewrite(ctx, h, s, rec)
+}
+
+// unbound tells that the owner is to be bound: nothing was handed over yet, or the unit runs and owes a handover, or leads.
+// Else what is owed is in the record.
+func (x unit) unbound(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+	if rec.Before == "" || len(rec.Handovers) == 0 {
+		return true, nil
+	}
+	h, err := x.units(s.Host)
+	if err != nil {
+		return false, err
+	}
+	if procs, err := h.Processes(ctx, s.Component); err != nil || len(procs) == 0 {
+		return false, err
+	}
+	if !released(rec) {
+		return true, nil
+	}
+	_, leads, err := x.ownsOn(ctx, s.Host, s.Component)
+	return err == nil && leads, nil // one that does not answer is restarted, as it was going to be
 }
 
 // triedAndThere tells that an earlier try did all that there is to do, and only its proof took too long: restarted once more the unit could lose what it has come

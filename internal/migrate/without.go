@@ -195,6 +195,10 @@ func (e *Engine) cameBack(ctx context.Context) error {
 		if e.plan.Direction != plan.Forward && !changedOn(doc, h.Name) {
 			continue // what it runs is what everybody goes back to
 		}
+		if component := e.runsManager(ctx, h.Name); component != "" {
+			return &VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration, and %s runs on it: it may take the loops beside their owner. "+
+				"%s; then run the same command again", h.Name, component, removal(h))}
+		}
 		state, err := e.nodeState(ctx, h.Node)
 		if err != nil {
 			return err
@@ -205,6 +209,23 @@ func (e *Engine) cameBack(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// runsManager returns a manager that runs on a host that was taken out; empty for none, and where the host does not answer.
+// That a host was taken out is in the journal, with a node that it names: the machine itself is asked, too.
+func (e *Engine) runsManager(ctx context.Context, host string) string {
+	at := slices.IndexFunc(e.without, func(h hostaccess.Host) bool { return h.Name() == host })
+	if at < 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+	defer cancel()
+	for _, component := range []string{kcm, ccm} {
+		if found, err := e.without[at].Processes(ctx, component); err == nil && len(found) > 0 {
+			return component
+		}
+	}
+	return ""
 }
 
 func removal(h v1.HostOut) string {

@@ -83,10 +83,7 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err != nil {
 		return err
 	}
-	if err := x.oursToTakeBack(s, live); err != nil {
-		return err
-	}
-	if err := x.onlyEditable(s, live); err != nil {
+	if err := x.checkLive(s, live); err != nil {
 		return err
 	}
 	if rec.Before == "" {
@@ -125,6 +122,18 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return err
 	}
 	return x.release(ctx, s, rec)
+}
+
+// checkLive returns why the live workload must not be changed: it does not run the step's component, which counts also where
+// only its replicas change, or what is put back is not this migration's.
+func (x workload) checkLive(s v1.Step, live *unstructured.Unstructured) error {
+	if _, err := containerOf(live, s); err != nil {
+		return err
+	}
+	if err := x.oursToTakeBack(s, live); err != nil {
+		return err
+	}
+	return x.onlyEditable(s, live)
 }
 
 // sumOf is by what a workload is known as the one that a step has changed: in a seed, where others write the template too, by its command line.
@@ -359,7 +368,7 @@ func containerOf(o *unstructured.Unstructured, s v1.Step) (map[string]any, error
 		}
 	}
 	if len(found) != 1 {
-		return nil, fmt.Errorf("%s has %d containers that run %s, not one: its flags cannot be changed safely", s.Ref, len(found), s.Component)
+		return nil, fmt.Errorf("%s has %d containers that run %s, not one: it cannot be changed or scaled safely", s.Ref, len(found), s.Component)
 	}
 	return found[0], nil
 }

@@ -98,9 +98,16 @@ type process struct {
 	host      string
 	// unit tells that systemd started it, and no kubelet ends it.
 	unit bool
+	// called is its identity in leases, where it is not its host's.
+	called string
 }
 
-func (p *process) identity() string { return fmt.Sprintf("%s_%d", p.host, p.pid) }
+func (p *process) identity() string {
+	if p.called != "" {
+		return p.called
+	}
+	return fmt.Sprintf("%s_%d", p.host, p.pid)
+}
 
 // host is a real directory with simulated processes.
 type host struct {
