@@ -43,6 +43,31 @@ func ReadSecret(secret *corev1.Secret) (*rest.Config, error) {
 	return config, nil
 }
 
+// Server returns the cluster of the current context in a kubeconfig of a host: server, authority and the name of its
+// certificate, and no proxy. A server that has not to prove itself is refused: a token is written beside it.
+func Server(data []byte) (*clientcmdapi.Cluster, error) {
+	k, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, errors.New("it is not a kubeconfig (the reason is not shown, since it may quote credentials)")
+	}
+	current, ok := k.Contexts[k.CurrentContext]
+	if !ok || k.Clusters[current.Cluster] == nil {
+		return nil, fmt.Errorf("its current context %s names no cluster", quote(k.CurrentContext))
+	}
+	c := k.Clusters[current.Cluster]
+	if c.InsecureSkipTLSVerify {
+		return nil, fmt.Errorf("cluster %s has its server's certificate not verified (insecure-skip-tls-verify): "+
+			"give it certificate-authority-data", quote(current.Cluster))
+	}
+	if err := refuseServer(c.Server); err != nil {
+		return nil, fmt.Errorf("cluster %s %w", quote(current.Cluster), err)
+	}
+	return &clientcmdapi.Cluster{
+		Server: c.Server, TLSServerName: c.TLSServerName, DisableCompression: c.DisableCompression,
+		CertificateAuthority: c.CertificateAuthority, CertificateAuthorityData: c.CertificateAuthorityData,
+	}, nil
+}
+
 func read(data []byte) (*rest.Config, error) {
 	if len(data) == 0 {
 		return nil, errors.New("it is missing or empty")

@@ -226,3 +226,35 @@ func TestEveryFieldOfAKubeconfigIsDecidedOn(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatIsTakenOfAHostsKubeconfig: a token is written beside it, so that the server has to prove itself.
+func TestWhatIsTakenOfAHostsKubeconfig(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(c *clientcmdapi.Cluster)
+		holds  bool
+	}{
+		"as it is":               {func(*clientcmdapi.Cluster) {}, true},
+		"a proxy, left out":      {func(c *clientcmdapi.Cluster) { c.ProxyURL = "http://192.0.2.1:3128" }, true},
+		"an authority's file":    {func(c *clientcmdapi.Cluster) { c.CertificateAuthority = "/etc/kubernetes/pki/ca.crt" }, true},
+		"an unverified server":   {func(c *clientcmdapi.Cluster) { c.InsecureSkipTLSVerify = true }, false},
+		"a server of plain http": {func(c *clientcmdapi.Cluster) { c.Server = "http://192.0.2.1" }, false},
+		"a server with a user":   {func(c *clientcmdapi.Cluster) { c.Server = "https://a:b@192.0.2.1" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, _ := safe(t)
+			c.change(config.Clusters["here"])
+			data, err := clientcmd.Write(*config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			have, err := Server(data)
+			if (err == nil) != c.holds {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil && (have.ProxyURL != "" || have.Server != config.Clusters["here"].Server ||
+				have.CertificateAuthority != config.Clusters["here"].CertificateAuthority) {
+				t.Errorf("it becomes %+v", have)
+			}
+		})
+	}
+}

@@ -21,6 +21,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -116,15 +117,10 @@ func (s source) kubeconfig(ctx context.Context, out *unstructured.Unstructured) 
 	if err != nil {
 		return nil, err
 	}
-	from, err := clientcmd.Load(data)
+	cluster, err := kubeconfig.Server(data)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s of %s is not one: %w", at, s.deployment.Name, noContent(err))
+		return nil, fmt.Errorf("kubeconfig %s of %s: %w", at, s.deployment.Name, err)
 	}
-	current, ok := from.Contexts[from.CurrentContext]
-	if !ok || from.Clusters[current.Cluster] == nil {
-		return nil, fmt.Errorf("kubeconfig %s of %s: its current context %q names no cluster", at, s.deployment.Name, from.CurrentContext)
-	}
-	cluster := from.Clusters[current.Cluster]
 	if cluster.CertificateAuthority != "" && len(cluster.CertificateAuthorityData) == 0 {
 		ca := cluster.CertificateAuthority
 		if !path.IsAbs(ca) {

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -90,13 +91,9 @@ func (e *Engine) provider() string {
 // kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server, and
 // the token of its ServiceAccount. The token goes nowhere but into that file.
 func (x writeFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]byte, error) {
-	from, err := clientcmd.Load(source)
+	server, err := kubeconfig.Server(source)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s on host %s: %w", s.Source, s.Host, err)
-	}
-	current, ok := from.Contexts[from.CurrentContext]
-	if !ok || from.Clusters[current.Cluster] == nil {
-		return nil, fmt.Errorf("kubeconfig %s on host %s: its current context %q names no cluster", s.Source, s.Host, from.CurrentContext)
 	}
 	secret, err := x.Kube.CoreV1().Secrets(namespace).Get(ctx, plan.TokenSecret, metav1.GetOptions{})
 	if err != nil {
@@ -108,7 +105,7 @@ func (x writeFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]
 	}
 	const name = plan.CCMAccount
 	out := clientcmdapi.NewConfig()
-	out.Clusters[name] = from.Clusters[current.Cluster]
+	out.Clusters[name] = server
 	out.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: string(token)}
 	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	out.CurrentContext = name

@@ -253,6 +253,8 @@ func (j judge) workload(s v1.Step) error {
 // podRules are what the pods of a manager may be.
 type podRules struct {
 	account, image string
+	// host is the one of a static pod; empty for a workload.
+	host string
 	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace.
 	files, seed bool
 }
@@ -298,7 +300,7 @@ func (j judge) managerPod(s v1.Step) error {
 	notes, _ := metadata["annotations"].(object)
 	return errors.Join(
 		only("the manifest", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels", "annotations"),
-		only("its annotations", notes, "transplant.dev/host"), j.managerSpec(pod, podRules{image: j.options.Image, files: true}),
+		only("its annotations", notes, "transplant.dev/host"), j.managerSpec(pod, podRules{image: j.options.Image, files: true, host: s.Host}),
 	)
 }
 
@@ -382,32 +384,6 @@ func listOf(v any) []string {
 	return out
 }
 
-// managerEnv are the variables of the options, and those that name the API server and the node.
-func (j judge) managerEnv(c object, _ podRules) error {
-	given := map[string]string{}
-	for _, e := range j.options.Env {
-		name, value, _ := strings.Cut(e, "=")
-		given[name] = value
-	}
-	env, _ := c["env"].([]any)
-	for _, e := range env {
-		e, _ := e.(object)
-		name, _ := e["name"].(string)
-		value, _ := e["value"].(string)
-		template, ours := given[name]
-		before, after, perHost := strings.Cut(template, "{host}")
-		switch from, _ := e["valueFrom"].(object); {
-		case len(from) > 0 && (len(from) != 1 || from["fieldRef"] == nil):
-			return fmt.Errorf("variable %s comes from %v, which no manager's does", name, slices.Sorted(maps.Keys(from)))
-		case len(from) > 0 && (name == "NODE_NAME" || name == "KUBERNETES_SERVICE_HOST"), name == "KUBERNETES_SERVICE_HOST", name == "KUBERNETES_SERVICE_PORT":
-		case ours && value == template, ours && perHost && strings.HasPrefix(value, before) && strings.HasSuffix(value, strings.SplitN(after, "{host}", 2)[0]):
-		default:
-			return fmt.Errorf("variable %s is not among the options", name)
-		}
-	}
-	return nil
-}
-
 // guarded are files of a host that no pod of a migration sees, whatever names them: keys of the control plane, and credentials of others.
 func guarded(at string) bool {
 	for _, dir := range []string{"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh", "/etc/kubernetes/manifests", Dir + "/backup", "/var/run", "/run"} {
@@ -423,50 +399,4 @@ func guarded(at string) bool {
 		return strings.HasSuffix(base, ".conf") && slices.Contains([]string{"admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf", "kubelet.conf", "bootstrap-kubelet.conf"}, base)
 	}
 	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at || !path.IsAbs(at) || at == "/" || at == "/etc" || at == "/etc/kubernetes" || at == "/etc/kubernetes/pki"
-}
-
-func (j judge) managerVolumes(pod, c object, rules podRules) error {
-	mounts, _ := c["volumeMounts"].([]any)
-	for _, m := range mounts {
-		m, _ := m.(object)
-		if err := only("a mount", m, "name", "mountPath", "readOnly"); err != nil {
-			return err
-		}
-		if m["readOnly"] != true {
-			return fmt.Errorf("the mount at %v is not read-only", m["mountPath"])
-		}
-	}
-	volumes, _ := pod["volumes"].([]any)
-	for _, v := range volumes {
-		v, _ := v.(object)
-		if err := j.managerVolume(v, rules); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (j judge) managerVolume(v object, rules podRules) error {
-	name := fmt.Sprint(v["name"])
-	if err := only("volume "+name, v, "name", "hostPath", "secret", "configMap"); err != nil {
-		return err
-	}
-	if h, ok := v["hostPath"].(object); ok {
-		at, _ := h["path"].(string)
-		kind, _ := h["type"].(string)
-		isFile := kind == "File" && !guarded(at)
-		if !rules.files || !isFile && (kind != "DirectoryOrCreate" || !slices.Contains(trustDirs, at)) {
-			return fmt.Errorf("volume %s shows the pod %s of its host, which no manager needs", name, at)
-		}
-		return nil
-	}
-	secret, _ := v["secret"].(object)
-	config, _ := v["configMap"].(object)
-	switch {
-	case rules.seed && len(secret) == 1 && (secret["secretName"] == SeedKubeconfig || secret["secretName"] == SeedCloudConfig):
-	case rules.seed && len(config) == 1 && config["name"] == SeedMigration:
-	default:
-		return fmt.Errorf("volume %s is none that a manager has", name)
-	}
-	return nil
 }

@@ -71,6 +71,22 @@ var attacks = []attack{
 	{"the manager with a mount that it may write", "lab", "rule P-43", inObject("start/", "      readOnly: true", "      readOnly: false"), false},
 	{"the manager sees a key of the control plane", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /etc/kubernetes/pki/ca.key"), false},
 	{"the manager has a variable of its own", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\""), false},
+	{"the manager sees a file that nothing names", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /etc/etcd.conf"), true},
+	{"the manager sees a file outside of /etc", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /opt/backup/ca.key"), false},
+	{"the manager sees its kubeconfig elsewhere", "lab", "rule P-43", inObject("start/", "mountPath: "+CCMKubeconfig, "mountPath: /etc/ssl/certs"), false},
+	{"the manager loads other code", "lab", "rule P-43", func(t *testing.T, p *v1.Plan) {
+		p.Options.Env = append(p.Options.Env, "LD_PRELOAD=/x.so")
+		inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\"")(t, p)
+	}, false},
+	{"the manager asks another API server", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: KUBERNETES_SERVICE_HOST\n      value: \"192.0.2.1\""), true},
+	{"a DaemonSet asks another port", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"name":"KUBERNETES_SERVICE_PORT","value":"6443"`, `"name":"KUBERNETES_SERVICE_PORT","value":"31337"`), true},
+	{"a DaemonSet takes another field for the API server", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"fieldPath":"status.hostIP"`, `"fieldPath":"metadata.annotations"`), false},
+	{"a kubeconfig of the administrator", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "write/"+CCMKubeconfig).Source = "/etc/kubernetes/admin.conf"
+	}, true},
+	{"a cloud config that is none", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "write/"+CCMCloudConf).Source = "/etc/kubernetes/audit.yaml"
+	}, true},
 	{"a probe that runs a program", "lab", "rule P-43", inObject("start/", "    livenessProbe:", "    livenessProbe:\n      exec:\n        command: [sh]"), false},
 	{"the operator's kubeconfig", "lab", "rule P-44", put(v1.Step{Kind: v1.StepCopyFile, Host: "cp-1", Path: CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"}), false},
 	{"the operator's kubeconfig to another place", "azure-1.28", "rule P-42", func(t *testing.T, p *v1.Plan) { find(t, p, "copy/").Path = "/tmp/config" }, false},

@@ -290,7 +290,10 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 			}
 			if h.CloudConfig != nil && step.Component == KCM {
 				for _, c := range h.Components {
-					if c.Name == KCM && c.Flags[flagCloudConfig] == "" {
+					if c.Name == KCM && c.Flags[flagCloudConfig] == "" && h.CloudConfig != nil {
+						for _, f := range namedFiles(*h, &c) {
+							c.HostPaths[f.Path] = f.Path // or it could not have read them
+						}
 						h.CloudConfig = nil
 					}
 				}
