@@ -229,10 +229,10 @@ func TestAPlantedMoveTouchesTheManagersOwnFileOnly(t *testing.T) {
 			before := w.read(first.Host, manifests+"kube-apiserver.yaml")
 			w.plant(v1.StepRecord{ID: moving(first, kcm), Started: w.clock.Now(), Result: "started", Path: at})
 			doc := w.engine().journal.Doc()
-			if err := Judge(doc, w.snapshot()); !untrusted(err) {
+			if err := Judge(doc, w.snapshot()); !isUntrusted(err) {
 				t.Errorf("the journal is not refused: %v", err)
 			}
-			if _, err := w.run(p); !untrusted(err) {
+			if _, err := w.run(p); !isUntrusted(err) {
 				t.Errorf("the step is not refused: %v", err)
 			}
 			if w.read(first.Host, manifests+"kube-apiserver.yaml") != before {
@@ -276,7 +276,7 @@ func TestHandoversOfAJournalAreThoseOfItsSteps(t *testing.T) {
 		r := v1.StepRecord{ID: id, Result: "started", Handovers: []v1.HandoverRecord{was}}
 		c.plant(&r)
 		doc.Records = append(doc.Records, r)
-		if err := Judge(doc, live); c.says == "" && err != nil || c.says != "" && (!untrusted(err) || !strings.Contains(err.Error(), c.says)) {
+		if err := Judge(doc, live); c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: it is not refused with %q: %v", name, c.says, err)
 		}
 	}
@@ -296,7 +296,7 @@ func TestAPlanForASeedIsNotCarriedOutInAClusterThatRunsItsOwn(t *testing.T) {
 	planted := *p
 	planted.Cluster.Seed = "victim"
 	planted.Steps = append([]v1.Step{{ID: "stop", Phase: p.Steps[0].Phase, Kind: v1.StepScale, Ref: "Deployment/victim/shop", Component: kcm, Replicas: new(int32)}}, p.Steps...)
-	if err := w.engine().Run(t.Context(), &planted, nil); !untrusted(err) {
+	if err := w.engine().Run(t.Context(), &planted, nil); !isUntrusted(err) {
 		t.Errorf("it is not refused: %v", err)
 	}
 	var d appsv1.Deployment
@@ -313,7 +313,7 @@ func TestAPlanForASeedIsNotCarriedOutInAClusterThatRunsItsOwn(t *testing.T) {
 	} {
 		doc := j.Doc()
 		plant(&doc)
-		if err := Judge(doc, w.snapshot()); !untrusted(err) || !strings.Contains(err.Error(), "namespace victim of a seed") {
+		if err := Judge(doc, w.snapshot()); !isUntrusted(err) || !strings.Contains(err.Error(), "namespace victim of a seed") {
 			t.Errorf("%s is not refused: %v", name, err)
 		}
 	}
