@@ -29,7 +29,7 @@ func (p *process) lead(ctx context.Context, g *group) {
 		return // the process was told to end before it came to this
 	}
 	defer g.workers.end()
-	if !p.startProvider(ctx) {
+	if ctx.Err() != nil || !p.startProvider(ctx) {
 		return
 	}
 	ctx = withLease(withSettings(withWorkers(ctx, &g.workers), p.settings), p.warm, g.cloud)

@@ -96,7 +96,7 @@ func (p *process) manage(ctx context.Context) error {
 	}
 	p.groups = divide(p.constructors, p.config, known)
 	showGroups(p.groups)
-	elector, err := p.elect()
+	elector, err := p.elect(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,11 +135,12 @@ func (p *process) provider(ctx context.Context) (cloudprovider.Interface, error)
 }
 
 // elect returns the elector of the groups' leases and gives the groups their fences. It is nil without leader election.
-func (p *process) elect() (*election.Elector, error) {
+func (p *process) elect(ctx context.Context) (*election.Elector, error) {
 	generic := p.config.ComponentConfig.Generic.LeaderElection
 	if !generic.LeaderElect {
-		p.groups[0].fence = election.Unfenced(time.Now())
-		return nil, nil
+		var err error
+		p.groups[0].fence, err = p.openFence(ctx)
+		return nil, err
 	}
 	host, err := os.Hostname()
 	if err != nil {

@@ -155,8 +155,40 @@ func TestWithoutLeaderElectionEverythingRunsAtOnce(t *testing.T) {
 	if err := m.end(); err != nil {
 		t.Error(err)
 	}
-	if !errors.Is(election.FromContext(leading).Check(), election.ErrFenced) || holder(t, kube, mainLeaseName) != "none" {
+	if !errors.Is(election.FromContext(leading).Check(), election.ErrFenced) || holder(t, kube, mainLeaseName) != "" {
 		t.Error("after the end writes pass, or a lease was taken")
+	}
+}
+
+func TestTheTakeoverIsRememberedWithoutLeaderElection(t *testing.T) {
+	server := apitest.New(t)
+	start := func() *election.Fence {
+		t.Helper()
+		w := newWorker("work")
+		m := run(t, server, &provider{}, map[string]*worker{"work": w}, "--leader-elect=false")
+		fence := election.FromContext(w.leads(t))
+		if err := m.end(); err != nil {
+			t.Error(err)
+		}
+		return fence
+	}
+	first, second := start(), start()
+	if at := first.TakeoverAt(); at.IsZero() || !second.TakeoverAt().Equal(at) {
+		t.Errorf("the takeover was at %s, and after a restart at %s", at, second.TakeoverAt())
+	}
+	if !second.Tenure().AdoptedAt.After(first.Tenure().AdoptedAt) {
+		t.Error("the second process did not start after the first")
+	}
+	other := held(mainLeaseName, "upstream's manager")
+	server.Put(t, other)
+	third := start()
+	if !third.TakeoverAt().After(second.TakeoverAt()) {
+		t.Error("another manager has held the lease, and that is not a takeover")
+	}
+	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + mainLeaseName)
+	server.Deny("create", "leases")
+	if at := start().TakeoverAt(); !at.IsZero() {
+		t.Errorf("what cannot be remembered is %s: each restart would prolong it", at)
 	}
 }
 

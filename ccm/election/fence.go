@@ -29,11 +29,13 @@ type Fence struct {
 	until   time.Duration // on clock; the fence is closed from then on
 	revoked bool          // closed for good
 	tenure  Tenure
-	reason  string // why it is closed
-	timer   *time.Timer
-	bound   map[uint64]context.CancelCauseFunc // the contexts that end with the current opening
-	next    uint64
-	refused uint64
+	// takeover is what TakeoverAt returns instead of the tenure's AdoptedAt; nil for a lease.
+	takeover *time.Time
+	reason   string // why it is closed
+	timer    *time.Timer
+	bound    map[uint64]context.CancelCauseFunc // the contexts that end with the current opening
+	next     uint64
+	refused  uint64
 }
 
 // Tenure describes a time of holding a lease.
@@ -60,6 +62,23 @@ func NewFence(lease string, clock Clock) *Fence {
 // Unfenced returns a fence that is open until it is revoked, for a process that runs without leader election.
 func Unfenced(adoptedAt time.Time) *Fence {
 	return &Fence{lease: "none", clock: Boottime(), open: true, forever: true, tenure: Tenure{AdoptedAt: adoptedAt}}
+}
+
+// UnfencedAfter is Unfenced for a process that started at one time, of a kind of manager that took over at another: see RememberTakeover.
+func UnfencedAfter(started, takeover time.Time) *Fence {
+	f := Unfenced(started)
+	f.takeover = &takeover
+	return f
+}
+
+// TakeoverAt is since when managers of this kind have done what the fence is for. Restarts do not move it. It is zero when that is not known.
+func (f *Fence) TakeoverAt() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.takeover != nil {
+		return *f.takeover
+	}
+	return f.tenure.AdoptedAt
 }
 
 // Lease is the name of the lease.

@@ -70,7 +70,7 @@ func (c *Controller) warn(node *corev1.Node, w *watched, err error) {
 
 // graceEnd returns until when a node without instance is kept because this manager has taken over.
 func (c *Controller) graceEnd(node *corev1.Node) time.Time {
-	return graceEnd(node, c.fence.Tenure().AdoptedAt, c.options.TakeoverGrace)
+	return graceEnd(node, c.fence.TakeoverAt(), c.options.TakeoverGrace)
 }
 
 // delay keeps a node whose instance is gone until the grace after the takeover is over.
@@ -91,7 +91,7 @@ func (c *Controller) delay(calls context.Context, node *corev1.Node, w *watched)
 	c.recorder.Eventf(reference(node), corev1.EventTypeWarning, NodeDeletionDelayed,
 		"The cloud provider has no instance for node %s, which was not Ready before this manager took over at %s. It will be deleted after %s, unless "+
 			"it is Ready or has an instance by then (--node-deletion-grace-after-takeover)",
-		node.Name, c.fence.Tenure().AdoptedAt.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
+		node.Name, c.fence.TakeoverAt().UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
 }
 
 // remove deletes a node. If it has changed since it was judged, it is read again, and deleted if it is the same one and still not Ready.

@@ -39,7 +39,8 @@ func NewOptions() Options {
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.TakeoverGrace, "node-deletion-grace-after-takeover", o.TakeoverGrace, "For how long after this kind of manager has taken over from another "+
-		"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. 0 deletes such nodes at once.")
+		"a node that was not Ready before is kept though the cloud has no instance for it. Restarts do not prolong it. Without leader election "+
+		"it is remembered on the lease that would be held; if that is not allowed there is no such time. 0 deletes such nodes at once.")
 	fs.DurationVar(&o.BackoffLimit, "node-monitor-backoff-limit", o.BackoffLimit, "The longest time between two questions to the cloud about a node that is not "+
 		"Ready and whose instance stays shut down or, if the provider cannot list instances, stays the same. Every --node-monitor-period if that is longer.")
 	fs.IntVar(&o.DeletionLimit, "node-deletion-limit", o.DeletionLimit, "How many nodes may be deleted within --node-deletion-window because the "+
