@@ -6,6 +6,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
 )
 
 // controllerLease tells which manager would run what after a handover, without waiting for one.
@@ -20,10 +21,18 @@ var controllerSkipped = metrics.NewGaugeVec(&metrics.GaugeOpts{
 	Help: "1 for each controller of the program's author that is enabled and has declined to start, which its log explains: its work is not done.",
 }, []string{"controller"})
 
+// tokenExpiry tells when this manager would be locked out.
+var tokenExpiry = metrics.NewGauge(&metrics.GaugeOpts{
+	Name: "transplant_ccm_token_expiration_timestamp_seconds", StabilityLevel: metrics.ALPHA,
+	Help: "When the token of this manager expires, in seconds since 1970. It is renewed once a third of its life is over. 0 without --renew-token.",
+})
+
+func showTokenExpiry(c boundtoken.Claims) { tokenExpiry.Set(float64(c.Expires.Unix())) }
+
 var registration sync.Once
 
 func registerMetrics() {
-	registration.Do(func() { ccmmetrics.Register(controllerLease, controllerSkipped) })
+	registration.Do(func() { ccmmetrics.Register(controllerLease, controllerSkipped, tokenExpiry) })
 }
 
 // showGroups sets the gauge.

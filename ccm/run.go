@@ -60,6 +60,9 @@ func (p *process) run(ctx context.Context) error {
 	stopEvents := p.recordEvents()
 	defer stopEvents()
 	served, err := p.serve()
+	if err == nil && p.settings.RenewToken {
+		err = p.renewToken(ctx)
+	}
 	if err == nil {
 		err = p.manage(ctx)
 	}
@@ -77,6 +80,15 @@ func (p *process) run(ctx context.Context) error {
 	p.stopInformers()
 	if cause := context.Cause(ctx); err == nil && cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, errTold) {
 		return cause
+	}
+	return err
+}
+
+// renewToken looks after the token of the process as long as it runs.
+func (p *process) renewToken(ctx context.Context) error {
+	r, err := newTokenRenewer(p.config.Kubeconfig)
+	if err == nil {
+		go r.run(ctx)
 	}
 	return err
 }

@@ -24,7 +24,9 @@ const flagSet = "transplant"
 // Settings are what can be set beyond upstream's flags. InitFuncs find them in their context.
 type Settings struct {
 	// DrainTimeout is how long workers may take to end once the process was told to.
-	DrainTimeout  time.Duration
+	DrainTimeout time.Duration
+	// RenewToken replaces the token file of the kubeconfig before the token expires.
+	RenewToken    bool
 	Cloud         cloud.Options
 	Node          node.Options
 	NodeLifecycle nodelifecycle.Options
@@ -50,6 +52,8 @@ func NewSettings() Settings {
 func (s *Settings) addFlags(fs *pflag.FlagSet, withNodeIPAM bool) {
 	fs.DurationVar(&s.DrainTimeout, "drain-timeout", s.DrainTimeout, "How long the work that is under way may take to end after SIGTERM or SIGINT. The leases "+
 		"are renewed meanwhile and released after it. Work that takes longer is cut off. Keep it well below the pod's terminationGracePeriodSeconds.")
+	fs.BoolVar(&s.RenewToken, "renew-token", s.RenewToken, "Whether to replace the token in the tokenFile of the kubeconfig by a new one of the same ServiceAccount, once a "+
+		"third of its life is over. Takes the right to create serviceaccounts/token under the account's own name, and a directory that can be written to.")
 	s.Cloud.AddFlags(fs)
 	s.Node.AddFlags(fs)
 	s.NodeLifecycle.AddFlags(fs)

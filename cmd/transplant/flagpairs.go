@@ -130,6 +130,7 @@ var hostedFlags = map[string][]string{
 	"apply":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock"},
 	"rollback": {"yes", "dry-run", "steal-lock"},
 	"status":   {"output"},
+	"renew":    {"all"},
 }
 
 // seedOnly are the flags that mean something in a seed alone.

@@ -38,7 +38,7 @@ func (f *seedFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.kubeconfig, "seed-kubeconfig", "", "path of the seed's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	fl.StringVar(&f.context, "seed-context", "", "context of the seed's kubeconfig")
 	fl.BoolVar(&f.direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
-	if cmd.Name() != "rollback" {
+	if cmd.Name() != "rollback" && cmd.Name() != "renew" {
 		fl.StringVar(&f.part, "part", string(hosted.Handover), "part of a hosted migration: handover, or finish when no machine needs the in-tree provider any longer")
 		complete(cmd, "part", cobra.FixedCompletions([]string{string(hosted.Handover), string(hosted.Finish)}, cobra.ShellCompDirectiveNoFileComp))
 	}

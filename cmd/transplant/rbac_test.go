@@ -125,12 +125,13 @@ func asRights(needs []snapshot.Need) []apitest.Right {
 func everyStep() []v1.Step {
 	var steps []v1.Step
 	for _, ref := range []string{
-		"ServiceAccount/kube-system/x", "Secret/kube-system/x", "Role/kube-system/x", "RoleBinding/kube-system/x", "ClusterRole/x", "ClusterRoleBinding/x", "DaemonSet/kube-system/x",
+		"ServiceAccount/kube-system/x", "Role/kube-system/x", "RoleBinding/kube-system/x", "ClusterRole/x", "ClusterRoleBinding/x", "DaemonSet/kube-system/x",
 		"Deployment/kube-system/x",
 	} {
 		object := `{"roleRef":{"kind":"ClusterRole","name":"x"}}` // of a binding
 		steps = append(steps, v1.Step{Kind: v1.StepEnsureObject, Ref: ref, Object: object}, v1.Step{Kind: v1.StepDeleteObject, Ref: ref})
 	}
+	steps = append(steps, v1.Step{Kind: v1.StepDeleteObject, Ref: "Secret/kube-system/" + plan.TokenSecret}) // of an earlier version
 	for _, ref := range []string{"ConfigMap/kube-system/x", "Node/x", "Service/kube-system/x", "ClusterRole/x", "Role/kube-system/x"} {
 		steps = append(steps, v1.Step{Kind: v1.StepPatchObject, Ref: ref})
 	}

@@ -92,7 +92,7 @@ func rootOf(c *connection, name string) *cobra.Command {
 		{"inspect", c.hostedToo(newCheck(c), hostedCheck)}, {"inspect", c.hostedToo(newStatus(c), hostedStatus)}, {"inspect", newTimeline(c)}, {"inspect", newVerify(c)}, {"inspect", newProbe(c)}, {"inspect", newExplain(c)},
 		{"plan", newSnapshot(c)}, {"plan", c.hostedToo(newPlan(c), hostedPlanned)}, {"plan", newDiff(c)},
 		{"change", c.hostedToo(newApply(c), hostedApply)}, {"change", newPause(c)}, {"change", newResume(c)},
-		{"recover", c.hostedToo(newRollback(c), hostedRollback)}, {"recover", newUnlock(c)},
+		{"recover", c.hostedToo(newRollback(c), hostedRollback)}, {"recover", newUnlock(c)}, {"change", c.hostedToo(newRenew(c), hostedRenew)},
 		{"fleet", newFleet(c)},
 		{"other", newReport(c)}, {"other", newVersion(c)}, {"other", newHostAgent(c)},
 	} {

@@ -199,7 +199,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request, verb string, r 
 	case !found:
 		status(w, http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", r.resource, r.name))
 	case r.sub == "token":
-		write(w, http.StatusCreated, map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "status": map[string]any{"token": "token-of-" + r.name, "expirationTimestamp": nil}})
+		write(w, http.StatusCreated, s.token(object, r, body))
 	case verb == "get":
 		write(w, http.StatusOK, object)
 	case verb == "update":

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,9 @@ type Server struct {
 	URL string
 	// Intercept answers a request instead of the server when it returns true; nil for never.
 	Intercept func(w http.ResponseWriter, r *http.Request) bool
+	// Now is the time in tokens; that of this machine when nil. MaxTokenLife is --service-account-max-token-expiration; 0 for none.
+	Now          func() time.Time
+	MaxTokenLife time.Duration
 
 	mu       sync.Mutex
 	version  int

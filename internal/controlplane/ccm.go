@@ -24,7 +24,7 @@ type CCM struct {
 	ReadyPath string
 	// GraceSeconds is how long the kubelet lets the manager end before it kills it; "" leaves that to the API server.
 	GraceSeconds string
-	// HostPaths are mounted read-only, each once.
+	// HostPaths are mounted, each once.
 	HostPaths []HostPath
 }
 
@@ -35,8 +35,11 @@ type Flag struct{ Name, Value string }
 type Env struct{ Name, Value string }
 
 // HostPath is a path of the host that the container sees under the same path. Type is File, Directory, FileOrCreate or DirectoryOrCreate; Name
-// is the volume's, one is made up when it is empty.
-type HostPath struct{ Path, Type, Name string }
+// is the volume's, one is made up when it is empty. It is mounted read-only unless it is Writable.
+type HostPath struct {
+	Path, Type, Name string
+	Writable         bool
+}
 
 // probe is a health check of a container. Times are in seconds.
 type probe struct{ name, path, delay, period, failures string }
@@ -83,7 +86,10 @@ func RenderCCM(c CCM) []byte {
 		line("    volumeMounts:")
 	}
 	for _, p := range paths {
-		line("    - mountPath: %s\n      name: %s\n      readOnly: true", text(p.Path), text(p.Name))
+		line("    - mountPath: %s\n      name: %s", text(p.Path), text(p.Name))
+		if !p.Writable {
+			line("      readOnly: true")
+		}
 	}
 	line("  dnsPolicy: Default\n  hostNetwork: true\n  priority: 2000001000\n  priorityClassName: system-node-critical")
 	line("  securityContext:\n    seccompProfile:\n      type: RuntimeDefault")

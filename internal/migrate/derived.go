@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
@@ -50,8 +50,8 @@ func (x ensureObject) derived(ctx context.Context, s v1.Step, want *unstructured
 	src := source{x.Engine, d, &d.Spec.Template.Spec.Containers[at]}
 	out := want.DeepCopy()
 	switch s.Derive {
-	case plan.DeriveSeedKubeconfig:
-		return src.kubeconfig(ctx, out)
+	case plan.DeriveSeedKubeconfig, plan.OlderSeedKubeconfig:
+		return src.kubeconfig(ctx, out, s.Derive == plan.OlderSeedKubeconfig)
 	case plan.DeriveSeedCloudConfig:
 		return src.cloudConfig(ctx, out)
 	case plan.DeriveSeedManager:
@@ -99,15 +99,15 @@ func (s source) file(ctx context.Context, at string) ([]byte, error) {
 	return snapshot.Mounted(ctx, s.Seed.Kube, s.Seed.Namespace, &s.deployment.Spec.Template.Spec, s.container, at)
 }
 
-// kubeconfig takes server and CA from the kube-controller-manager's, and the token of the cloud-controller-manager's account in the migrated cluster.
-func (s source) kubeconfig(ctx context.Context, out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	secret, err := s.Kube.CoreV1().Secrets(namespace).Get(ctx, plan.TokenSecret, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, plan.TokenSecret, err)
-	}
-	token := secret.Data[corev1.ServiceAccountTokenKey]
-	if len(token) == 0 {
-		return nil, nil // kube-controller-manager's token controller fills it in
+// kubeconfig takes server and CA from the kube-controller-manager's, and a token of the cloud-controller-manager's account in the migrated cluster. The token
+// has a key of its own: a manager reads it again when the Secret changes.
+func (s source) kubeconfig(ctx context.Context, out *unstructured.Unstructured, older bool) (*unstructured.Unstructured, error) {
+	var token string
+	var err error
+	if older {
+		if token, err = s.olderToken(ctx); err != nil || token == "" {
+			return nil, err
+		}
 	}
 	at := s.flags()["kubeconfig"]
 	if at == "" {
@@ -131,11 +131,17 @@ func (s source) kubeconfig(ctx context.Context, out *unstructured.Unstructured) 
 		}
 		cluster.CertificateAuthority = ""
 	}
-	const name = plan.CCMAccount
-	kc := clientcmdapi.NewConfig()
-	kc.Clusters[name], kc.AuthInfos[name] = cluster, &clientcmdapi.AuthInfo{Token: string(token)}
-	kc.Contexts[name], kc.CurrentContext = &clientcmdapi.Context{Cluster: name, AuthInfo: name}, name
-	text, err := clientcmd.Write(*kc)
+	user := &clientcmdapi.AuthInfo{Token: token}
+	if !older {
+		if token, err = s.newToken(ctx, boundtoken.Lifetime, false); err != nil {
+			return nil, err
+		}
+		user = &clientcmdapi.AuthInfo{TokenFile: plan.SeedTokenKey} // in the directory of the kubeconfig
+		if err := set(out, plan.SeedTokenKey, []byte(token)); err != nil {
+			return nil, err
+		}
+	}
+	text, err := managerKubeconfig(cluster, user)
 	if err != nil {
 		return nil, fmt.Errorf("rendering the kubeconfig of %s: %w", ccm, noContent(err))
 	}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -22,6 +19,9 @@ import (
 type writeFile struct{ *Engine }
 
 func (x writeFile) done(ctx context.Context, s v1.Step) (bool, error) {
+	if plan.IsToken(s) {
+		return x.hasToken(ctx, s)
+	}
 	want, err := x.content(ctx, s)
 	if err != nil || want == nil {
 		return false, err
@@ -33,6 +33,9 @@ func (x writeFile) done(ctx context.Context, s v1.Step) (bool, error) {
 func (x writeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	if err := x.backup(ctx, s, rec); err != nil {
 		return err
+	}
+	if plan.IsToken(s) {
+		return x.writeToken(ctx, s, rec)
 	}
 	var data []byte
 	err := x.poll(ctx, timeout(s), settleInterval, func(ctx context.Context) (bool, error) {
@@ -74,7 +77,7 @@ func (x writeFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
 			return nil, fmt.Errorf("deriving %s from %s on host %s: %w", s.Path, s.Source, s.Host, err)
 		}
 		return out.Data, nil
-	case plan.DeriveKubeconfig:
+	case plan.DeriveKubeconfig, plan.OlderKubeconfig:
 		return x.kubeconfig(ctx, s, src.Data)
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
@@ -88,28 +91,22 @@ func (e *Engine) provider() string {
 	return e.plan.Cluster.Provider
 }
 
-// kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server, and
-// the token of its ServiceAccount. The token goes nowhere but into that file.
+// kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server. It names the file
+// with the token; that of a plan of an earlier version holds one.
 func (x writeFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]byte, error) {
 	server, err := kubeconfig.Server(source)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s on host %s: %w", s.Source, s.Host, err)
 	}
-	secret, err := x.Kube.CoreV1().Secrets(namespace).Get(ctx, plan.TokenSecret, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading Secret %s/%s: %w", namespace, plan.TokenSecret, err)
+	user := &clientcmdapi.AuthInfo{TokenFile: tokenBesideKubeconfig}
+	if s.Derive == plan.OlderKubeconfig {
+		token, err := x.olderToken(ctx)
+		if err != nil || token == "" {
+			return nil, err
+		}
+		user = &clientcmdapi.AuthInfo{Token: token}
 	}
-	token := secret.Data[corev1.ServiceAccountTokenKey]
-	if len(token) == 0 {
-		return nil, nil // kube-controller-manager's token controller fills it in
-	}
-	const name = plan.CCMAccount
-	out := clientcmdapi.NewConfig()
-	out.Clusters[name] = server
-	out.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: string(token)}
-	out.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	out.CurrentContext = name
-	data, err := clientcmd.Write(*out)
+	data, err := managerKubeconfig(server, user)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s for host %s: %w", s.Path, s.Host, err)
 	}
@@ -131,7 +128,7 @@ func (x removeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 	}
 	if now, is, err := x.read(ctx, s.Host, s.Path); err != nil {
 		return err
-	} else if is != absent {
+	} else if is != absent && s.Path != plan.CCMToken { // which the manager, or an operator, has renewed since
 		if err := x.ours(s, now.Data); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,11 +50,15 @@ func (w *world) migrated(p *v1.Plan) {
 			w.t.Errorf("the kubelet of %s has --cloud-provider=%s", h.Name, have)
 		}
 	}
+	holds := plan.CCMToken
+	if slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Derive == plan.OlderKubeconfig }) {
+		holds = plan.CCMKubeconfig
+	}
 	for name, content := range w.files() {
 		if strings.Contains(content, "enable-leader-migration") || strings.HasPrefix(name, "/cp-1"+plan.Dir) {
 			w.t.Errorf("%s is left: %s", name, content)
 		}
-		if strings.Contains(content, "ccm-token") != strings.HasSuffix(name, plan.CCMKubeconfig) || strings.Contains(content, "ccm-token") && !strings.HasPrefix(content, "0600") {
+		if strings.Contains(content, "ccm-token") != strings.HasSuffix(name, holds) || strings.Contains(content, "ccm-token") && !strings.HasPrefix(content, "0600") {
 			w.t.Errorf("the token is in %s", name)
 		}
 	}

@@ -154,6 +154,7 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 		parsed: map[string]*controlplane.Manifest{}, procs: map[string]*process{}, renewed: map[string]time.Time{}, restarts: map[string]int{}, stuck: map[string]bool{}, full: map[string]bool{}, deaf: map[string]bool{}, lastPID: 1000,
 	}
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), w}
+	w.api.Now = w.clock.Now
 	w.kube, w.dyn = w.api.Clients(t)
 	w.home = InCluster(w.kube)
 	for i := 1; i <= count; i++ {

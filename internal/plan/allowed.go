@@ -70,7 +70,7 @@ func eachAllowed(holds func(judge, v1.Step) error) func(*reading) error {
 }
 
 // written are the files that a migration writes on hosts, with the mode that each gets; the directory of the credential provider's binary is another one.
-var written = map[string]string{KCMMigration: "0644", CCMMigration: "0644", CredentialConfig: "0644", CCMCloudConf: "0600", CCMKubeconfig: "0600"}
+var written = map[string]string{KCMMigration: "0644", CCMMigration: "0644", CredentialConfig: "0644", CCMCloudConf: "0600", CCMKubeconfig: "0600", CCMToken: "0600"}
 
 // managed are the components whose manifests, units and workloads a migration changes.
 var managed = []string{KCM, KAS, Scheduler, CCM}
@@ -275,10 +275,15 @@ func (j judge) content(s v1.Step) error {
 	}
 }
 
+// derivations of the files whose content is in no plan.
+var derivations = map[string][]string{
+	CCMCloudConf: {DeriveCloudConfig}, CCMKubeconfig: {DeriveKubeconfig, OlderKubeconfig}, CCMToken: {DeriveToken, DeriveRenewingToken},
+}
+
 func (j judge) fileContent(s v1.Step) error {
-	derive := map[string]string{CCMCloudConf: DeriveCloudConfig, CCMKubeconfig: DeriveKubeconfig}[s.Path]
-	if s.Derive != derive || derive != "" && s.Content != "" {
-		return fmt.Errorf("the content of %s is derived on its host (%s), never said in a plan", s.Path, derive)
+	derived := derivations[s.Path]
+	if (s.Derive != "" || len(derived) > 0) && !slices.Contains(derived, s.Derive) || s.Derive != "" && s.Content != "" {
+		return fmt.Errorf("the content of %s is derived on its host (%s), never said in a plan", s.Path, strings.Join(derived, " or "))
 	}
 	switch s.Path {
 	case KCMMigration:
@@ -346,6 +351,12 @@ func (j judge) source(s v1.Step) error {
 	case v1.StepWriteFile:
 		if (s.Derive == "") != (s.Source == "") {
 			return fmt.Errorf("source %q and derivation %q belong together", s.Source, s.Derive)
+		}
+		if IsToken(s) {
+			if s.Source != AccountRef {
+				return fmt.Errorf("source %s of a token is not %s", s.Source, AccountRef)
+			}
+			return nil
 		}
 		if s.Source != "" {
 			return j.derivedFrom(s)

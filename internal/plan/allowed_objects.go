@@ -20,7 +20,8 @@ import (
 
 // made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
 func (j judge) made() []object {
-	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider()), notebooks(j.provider(), j.cluster.UID), nodeManagerObjects(), []object{olderRole(j.provider())})
+	out := slices.Concat(observerObjects(), migrationObjects(j.options.LeaseName), identityObjects(j.provider(), false), identityObjects(j.provider(), true), notebooks(j.provider(), j.cluster.UID), nodeManagerObjects(),
+		[]object{olderRole(j.provider()), olderTokenSecret()})
 	for api := range 2 { // policy/v1beta1 up to 1.20
 		b := builder{target: target{api: 20 + api}}
 		out = append(out, b.budget())
@@ -115,7 +116,7 @@ func (j judge) ensured(s v1.Step) error {
 	case j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == SeedMigration:
 		return j.seedConfig(s, o)
 	}
-	if s.Derive != want {
+	if s.Derive != want && (want != DeriveSeedKubeconfig || s.Derive != OlderSeedKubeconfig) {
 		return fmt.Errorf("%s is derived by %q, not by %q", s.Ref, want, s.Derive)
 	}
 	if manager.image != "" {
@@ -351,7 +352,7 @@ var managerFiles = map[string][]string{
 // managerFlags are those that a manager gets beside the files and what it takes over from the kube-controller-manager.
 var managerFlags = []string{
 	"cloud-provider", "bind-address", "leader-elect", "leader-elect-retry-period", "leader-elect-renew-deadline", "enable-leader-migration", "use-service-account-credentials", "controllers",
-	gatesFlag, "secure-port", "node-name", "wait-routes",
+	gatesFlag, "secure-port", "node-name", "wait-routes", renewTokenFlag,
 }
 
 func (j judge) managerCommand(c object) error {

@@ -162,7 +162,8 @@ func (j judge) managerVolumes(pod, c object, rules podRules) error {
 		if err := only("a mount", m, "name", "mountPath", "readOnly"); err != nil {
 			return err
 		}
-		if m["readOnly"] != true {
+		writable := rules.files && ofHost[m["name"]] == CCMTokenDir // where a manager renews its token
+		if m["readOnly"] != true && !writable {
 			return fmt.Errorf("the mount at %v is not read-only", m["mountPath"])
 		}
 		if at, ok := ofHost[m["name"]]; ok && at != m["mountPath"] {
@@ -201,6 +202,8 @@ func (j judge) hostVolume(h object, rules podRules) error {
 	switch {
 	case rules.files && kind == "DirectoryOrCreate" && slices.Contains(trustDirs, at):
 		return nil
+	case rules.files && kind == "Directory" && at == CCMTokenDir:
+		return nil
 	case !rules.files || kind != "File":
 		return fmt.Errorf("it shows the pod %s of its host, which no manager needs", at)
 	}
@@ -219,7 +222,7 @@ func (j judge) derivedFrom(s v1.Step) error {
 	var reads []string
 	m := component(*h, KCM)
 	switch s.Derive {
-	case DeriveKubeconfig:
+	case DeriveKubeconfig, OlderKubeconfig:
 		if reads = []string{KCMKubeconfig}; m != nil && m.Flags["kubeconfig"] != "" {
 			reads = append(reads, m.Flags["kubeconfig"])
 		}

@@ -105,7 +105,17 @@ var attacks = []attack{
 		s.Object = mustJSON(o)
 	}, false},
 	{"the right for somebody else", "lab", "rule P-46", inObject("create/ClusterRoleBinding/"+CCMRole, `"name":"cloud-controller-manager"`, `"name":"default"`), false},
-	{"a Secret of another account", "lab", "rule P-46", inObject("create/Secret/", `service-account.name":"cloud-controller-manager"`, `service-account.name":"clusterrole-aggregation-controller"`), false},
+	{"a Secret of another account", "lab", "rule P-46", put(v1.Step{Kind: v1.StepEnsureObject, Ref: "Secret/kube-system/" + TokenSecret, Object: strings.Replace(mustJSON(olderTokenSecret()),
+		`service-account.name":"cloud-controller-manager"`, `service-account.name":"clusterrole-aggregation-controller"`, 1)}), false},
+	{"a token of another account", "lab", "rule P-44", func(t *testing.T, p *v1.Plan) {
+		find(t, p, "write/"+CCMToken).Source = "ServiceAccount/kube-system/clusterrole-aggregation-controller"
+	}, false},
+	{"a token where the kubeconfig is", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: CCMKubeconfig, Derive: DeriveToken, Source: AccountRef, Mode: "0600"}), false},
+	{"a kubeconfig where the token is", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: CCMToken, Derive: DeriveKubeconfig, Source: "/etc/kubernetes/admin.conf", Mode: "0600"}), false},
+	{"a token that others may read", "lab", "rule P-43", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: CCMToken, Derive: DeriveToken, Source: AccountRef, Mode: "0644"}), false},
+	{"the manager writes where it must not", "lab", "rule P-43", inObject("start/", "    - mountPath: "+CCMKubeconfig+"\n      name: file-1\n      readOnly: true", "    - mountPath: "+CCMKubeconfig+"\n      name: file-1"), false},
+	{"the manager may make tokens of others", "lab", "rule P-46", inObject("create/Role/kube-system/"+CCMRole, `"resourceNames":["cloud-controller-manager"],"resources":["serviceaccounts/token"]`,
+		`"resources":["serviceaccounts/token"]`), false},
 	{"a DaemonSet with a privileged container", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"image":`, `"securityContext":{"privileged":true},"image":`), false},
 	{"a DaemonSet with a second container", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"containers":[`, `"containers":[{"name":"x","image":"evil"},`), false},
 	{"a DaemonSet with an init container", "gce-1.30", "rule P-46", inObject("start/"+CCM, `"containers":[`, `"initContainers":[{"name":"x","image":"evil"}],"containers":[`), false},

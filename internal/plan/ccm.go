@@ -127,6 +127,9 @@ func (b *builder) environment(host string) ([]controlplane.Env, []controlplane.H
 	return env, files
 }
 
+// renewTokenFlag lets our manager renew the token that its kubeconfig names.
+const renewTokenFlag = "renew-token"
+
 // renderCCM returns the manifest of the cloud-controller-manager on a host that follows the kube-controller-manager m, and what to print about it.
 func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 	flags := append([]controlplane.Flag{
@@ -139,7 +142,12 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 	}, b.ccmFlags(m)...)
 	c := controlplane.CCM{
 		Name: CCM, Program: b.program.command, Image: b.opts.Image, Host: h.Name, BindAddress: bindHost(m), Flags: flags, ReadyPath: b.program.readyPath,
-		HostPaths: []controlplane.HostPath{{Path: CCMCloudConf, Type: "File"}, {Path: CCMKubeconfig, Type: "File"}},
+		HostPaths: []controlplane.HostPath{{Path: CCMCloudConf, Type: "File"}, {Path: CCMKubeconfig, Type: "File"},
+			{Path: CCMTokenDir, Type: "Directory", Writable: b.renewsToken()}},
+	}
+	if b.renewsToken() {
+		flags = append(flags, controlplane.Flag{Name: renewTokenFlag, Value: "true"})
+		c.Flags = flags
 	}
 	if b.program.command == "" {
 		b.refused = append(b.refused, fmt.Errorf("where the program lies in image %s is not known, and the manifest of a static pod has to say it: plan with --shape=%s, or name another image with --image",

@@ -5,8 +5,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
@@ -75,6 +77,19 @@ func kubectlRef(ref string) string {
 	return strings.ToLower(parts[0]) + " " + parts[len(parts)-1]
 }
 
+// CreateToken is the command that prints a token of the cloud-controller-manager's account.
+func CreateToken(derivation string) string {
+	return fmt.Sprintf("kubectl -n %s create token %s --duration=%.0fh", Namespace, CCMAccount, TokenLifetime(derivation).Hours())
+}
+
+// TokenLifetime is how long a token is asked for.
+func TokenLifetime(derivation string) time.Duration {
+	if derivation == DeriveRenewingToken {
+		return boundtoken.RenewingLifetime
+	}
+	return boundtoken.Lifetime
+}
+
 func manualWrite(s v1.Step) []string {
 	switch s.Derive {
 	case DeriveCloudConfig:
@@ -84,10 +99,11 @@ func manualWrite(s v1.Step) []string {
 		}
 		return out
 	case DeriveKubeconfig:
-		token := fmt.Sprintf("kubectl -n %s get secret %s -o jsonpath={.data.token} | base64 -d", Namespace, TokenSecret)
 		return []string{onHost(s.Host, fmt.Sprintf("sudo install -D -m %s %s %s", s.Mode, s.Source, s.Path)),
-			fmt.Sprintf("%s | ssh %s 'sudo kubectl --kubeconfig %s config set-credentials %s --token=$(cat)'", token, s.Host, s.Path, CCMAccount),
+			onHost(s.Host, fmt.Sprintf("sudo kubectl --kubeconfig %s config set users.%s.tokenFile %s", s.Path, CCMAccount, CCMToken)),
 			onHost(s.Host, fmt.Sprintf("sudo kubectl --kubeconfig %s config set-context --current --user=%s", s.Path, CCMAccount))}
+	case DeriveToken, DeriveRenewingToken:
+		return []string{CreateToken(s.Derive) + " | " + onHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
 	}
 	return []string{fromPlan(s, "content") + " | " + onHost(s.Host, fmt.Sprintf("sudo install -D -m %s /dev/stdin %s", s.Mode, s.Path))}
 }

@@ -15,14 +15,18 @@ const (
 	MigrationRB = "transplant-leader-migration"
 	CCMAccount  = "cloud-controller-manager"
 	CCMRole     = "transplant-cloud-controller-manager"
-	CCMState    = statePrefix + ProviderAWS // where our manager on AWS notes which load balancers are in line
-	TokenSecret = "cloud-controller-manager-token"
+	CCMState    = statePrefix + ProviderAWS        // where our manager on AWS notes which load balancers are in line
+	TokenSecret = "cloud-controller-manager-token" // of earlier versions: it never expires
+	AccountRef  = "ServiceAccount/" + Namespace + "/" + CCMAccount
 	kcmUser     = "system:kube-controller-manager"
 	statePrefix = "transplant-service-state-"
 )
 
 // StateName is the ConfigMap in which our manager of a provider notes which load balancers are in line.
 func StateName(provider string) string { return statePrefix + provider }
+
+// tokenResource is where tokens of ServiceAccounts are asked for.
+const tokenResource = "serviceaccounts/token"
 
 type object = map[string]any
 
@@ -91,12 +95,9 @@ func migrationObjects(lease string) []object {
 // deleted, since load balancers are named by it.
 const GCEIdentity = "ConfigMap/" + Namespace + "/ingress-uid"
 
-// identity is that of the cloud-controller-manager of this plan. A DaemonSet's pods get their token by themselves.
+// identity is that of the cloud-controller-manager of this plan.
 func (b *builder) identity() []object {
-	objects := identityObjects(b.provider.Name)
-	if b.shape == v1.ShapeDaemonSet {
-		objects = objects[:len(objects)-1]
-	}
+	objects := identityObjects(b.provider.Name, b.renewsToken())
 	for _, o := range notebooks(b.provider.Name, b.snap.Cluster.UID) {
 		if b.program.ours || Ref(o) == GCEIdentity {
 			objects = append(objects, o)
@@ -136,12 +137,21 @@ func providerRules(provider string) (cluster, namespaced []object) {
 }
 
 // ccmObjects are those of our manager on AWS.
-func ccmObjects() []object { return identityObjects(ProviderAWS) }
+func ccmObjects() []object { return identityObjects(ProviderAWS, false) }
 
-// identityObjects are the identity of the cloud-controller-manager and what its loops need, no more. The last one is the Secret with its token.
-func identityObjects(provider string) []object {
+// renewsToken reports whether the manager renews its token by itself: ours, where it has one in a file of its host. The kubelet renews that of a pod of a
+// DaemonSet or a Deployment.
+func (b *builder) renewsToken() bool {
+	return b.program.ours && b.shape == v1.ShapeStaticPod && b.snap.Cluster.Seed == ""
+}
+
+// identityObjects are the identity of the cloud-controller-manager and what its loops need, no more.
+func identityObjects(provider string, renewing bool) []object {
 	core, all := []string{""}, []string{"get", "list", "watch"}
 	cluster, namespaced := providerRules(provider)
+	if renewing {
+		namespaced = append([]object{rule(core, []string{tokenResource}, []string{"create"}, CCMAccount)}, namespaced...)
+	}
 	return []object{
 		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(CCMAccount, Namespace)},
 		rbac("ClusterRole", CCMRole, "", object{"rules": append([]object{
@@ -162,12 +172,14 @@ func identityObjects(provider string) []object {
 			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
 		}, namespaced...)}),
 		rbac("RoleBinding", CCMRole, Namespace, object{"roleRef": ref("Role", CCMRole), "subjects": []object{account(CCMAccount)}}),
-		{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": func() object {
-			m := meta(TokenSecret, Namespace)
-			m["annotations"] = object{"kubernetes.io/service-account.name": CCMAccount}
-			return m
-		}()},
 	}
+}
+
+// olderTokenSecret is the Secret with a token that never expires, as earlier versions of this program made it.
+func olderTokenSecret() object {
+	m := meta(TokenSecret, Namespace)
+	m["annotations"] = object{"kubernetes.io/service-account.name": CCMAccount}
+	return object{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": m}
 }
 
 // olderRole is the Role of the manager as earlier versions of this program made it: a migration that one of them has begun is gone on with by this one.

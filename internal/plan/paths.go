@@ -16,6 +16,9 @@ const (
 	CCMKubeconfig = "/etc/kubernetes/cloud-controller-manager.conf"
 	KCMKubeconfig = "/etc/kubernetes/controller-manager.conf"
 	CCMManifest   = "/etc/kubernetes/manifests/cloud-controller-manager.yaml"
+	// CCMTokenDir is a directory of its own: a container that mounts it sees a token that takes the place of another one, which a mounted file would not show.
+	CCMTokenDir = "/etc/kubernetes/cloud-controller-manager"
+	CCMToken    = CCMTokenDir + "/token"
 )
 
 // Paths of the image credential provider, where a kubelet names none yet.
@@ -28,18 +31,24 @@ const (
 const (
 	// DeriveCloudConfig makes the external provider's cloud config from the in-tree one.
 	DeriveCloudConfig = "cloud-config"
-	// DeriveKubeconfig makes the CCM's kubeconfig from the KCM's (server, CA) and the token of TokenSecret.
-	DeriveKubeconfig = "ccm-kubeconfig"
+	// DeriveKubeconfig makes the CCM's kubeconfig from the KCM's (server, CA); it names CCMToken.
+	DeriveKubeconfig = "ccm-token-kubeconfig"
+	// DeriveToken asks for a token of the CCM's account that lasts a year, DeriveRenewingToken for a shorter one that the manager renews by itself.
+	DeriveToken         = "ccm-token"
+	DeriveRenewingToken = "ccm-renewing-token"
 	// DeriveSeedKubeconfig and DeriveSeedCloudConfig do the same in the namespace of a seed, in Secrets, from what the kube-controller-manager's Deployment
 	// mounts there; DeriveSeedManager gives the cloud-controller-manager's Deployment the environment, volumes and nodes of the kube-controller-manager's.
-	DeriveSeedKubeconfig  = "seed-kubeconfig"
+	DeriveSeedKubeconfig  = "seed-token-kubeconfig"
 	DeriveSeedCloudConfig = "seed-cloud-config"
 	DeriveSeedManager     = "seed-manager"
+	// OlderKubeconfig and OlderSeedKubeconfig hold the token of TokenSecret, which never expires: journals of earlier versions have them.
+	OlderKubeconfig     = "ccm-kubeconfig"
+	OlderSeedKubeconfig = "seed-kubeconfig"
 )
 
 // Files lists every path that a plan reads or writes on a control-plane host, for the snapshot.
 func Files() []string {
-	return []string{KCMMigration, CCMMigration, CCMCloudConf, CCMKubeconfig, KCMKubeconfig, CCMManifest}
+	return []string{KCMMigration, CCMMigration, CCMCloudConf, CCMKubeconfig, CCMToken, KCMKubeconfig, CCMManifest}
 }
 
 // EnvFiles are the files that the environment of the cloud-controller-manager names, {host} for the host's name among them.
@@ -57,6 +66,7 @@ func EnvFiles(o v1.Options) []string {
 const (
 	SeedKubeconfig     = "cloud-controller-manager-kubeconfig"
 	SeedKubeconfigKey  = "kubeconfig"
+	SeedTokenKey       = "token"
 	SeedCloudConfig    = "cloud-controller-manager-cloud-config"
 	SeedCloudConfigKey = "config"
 	SeedMigration      = "transplant-leader-migration"

@@ -42,8 +42,33 @@ func (b *builder) configs(h v1.Host) {
 	}
 	if b.shape == v1.ShapeStaticPod {
 		source := kubeconfigOf(h, m)
-		b.derive(h, CCMKubeconfig, DeriveKubeconfig, source, "0600", []string{"server and CA of " + source + ", token of Secret " + Namespace + "/" + TokenSecret})
+		b.token(h)
+		b.derive(h, CCMKubeconfig, DeriveKubeconfig, source, "0600", []string{"server and CA of " + source + ", token in " + CCMToken})
 	}
+}
+
+// IsToken reports whether a step writes a token of the cloud-controller-manager's account.
+func IsToken(s v1.Step) bool {
+	return s.Kind == v1.StepWriteFile && (s.Derive == DeriveToken || s.Derive == DeriveRenewingToken)
+}
+
+// token puts a token of the cloud-controller-manager's account on a host: a static pod is given none by its kubelet.
+func (b *builder) token(h v1.Host) {
+	derivation, note := b.tokenKind()
+	b.add(v1.Step{
+		ID: "write/" + CCMToken + "@" + h.Name, Phase: PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + CCMToken + " on " + h.Name,
+		Why: "a static pod gets no token from its kubelet; this one ends by itself, and is in no other place", Host: h.Name, Path: CCMToken, Derive: derivation,
+		Source: AccountRef, Mode: "0600", Requires: []string{"cluster:uid", b.fileFact(h, CCMToken)}, Undo: "restore what was there", EstimateSeconds: 0.2,
+		Changes: []v1.Change{{Field: CCMToken, After: "a token of " + AccountRef + note}},
+	})
+}
+
+// tokenKind returns which token a manager on a host gets, and what is said of it.
+func (b *builder) tokenKind() (derivation, note string) {
+	if b.renewsToken() {
+		return DeriveRenewingToken, ", for 90 days; the manager renews it from the 30th on"
+	}
+	return DeriveToken, ", for 365 days; transplant renew renews it, and check warns 30 days before its end"
 }
 
 // isUnconfigured reports whether a kube-controller-manager has no cloud config and its provider needs none. An empty --cloud-config is none.

@@ -38,6 +38,7 @@ type replacement struct {
 func (b *builder) replace() error {
 	r := replacement{builder: b}
 	b.opts.Strategy = LeaderMigration
+	b.shape = v1.ShapeStaticPod
 	if err := r.look(); err != nil {
 		return err
 	}
@@ -222,9 +223,11 @@ func (r *replacement) newNode(i int) []string {
 		out = append(out, "file "+CCMCloudConf+" (mode 0600): the cloud config of the old nodes, changed so:")
 		out = append(out, r.cloudConfigChanges()...)
 	}
+	derivation, note := r.tokenKind()
 	out = append(out,
-		"file "+CCMKubeconfig+" (mode 0600): a kubeconfig of the ServiceAccount "+Namespace+"/"+CCMAccount+", with the token that this prints:",
-		"    kubectl -n "+Namespace+" get secret "+TokenSecret+" -o jsonpath='{.data.token}' | base64 -d",
+		"file "+CCMKubeconfig+" (mode 0600): a kubeconfig with server and authority of "+KCMKubeconfig+" and one user, whose tokenFile is "+CCMToken,
+		"file "+CCMToken+" (mode 0600): what this prints, made for each new node (a token"+note+"):",
+		"    "+CreateToken(derivation),
 		"file "+CCMManifest+" (mode 0600; its --bind-address is that of the node it was rendered for):")
 	return append(out, indented(r.ccmManifest)...)
 }

@@ -53,7 +53,7 @@ func boundToFacts(r *reading) error {
 		if at := unboundFile(s); at != "" {
 			return fmt.Errorf("step %s does not require what %s holds now", s.ID, at)
 		}
-		if s.Kind == v1.StepWriteFile && s.Source != "" && !slices.Contains(s.Requires, FileFact(s.Host, s.Source)) {
+		if s.Kind == v1.StepWriteFile && s.Source != "" && !IsToken(s) && !slices.Contains(s.Requires, FileFact(s.Host, s.Source)) {
 			return fmt.Errorf("step %s does not require what %s holds, which it derives from", s.ID, s.Source)
 		}
 		if (s.Kind == v1.StepPatchObject || s.Kind == v1.StepCopyFile || s.Kind == v1.StepInitializeNode) && len(s.Requires) < 2 {

@@ -247,7 +247,7 @@ func (b *builder) seedPrepare(m *v1.Component) {
 		b.ensure(PhasePrepare, "the built-in role does not cover the migration lease: without this no cloud loop runs, and nothing says so", migrationObjects(b.opts.LeaseName))
 	}
 	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
-	b.seedSecret(SeedKubeconfig, DeriveSeedKubeconfig, m, "server and authority of "+m.Manifest+"'s kubeconfig, token of Secret "+Namespace+"/"+TokenSecret)
+	b.seedSecret(SeedKubeconfig, DeriveSeedKubeconfig, m, "server and authority of "+m.Manifest+"'s kubeconfig, a token of "+AccountRef+" for 365 days")
 	if at := b.seedConfigPath(m); at != "" {
 		changed := "derived from what " + m.Manifest + " mounts at " + at
 		if m.CloudConfig != nil && len(m.CloudConfig.DerivedChanges) > 0 {

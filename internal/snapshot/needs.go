@@ -32,7 +32,7 @@ var alwaysNeeded = []Need{
 	{Verbs: []string{"list"}, Resource: "services"},
 	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: namespace},                                                           // mirror pods
 	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: namespace},                               // the journal
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace},                                               // the observer's token
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace},                                               // the observer's token, the manager's
 	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: namespace}, // lock, release
 	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},                               // a kubelet is back
 }
@@ -40,7 +40,6 @@ var alwaysNeeded = []Need{
 // DefaultNeeds are what an apply and its rollback do to the API where the plan is not known yet, resource by resource.
 var DefaultNeeds = merge(slices.Concat(alwaysNeeded, []Need{
 	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: namespace}, // the managers' and the observer's
-	{Verbs: []string{"create", "delete", "get"}, Resource: "secrets", Namespace: namespace},         // the new manager's token
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: namespace},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "rolebindings", Namespace: namespace},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterroles"},
@@ -79,7 +78,7 @@ func needsOf(s v1.Step) []Need {
 	case v1.StepWriteFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest, v1.StepKubelet,
 		v1.StepVerify, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepCopyFile, v1.StepAwait:
 		if s.Derive == "ccm-kubeconfig" {
-			out = []Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: namespace}}
+			out = []Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: namespace, Name: "cloud-controller-manager-token"}} // of an earlier version's plan
 		}
 	}
 	if s.Kind == v1.StepKubelet { // what its node was like before and is afterwards

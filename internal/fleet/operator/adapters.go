@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	apiversion "k8s.io/apimachinery/pkg/version"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
+	"github.com/transplant-dev/transplant/internal/managertoken"
 )
 
 // namedReasons is how many reasons a message about machines names.
@@ -39,6 +41,10 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	minor, err := minorOf(ctx, t.Cluster, user)
 	if err != nil {
 		return PartsSeen{}, err
+	}
+	renewal := managertoken.Renewal{Kube: user.Kube, Now: time.Now}
+	if _, err := renewal.InSeed(ctx, h.Hosted.Seed.Kube, t.Namespace); err != nil {
+		return PartsSeen{}, fmt.Errorf("renewing the token of the cloud-controller-manager: %w", err)
 	}
 	result, err := h.of(ctx, t, user, minor).Ensure(ctx)
 	if err != nil { // what one half has done before the other one failed is told as well

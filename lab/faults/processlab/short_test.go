@@ -14,7 +14,7 @@ import (
 var (
 	onTheWay = []faults.Fault{
 		{Kind: faults.LogDiskFull, Point: faults.Before, Step: "create/ServiceAccount/kube-system/cloud-controller-manager"},
-		{Kind: faults.ClockWrong, Point: faults.Before, Step: "create/Secret/kube-system/cloud-controller-manager-token", For: 2 * time.Hour},
+		{Kind: faults.ClockWrong, Point: faults.Before, Step: "write//etc/kubernetes/cloud-controller-manager/token@cp-1", For: 2 * time.Hour},
 		{Kind: faults.InterruptedTwice, Point: faults.During, Step: "stop/kube-controller-manager@cp-1"},
 		{Kind: faults.Rebooted, Point: faults.During, Step: "external/kube-apiserver@cp-1", For: 3 * time.Second},
 		{Kind: faults.APIGone, Point: faults.During, Step: "external/kube-controller-manager@cp-1", For: 8 * time.Second},

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/tokenrequest"
+)
+
+func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
+	c := newLive(t)
+	r := c.run("renew")
+	if r.code != exitOK || !strings.Contains(r.out, "nothing to renew") {
+		t.Fatal(r.text(nil))
+	}
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
+	kube, _ := c.api.Clients(t)
+	old, _, err := tokenrequest.Create(t.Context(), kube, plan.Namespace, plan.CCMAccount, boundtoken.RenewingLifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write("cp-1", plan.CCMToken, old)
+	c.write("cp-1", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
+	if r = c.run("renew"); r.code != exitOK || !strings.Contains(r.out, "host cp-1: expires ") {
+		t.Fatal(r.text(nil))
+	}
+	c.write("cp-1", plan.CCMToken, "what is no token")
+	if r = c.run("renew"); r.code != exitOK || !strings.Contains(r.out, "host cp-1: renewed, expires ") {
+		t.Fatal(r.text(nil))
+	}
+	data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", plan.CCMToken))
+	if err != nil || !strings.Contains(string(data), apitest.TokenMark) {
+		t.Errorf("the new token was not written: %v", err)
+	}
+	if strings.Contains(r.text(nil), apitest.TokenMark) {
+		t.Error("the token is printed")
+	}
+	c.write("cp-2", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
+	if r = c.run("renew"); r.code != exitError || !strings.Contains(r.out, "host cp-2: the token never expires") || !strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
+		t.Error(r.text(nil))
+	}
+}

@@ -1,0 +1,131 @@
+// Package managertoken renews the tokens by which cloud-controller-managers reach their cluster: in files of hosts, and in Secrets of a seed. Managers read a
+// token again when it was replaced, so that none is restarted.
+package managertoken
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/tokenrequest"
+)
+
+// State is how a token was found.
+type State string
+
+// States of a token.
+const (
+	// Valid: it lasts for some time to come, and was left as it is.
+	Valid State = "valid"
+	// Renewed: it was replaced.
+	Renewed State = "renewed"
+	// Endless: the manager has a token of an earlier version, which never expires.
+	Endless State = "endless"
+	// None: there is no manager's kubeconfig.
+	None State = "none"
+)
+
+// Token is what was found in one place.
+type Token struct {
+	State   State
+	Expires time.Time
+}
+
+// Renewal says how tokens are renewed.
+type Renewal struct {
+	// Kube reaches the cluster that the manager works for.
+	Kube kubernetes.Interface
+	Now  func() time.Time
+	// Always replaces tokens that are not due yet.
+	Always bool
+}
+
+// OnHost renews the token of a manager on a host, once a third of its life is over.
+func (r Renewal) OnHost(ctx context.Context, h hostaccess.Host) (Token, error) {
+	f, err := h.ReadFile(ctx, plan.CCMToken)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := h.ReadFile(ctx, plan.CCMKubeconfig); errors.Is(err, fs.ErrNotExist) {
+			return Token{State: None}, nil
+		} else if err != nil {
+			return Token{}, fmt.Errorf("reading %s on host %s: %w", plan.CCMKubeconfig, h.Name(), err)
+		}
+		return Token{State: Endless}, nil
+	} else if err != nil {
+		return Token{}, fmt.Errorf("reading %s on host %s: %w", plan.CCMToken, h.Name(), err)
+	}
+	found, token, err := r.renewed(ctx, string(f.Data))
+	if err != nil {
+		return Token{}, fmt.Errorf("%s on host %s: %w", plan.CCMToken, h.Name(), err)
+	}
+	if found.State != Renewed {
+		return found, nil
+	}
+	if err := h.WriteFile(ctx, plan.CCMToken, []byte(token), f.Mode.Perm()); err != nil {
+		return Token{}, fmt.Errorf("writing %s on host %s: %w", plan.CCMToken, h.Name(), err)
+	}
+	return found, nil
+}
+
+// InSeed renews the token of a manager in a namespace of a seed, once a third of its life is over.
+func (r Renewal) InSeed(ctx context.Context, seed kubernetes.Interface, namespace string) (Token, error) {
+	name := namespace + "/" + plan.SeedKubeconfig
+	secret, err := seed.CoreV1().Secrets(namespace).Get(ctx, plan.SeedKubeconfig, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Token{State: None}, nil
+	} else if err != nil {
+		return Token{}, fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	if len(secret.Data[plan.SeedTokenKey]) == 0 {
+		return Token{State: Endless}, nil
+	}
+	found, token, err := r.renewed(ctx, string(secret.Data[plan.SeedTokenKey]))
+	if err != nil {
+		return Token{}, fmt.Errorf("key %s of Secret %s: %w", plan.SeedTokenKey, name, err)
+	}
+	if found.State != Renewed {
+		return found, nil
+	}
+	return found, replace(ctx, seed, secret, token)
+}
+
+// replace changes nothing in a Secret that another one has changed since.
+func replace(ctx context.Context, seed kubernetes.Interface, secret *corev1.Secret, token string) error {
+	secret = secret.DeepCopy()
+	secret.Data[plan.SeedTokenKey] = []byte(token)
+	if _, err := seed.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: "transplant"}); err != nil {
+		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return nil
+}
+
+// renewed returns a new token where the old one is due, has ended, or is of an account that was made again since.
+func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error) {
+	lifetime := boundtoken.Lifetime
+	claims, err := boundtoken.Read(old)
+	switch {
+	case err != nil:
+	case claims.Namespace != plan.Namespace || claims.Account != plan.CCMAccount:
+		return Token{}, "", fmt.Errorf("the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced", claims.Namespace, claims.Account, plan.Namespace, plan.CCMAccount)
+	default:
+		account, err := r.Kube.CoreV1().ServiceAccounts(plan.Namespace).Get(ctx, plan.CCMAccount, metav1.GetOptions{})
+		if err != nil {
+			return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", plan.Namespace, plan.CCMAccount, err)
+		}
+		if !r.Always && !claims.IsDue(r.Now()) && claims.UID == string(account.UID) {
+			return Token{Valid, claims.Expires}, "", nil
+		}
+		lifetime = claims.Lifetime()
+	}
+	token, claims, err := tokenrequest.Create(ctx, r.Kube, plan.Namespace, plan.CCMAccount, lifetime)
+	return Token{Renewed, claims.Expires}, token, err
+}
