@@ -61,7 +61,7 @@ func TestBothSDKsDriveEveryAction(t *testing.T) {
 	for name, script := range map[string]struct {
 		service string
 		steps   []step
-	}{"ec2": {"ec2", ec2Script()}, "elb": {"elb", elbScript()}, "elbv2": {"elbv2", elbv2Script()}} {
+	}{"ec2": {"ec2", append(volumesScript(), ec2Script()...)}, "elb": {"elb", elbScript()}, "elbv2": {"elbv2", elbv2Script()}} {
 		t.Run(name, func(t *testing.T) {
 			states := map[string]string{}
 			for sdk, newClient := range map[string]func(*testing.T, endpoint) client{"sdk-v1": newV1, "sdk-v2": newV2} {

@@ -16,6 +16,8 @@ func TestEveryFilterChoosesByItsAttribute(t *testing.T) {
 	for _, call := range []struct{ action, in string }{
 		{"AuthorizeSecurityGroupIngress", `{"GroupId":"sg-nodes","IpPermissions":[{"IpProtocol":"-1","UserIdGroupPairs":[{"GroupId":"sg-nodes"}]}]}`},
 		{"CreateTags", `{"Resources":["vpc-lab"],"Tags":[{"Key":"only","Value":"here"}]}`},
+		{"CreateVolume", `{"AvailabilityZone":"us-east-1a","Size":1,"TagSpecifications":[{"ResourceType":"volume","Tags":[{"Key":"kubernetes.io/cluster/lab","Value":"owned"}]}]}`},
+		{"AttachVolume", `{"VolumeId":"vol-0000000000def0001","InstanceId":"` + first + `","Device":"/dev/xvdaa"}`},
 	} {
 		if _, code, err := c.call("ec2", call.action, call.in); err != nil {
 			t.Fatal(code, err)
@@ -33,10 +35,12 @@ func TestEveryFilterChoosesByItsAttribute(t *testing.T) {
 			"group-id": "sg-nodes", "status": "in-use"},
 		"DescribeRouteTables":    {"route-table-id": "rtb-lab", "vpc-id": "vpc-lab", "association.subnet-id": "subnet-b"},
 		"DescribeSecurityGroups": {"vpc-id": "vpc-lab", "group-id": "sg-nodes", "group-name": "nodes", "description": "Nodes of*", "ip-permission.group-id": "sg-node?"},
-		"DescribeTags":           {"key": "only", "value": "here", "resource-id": "vpc-lab", "resource-type": "vpc"},
+		"DescribeVolumes": {"volume-id": "vol-0000000000def0001", "status": "in-use", "availability-zone": "us-east-1a", "attachment.instance-id": first,
+			"attachment.device": "/dev/xvdaa"},
+		"DescribeTags": {"key": "only", "value": "here", "resource-id": "vpc-lab", "resource-type": "vpc"},
 	}
 	lists := map[string]string{"DescribeInstances": "Reservations", "DescribeAvailabilityZones": "AvailabilityZones", "DescribeVpcs": "Vpcs", "DescribeSubnets": "Subnets",
-		"DescribeNetworkInterfaces": "NetworkInterfaces", "DescribeRouteTables": "RouteTables", "DescribeSecurityGroups": "SecurityGroups", "DescribeTags": "Tags"}
+		"DescribeNetworkInterfaces": "NetworkInterfaces", "DescribeRouteTables": "RouteTables", "DescribeSecurityGroups": "SecurityGroups", "DescribeTags": "Tags", "DescribeVolumes": "Volumes"}
 	for _, a := range sim.Actions("ec2") {
 		for _, filter := range a.Filters {
 			value, tried := fitting[a.Name][filter]

@@ -1,5 +1,5 @@
 // Package awssim decides what a simulated AWS answers: one HTTP endpoint for EC2, classic Elastic Load Balancing, Elastic Load Balancing v2 and the
-// instance metadata service, as far as the in-tree AWS provider of Kubernetes 1.26 and cloud-provider-aws 1.37 use them.
+// instance metadata service, as far as the in-tree AWS provider of Kubernetes 1.26, cloud-provider-aws 1.37 and, for volumes, the EBS CSI driver 1.63 use them.
 //
 // A call's way through the server, and what the audit log keeps of it:
 //

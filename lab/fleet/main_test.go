@@ -16,11 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
+	"github.com/transplant-dev/transplant/lab/csi"
+	"github.com/transplant-dev/transplant/lab/kubelet"
 	"github.com/transplant-dev/transplant/lab/seed"
 	"github.com/transplant-dev/transplant/lab/seed/component"
 )
 
 func TestMain(m *testing.M) {
+	kubelet.RunContainer()
+	csi.Run()
 	component.Run()
 	os.Exit(m.Run())
 }
@@ -31,7 +35,7 @@ const patience = 8 * time.Minute
 // Flags of the operator that make it look more often than it would in earnest.
 var quick = []string{"--look-interval=1s", "--retry=1s", "--max-retry=5s"}
 
-func newWorld(t *testing.T) *World {
+func newWorld(t *testing.T, sets ...string) *World {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs etcd and Kubernetes")
@@ -43,7 +47,7 @@ func newWorld(t *testing.T) *World {
 			t.Fatal(err)
 		}
 	}
-	w, err := Start(t.Context(), seed.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	w, err := Start(t.Context(), seed.Options{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, sets...)
 	if err != nil {
 		t.Fatal(err)
 	}

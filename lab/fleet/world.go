@@ -47,13 +47,14 @@ type World struct {
 	mapper *restmapper.DeferredDiscoveryRESTMapper
 }
 
-// Start starts a seed with the CRDs of deploy/crds, without user clusters and without the operator. The caller stops it.
-func Start(ctx context.Context, o seed.Options) (*World, error) {
+// Start starts a seed with the CRDs of deploy/crds, without user clusters and without the operator. The caller stops it. Sets are programs that its user
+// clusters need beside the usual ones.
+func Start(ctx context.Context, o seed.Options, sets ...string) (*World, error) {
 	root, err := build.FindRoot()
 	if err != nil {
 		return nil, err
 	}
-	if o.Binaries, err = build.Ensure(ctx, build.Options{}); err != nil {
+	if o.Binaries, err = build.Ensure(ctx, build.Options{Sets: slices.Concat(build.DefaultSets, sets), Progress: os.Stderr}); err != nil {
 		return nil, err
 	}
 	if o.Programs == nil {

@@ -33,6 +33,17 @@ type PodOptions struct {
 	// Server is the URL of the API, for the kubeconfig that a pod gets in place of the in-cluster configuration, whose paths no process can be given:
 	// a pod with a service account's token finds it in KUBECONFIG.
 	Server string
+	// Claims mounts what PersistentVolumeClaims stand for. Default: pods with claims wait.
+	Claims Claims
+}
+
+// Claims mounts the volumes of PersistentVolumeClaims, and says in which order things happen: a pod's containers start when all its volumes are mounted, and
+// the pod is gone from the API when all are unmounted.
+type Claims interface {
+	// Mount returns where on the host the volume of a pod's claim is. An error keeps the pod waiting, and it is asked again.
+	Mount(ctx context.Context, pod *corev1.Pod, claim string) (path string, err error)
+	// Unmount takes away what Mount gave the pod. It is asked again after an error.
+	Unmount(ctx context.Context, pod *corev1.Pod) error
 }
 
 // Program is what stands for a container's image.
@@ -40,6 +51,9 @@ type Program struct {
 	Path string   // absolute
 	Args []string // flags, as --name=value, that are added unless the container has them; $(NAME) is expanded
 	Env  []corev1.EnvVar
+	// Isolated gives the process namespaces of its own, in which its host has the name of the pod and its volumes lie where the pod says: what it mounts there
+	// ends with it. It needs root, and RunContainer in the main of the lab's program. Otherwise paths in its command line are rewritten to those of this machine.
+	Isolated bool
 }
 
 // apiPods runs the pods of one node.
@@ -166,7 +180,7 @@ func (a *apiPods) live(ctx context.Context, w *apiWorker, pod *corev1.Pod) {
 		}
 	}
 	worker := &worker{
-		key: w.key, engine: a.k.engine, mirrors: a.shown, profile: a.k.opts.Profile, dice: a.k.dice, log: a.k.log,
+		key: w.key, engine: a.k.engine, mirrors: a.unmounting(ctx, pod), profile: a.k.opts.Profile, dice: a.k.dice, log: a.k.log,
 		probing: map[*container]*process{}, wake: make(chan struct{}, 1), want: want, once: true,
 	}
 	done := make(chan struct{})
@@ -179,6 +193,36 @@ func (a *apiPods) live(ctx context.Context, w *apiWorker, pod *corev1.Pod) {
 		}
 	})
 	worker.run(ctx)
+}
+
+// unmounting shows a pod's states in the API, and unmounts its claims before it is gone from there.
+func (a *apiPods) unmounting(ctx context.Context, pod *corev1.Pod) publisher {
+	claims := a.k.opts.Pods.Claims
+	if claims == nil {
+		return a.shown
+	}
+	return claimsEnd{a.shown, func() {
+		for {
+			err := claims.Unmount(ctx, pod)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			a.k.log.Warn("Volumes cannot be unmounted", "pod", pod.Namespace+"/"+pod.Name, "err", err)
+			if !sleep(ctx, a.k.opts.Profile.SetupRetry) {
+				return
+			}
+		}
+	}}
+}
+
+type claimsEnd struct {
+	publisher
+	unmount func()
+}
+
+func (c claimsEnd) remove(key string) {
+	c.unmount()
+	c.publisher.remove(key)
 }
 
 // podStatuses shows the pods' states in the API. While it cannot be reached the pods go on; what was missed is written later.

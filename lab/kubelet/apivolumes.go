@@ -214,6 +214,11 @@ func (a *apiPods) volume(ctx context.Context, pod *corev1.Pod, v *corev1.Volume)
 	if v.HostPath != nil || v.EmptyDir != nil {
 		return "", nil
 	}
+	if claims := a.k.opts.Pods.Claims; v.PersistentVolumeClaim != nil && claims != nil {
+		path, err := claims.Mount(ctx, pod, v.PersistentVolumeClaim.ClaimName)
+		v.VolumeSource = corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}
+		return "", err
+	}
 	files, err := a.filesOf(ctx, pod, v)
 	if err != nil {
 		return "", err

@@ -139,7 +139,12 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	if !filepath.IsAbs(program) { // it would be looked for in the host's directory
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonImage, Message: fmt.Sprintf("resolving image %q: program %q is not an absolute path", c.spec.Image, program)}
 	}
-	line, err := commandOf(spec, c.spec, program, p.address, e.env, mounts)
+	isolated := p.static.programs[c.spec.Name].Isolated
+	rewritten := mounts
+	if isolated {
+		rewritten = nil
+	}
+	line, err := commandOf(spec, c.spec, program, p.address, e.env, rewritten)
 	if err != nil {
 		return nil, &corev1.ContainerStateWaiting{Reason: reasonConfig, Message: err.Error()}
 	}
@@ -149,6 +154,11 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 	}
 	defer func() { _ = out.Close() }() // the child has its own copy
 	cmd := &exec.Cmd{Path: program, Args: line.args, Env: line.env, Dir: e.hostDir, Stdout: out, Stderr: out}
+	if isolated {
+		if err := e.isolate(cmd, p.static.pod.Name, mounts); err != nil {
+			return nil, &corev1.ContainerStateWaiting{Reason: reasonRun, Message: err.Error()}
+		}
+	}
 	e.mu.Lock() // ended waits for it, so that it finds what is entered here
 	proc, err := launch(e.spawner, cmd, newID(), line.component, func(done *process) { e.ended(p, c.spec.Name, done) })
 	if err == nil {

@@ -22,8 +22,9 @@
 // With Options.Pods a kubelet also runs the pods that the API binds to its node, with what they mount and read from Secrets and ConfigMaps, each on an
 // address of its own: that is how a seed cluster's Deployments become processes.
 //
-// A container is a process of this machine, not an isolated one. Its working directory is the host's directory, absolute paths under
-// its mounts are rewritten to that directory, and it dies with the process that runs this package, however that ends.
+// A container is a process of this machine, and isolated only where Program says so. Its working directory is the host's directory,
+// absolute paths under its mounts are rewritten to that directory, and it dies with the process that runs this package, however that
+// ends.
 package kubelet
 
 import (

@@ -21,6 +21,7 @@ import (
 const partVariable = "KUBELET_TEST_PART"
 
 func TestMain(m *testing.M) {
+	RunContainer()
 	switch os.Getenv(partVariable) {
 	case "program":
 		os.Exit(program())

@@ -38,7 +38,10 @@ func newSpawner() *spawner {
 // start runs the command in a process group of its own, so that a Ctrl-C in the terminal reaches only the lab, which then stops its
 // hosts in order.
 func (s *spawner) start(cmd *exec.Cmd) error {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	result := make(chan error, 1)
 	select {
 	case s.starts <- func() { result <- cmd.Start() }:

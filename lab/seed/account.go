@@ -31,8 +31,12 @@ type account struct {
 	sim     *awssim.Server
 	servers []*http.Server
 	served  sync.WaitGroup
+	version string // of kubelets
 	profile kubelet.Profile
 	client  func(nodeName string) (kubernetes.Interface, error)
+	// host runs a machine's kubelet with its pods until ctx ends; nil: machines run no pods.
+	host  func(ctx context.Context, client kubernetes.Interface, o kubelet.Options, args []string) error
+	disks disks
 
 	mu       sync.Mutex
 	launched int
@@ -49,12 +53,12 @@ type booted struct {
 
 // startAccount starts an account. Any access key may call: a manager's is the name of its pod, so that the audit log tells the pods of one Deployment
 // apart.
-func startAccount(dir, address string, profile kubelet.Profile, client func(nodeName string) (kubernetes.Interface, error)) (*account, error) {
+func startAccount(dir, address, version string, profile kubelet.Profile, client func(nodeName string) (kubernetes.Interface, error)) (*account, error) {
 	sim, err := awssim.New(awssim.Options{Region: region, AuditFile: filepath.Join(dir, "audit.jsonl")})
 	if err != nil {
 		return nil, err
 	}
-	a := &account{sim: sim, profile: profile, client: client, machines: map[string]*booted{}}
+	a := &account{sim: sim, version: version, profile: profile, client: client, disks: disks{dir: filepath.Join(dir, "volumes")}, machines: map[string]*booted{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /machines", a.list)
 	mux.HandleFunc("POST /machines", a.launch)
@@ -83,7 +87,7 @@ func (a *account) close() error {
 	for _, m := range machines {
 		<-m.done
 	}
-	err := a.sim.Close()
+	err := errors.Join(a.disks.close(), a.sim.Close())
 	for _, s := range a.servers {
 		err = errors.Join(err, s.Close())
 	}
@@ -132,7 +136,7 @@ func (a *account) boot(want component.Instance) error {
 		return err
 	}
 	options := kubelet.Options{
-		HostName: i.PrivateDNS, NodeName: i.PrivateDNS, InternalIP: i.PrivateIP, Version: Version, Profile: a.profile,
+		HostName: i.PrivateDNS, NodeName: i.PrivateDNS, InternalIP: i.PrivateIP, Version: a.version, Profile: a.profile,
 		Labels: map[string]string{"machine-controller/owned-by": want.Machine},
 		Instance: &kubelet.Instance{
 			ProviderID: want.ProviderID, Zone: i.Zone, Region: region, InstanceType: i.Type,
@@ -148,6 +152,10 @@ func (a *account) boot(want component.Instance) error {
 	a.machines[want.Machine] = m
 	go func() {
 		defer close(m.done)
+		if a.host != nil {
+			m.err = a.host(ctx, client, options, args)
+			return
+		}
 		m.err = kubelet.RunNode(ctx, client, options, args, nil)
 	}()
 	return nil

@@ -1,12 +1,14 @@
 package seed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/edge"
+	"github.com/transplant-dev/transplant/lab/kubelet"
 	"github.com/transplant-dev/transplant/lab/pki"
 )
 
@@ -37,6 +40,11 @@ type ClusterOptions struct {
 	NoRoutes bool
 	// External makes the control plane without an in-tree provider, as new clusters are made: nobody runs a cloud loop.
 	External bool
+	// Version of Kubernetes. Default: the seed's. Its programs have to be among the seed's Binaries.
+	Version string
+	// Programs are what the pods of the user cluster are run by, by repository without tag, beside the seed's Binaries: its machines then run pods as
+	// processes, register the CSI drivers that run there, and mount volumes. Default: pods run without processes. Needs root.
+	Programs map[string]kubelet.Program
 }
 
 // Cluster is a user cluster whose control plane runs in the seed.
@@ -54,12 +62,15 @@ type Cluster struct {
 	dynamic dynamic.Interface
 	cloud   string // address of the account
 	stop    context.CancelFunc
+
+	mu    sync.Mutex
+	hosts map[string]userHost // by node
 }
 
 // AddCluster creates a user cluster's control plane, and returns when its API can be used and its controllers run. The caller creates the Cluster
 // object.
 func (s *Seed) AddCluster(ctx context.Context, o ClusterOptions) (*Cluster, error) {
-	o.Managers, o.APIServers = max(1, o.Managers), max(1, o.APIServers)
+	o.Managers, o.APIServers, o.Version = max(1, o.Managers), max(1, o.APIServers), cmp.Or(o.Version, Version)
 	c := &Cluster{ClusterOptions: o, Namespace: "cluster-" + o.Name, seed: s}
 	s.mu.Lock()
 	k := len(s.clusters)
@@ -86,8 +97,11 @@ func (c *Cluster) start(ctx context.Context, k int) error {
 		return err
 	}
 	c.cloud = c.seed.net.at(placeAccounts + k)
-	if c.account, err = startAccount(dir, c.cloud, c.seed.opts.Profile, c.nodeClient); err != nil {
+	if c.account, err = startAccount(dir, c.cloud, c.Version, c.seed.opts.Profile, c.nodeClient); err != nil {
 		return err
+	}
+	if c.Programs != nil {
+		c.account.host = c.startHost
 	}
 	behind := net.JoinHostPort(c.seed.net.at(placeBackends+k), portAPI)
 	c.behind, err = startForwarder(behind, func() (string, error) {
@@ -149,7 +163,7 @@ func (c *Cluster) nodeClient(nodeName string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig of node %q: %w", nodeName, err)
 	}
-	config.UserAgent, config.Timeout = "kubelet/"+Version, 10*time.Second
+	config.UserAgent, config.Timeout = "kubelet/"+c.Version, 10*time.Second
 	return kubernetes.NewForConfig(config)
 }
 

@@ -132,7 +132,7 @@ func (c *Cluster) AddMachines(ctx context.Context, name string, replicas int) er
 		"strategy": map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)}},
 		"template": map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{"workerset": name}},
-			"spec":     map[string]any{"providerSpec": map[string]any{"value": map[string]any{"cloudProvider": "aws"}}, "versions": map[string]any{"kubelet": Version[1:]}},
+			"spec":     map[string]any{"providerSpec": map[string]any{"value": map[string]any{"cloudProvider": "aws"}}, "versions": map[string]any{"kubelet": c.Version[1:]}},
 		},
 	}}}
 	d.SetGroupVersionKind(component.Group.WithKind("MachineDeployment"))

@@ -113,7 +113,7 @@ func (c *Cluster) deployment(p part) (*appsv1.Deployment, error) {
 
 func (c *Cluster) apiServer() part {
 	return part{
-		app: appAPIServer, image: "registry.k8s.io/kube-apiserver:" + Version, command: "/usr/local/bin/kube-apiserver", replicas: c.APIServers,
+		app: appAPIServer, image: "registry.k8s.io/kube-apiserver:" + c.Version, command: "/usr/local/bin/kube-apiserver", replicas: c.APIServers,
 		secrets: map[string]string{"control-plane-pki": pkiDir}, configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
 		ready: secure(6443, "/readyz"),
 		args: append([]string{
@@ -141,7 +141,7 @@ func (c *Cluster) providerFlags() []string {
 
 func (c *Cluster) controllerManager() part {
 	return part{
-		app: appManager, image: "registry.k8s.io/kube-controller-manager:" + Version, command: "/usr/local/bin/kube-controller-manager", replicas: c.Managers,
+		app: appManager, image: "registry.k8s.io/kube-controller-manager:" + c.Version, command: "/usr/local/bin/kube-controller-manager", replicas: c.Managers,
 		secrets:    map[string]string{"control-plane-pki": pkiDir, "controllermanager-kubeconfig": "/etc/kubernetes/kubeconfig"},
 		configMaps: map[string]string{"cloud-config": "/etc/kubernetes/cloud"},
 		ready:      secure(10257, "/healthz"),

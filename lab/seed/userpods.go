@@ -14,15 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/transplant-dev/transplant/lab/csi"
 )
 
 const userPodsPeriod = 500 * time.Millisecond
 
-// migratedPlugins is what a kubelet v1.26 says about its node: the plugins whose volumes it takes to CSI drivers.
-const migratedPlugins = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,kubernetes.io/gce-pd,kubernetes.io/vsphere-volume"
-
-// runPods stands for the user cluster's scheduler and its nodes' container runtimes, until ctx ends: each pod gets a node whose taints it tolerates and
-// runs there, without a process; a CSI driver that runs on a node is registered there.
+// runPods stands for the user cluster's scheduler and, unless its machines run pods themselves, its nodes' container runtimes, until ctx ends: each pod gets a
+// node whose taints it tolerates and runs there, without a process; a CSI driver that runs on a node is registered there.
 func (c *Cluster) runPods(ctx context.Context) {
 	c.seed.running.Go(func() {
 		for {
@@ -56,6 +55,7 @@ func (c *Cluster) lookAtPods(ctx context.Context) error {
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		switch {
+		case c.Programs != nil && p.Spec.NodeName != "": // its kubelet runs it
 		case p.DeletionTimestamp != nil:
 			err = c.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 		case p.Spec.NodeName == "":
@@ -68,6 +68,9 @@ func (c *Cluster) lookAtPods(ctx context.Context) error {
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err
 		}
+	}
+	if c.Programs != nil {
+		return nil
 	}
 	for i := range nodes.Items {
 		if err := c.csiNode(ctx, &nodes.Items[i], drivers.Items, running[nodes.Items[i].Name]); err != nil {
@@ -94,11 +97,42 @@ func (c *Cluster) schedule(ctx context.Context, p *corev1.Pod, nodes []corev1.No
 		if wanted != "" && n.Name != wanted || n.DeletionTimestamp != nil || !tolerates(p, n) {
 			continue
 		}
+		if ready, err := c.chooseNode(ctx, p, n.Name); err != nil || !ready {
+			return err
+		}
 		return c.client.CoreV1().Pods(p.Namespace).Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: n.Name},
 		}, metav1.CreateOptions{})
 	}
 	return nil
+}
+
+// chooseNode says on a pod's claims which node the pod will be on, as a scheduler does for claims that are provisioned only then, and tells whether all are
+// bound.
+func (c *Cluster) chooseNode(ctx context.Context, p *corev1.Pod, node string) (bool, error) {
+	const selected = "volume.kubernetes.io/selected-node"
+	bound := true
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil || c.Programs == nil {
+			continue
+		}
+		claims := c.client.CoreV1().PersistentVolumeClaims(p.Namespace)
+		claim, err := claims.Get(ctx, v.PersistentVolumeClaim.ClaimName, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		if claim.Status.Phase == corev1.ClaimBound {
+			continue
+		}
+		bound = false
+		if claim.Annotations[selected] == "" {
+			metav1.SetMetaDataAnnotation(&claim.ObjectMeta, selected, node)
+			if _, err := claims.Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
+				return false, err
+			}
+		}
+	}
+	return bound, nil
 }
 
 func tolerates(p *corev1.Pod, n *corev1.Node) bool {
@@ -142,7 +176,7 @@ func (c *Cluster) runPod(ctx context.Context, p *corev1.Pod) error {
 // csiNode registers on a node the drivers whose node part runs there.
 func (c *Cluster) csiNode(ctx context.Context, n *corev1.Node, drivers []storagev1.CSIDriver, pods []*corev1.Pod) error {
 	want := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
-		Name: n.Name, Annotations: map[string]string{"storage.alpha.kubernetes.io/migrated-plugins": migratedPlugins},
+		Name: n.Name, Annotations: map[string]string{"storage.alpha.kubernetes.io/migrated-plugins": csi.MigratedPlugins},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}},
 	}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{}}}
 	for i := range drivers {

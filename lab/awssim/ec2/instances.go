@@ -143,7 +143,7 @@ func (r *Region) instanceNode(i *Instance) wire.Node {
 		wire.Text("launchTime", "2026-01-01T00:00:00.000Z"),
 		wire.El("placement", wire.Text("availabilityZone", v.Zone), wire.Text("tenancy", "default")),
 		wire.Opt("subnetId", v.Subnet), wire.Opt("vpcId", r.vpcOf(v)), wire.Opt("privateIpAddress", v.PrivateIP),
-		wire.Bool("sourceDestCheck", !v.SourceDestCheckOff), r.groupSet(v.SecurityGroups), interfaces,
+		wire.Bool("sourceDestCheck", !v.SourceDestCheckOff), r.devicesNode(v.ID), r.groupSet(v.SecurityGroups), interfaces,
 		wire.TagNodes("tagSet", "item", "key", "value", v.Tags), wire.Text("architecture", "x86_64"))
 	if v.Profile != "" {
 		item.Children = append(item.Children, wire.El("iamInstanceProfile",
@@ -254,6 +254,7 @@ func (r *Region) SetState(id, state string) error {
 	}
 	r.Instances[id].State = state
 	r.settleRoutes()
+	r.settleVolumes()
 	return nil
 }
 
@@ -264,5 +265,6 @@ func (r *Region) Vanish(id string) error {
 	}
 	delete(r.Instances, id)
 	r.settleRoutes()
+	r.settleVolumes()
 	return nil
 }

@@ -111,6 +111,7 @@ type State struct {
 	RouteTables    map[string]*RouteTable    `json:"routeTables"`
 	SecurityGroups map[string]*SecurityGroup `json:"securityGroups"`
 	Instances      map[string]*Instance      `json:"instances"`
+	Volumes        map[string]*Volume        `json:"volumes,omitempty"`
 }
 
 // Region acts on a State.
@@ -119,6 +120,7 @@ type Region struct {
 	// groupUsers say whether something outside EC2 (a load balancer) uses a security group.
 	groupUsers []func(group string) bool
 	groups     int
+	volumes    int
 }
 
 // New is a region with the given contents.
@@ -136,7 +138,7 @@ func (r *Region) Running(id string) bool {
 // Actions are the operations of the API in the order of the reference page.
 func (r *Region) Actions() []wire.Action {
 	var all []wire.Action
-	for _, part := range [][]wire.Action{r.instanceActions(), r.networkActions(), r.routeActions(), r.groupActions(), r.tagActions()} {
+	for _, part := range [][]wire.Action{r.instanceActions(), r.networkActions(), r.routeActions(), r.groupActions(), r.tagActions(), r.volumeActions()} {
 		all = append(all, part...)
 	}
 	return all

@@ -15,14 +15,14 @@ func (r *Region) tagActions() []wire.Action {
 		Name: "CreateTags", Mutating: true,
 		Params: []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
 		Errors: []string{"MissingParameter", "InvalidParameterValue", "TagLimitExceeded", "InvalidID", "InvalidInstanceID.NotFound", "InvalidGroup.NotFound",
-			"InvalidSubnetID.NotFound", "InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound"},
+			"InvalidSubnetID.NotFound", "InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound", "InvalidVolume.NotFound"},
 		Note: "All resources of a call or none.",
 		Do:   r.createTags,
 	}, {
 		Name: "DeleteTags", Mutating: true,
 		Params: []string{"ResourceId.N", "Tag.N.Key", "Tag.N.Value"},
 		Errors: []string{"MissingParameter", "InvalidID", "InvalidInstanceID.NotFound", "InvalidGroup.NotFound", "InvalidSubnetID.NotFound",
-			"InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound"},
+			"InvalidRouteTableID.NotFound", "InvalidVpcID.NotFound", "InvalidVolume.NotFound"},
 		Note: "A tag with a value is deleted only if it has that value; without tags, all are deleted.",
 		Do:   r.deleteTags,
 	}, {
@@ -52,6 +52,9 @@ func (r *Region) taggable() map[string]tagged {
 	}
 	for id, x := range r.RouteTables {
 		all[id] = tagged{"route-table", &x.Tags}
+	}
+	for id, x := range r.Volumes {
+		all[id] = tagged{"volume", &x.Tags}
 	}
 	return all
 }
@@ -87,6 +90,8 @@ func unknownResource(id string) error {
 		return unknownRouteTable(id)
 	case kind == "vpc":
 		return unknownVPC(id)
+	case volumeID.MatchString(id):
+		return unknownVolume(id)
 	}
 	return wire.Fail("InvalidID", "The ID '%s' is not valid", id)
 }

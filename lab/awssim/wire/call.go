@@ -139,6 +139,7 @@ func (c *Call) Resources() []string {
 func resource(param, value string) string {
 	switch param {
 	case "InstanceId", "InstanceId.N", "GroupId", "GroupId.N", "RouteTableId", "RouteTableId.N", "SubnetId.N", "ResourceId.N",
+		"VolumeId", "VolumeId.N",
 		"Instances.member.N.InstanceId", "Subnets.member.N", "SecurityGroups.member.N", "SubnetMappings.member.N.SubnetId", "Targets.member.N.Id":
 		return value
 	case "LoadBalancerName", "LoadBalancerNames.member.N":
