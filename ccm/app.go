@@ -48,6 +48,8 @@ var (
 	WebhookNames = app.WebhookNames
 	// ConstructControllerInitializers calls all constructors with one configuration and one cloud, which are then of one lease.
 	ConstructControllerInitializers = app.ConstructControllerInitializers
+	// RegisterMetrics registers the metrics of webhooks. NewWebhookHandlers does it too.
+	RegisterMetrics = app.RegisterMetrics
 	// NewWebhookHandlers makes the handlers of the webhooks that are enabled.
 	NewWebhookHandlers = app.NewWebhookHandlers
 	// CreateControllerContext makes what InitFuncs are given. The command has one of its own, with the caches that are warm before a lease is won.

@@ -84,7 +84,8 @@ func (p *process) startController(ctx context.Context, name string, init InitFun
 // known here, and to do without it is rarely meant.
 func (p *process) skip(name string) {
 	controllerLease.Delete(map[string]string{"controller": name, "lease": p.leaseOf(name)})
-	if isLibrarys(p.constructors[name].Constructor) {
+	_, usual := DefaultInitFuncConstructors[name]
+	if isLibrarys(p.constructors[name].Constructor) || usual && p.embedding != nil {
 		klog.InfoS("The controller has not started", "controller", name)
 		return
 	}

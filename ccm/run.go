@@ -34,6 +34,9 @@ type process struct {
 	constructors map[string]ControllerInitFuncConstructor
 	initCloud    InitCloudFunc
 	webhooks     map[string]WebhookConfig
+	// handlers are webhooks that an author's program has made, and embedding the configuration that its InitFuncs have got: see Run.
+	handlers  map[string]WebhookHandler
+	embedding *config.Config
 
 	health                   []*endpoint // /healthz and /livez
 	ready                    *endpoint
@@ -195,6 +198,9 @@ func (p *process) group(lease string) *group {
 func (p *process) equip(shell *cloud.Shell, provider cloudprovider.Interface) error {
 	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
 		fenced.UseFences(p.fences()...)
+	}
+	if err := p.fenceEmbedding(); err != nil {
+		return err
 	}
 	for _, g := range p.groups {
 		var err error

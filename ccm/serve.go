@@ -65,10 +65,13 @@ func (p *process) showConfig() error {
 
 // serveWebhooks serves the author's webhooks, if the feature gate of upstream is on. They are served on standby too, as upstream's are.
 func (p *process) serveWebhooks(provider cloudprovider.Interface) error {
-	if len(p.webhooks) == 0 || p.config.WebhookSecureServing == nil || !utilfeature.DefaultFeatureGate.Enabled(cmfeatures.CloudControllerManagerWebhook) {
+	if len(p.webhooks) == 0 && len(p.handlers) == 0 || p.config.WebhookSecureServing == nil || !utilfeature.DefaultFeatureGate.Enabled(cmfeatures.CloudControllerManagerWebhook) {
 		return nil
 	}
-	handlers := NewWebhookHandlers(p.webhooks, p.config, provider)
+	handlers := p.handlers
+	if len(p.webhooks) > 0 {
+		handlers = NewWebhookHandlers(p.webhooks, p.config, provider)
+	}
 	m := mux.NewPathRecorderMux("controller-manager-webhook")
 	for _, name := range sortedKeys(handlers) {
 		klog.InfoS("The webhook is served", "webhook", name, "path", handlers[name].Path)

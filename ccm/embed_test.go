@@ -1,0 +1,255 @@
+package ccm
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app"
+	"k8s.io/cloud-provider/app/config"
+	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	"k8s.io/component-base/configz"
+	genericcontrollermanager "k8s.io/controller-manager/app"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+	"github.com/transplant-dev/transplant/internal/apitest"
+)
+
+// newAuthorsConfig is the configuration that an author's own command makes.
+func newAuthorsConfig(t *testing.T, server *apitest.Server, change func(*options.CloudControllerManagerOptions)) *config.CompletedConfig {
+	t.Helper()
+	opts, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Generic.ClientConnection.Kubeconfig, opts.KubeCloudShared.CloudProvider.Name = server.Kubeconfig(t), "test"
+	opts.SecureServing.BindPort, opts.WebhookServing.BindPort = 0, 0
+	leases := &opts.Generic.LeaderElection
+	leases.LeaseDuration.Duration, leases.RenewDeadline.Duration, leases.RetryPeriod.Duration = 3*time.Second, 2*time.Second, 200*time.Millisecond
+	change(opts)
+	made, err := opts.Config([]string{"mine", names.ServiceLBController}, ControllersDisabledByDefault.List(), names.CCMControllerAliases(), AllWebhooks, DisabledByDefaultWebhooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { configz.Delete(ConfigzName) })
+	return made.Complete()
+}
+
+func TestAnAuthorsCommandMayCallRun(t *testing.T) {
+	for _, library := range []struct {
+		name         string
+		run          func(*config.CompletedConfig, cloudprovider.Interface, map[string]app.InitFunc, map[string]app.WebhookHandler, <-chan struct{}) error
+		constructors map[string]app.ControllerInitFuncConstructor
+	}{{"upstream", app.Run, app.DefaultInitFuncConstructors}, {"ours", Run, DefaultInitFuncConstructors}} {
+		t.Run(library.name, func(t *testing.T) {
+			server := newAuthorsServer(t)
+			server.Put(t, &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+				Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080}}},
+			})
+			ensured := make(chan string, 10)
+			cloud := &authored{balancers: balancers{ensured: ensured}}
+			c := newAuthorsConfig(t, server, func(o *options.CloudControllerManagerOptions) { o.Generic.LeaderElection.LeaderElect = false })
+			inits := app.ConstructControllerInitializers(map[string]app.ControllerInitFuncConstructor{names.ServiceLBController: library.constructors[names.ServiceLBController]}, c, cloud)
+			stop, ended := make(chan struct{}), make(chan error, 1)
+			go func() { ended <- library.run(c, cloud, inits, nil, stop) }()
+			if got := receive(t, ensured); got != "web" {
+				t.Errorf("the load balancer of %s is ensured", got)
+			}
+			close(stop)
+			if err := receive(t, ended); err != nil {
+				t.Errorf("told to end, Run returns %v", err)
+			}
+		})
+	}
+}
+
+func TestRunKeepsAnAuthorsWritesToTheTimeOfItsLeases(t *testing.T) {
+	server := newAuthorsServer(t)
+	kube, _ := server.Clients(t)
+	c := newAuthorsConfig(t, server, func(*options.CloudControllerManagerOptions) {})
+	write := func(name string) error {
+		_, err := c.ClientBuilder.ClientOrDie("mine").CoreV1().ConfigMaps("default").Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		return err
+	}
+	leads := make(chan error, 1)
+	inits := map[string]app.InitFunc{"mine": authorsController(nil,
+		func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+			leads <- write("leading")
+			return true
+		}).Constructor(ControllerInitContext{}, c, nil)}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- Run(c, &authored{}, inits, nil, stop) }()
+	if err := receive(t, leads); err != nil {
+		t.Errorf("under its lease an author's write is refused: %v", err)
+	}
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+	if err := write("over"); !errors.Is(err, election.ErrFenced) {
+		t.Errorf("after the lease was released, a write returns %v", err)
+	}
+	if h := holder(t, kube, mainLeaseName); h != "" {
+		t.Errorf("the lease is held by %q", h)
+	}
+}
+
+func TestRunReadsLeaderMigrationAsTheCommandDoes(t *testing.T) {
+	server := newAuthorsServer(t)
+	server.Put(t, held(migrationLeaseName, "kube-controller-manager"))
+	started := make(chan string, 2)
+	inits := map[string]app.InitFunc{}
+	for _, name := range []string{"mine", names.ServiceLBController} {
+		inits[name] = authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+			started <- name
+			return true
+		}).Constructor(ControllerInitContext{}, nil, nil)
+	}
+	c := newAuthorsConfig(t, server, func(o *options.CloudControllerManagerOptions) { o.Generic.LeaderMigration.Enabled = true })
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- Run(c, &authored{}, inits, nil, stop) }()
+	if got := receive(t, started); got != "mine" {
+		t.Errorf("%s runs beside kube-controller-manager's", got)
+	}
+	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrationLeaseName)
+	if got := receive(t, started); got != names.ServiceLBController {
+		t.Errorf("then %s starts", got)
+	}
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+}
+
+// meantDifferences are the rows of the table in "Change one import", and the tests that show each.
+var meantDifferences = map[string]string{
+	"`Initialize` and `SetInformers` are called once, under the first lease that is won":                             "TestLeaderMigrationDividesTheLoopsBetweenTwoLeases",
+	"the stop channel of `Initialize` is closed when controllers have ended, before a lease is released":             "TestAProviderIsStartedUnderALease",
+	"our controllers have caches of their own, filled on standby":                                                    "TestAnAuthorsConstructorMayCallOurs",
+	"our controllers and upstream's get the provider behind the fence, with a budget and a time limit for each call": "TestAnAuthorsConstructorMayCallOurs",
+	"an author's writes to the API server are refused once the lease is not certainly held":                          "TestClientsOfALeaseWriteWhileItsFenceIsOpen",
+	"a lease with nothing to run under it is left alone":                                                             "TestALeaseWithNothingToRunUnderItIsNotContendedFor",
+	"`Run`, for a command of your own, promises less than `NewCloudControllerManagerCommand`":                        "TestRunKeepsAnAuthorsWritesToTheTimeOfItsLeases",
+	"defaults say more that may go on at once":                                                                       "TestOurDefaultsTakeThePlaceOfUpstreamsOnly",
+}
+
+func TestEveryMeantDifferenceIsDocumentedWithItsReason(t *testing.T) {
+	page, err := os.ReadFile("../docs/explanation/cloud-controller-manager.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### Change one import\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	documented := map[string]bool{}
+	for line := range strings.SplitSeq(section, "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "difference" {
+			continue
+		}
+		difference := strings.TrimSpace(cells[1])
+		documented[difference] = true
+		if meantDifferences[difference] == "" {
+			t.Errorf("no test is named for the documented difference %q", difference)
+		}
+		if strings.TrimSpace(cells[2]) == "" {
+			t.Errorf("the documented difference %q has no reason", difference)
+		}
+	}
+	tests := map[string]bool{}
+	for _, declared := range declarations(t, ".", true) {
+		if d, ok := declared.(*ast.FuncDecl); ok {
+			tests[d.Name.Name] = true
+		}
+	}
+	for difference, test := range meantDifferences {
+		if !documented[difference] {
+			t.Errorf("the difference %q is not documented", difference)
+		}
+		if !tests[test] {
+			t.Errorf("the difference %q is shown by %s, which does not exist", difference, test)
+		}
+	}
+}
+
+// What an author finds in upstream's packages is in ours, under the same name.
+func TestNothingOfUpstreamsIsMissing(t *testing.T) {
+	for upstreams, ours := range map[string]string{"k8s.io/cloud-provider/app": ".", "k8s.io/cloud-provider/app/testing": "./testing"} {
+		listed, err := exec.Command("go", "list", "-f", "{{.Dir}}", upstreams).Output()
+		if err != nil {
+			t.Fatalf("looking for the source of %s: %v", upstreams, err)
+		}
+		have := exported(t, ours)
+		for name := range exported(t, strings.TrimSpace(string(listed))) {
+			if !have[name] {
+				t.Errorf("%s has %s, and %s has not", upstreams, name, ours)
+			}
+		}
+	}
+}
+
+// exported are the exported names of a package's directory, without methods.
+func exported(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	note := func(name *ast.Ident) {
+		if name.IsExported() {
+			names[name.Name] = true
+		}
+	}
+	for _, declared := range declarations(t, dir, false) {
+		switch d := declared.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				note(d.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					note(s.Name)
+				case *ast.ValueSpec:
+					for _, name := range s.Names {
+						note(name)
+					}
+				}
+			}
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("%s exports nothing", dir)
+	}
+	return names
+}
+
+// declarations are those of a directory's tests, or of its other files.
+func declarations(t *testing.T, dir string, tests bool) (all []ast.Decl) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") != tests {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, parsed.Decls...)
+	}
+	return all
+}
