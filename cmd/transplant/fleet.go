@@ -25,7 +25,7 @@ func newFleet(c *connection) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFleetStatus(c), newFleetPlan(c), newFleetApply(c))
+	cmd.AddCommand(newFleetStatus(c), newFleetPlan(c), newFleetApply(c), newFleetRights(c))
 	return cmd
 }
 

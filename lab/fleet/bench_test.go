@@ -209,10 +209,10 @@ func (b *bench) fill(ctx context.Context, n int) error {
 
 func (b *bench) namespace(ctx context.Context, name string) error {
 	_, err := b.world.Client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	return err
+	return seed.GrantOperator(ctx, b.world.Client(), name)
 }
 
 func (b *bench) deployment(ctx context.Context, namespace, app string) error {

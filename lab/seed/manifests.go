@@ -13,8 +13,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/pki"
@@ -168,11 +170,27 @@ func (c *Cluster) cloudEnv() []corev1.EnvVar {
 	}
 }
 
+// GrantOperator gives the operator its rights in a namespace, with the RoleBinding that transplant fleet rights prints.
+func GrantOperator(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	rights := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "transplant-operator"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "transplant-operator-control-plane"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "transplant-operator", Namespace: "transplant-system"}},
+	}
+	if _, err := client.RbacV1().RoleBindings(namespace).Create(ctx, rights, metav1.CreateOptions{}); existing(err) != nil {
+		return fmt.Errorf("creating the operator's rights: %w", err)
+	}
+	return nil
+}
+
 // install creates the namespace with everything that the API server and the managers need, and their Deployments.
 func (c *Cluster) install(ctx context.Context, dir string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
 	if _, err := c.seed.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); existing(err) != nil {
 		return fmt.Errorf("creating namespace: %w", err)
+	}
+	if err := GrantOperator(ctx, c.seed.client, c.Namespace); err != nil {
+		return err
 	}
 	certs, err := c.certificates(dir)
 	if err != nil {

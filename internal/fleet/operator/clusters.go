@@ -252,6 +252,17 @@ func (c *clusters) in(namespace string) []string {
 	return out
 }
 
+// namespaces are those of all control planes, and whether the caches are complete.
+func (c *clusters) namespaces() ([]string, bool) {
+	all, complete := c.List()
+	var out []string
+	for _, o := range all {
+		out = append(out, o.Cluster.ControlPlaneNamespace())
+	}
+	slices.Sort(out)
+	return slices.Compact(out), complete
+}
+
 // List implements web.Clusters: all of them, and whether the caches are complete.
 func (c *clusters) List() ([]view.Object, bool) {
 	complete := c.ready() == nil

@@ -2,13 +2,18 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	"k8s.io/client-go/tools/cache"
@@ -32,52 +37,221 @@ const inTreeProvider = "transplant.dev/in-tree-provider"
 // foreignManager is an annotation of cached Deployments only: they run a cloud-controller-manager that this program did not make.
 const foreignManager = "transplant.dev/foreign-cloud-controller-manager"
 
-// deployments caches of all Deployments in the seed what decisions depend on, with one watch: a few hundred bytes each.
+// askAgain is how long a namespace is left alone after the seed has refused to show its Deployments.
+const askAgain = 2 * time.Minute
+
+// sweep is how often namespaces of new clusters are looked for, and those of clusters that are gone are given up.
+const sweep = 30 * time.Second
+
+// deployments caches of the Deployments in each control plane's namespace what decisions depend on: a few hundred bytes each. Each namespace has a watch of
+// its own, so that the operator needs rights in these namespaces only.
 type deployments struct {
-	factory informers.SharedInformerFactory
-	lister  appslisters.DeploymentLister
-	synced  cache.InformerSynced
+	kube    kubernetes.Interface
+	changed func(namespace string)
+	// wanted are the namespaces of all clusters, and whether these are all.
+	wanted   func() ([]string, bool)
+	askAgain time.Duration
+
+	mu     sync.Mutex
+	ctx    context.Context // nil until the caches run
+	ended  sync.WaitGroup
+	spaces map[string]*space
+	// complete is set once all clusters were known and each of their namespaces was followed.
+	complete bool
 }
 
-func newDeployments(kube kubernetes.Interface, changed func(namespace string)) *deployments {
-	factory := informers.NewSharedInformerFactoryWithOptions(kube, 0, informers.WithTransform(stripped))
-	informer := factory.Apps().V1().Deployments()
-	_, _ = informer.Informer().AddEventHandler(cache.FilteringResourceEventHandler{ // fails only for one that was stopped
+// space is the cache of one namespace.
+type space struct {
+	informer cache.SharedIndexInformer
+	lister   appslisters.DeploymentNamespaceLister
+	stop     context.CancelFunc
+
+	mu      sync.Mutex
+	refused error
+	at      time.Time
+}
+
+func newDeployments(kube kubernetes.Interface, changed func(namespace string), wanted func() ([]string, bool)) *deployments {
+	return &deployments{kube: kube, changed: changed, wanted: wanted, askAgain: askAgain, spaces: map[string]*space{}}
+}
+
+// run keeps the caches of all clusters' namespaces until ctx ends.
+func (d *deployments) run(ctx context.Context) {
+	d.mu.Lock()
+	d.ctx = ctx
+	d.mu.Unlock()
+	for {
+		wait := sweep
+		if !d.sweep() {
+			wait = 10 * time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			d.mu.Lock()
+			d.ctx = nil
+			d.mu.Unlock()
+			d.ended.Wait()
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// sweep follows the namespaces of clusters that came, and gives up those of clusters that went. It reports whether all clusters are known.
+func (d *deployments) sweep() bool {
+	wanted, all := d.wanted()
+	for _, namespace := range wanted {
+		d.follow(namespace)
+	}
+	if !all {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for namespace, s := range d.spaces {
+		if !slices.Contains(wanted, namespace) {
+			s.stop()
+			delete(d.spaces, namespace)
+		}
+	}
+	d.complete = true
+	return true
+}
+
+// follow returns the cache of a namespace, and begins it if there is none; nil while no cache runs.
+func (d *deployments) follow(namespace string) *space {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s, ok := d.spaces[namespace]; ok || d.ctx == nil || d.ctx.Err() != nil {
+		return s
+	}
+	s := d.newSpace(namespace)
+	ctx, stop := context.WithCancel(d.ctx)
+	s.stop = stop
+	d.spaces[namespace] = s
+	d.ended.Go(func() {
+		s.informer.RunWithContext(ctx)
+	})
+	d.ended.Go(func() {
+		if cache.WaitForCacheSync(ctx.Done(), s.informer.HasSynced) {
+			d.changed(namespace)
+		}
+	})
+	return s
+}
+
+func (d *deployments) newSpace(namespace string) *space {
+	s := &space{}
+	client := d.kube.AppsV1().Deployments(namespace)
+	heard := func(err error) {
+		if s.hear(err) {
+			d.changed(namespace)
+		}
+	}
+	s.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if err := s.quiet(d.askAgain); err != nil {
+				return nil, err
+			}
+			list, err := client.List(ctx, o)
+			heard(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if err := s.quiet(d.askAgain); err != nil {
+				return nil, err
+			}
+			w, err := client.Watch(ctx, o)
+			heard(err)
+			return w, err
+		},
+	}, d.kube), &appsv1.Deployment{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	s.lister = appslisters.NewDeploymentLister(s.informer.GetIndexer()).Deployments(namespace)
+	_ = s.informer.SetTransform(stripped) // fails only for one that runs
+	_ = s.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		if !apierrors.IsForbidden(err) { // which the Cluster's condition says
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}
+	})
+	_, _ = s.informer.AddEventHandler(cache.FilteringResourceEventHandler{ // fails only for one that was stopped
 		FilterFunc: func(o any) bool { return concerns(o) },
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { changed(namespaceOfDeployment(o)) },
+			AddFunc: func(any) { d.changed(namespace) },
 			UpdateFunc: func(was, is any) {
 				if moved(was.(*appsv1.Deployment), is.(*appsv1.Deployment)) {
-					changed(namespaceOfDeployment(is))
+					d.changed(namespace)
 				}
 			},
-			DeleteFunc: func(o any) { changed(namespaceOfDeployment(o)) },
+			DeleteFunc: func(any) { d.changed(namespace) },
 		},
 	})
-	return &deployments{factory: factory, lister: informer.Lister(), synced: informer.Informer().HasSynced}
+	return s
 }
 
-func (d *deployments) run(ctx context.Context) {
-	d.factory.Start(ctx.Done())
-	<-ctx.Done()
-	d.factory.Shutdown()
+// hear notes whether the seed has refused to show the namespace, and reports whether that is news.
+func (s *space) hear(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.refused != nil
+	switch {
+	case err == nil:
+		s.refused = nil
+	case apierrors.IsForbidden(err):
+		s.refused, s.at = err, time.Now()
+	}
+	return was != (s.refused != nil)
+}
+
+// quiet returns the last refusal while it is too early to ask again: hundreds of namespaces without rights must not use up the requests for the others.
+func (s *space) quiet(wait time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused != nil && time.Since(s.at) < wait {
+		return s.refused
+	}
+	return nil
+}
+
+func (s *space) isRefused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused != nil
+}
+
+// synced reports whether every namespace of a cluster was read or refused.
+func (d *deployments) synced() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.spaces {
+		if !s.informer.HasSynced() && !s.isRefused() {
+			return false
+		}
+	}
+	return d.complete
 }
 
 // plane is what the cache knows of a control plane.
 func (d *deployments) plane(namespace string) state.Plane {
-	out := state.Plane{Known: d.synced()}
+	s := d.follow(namespace)
+	if s == nil {
+		return state.Plane{}
+	}
+	if s.isRefused() {
+		return state.Plane{Refused: fmt.Sprintf("the operator may not read Deployments in namespace %s of the seed: transplant fleet rights prints the RoleBinding that gives it its rights there", namespace)}
+	}
+	out := state.Plane{Known: s.informer.HasSynced()}
 	if !out.Known {
 		return out
 	}
-	out.Apiserver, _ = d.workload(namespace, apiserver)
-	out.ControllerManager, out.InTree = d.workload(namespace, controllerManager)
-	out.Foreign = d.foreign(namespace)
+	out.Apiserver, _ = s.workload(apiserver)
+	out.ControllerManager, out.InTree = s.workload(controllerManager)
+	out.Foreign = s.foreign()
 	return out
 }
 
 // foreign is the first Deployment of a namespace, by name, that runs a cloud-controller-manager of another program; empty when there is none.
-func (d *deployments) foreign(namespace string) string {
-	all, err := d.lister.Deployments(namespace).List(labels.Everything())
+func (s *space) foreign() string {
+	all, err := s.lister.List(labels.Everything())
 	if err != nil { // a lister's List has none
 		return ""
 	}
@@ -99,8 +273,8 @@ func isForeign(d *appsv1.Deployment) bool {
 	return is
 }
 
-func (d *deployments) workload(namespace, name string) (*state.Workload, string) {
-	found, err := d.lister.Deployments(namespace).Get(name)
+func (s *space) workload(name string) (*state.Workload, string) {
+	found, err := s.lister.Get(name)
 	if err != nil { // a lister's only error is that there is none
 		return nil, ""
 	}
@@ -170,12 +344,4 @@ func deploymentOf(o any) (*appsv1.Deployment, bool) {
 	}
 	d, ok := o.(*appsv1.Deployment)
 	return d, ok
-}
-
-func namespaceOfDeployment(o any) string {
-	d, ok := deploymentOf(o)
-	if !ok {
-		return ""
-	}
-	return d.Namespace
 }

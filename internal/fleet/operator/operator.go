@@ -40,7 +40,7 @@ func New(o Options) (*Operator, error) {
 	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), watches: newWatches(o.MaxWatches), lanes: newLanes(o.Looks)}
 	op.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))
 	op.clusters = newClusters(&o, op.changed)
-	op.deployments = newDeployments(o.Kube, op.changedIn)
+	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces)
 	o.Metrics.watch(op)
 	return op, nil
 }
@@ -154,7 +154,7 @@ func (op *Operator) Ready() error {
 		return err
 	}
 	if !op.deployments.synced() {
-		return errors.New("the cache of Deployments is not complete")
+		return errors.New("the caches of Deployments are not complete")
 	}
 	return nil
 }

@@ -28,20 +28,21 @@ type rule func(*judge) (verdict, bool)
 
 // rules are asked in this order, and the first verdict counts.
 var rules = []rule{
-	(*judge).latched,    // completed is completed
-	(*judge).off,        // the feature is off: not needed, or switched off too late
-	(*judge).external,   // the feature was never off
-	(*judge).unread,     // nothing is decided before the journals are read
-	(*judge).paused,     // a person, or the absence of the control plane, stops even a handover
-	(*judge).goingBack,  // a rollback goes on to its end
-	(*judge).held,       // a person does not want it to begin, or intervenes after a failure
-	(*judge).wentBack,   // what was rolled back stays so until somebody intervenes
-	(*judge).refused,    // the object is not one that may be migrated
-	(*judge).failed,     // failed stays failed until somebody intervenes
-	(*judge).handover,   // the cloud loops change hands
-	(*judge).components, // what makes machines learns that they are external
-	(*judge).machines,   // they are replaced
-	(*judge).finish,     // what was kept for old ones goes
+	(*judge).latched,      // completed is completed
+	(*judge).off,          // the feature is off: not needed, or switched off too late
+	(*judge).withoutPlane, // nothing is decided about a namespace that cannot be read
+	(*judge).external,     // the feature was never off
+	(*judge).unread,       // nothing is decided before the journals are read
+	(*judge).paused,       // a person, or the absence of the control plane, stops even a handover
+	(*judge).goingBack,    // a rollback goes on to its end
+	(*judge).held,         // a person does not want it to begin, or intervenes after a failure
+	(*judge).wentBack,     // what was rolled back stays so until somebody intervenes
+	(*judge).refused,      // the object is not one that may be migrated
+	(*judge).failed,       // failed stays failed until somebody intervenes
+	(*judge).handover,     // the cloud loops change hands
+	(*judge).components,   // what makes machines learns that they are external
+	(*judge).machines,     // they are replaced
+	(*judge).finish,       // what was kept for old ones goes
 }
 
 // Decide says how the cluster's migration stands and what is to be done next.

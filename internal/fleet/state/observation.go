@@ -70,6 +70,8 @@ type Observation struct {
 type Plane struct {
 	// Known is false until the cache is complete.
 	Known bool
+	// Refused says that the operator may not read the namespace, and what to do; empty where it may.
+	Refused string
 	// Apiserver and ControllerManager are nil when there is no such Deployment.
 	Apiserver, ControllerManager *Workload
 	// InTree is the provider that kube-controller-manager's flags name; empty when that is external or none.

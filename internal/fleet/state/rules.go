@@ -62,6 +62,17 @@ func (j *judge) off() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseBlocked, offTooLate}, true
 }
 
+// withoutPlane waits while nothing is known of the Deployments of the control plane. Where the operator has no rights, a person has to give them.
+func (j *judge) withoutPlane() (verdict, bool) {
+	switch {
+	case j.Plane.Refused == "":
+		return verdict{}, false
+	case slices.Contains(touched, j.prior):
+		return verdict{j.prior, j.Plane.Refused}, true
+	}
+	return verdict{kubermaticv1.PhaseBlocked, j.Plane.Refused}, true
+}
+
 // touched are the phases in which, or behind which, a control plane may have been changed.
 var touched = []string{kubermaticv1.PhaseHandover, kubermaticv1.PhaseComponents, kubermaticv1.PhaseMachines, kubermaticv1.PhaseFinish,
 	kubermaticv1.PhaseFailed, kubermaticv1.PhaseHeld, kubermaticv1.PhaseBlocked}

@@ -151,7 +151,7 @@ func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntr
 		}
 		out = append(out, v1.TimelineEntry{Time: c.Since, Source: "condition", Level: level, Object: c.Type, Message: cmp.Or(c.Message, c.Reason) + " (" + c.Status + ")"})
 	}
-	list, err := s.Kube.CoreV1().Events("").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: 200})
+	list, err := s.Kube.CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=Cluster,involvedObject.name=" + o.Cluster.Name, Limit: 200})
 	if err == nil {
 		for _, e := range list.Items {
 			if e.InvolvedObject.Kind != "Cluster" || e.InvolvedObject.Name != o.Cluster.Name {

@@ -1,0 +1,66 @@
+package operator
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+)
+
+// refuse lets the seed show the Deployments of a namespace only while it is granted, and no namespace's but one by one.
+func (w *world) refuse(namespace string, granted *atomic.Bool) *atomic.Int32 {
+	asked := &atomic.Int32{}
+	no := func(a clienttesting.Action) error {
+		if a.GetNamespace() == "" {
+			w.t.Errorf("%s of the Deployments of all namespaces", a.GetVerb())
+		}
+		if a.GetNamespace() != namespace || granted.Load() {
+			return nil
+		}
+		asked.Add(1)
+		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", nil)
+	}
+	w.kube.PrependReactor("list", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		err := no(a)
+		return err != nil, nil, err
+	})
+	w.kube.PrependWatchReactor("deployments", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		err := no(a)
+		return err != nil, nil, err
+	})
+	return asked
+}
+
+func TestANamespaceWithoutRightsIsLeftAloneAndSaidAndGoesOnWithThem(t *testing.T) {
+	bubble(t, nil, func(w *world) {
+		var granted atomic.Bool
+		asked := w.refuse("cluster-a", &granted)
+		w.plane("a", 1)
+		w.cluster("a", enabled)
+		w.cluster("b", enabled)
+		w.until("a", kubermaticv1.PhaseBlocked, time.Minute)
+		w.until("b", kubermaticv1.PhaseCompleted, 10*time.Minute)
+		message := w.read("a").Status.Conditions[kubermaticv1.ConditionMigration].Message
+		if !strings.Contains(message, "namespace cluster-a") || !strings.Contains(message, "transplant fleet rights") {
+			t.Errorf("the condition says %q", message)
+		}
+		before := asked.Load()
+		<-time.After(time.Hour)
+		if n := asked.Load() - before; n == 0 || n > 2*31 {
+			t.Errorf("the seed was asked %d times in an hour", n)
+		}
+		if began := strings.Join(w.began(), " "); strings.Contains(began, "a ") {
+			t.Errorf("begun: %s", began)
+		}
+		granted.Store(true)
+		w.until("a", kubermaticv1.PhaseCompleted, 20*time.Minute)
+	})
+}
