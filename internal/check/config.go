@@ -17,34 +17,15 @@ var cloudConfig = Check{
 			"get the names of the newer AWS SDK. To upstream's manager the in-tree names (ec2, elasticloadbalancing) match no service and are not an error: calls would go to the real endpoints instead of the " +
 			"overridden ones. Our own manager understands both.",
 		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config where its provider needs one (Azure, OpenStack, vSphere).",
+		"That of a Deployment lies on a volume of its pods, which may be a Secret. It is read when the migration begins: the external provider's form of it becomes a Secret beside the new manager, before anything is stopped.",
 		"On AWS and Google both managers run without: what a cloud config would say they ask the metadata service of their instance. The new manager then gets no --cloud-config either. An empty --cloud-config counts as none.",
 	},
 	judge: judgeCloudConfig,
 }
 
 func judgeCloudConfig(f facts) v1.Finding {
-	var bad complaints
-	var changes []string
-	var without []placed
 	in := f.inTree()
-	for _, p := range in {
-		c := p.host.CloudConfig
-		switch {
-		case p.Flags["cloud-config"] == "":
-			provider, _ := catalogue.Lookup(p.Flags["cloud-provider"])
-			if !provider.ConfigOptional {
-				bad.add(p.String(), "%s has no --cloud-config, and with provider %s %s", p, provider.Name, orElse(provider.WithoutConfig, "none is known to do without"))
-			} else {
-				without = append(without, p)
-			}
-		case c == nil:
-			continue
-		case c.Error != "":
-			bad.add(p.host.Name+":"+c.Path, "%s on host %s: %s", c.Path, p.host.Name, c.Error)
-		default:
-			changes = append(changes, c.DerivedChanges...)
-		}
-	}
+	bad, changes, without, deployed := f.sortConfigs(in)
 	if !bad.empty() {
 		return with(bad.finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.lines[0]), "a cloud config that parses, on every host",
 			"--cloud-config of "+kcm, "transplant explain CFG-001")
@@ -52,13 +33,14 @@ func judgeCloudConfig(f facts) v1.Finding {
 	if finding, ok := f.missing("hosts/*/cloud-config"); ok {
 		return finding
 	}
-	for _, p := range in {
-		if p.host.CloudConfig == nil && p.Flags["cloud-config"] != "" {
-			return unknown("the snapshot does not hold the cloud config of %s", p)
-		}
-	}
 	if len(in) == 0 {
 		return skip("no in-tree manager is left")
+	}
+	if len(deployed) > 0 {
+		return judgeMountedConfig(deployed[0])
+	}
+	if p := unreadConfig(in); p != nil {
+		return unknown("the snapshot does not hold the cloud config of %s", p)
 	}
 	if len(without) > 0 {
 		return judgeManagersWithoutConfig(without, len(in))
@@ -72,6 +54,51 @@ func judgeCloudConfig(f facts) v1.Finding {
 	finding.Found = strings.Join(changes, "; ")
 	finding.Source = in[0].host.Name + ":" + in[0].host.CloudConfig.Path // all of them have one
 	return finding
+}
+
+// sortConfigs tells the managers' cloud configs apart: what is wrong with them, what their derivation changes, who has none, and whose lie on volumes.
+func (f facts) sortConfigs(in []placed) (bad complaints, changes []string, without, deployed []placed) {
+	for _, p := range in {
+		c := p.host.CloudConfig
+		switch {
+		case p.Flags["cloud-config"] == "":
+			provider, _ := catalogue.Lookup(p.Flags["cloud-provider"])
+			if !provider.ConfigOptional {
+				bad.add(p.String(), "%s has no --cloud-config, and with provider %s %s", p, provider.Name, orElse(provider.WithoutConfig, "none is known to do without"))
+			} else {
+				without = append(without, p)
+			}
+		case c == nil && p.runs() == v1.RunsDeployment && f.Cluster.Seed == "":
+			deployed = append(deployed, p)
+		case c == nil:
+			continue
+		case c.Error != "":
+			bad.add(p.host.Name+":"+c.Path, "%s on host %s: %s", c.Path, p.host.Name, c.Error)
+		default:
+			changes = append(changes, c.DerivedChanges...)
+		}
+	}
+	return bad, changes, without, deployed
+}
+
+// unreadConfig is the first manager that names a cloud config which was not read; nil when there is none.
+func unreadConfig(in []placed) *placed {
+	for i, p := range in {
+		if p.host.CloudConfig == nil && p.Flags["cloud-config"] != "" {
+			return &in[i]
+		}
+	}
+	return nil
+}
+
+// judgeMountedConfig says when the cloud config of a Deployment is looked at: it may lie in a Secret, and a snapshot reads none.
+func judgeMountedConfig(p placed) v1.Finding {
+	finding := v1.Finding{
+		Outcome: v1.Warn, Objects: []string{p.Manifest},
+		Summary: fmt.Sprintf("the cloud config of %s lies on a volume of its pods and was not read: the external provider's is derived from it in the first phase, before anything is stopped, and a config that cannot be carried over ends the migration there", p.Manifest),
+	}
+	parts := strings.Split(p.Manifest, "/")
+	return with(finding, "a cloud config that can be derived", "--cloud-config of "+p.Manifest, fmt.Sprintf("kubectl -n %s get %s %s -o yaml | grep -n -A3 volumes", parts[1], strings.ToLower(parts[0]), parts[len(parts)-1]))
 }
 
 // judgeManagersWithoutConfig judges the managers without a cloud config, of all that are in tree.

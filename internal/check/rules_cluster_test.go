@@ -118,6 +118,9 @@ func withoutConfigs(provider string, empty bool) func(*v1.Snapshot) {
 }
 
 var configRules = []rule{
+	{name: "a Deployment with its config on a volume", code: "CFG-001", want: warn, says: []string{"is derived from it in the first phase", "get deployment kube-controller-manager"}, change: changes(hosted, func(s *v1.Snapshot) {
+		s.Hosted[0].Flags["cloud-config"] = "/etc/cloud/config"
+	})},
 	{name: "with changes", code: "CFG-001", want: pass_, says: []string{"1 change", "renamed ServiceOverride ec2 to EC2"}},
 	{name: "as it is", code: "CFG-001", want: pass_, says: []string{"as it is"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {

@@ -1,11 +1,14 @@
 package migrate
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -32,6 +36,9 @@ func (x ensureObject) derived(ctx context.Context, s v1.Step, want *unstructured
 	if s.Derive == "" {
 		return want, nil
 	}
+	if s.Derive == plan.DeriveDeployedCloudConfig {
+		return x.deployedConfig(ctx, s, want)
+	}
 	if x.Seed == nil {
 		return nil, fmt.Errorf("step %s derives from %s, and no seed was given", s.ID, s.Source)
 	}
@@ -47,7 +54,7 @@ func (x ensureObject) derived(ctx context.Context, s v1.Step, want *unstructured
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, kcm)
 	}
-	src := source{x.Engine, d, &d.Spec.Template.Spec.Containers[at]}
+	src := source{x.Engine, x.Seed.Kube, d, &d.Spec.Template.Spec.Containers[at]}
 	out := want.DeepCopy()
 	switch s.Derive {
 	case plan.DeriveSeedKubeconfig, plan.OlderSeedKubeconfig:
@@ -84,9 +91,41 @@ func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructure
 	return out
 }
 
-// source is the kube-controller-manager's Deployment in the seed, and its container.
+// deployedConfig completes the Secret with the cloud config of a manager that runs as a Deployment of its own cluster.
+func (x ensureObject) deployedConfig(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	parts := strings.Split(s.Source, "/")
+	if len(parts) != 3 || parts[0] != "Deployment" {
+		return nil, fmt.Errorf("source %s of step %s is no Deployment", s.Source, s.ID)
+	}
+	d, err := x.Kube.AppsV1().Deployments(parts[1]).Get(ctx, parts[2], metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.Source, err)
+	}
+	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == kcm })
+	if at < 0 {
+		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, kcm)
+	}
+	src := source{x.Engine, x.Kube, d, &d.Spec.Template.Spec.Containers[at]}
+	if src.flags()["cloud-config"] == "" {
+		return x.madeBefore(ctx, s, want)
+	}
+	return src.cloudConfig(ctx, want.DeepCopy())
+}
+
+// madeBefore is a derived Secret as it is, once its source is external and does not say any longer what it was derived from.
+func (x ensureObject) madeBefore(ctx context.Context, s v1.Step, want *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	made, err := x.Kube.CoreV1().Secrets(want.GetNamespace()).Get(ctx, want.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%s runs without --cloud-config by now, and what was derived from its cloud config is not to be read: %w; take the migration back with transplant rollback and begin it again", s.Source, err)
+	}
+	out := want.DeepCopy()
+	return out, set(out, plan.SeedCloudConfigKey, made.Data[plan.SeedCloudConfigKey])
+}
+
+// source is the kube-controller-manager's Deployment, in the seed or in its own cluster, and its container.
 type source struct {
 	*Engine
+	kube       kubernetes.Interface
 	deployment *appsv1.Deployment
 	container  *corev1.Container
 }
@@ -96,7 +135,33 @@ func (s source) flags() map[string]string {
 }
 
 func (s source) file(ctx context.Context, at string) ([]byte, error) {
-	return snapshot.Mounted(ctx, s.Seed.Kube, s.Seed.Namespace, &s.deployment.Spec.Template.Spec, s.container, at)
+	spec := &s.deployment.Spec.Template.Spec
+	if file, ok := snapshot.HostFile(spec, s.container, at); ok && s.Seed == nil {
+		return s.hostFile(ctx, file)
+	}
+	return snapshot.Mounted(ctx, s.kube, s.deployment.Namespace, spec, s.container, at)
+}
+
+// hostFile reads a file that the pods have from their hosts. The hosts that have it must agree: the pods of one Deployment get one content.
+func (s source) hostFile(ctx context.Context, at string) ([]byte, error) {
+	var found []byte
+	on := ""
+	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
+		f, err := s.hosts[name].ReadFile(ctx, at)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if on != "" && !bytes.Equal(found, f.Data) {
+			return nil, fmt.Errorf("%s on host %s is not that on host %s, and the pods of a Deployment are alike: make the files the same, or keep the cloud config in a Secret that %s mounts", at, name, on, s.deployment.Name)
+		}
+		found, on = f.Data, name
+	}
+	if on == "" {
+		return nil, fmt.Errorf("%s mounts %s of its hosts, which none of those that are reached has: name the control plane's hosts with --host-access, or keep the cloud config in a Secret", s.deployment.Name, at)
+	}
+	return found, nil
 }
 
 // kubeconfig takes server and CA from the kube-controller-manager's, and a token of the cloud-controller-manager's account in the migrated cluster. The token

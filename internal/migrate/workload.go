@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -475,8 +476,7 @@ func (e *Engine) podsOf(ctx context.Context, o *unstructured.Unstructured) ([]co
 	}), nil
 }
 
-// leads says why none of a workload's pods holds a lease and renews it; empty when one does. A manager names itself by its host name, which is that
-// of its pod, or of its node when it has the host's network.
+// leads says why none of a workload's pods holds a lease and renews it; empty when one does.
 func (e *Engine) leads(ctx context.Context, o *unstructured.Unstructured, lease string) (string, error) {
 	l, err := e.Kube.CoordinationV1().Leases(namespace).Get(ctx, lease, metav1.GetOptions{})
 	if err != nil {
@@ -493,9 +493,43 @@ func (e *Engine) leads(ctx context.Context, o *unstructured.Unstructured, lease 
 	fresh := l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil &&
 		e.Clock.Now().Before(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second))
 	for _, p := range pods {
-		if fresh && (strings.HasPrefix(holder, p.Name+"_") || p.Spec.HostNetwork && strings.HasPrefix(holder, p.Spec.NodeName+"_")) {
+		if !fresh {
+			break
+		}
+		if names, err := e.hostNamesOf(ctx, p); err != nil {
+			return "", err
+		} else if isNamed(holder, names) {
 			return "", nil
 		}
 	}
 	return fmt.Sprintf("lease %s is held by %q, which is none of the pods of %s/%s", lease, holder, o.GetNamespace(), o.GetName()), nil
+}
+
+// hostNamesOf are the names that a manager in a pod may give itself by its host name: that is the pod's, or the machine's when it has its network. A machine
+// may be called other than its Node, whose name is the cloud's with some providers; its kubelet puts its own name on the Node.
+func (e *Engine) hostNamesOf(ctx context.Context, p corev1.Pod) ([]string, error) {
+	if !p.Spec.HostNetwork {
+		return []string{p.Name}, nil
+	}
+	names := []string{p.Spec.NodeName}
+	n, err := e.Kube.CoreV1().Nodes().Get(ctx, p.Spec.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return names, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Node %s of pod %s/%s: %w", p.Spec.NodeName, p.Namespace, p.Name, err)
+	}
+	return append(names, n.Labels[corev1.LabelHostname]), nil
+}
+
+// isNamed tells whether the holder of a lease, a host name and something random, has one of these names: with its domain or without.
+func isNamed(holder string, names []string) bool {
+	i := strings.LastIndex(holder, "_")
+	if i < 0 {
+		return false
+	}
+	short, _, _ := strings.Cut(holder[:i], ".")
+	return slices.ContainsFunc(names, func(name string) bool {
+		name, _, _ = strings.Cut(name, ".")
+		return name != "" && strings.EqualFold(name, short)
+	})
 }

@@ -362,6 +362,9 @@ func (j judge) source(s v1.Step) error {
 			return j.derivedFrom(s)
 		}
 	case v1.StepEnsureObject:
+		if s.Derive == DeriveDeployedCloudConfig {
+			return j.deployedSource(s)
+		}
 		if s.Source != "" && !j.inSeed(s.Source, "Deployment") {
 			return fmt.Errorf("source %s is no Deployment in the namespace of the control plane (%s)", s.Source, j.cluster.Seed)
 		}
@@ -386,4 +389,19 @@ func (j judge) copied(s v1.Step) error {
 
 func ofKernel(at string) bool {
 	return slices.ContainsFunc([]string{"/proc/", "/sys/", "/dev/"}, func(dir string) bool { return strings.HasPrefix(at+"/", dir) })
+}
+
+// deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a pod template that somebody else wrote could name any Secret.
+func (j judge) deployedSource(s v1.Step) error {
+	parts := strings.Split(s.Source, "/")
+	if j.cluster.Seed != "" || len(parts) != 3 || parts[0] != "Deployment" || parts[1] == "" || parts[2] == "" {
+		return fmt.Errorf("source %s is no Deployment of the cluster", s.Source)
+	}
+	if j.live == nil {
+		return nil
+	}
+	if m := hosted(j.live, KCM); m == nil || m.Manifest != s.Source {
+		return fmt.Errorf("source %s is not the Deployment of %s in this cluster", s.Source, KCM)
+	}
+	return nil
 }

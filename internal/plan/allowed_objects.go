@@ -27,7 +27,7 @@ func (j judge) made() []object {
 		out = append(out, b.budget())
 	}
 	if j.cluster.Seed == "" {
-		return out
+		return append(out, deployedConfigSecret())
 	}
 	for _, name := range []string{SeedKubeconfig, SeedCloudConfig} {
 		out = append(out, object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(name, j.cluster.Seed)})
@@ -103,6 +103,9 @@ func (j judge) ensured(s v1.Step) error {
 		return err
 	}
 	want := map[string]string{"Secret/" + j.cluster.Seed + "/" + SeedKubeconfig: DeriveSeedKubeconfig, "Secret/" + j.cluster.Seed + "/" + SeedCloudConfig: DeriveSeedCloudConfig}[s.Ref]
+	if j.cluster.Seed == "" && s.Ref == Ref(deployedConfigSecret()) {
+		want = DeriveDeployedCloudConfig
+	}
 	var manager podRules
 	switch {
 	case s.Ref == CCMDaemonSet:
@@ -110,7 +113,7 @@ func (j judge) ensured(s v1.Step) error {
 	case s.Ref == NodeManagerDaemonSet:
 		manager = podRules{account: NodeManager, image: j.nodeManagerImage()}
 	case s.Ref == "Deployment/"+Namespace+"/"+CCM:
-		manager = podRules{account: CCMAccount, image: j.options.Image, files: true}
+		manager = podRules{account: CCMAccount, image: j.options.Image, files: true, config: true}
 	case j.inSeed(s.Ref, "Deployment") && path.Base(s.Ref) == seedDeployment(j.provider()):
 		manager, want = podRules{image: j.options.Image, seed: true}, DeriveSeedManager
 	case j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == SeedMigration:
@@ -256,8 +259,9 @@ type podRules struct {
 	account, image string
 	// host is the one of a static pod; empty for a workload.
 	host string
-	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace.
-	files, seed bool
+	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace, config that it may mount the Secret
+	// with its cloud config.
+	files, seed, config bool
 }
 
 // only says which key of a map is none of those that are known.

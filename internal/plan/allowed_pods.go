@@ -184,15 +184,28 @@ func (j judge) managerVolume(v object, rules podRules) error {
 		}
 		return nil
 	}
-	secret, _ := v["secret"].(object)
-	config, _ := v["configMap"].(object)
-	switch {
-	case rules.seed && len(secret) == 1 && (secret["secretName"] == SeedKubeconfig || secret["secretName"] == SeedCloudConfig):
-	case rules.seed && len(config) == 1 && config["name"] == SeedMigration:
-	default:
+	if !rules.holds(v) {
 		return fmt.Errorf("volume %s is none that a manager has", name)
 	}
 	return nil
+}
+
+// holds tells whether a volume is one of the Secrets and ConfigMaps that a manager mounts.
+func (r podRules) holds(v object) bool {
+	if config, _ := v["configMap"].(object); len(config) == 1 {
+		return r.seed && config["name"] == SeedMigration
+	}
+	secret, _ := v["secret"].(object)
+	if len(secret) != 1 {
+		return false
+	}
+	switch secret["secretName"] {
+	case SeedCloudConfig:
+		return r.seed || r.config
+	case SeedKubeconfig:
+		return r.seed
+	}
+	return false
 }
 
 // hostVolume returns why a pod must not have a volume of its host.

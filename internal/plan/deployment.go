@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -82,6 +83,7 @@ func (b *builder) deployment(m *v1.Component) error {
 	}
 	b.fact("cluster:uid", b.snap.Cluster.UID, "")
 	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
+	b.deployedConfig(m)
 	b.add(b.edit(v1.Host{}, m, v1.Step{
 		ID: "external/" + KCM + "@" + m.Manifest, Phase: PhaseHandover, Title: "make " + m.Manifest + " external, and wait until its old pods have ended",
 		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: append(externalEdits(m), b.ipamEdits(m, b.kcm)...), Leases: []string{KCM},
@@ -105,9 +107,8 @@ func (b *builder) deployable(m *v1.Component) error {
 		return fmt.Errorf("%s: %s", m.Manifest, m.Error)
 	case m.Flags["cloud-provider"] == "" || m.Flags["cloud-provider"] == "external":
 		return fmt.Errorf("%s runs with --cloud-provider=%q: the in-tree provider is not what moves here; if transplant began this migration, go on with: transplant apply; if somebody began it by hand, see: transplant explain CP-007", m.Manifest, m.Flags["cloud-provider"])
-	case m.Flags["cloud-config"] != "":
-		return fmt.Errorf("%s reads its cloud config %s from a volume of its pod, which is not read here: run the control plane's managers as static pods first, or take --cloud-config out if the provider does not need it",
-			m.Manifest, m.Flags["cloud-config"])
+	case m.Flags[flagCloudConfig] != "" && !path.IsAbs(m.Flags[flagCloudConfig]):
+		return fmt.Errorf("%s runs with --cloud-config=%s, which is no absolute path: what it means depends on the directory in which its image starts", m.Manifest, m.Flags[flagCloudConfig])
 	}
 	if err := b.withoutConfig(m, m.Manifest); err != nil {
 		return err
@@ -126,6 +127,28 @@ func externalEdits(m *v1.Component) []v1.Edit {
 		edits = append(edits, v1.Edit{Op: "unsetFlag", Name: "cloud-config"})
 	}
 	return edits
+}
+
+// deployedConfig makes the Secret with the manager's cloud config, where the kube-controller-manager has one. What could fail for what stands in it fails here,
+// while the loops still run.
+func (b *builder) deployedConfig(m *v1.Component) {
+	at := m.Flags[flagCloudConfig]
+	if at == "" {
+		return
+	}
+	o := deployedConfigSecret()
+	b.add(v1.Step{
+		ID: "create/" + Ref(o), Phase: PhasePrepare, Kind: v1.StepEnsureObject, Title: "create " + Ref(o),
+		Why: "it is made from what " + m.Manifest + " mounts when the step is carried out, and stands in no plan",
+		Ref: Ref(o), Object: mustJSON(o), Derive: DeriveDeployedCloudConfig, Source: m.Manifest, Undo: "delete it, if this migration made it", EstimateSeconds: 0.5,
+		Requires: []string{"cluster:uid", b.fact(WorkloadFact(m.Manifest), m.SHA256, strings.Join(m.Command, "\n"))},
+		Changes:  []v1.Change{{Field: Ref(o), After: "derived from what " + m.Manifest + " mounts at " + at}},
+	})
+	b.notes = append(b.notes, "cloud config: what it says is read when the migration begins. A file that it names has to be among the authorities that "+m.Manifest+" takes from its hosts; others are not mounted")
+}
+
+func deployedConfigSecret() object {
+	return object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(SeedCloudConfig, Namespace)}
 }
 
 // deployedAPIServers makes the API servers external, wherever they run.
@@ -153,6 +176,10 @@ func (b *builder) deployedAPIServers() {
 // those of a DaemonSet: the program of the image, probes, and flags that follow the kube-controller-manager's.
 func (b *builder) renderCCMDeployment(m *v1.Component) (map[string]any, []controlplane.Flag) {
 	flags := append([]controlplane.Flag{{Name: "cloud-provider", Value: b.provider.Name}, {Name: "bind-address", Value: "127.0.0.1"}}, b.ccmFlags(m)...)
+	hasConfig := m.Flags[flagCloudConfig] != ""
+	if hasConfig {
+		flags = append(flags, controlplane.Flag{Name: flagCloudConfig, Value: seedCloudConfigDir + "/" + SeedCloudConfigKey})
+	}
 	given, files := b.environment("{host}")
 	env := b.endpointEnv()
 	for _, e := range given {
@@ -165,6 +192,12 @@ func (b *builder) renderCCMDeployment(m *v1.Component) (map[string]any, []contro
 	// A node that is not initialised must take it, or nobody initialises it. From a node that is dead it is taken away, unlike the pod of a DaemonSet.
 	pod["tolerations"] = slices.DeleteFunc(tolerations(), func(t any) bool { return t.(object)["effect"] == "NoExecute" })
 	container := pod["containers"].([]any)[0].(object)
+	if hasConfig {
+		volumes, _ := pod["volumes"].([]any)
+		mounts, _ := container["volumeMounts"].([]any)
+		pod["volumes"] = append(volumes, object{"name": SeedCloudConfig, "secret": object{"secretName": SeedCloudConfig}})
+		container["volumeMounts"] = append(mounts, object{"name": SeedCloudConfig, "mountPath": seedCloudConfigDir, "readOnly": true})
+	}
 	port := json.Number(cmp.Or(b.port(), ccmPort))
 	// Two replicas never come to one node, where the second would find its port taken.
 	container["ports"] = []any{object{"name": "https", "containerPort": port, "hostPort": port, "protocol": "TCP"}}

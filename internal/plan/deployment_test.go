@@ -96,3 +96,58 @@ func TestADeploymentHasOneEnvironmentForAllHosts(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 }
+
+// configuredDeployment is a cluster whose kube-controller-manager is a Deployment with a cloud config.
+func configuredDeployment() *v1.Snapshot {
+	snap := deployedCluster()
+	snap.Hosted[0].Flags["cloud-config"] = "/etc/cloud/config"
+	snap.Hosted[0].Command = append(snap.Hosted[0].Command, "--cloud-config=/etc/cloud/config")
+	return snap
+}
+
+// TestTheCloudConfigOfADeploymentIsDerivedIntoASecret has a kube-controller-manager with its cloud config on a volume, of whatever kind.
+func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
+	snap := configuredDeployment()
+	p := mustMake(t, snap, v1.Options{})
+	if err := WellFormed(p); err != nil {
+		t.Error(err)
+	}
+	s, at := find(t, p, "create/Secret/kube-system/"+SeedCloudConfig), positions(p)
+	if s.Derive != DeriveDeployedCloudConfig || s.Source != "Deployment/kube-system/"+KCM || strings.Contains(s.Object, `"data"`) {
+		t.Errorf("step %+v", s)
+	}
+	if at[s.ID] > at["external/"+KCM+"@Deployment/kube-system/"+KCM] {
+		t.Error("it is derived when nobody runs the loops any longer")
+	}
+	spec := managerDeployment(t, p).Spec.Template.Spec
+	if !slices.Contains(spec.Containers[0].Command, "--cloud-config=/etc/kubernetes/cloud-config/config") {
+		t.Errorf("it runs with %s", spec.Containers[0].Command)
+	}
+	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == SeedCloudConfig }) ||
+		!slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/kubernetes/cloud-config" && m.ReadOnly }) {
+		t.Errorf("it mounts %+v at %+v", spec.Volumes, spec.Containers[0].VolumeMounts)
+	}
+	if effects := strings.Join(p.Effects, "\n"); strings.Contains(effects, "for about 0 s") || !strings.Contains(effects, "gap: for about ") {
+		t.Errorf("it promises no gap:\n%s", effects)
+	}
+	external := find(t, p, "external/"+KCM+"@Deployment/kube-system/"+KCM)
+	if !slices.ContainsFunc(external.Edits, func(e v1.Edit) bool { return e.Op == "unsetFlag" && e.Name == "cloud-config" }) {
+		t.Errorf("an external manager keeps the flag: %+v", external.Edits)
+	}
+	back := rolledBackFrom(t, p, snap)
+	if _, ok := positions(back)["undo/"+s.ID]; !ok {
+		t.Errorf("the Secret stays: %v", positions(back))
+	}
+	for name, change := range map[string]func(*v1.Step){
+		"another Deployment": func(s *v1.Step) { s.Source = "Deployment/tenant/" + KCM },
+		"a path":             func(s *v1.Step) { s.Source = "/etc/shadow" },
+		"another derivation": func(s *v1.Step) { s.Derive = DeriveSeedKubeconfig },
+		"content":            func(s *v1.Step) { s.Object = strings.Replace(s.Object, `"type"`, `"data":{"config":"YQ=="},"type"`, 1) },
+	} {
+		q := mustMake(t, snap, v1.Options{})
+		change(find(t, q, s.ID))
+		if err := Verify(q, snap); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

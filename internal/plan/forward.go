@@ -389,7 +389,7 @@ func (b *builder) gap() int {
 		if strings.HasPrefix(s.ID, "external/"+KCM+"@") && s.Restore == "" || strings.HasPrefix(s.ID, "stop/"+KCM+"@") {
 			from = i
 		}
-		if to < 0 && strings.HasPrefix(s.ID, "start/"+CCM) {
+		if to < 0 && (strings.HasPrefix(s.ID, "start/"+CCM) || s.Component == CCM && s.Kind == v1.StepEnsureObject) {
 			to = i
 		}
 	}

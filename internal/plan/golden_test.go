@@ -28,6 +28,7 @@ var compact = []struct {
 		CredentialProvider: "bin/auth-provider-gcp", CredentialProviderSHA256: sha}},
 	{"vsphere-1.29", vsphere29, v1.Options{Image: "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.29.0"}},
 	{"aws-1.26-unconfigured", unconfiguredAWS, v1.Options{}},
+	{"aws-1.26-deployed", configuredDeployment, v1.Options{}},
 	{"aws-1.26-upgrade", awsUpgrade, v1.Options{TargetVersion: "v1.27.4"}},
 	{"aws-1.26-upgrade-downtime", awsUpgrade, v1.Options{TargetVersion: "v1.27.4", Strategy: Downtime}},
 }

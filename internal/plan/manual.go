@@ -17,6 +17,9 @@ import (
 func manual(s v1.Step, flags map[string]string) []string {
 	switch s.Kind {
 	case v1.StepEnsureObject:
+		if s.Derive == DeriveDeployedCloudConfig {
+			return []string{fmt.Sprintf("kubectl -n %s create secret generic %s --from-file=%s=cloud.conf   # cloud.conf: what %s mounts, in the form of the external provider", Namespace, SeedCloudConfig, SeedCloudConfigKey, s.Source)}
+		}
 		return []string{fromPlan(s, "object") + " | kubectl create -f -"}
 	case v1.StepDeleteObject:
 		return []string{"kubectl delete " + kubectlRef(s.Ref)}

@@ -44,6 +44,9 @@ const (
 	// OlderKubeconfig and OlderSeedKubeconfig hold the token of TokenSecret, which never expires: journals of earlier versions have them.
 	OlderKubeconfig     = "ccm-kubeconfig"
 	OlderSeedKubeconfig = "seed-kubeconfig"
+	// DeriveDeployedCloudConfig makes the external provider's cloud config in a Secret beside the cloud-controller-manager's Deployment, from what the
+	// kube-controller-manager's mounts: a ConfigMap, a Secret, or a file of its hosts.
+	DeriveDeployedCloudConfig = "deployed-cloud-config"
 )
 
 // Files lists every path that a plan reads or writes on a control-plane host, for the snapshot.

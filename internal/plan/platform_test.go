@@ -280,7 +280,7 @@ func TestDeploymentsThatAreRefused(t *testing.T) {
 		want   string
 	}{
 		{"leader migration", v1.Options{Strategy: LeaderMigration}, nil, "use --strategy downtime"},
-		{"a cloud config in a volume", v1.Options{}, func(c *v1.Component) { c.Flags["cloud-config"] = "/etc/cloud/config" }, "reads its cloud config /etc/cloud/config from a volume of its pod"},
+		{"a cloud config by no path", v1.Options{}, func(c *v1.Component) { c.Flags["cloud-config"] = "cloud.conf" }, "--cloud-config=cloud.conf, which is no absolute path"},
 		{"a template that could not be read", v1.Options{}, func(c *v1.Component) { c.Error = "sh -c" }, "sh -c"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -39,6 +39,20 @@ func Mounted(ctx context.Context, kube kubernetes.Interface, namespace string, s
 	return nil, fmt.Errorf("%s of container %s is on volume %s, which the pod has not", at, c.Name, mount.Name)
 }
 
+// HostFile is the path on its host of the file that a container of a pod finds at a path; false when it comes from no directory or file of the host.
+func HostFile(spec *corev1.PodSpec, c *corev1.Container, at string) (string, bool) {
+	mount, ok := mountOf(c, at)
+	if !ok {
+		return "", false
+	}
+	for i := range spec.Volumes {
+		if v := spec.Volumes[i]; v.Name == mount.Name && v.HostPath != nil {
+			return path.Join(v.HostPath.Path, mount.SubPath, strings.TrimPrefix(at, path.Clean(mount.MountPath))), true
+		}
+	}
+	return "", false
+}
+
 // mountOf is the volume mount under which a container finds a path; false when there is none.
 func mountOf(c *corev1.Container, at string) (corev1.VolumeMount, bool) {
 	var best corev1.VolumeMount

@@ -111,6 +111,7 @@ func (c *Cluster) startKubelet(ctx context.Context, h *Host) error {
 		Env:          []string{"HOME=/nonexistent"}, // nobody's cloud credentials are found
 		Instance:     instanceOf(h),
 		Version:      Version,
+		Pods:         c.podOptions(h),
 		Profile:      c.opts.Profile,
 		Seed:         c.opts.Seed,
 		OnExit:       c.opts.OnExit,

@@ -66,7 +66,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{opts: o}
-	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
+	limit := startTimeout
+	if o.Shape == Deployments { // leases run out on the way
+		limit *= 3
+	}
+	startCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := c.start(startCtx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -94,6 +98,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.opts.Log.Info("API is up", "after", time.Since(begin).Round(time.Millisecond))
 	if err := c.startRest(ctx); err != nil {
 		return err
+	}
+	if c.opts.Shape == Deployments {
+		if err := c.pivot(ctx); err != nil {
+			return err
+		}
 	}
 	c.opts.Log.Info("Lab is started", "after", time.Since(begin).Round(time.Millisecond))
 	return nil
@@ -221,8 +230,8 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	for _, h := range c.ControlPlanes() {
 		g.Go(func() error {
 			server := c.site.unconfigured(h, apiServer(h, c.site.url("https", EdgeName(h.Name, APIServer, endEtcd))))
-			if c.opts.Shape == StaticPods {
-				if err := writeManifest(h, server); err != nil {
+			if c.opts.Shape != Units {
+				if err := c.run(h, server); err != nil {
 					return err
 				}
 				return c.startKubelet(ctx, h)

@@ -31,6 +31,7 @@ type component struct {
 	flags       map[string]string
 	cpu         string
 	port        int32
+	hostPort    bool   // the pod says that it takes the host's port
 	host        string // where probes go
 	livePath    string
 	readyPath   string // empty: no readiness probe, as for the managers
@@ -69,6 +70,9 @@ func (c component) pod() *corev1.Pod {
 		Resources:       corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(c.cpu)}},
 		LivenessProbe:   c.probe(c.livePath, 10, 8),
 		StartupProbe:    c.probe(c.livePath, 10, 24),
+	}
+	if c.hostPort {
+		container.Ports = []corev1.ContainerPort{{Name: "https", ContainerPort: c.port, HostPort: c.port, Protocol: corev1.ProtocolTCP}}
 	}
 	if c.readyPath != "" {
 		container.ReadinessProbe = c.probe(c.readyPath, 1, 3)

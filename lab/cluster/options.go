@@ -64,7 +64,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.ControlPlanes < 0 || o.ControlPlanes > maxControlPlanes {
 		return o, fmt.Errorf("starting lab: %d control-plane hosts were asked for; there can be 1 to %d", o.ControlPlanes, maxControlPlanes)
 	}
-	if err := o.Shape.check(); err != nil {
+	if err := o.Shape.check(o.ControlPlanes); err != nil {
 		return o, err
 	}
 	if o.Workers == 0 {

@@ -25,6 +25,9 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 		if c.opts.Shape == Units {
 			return errors.Join(c.checkUnits(), c.checkNodes(ctx))
 		}
+		if c.opts.Shape == Deployments {
+			return errors.Join(c.checkDeployments(ctx), c.checkNodes(ctx))
+		}
 		return errors.Join(c.checkPods(ctx), c.checkNodes(ctx))
 	})
 }

@@ -21,10 +21,15 @@ const (
 	StaticPods Shape = ""
 	// Units are systemd units on the control-plane hosts, whose kubelets have a directory for static pods as well.
 	Units Shape = "units"
+	// Deployments are objects of the cluster itself, with a pod on each of two or three control-plane hosts: what controls and schedules them runs in them.
+	Deployments Shape = "deployments"
 )
 
-func (s Shape) check() error {
-	if slices.Contains([]Shape{StaticPods, Units}, s) {
+func (s Shape) check(controlPlanes int) error {
+	if s == Deployments && controlPlanes < 2 {
+		return fmt.Errorf("starting lab: a control plane of Deployments needs two hosts: one host's pods would have to start each other")
+	}
+	if slices.Contains([]Shape{StaticPods, Units, Deployments}, s) {
 		return nil
 	}
 	return fmt.Errorf("starting lab: shape %q is not known", s)
@@ -32,7 +37,8 @@ func (s Shape) check() error {
 
 // run makes a component run on a host, in the shape of the cluster.
 func (c *Cluster) run(h *Host, component component) error {
-	if c.opts.Shape == StaticPods {
+	if c.opts.Shape != Units {
+		component.hostPort = c.opts.Shape == Deployments
 		return writeManifest(h, component)
 	}
 	if err := writeUnit(h, component); err != nil {

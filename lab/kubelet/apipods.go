@@ -21,6 +21,9 @@ import (
 
 // PodOptions describe how the pods run that the API binds to a node.
 type PodOptions struct {
+	// HostNetwork gives pods on the host's network the host's address, and the first part of its Node's name for a host name: by that a manager names itself in
+	// its lease. It needs the right to make UTS namespaces, see CanNameHosts. Default: they get an address of their own like all others.
+	HostNetwork bool
 	// Address gives each pod its own loopback address. A process that listens on all addresses takes that of its pod, see Program.
 	Address func() (string, error)
 	// Program finds what a container is run by. It is asked once for each pod.

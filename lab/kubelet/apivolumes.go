@@ -41,9 +41,15 @@ func (a *apiPods) materialise(ctx context.Context, pod *corev1.Pod) (*staticPod,
 		}
 		s.programs[c.Name] = program
 	}
-	address, err := a.k.opts.Pods.Address()
-	if err != nil {
-		return nil, err
+	address := a.k.opts.Address
+	if !spec.HostNetwork || !a.k.opts.Pods.HostNetwork {
+		own, err := a.k.opts.Pods.Address()
+		if err != nil {
+			return nil, err
+		}
+		address = own
+	} else {
+		s.hostName, _, _ = strings.Cut(a.k.opts.NodeName, ".") // as most machines are called
 	}
 	s.address = address
 	for i := range spec.Containers {
@@ -103,13 +109,18 @@ func addFlags(c *corev1.Container, flags []string) {
 }
 
 // allAddresses finds the address that stands for all of them, and that of the pod's own loopback, which a process does not have either: at the end of a word or of a string in JSON, in which http-prober is told what to start.
-var allAddresses = regexp.MustCompile(`(^|=|")(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)?(:[0-9]+)("|$)|(^|=|")0\.0\.0\.0("|$)`)
+var allAddresses = regexp.MustCompile(`(^|=|")(?:0\.0\.0\.0|\[::\]|127\.0\.0\.1|localhost)?(:[0-9]+)("|$)|(^|=|")(?:0\.0\.0\.0|127\.0\.0\.1)("|$)`)
 
 // listenOn replaces the address that stands for all addresses: a process has no network of its own, and two replicas would be in each other's way.
 func listenOn(c *corev1.Container, address string) {
 	for _, words := range [][]string{c.Command, c.Args} {
 		for i, w := range words {
 			words[i] = allAddresses.ReplaceAllString(w, "${1}${4}"+address+"${2}${3}${5}")
+		}
+	}
+	for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		if probe != nil && probe.HTTPGet != nil && probe.HTTPGet.Host == "127.0.0.1" {
+			probe.HTTPGet.Host = address
 		}
 	}
 }

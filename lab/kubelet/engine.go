@@ -159,6 +159,9 @@ func (e *engine) start(p *pod, c *container, attempt int32) (*process, *corev1.C
 			return nil, &corev1.ContainerStateWaiting{Reason: reasonRun, Message: err.Error()}
 		}
 	}
+	if p.static.hostName != "" {
+		nameHost(cmd, p.static.hostName)
+	}
 	e.mu.Lock() // ended waits for it, so that it finds what is entered here
 	proc, err := launch(e.spawner, cmd, newID(), line.component, func(done *process) { e.ended(p, c.spec.Name, done) })
 	if err == nil {

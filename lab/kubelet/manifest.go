@@ -30,6 +30,7 @@ type staticPod struct {
 
 	// A pod of the API has these: an address of its own, what its containers are run by, and what their processes see beside what the API shows.
 	address  string
+	hostName string             // the processes' host name; empty: this machine's
 	programs map[string]Program // by container
 	inner    *corev1.Pod        // pod with the contents of its volumes and variables; nil: pod itself
 }

@@ -161,7 +161,7 @@ func (op *operator) processes(t *testing.T, component string) map[string]bool {
 
 // managers asks every manager that should run for its gauges; one that does not answer has Error set.
 func (op *operator) managers(ctx context.Context) ([]v1.Manager, error) {
-	targets, err := migrate.Targets(ctx, slices.Collect(maps.Values(op.hosts)), cluster.ControllerManager, cluster.CloudControllerManager)
+	targets, err := op.lab.targets(ctx, slices.Collect(maps.Values(op.hosts)))
 	if err != nil {
 		return nil, err
 	}

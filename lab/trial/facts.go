@@ -19,6 +19,9 @@ import (
 // lease transitions are no facts either.
 const kept = "etc/kubernetes/transplant"
 
+// volumes are those of pods, which come and go with them.
+const volumes = "var/lib/kubelet/pods/"
+
 // Facts describes everything that a migration and its rollback must leave as it was, a line each, sorted: files of the hosts, RBAC, service
 // accounts, leases, nodes, services and the cloud.
 func (t *Trial) Facts(ctx context.Context) ([]string, error) {
@@ -49,7 +52,7 @@ func (t *Trial) files(context.Context) ([]string, error) {
 					return err
 				}
 				name, err := filepath.Rel(h.Dir, path)
-				if err != nil || d.IsDir() || strings.HasPrefix(name, kept) {
+				if err != nil || d.IsDir() || strings.HasPrefix(name, kept) || strings.HasPrefix(name, volumes) {
 					return err
 				}
 				info, err := d.Info()

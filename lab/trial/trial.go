@@ -44,6 +44,7 @@ type Options struct {
 type Trial struct {
 	*cluster.Cluster
 	dir     string
+	shape   cluster.Shape
 	product build.Product
 	kubectl string
 }
@@ -83,7 +84,7 @@ func Start(ctx context.Context, o Options) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Trial{Cluster: c, dir: o.Dir, product: product, kubectl: kubectl}
+	t := &Trial{Cluster: c, dir: o.Dir, shape: o.Shape, product: product, kubectl: kubectl}
 	if err := t.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 	}

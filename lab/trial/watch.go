@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 
@@ -41,7 +42,7 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 	r := ownership.NewRecorder(ownership.RecorderOptions{
 		Client: t.Client(), Namespace: "kube-system", Leases: []string{cluster.ControllerManager, cluster.CloudControllerManager, MigrationLease},
 		Targets: func() []ownership.Target {
-			found, err := migrate.Targets(ctx, hosts, cluster.ControllerManager, cluster.CloudControllerManager)
+			found, err := t.targets(ctx, hosts)
 			if err != nil {
 				return nil
 			}
@@ -73,6 +74,32 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 		r.Run(ctx)
 	}()
 	return w, nil
+}
+
+// targets are the managers that should run: those of manifests and units, or the processes that run where neither is.
+func (t *Trial) targets(ctx context.Context, hosts []hostaccess.Host) ([]migrate.Target, error) {
+	components := []string{cluster.ControllerManager, cluster.CloudControllerManager}
+	if t.shape != cluster.Deployments {
+		return migrate.Targets(ctx, hosts, components...)
+	}
+	ports := map[string]string{cluster.ControllerManager: "10257", cluster.CloudControllerManager: "10258"}
+	var out []migrate.Target
+	for _, h := range hosts {
+		known, err := t.Host(h.Name())
+		if err != nil {
+			return nil, err
+		}
+		for _, component := range components {
+			procs, err := h.Processes(ctx, component)
+			if err != nil {
+				return nil, err
+			}
+			if len(procs) > 0 {
+				out = append(out, migrate.Target{Component: component, Host: h.Name(), Address: net.JoinHostPort(known.Address, ports[component])})
+			}
+		}
+	}
+	return out, nil
 }
 
 // Judge ends the recording and judges it together with the cloud's audit log.

@@ -1,0 +1,60 @@
+package migrate
+
+import (
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// A machine of AWS is called ip-10-0-0-11, or what its owner calls it, and its Node by the cloud's DNS name: the manager names itself by the first.
+func TestAManagerOnItsHostsNetworkIsKnownByTheHostsName(t *testing.T) {
+	t.Parallel()
+	const node = "ip-10-0-0-11.ec2.internal"
+	tests := map[string]struct {
+		holder      string
+		hostNetwork bool
+		label       string
+		leads       bool
+	}{
+		"the Node's name":                {node + "_a", true, node, true},
+		"without its domain":             {"ip-10-0-0-11_a", true, node, true},
+		"the name on its label":          {"master-1_a", true, "master-1", true},
+		"the label's without its domain": {"master-1.example.com_a", true, "master-1", true},
+		"another host":                   {"ip-10-0-0-12_a", true, node, false},
+		"a longer name":                  {"ip-10-0-0-111_a", true, node, false},
+		"the pod, which has its own":     {"manager-1_a", false, node, true},
+		"its host, which is not asked":   {"ip-10-0-0-11_a", false, node, false},
+		"nobody":                         {"", true, node, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			w.deployed(1)
+			w.more = nil
+			now := metav1.NewMicroTime(w.clock.Now())
+			w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelHostname: tt.label}}})
+			w.api.Put(w.t, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "manager-1", Namespace: namespace, Labels: map[string]string{"app": "kcm"}},
+				Spec:       corev1.PodSpec{NodeName: node, HostNetwork: tt.hostNetwork}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			})
+			w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: namespace}, Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To(tt.holder), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now,
+			}})
+			w.given()
+			e := w.engine()
+			live, err := workload{e}.live(t.Context(), "Deployment/kube-system/"+kcm)
+			if err != nil {
+				t.Fatal(err)
+			}
+			why, err := e.leads(t.Context(), live, "deployed")
+			if err != nil || (why == "") != tt.leads || !tt.leads && !strings.Contains(why, "none of the pods of kube-system/"+kcm) {
+				t.Errorf("%q leads: %q, %v", tt.holder, why, err)
+			}
+		})
+	}
+}
