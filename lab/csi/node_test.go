@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
@@ -125,13 +126,14 @@ func serve(t *testing.T, hostDir, socket string, register func(*grpc.Server)) {
 // await asks until there is no error.
 func await(t *testing.T, ask func() error) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if err = ask(); err == nil {
-			return
-		}
+	var missing error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		missing = ask()
+		return missing == nil, nil
+	})
+	if err != nil {
+		t.Fatal(missing)
 	}
-	t.Fatal(err)
 }
 
 func TestADriverThatRegistersIsAnnounced(t *testing.T) {

@@ -72,8 +72,8 @@ func RunContainer() {
 		env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, envContainer+"=") })
 		err = syscall.Exec(what.Program, os.Args, env) //nolint:gosec // what the lab's kubelet asks for
 	}
-	fmt.Fprintf(os.Stderr, "starting %s in a container: %v\n", what.Program, err)
-	os.Exit(1)
+	fmt.Fprintf(os.Stderr, "starting %s in a container: %v\n", what.Program, err) //nolint:forbidigo // it stands for main
+	os.Exit(1)                                                                    //nolint:forbidigo // it stands for main
 }
 
 // enter makes the container's root and goes there.

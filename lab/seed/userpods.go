@@ -47,10 +47,6 @@ func (c *Cluster) lookAtPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	drivers, err := c.client.StorageV1().CSIDrivers().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
 	running := map[string][]*corev1.Pod{} // by node
 	for i := range pods.Items {
 		p := &pods.Items[i]
@@ -69,11 +65,20 @@ func (c *Cluster) lookAtPods(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.Programs != nil {
+	if c.Programs != nil { // their kubelets register drivers
 		return nil
 	}
-	for i := range nodes.Items {
-		if err := c.csiNode(ctx, &nodes.Items[i], drivers.Items, running[nodes.Items[i].Name]); err != nil {
+	return c.csiNodes(ctx, nodes.Items, running)
+}
+
+// csiNodes registers the drivers on all nodes, by the pods that run there.
+func (c *Cluster) csiNodes(ctx context.Context, nodes []corev1.Node, running map[string][]*corev1.Pod) error {
+	drivers, err := c.client.StorageV1().CSIDrivers().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if err := c.csiNode(ctx, &nodes[i], drivers.Items, running[nodes[i].Name]); err != nil {
 			return err
 		}
 	}
