@@ -60,12 +60,12 @@ var (
 
 // disabledByDefault returns the controllers of a program that run only if --controllers names them: those of ControllersDisabledByDefault, and ours that
 // gives out podCIDRs. An author's own under its name is the author's to turn off, so that the shared set stays as authors made it.
-func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) sets.String {
+func disabledByDefault(constructors map[string]ControllerInitFuncConstructor) []string {
 	off := sets.NewString(ControllersDisabledByDefault.List()...)
 	for name, c := range constructors {
 		if same(c.Constructor, StartNodeIPAMControllerWrapper) {
 			off.Insert(name)
 		}
 	}
-	return off
+	return off.List()
 }

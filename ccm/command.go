@@ -105,7 +105,7 @@ func handledSignals(ctx context.Context, stop <-chan struct{}) []os.Signal {
 
 // addFlags adds upstream's flags, the author's, and ours. Of two of the same name the first one counts, and ours come last.
 func (p *program) addFlags(cmd *cobra.Command, logOptions *logsapi.LoggingConfiguration, settings *Settings) {
-	sets := p.options.Flags(ControllerNames(p.constructors), disabledByDefault(p.constructors).List(), p.aliases, p.webhookNames, p.disabledByName)
+	sets := p.options.Flags(ControllerNames(p.constructors), disabledByDefault(p.constructors), p.aliases, p.webhookNames, p.disabledByName)
 	global := sets.FlagSet("global")
 	verflag.AddFlags(global)
 	logsapi.AddFlags(logOptions, global)
@@ -187,7 +187,7 @@ func (p *program) configure(given migrationoptions.LeaderMigrationOptions) (*con
 	flags := p.options.Generic.LeaderMigration // the flags stay bound to it, so that they are shown as they were given
 	defer func() { p.options.Generic.LeaderMigration = flags }()
 	p.options.Generic.LeaderMigration = &migrationoptions.LeaderMigrationOptions{Enabled: given.Enabled}
-	made, err := p.options.Config(ControllerNames(p.constructors), disabledByDefault(p.constructors).List(), p.aliases, p.webhookNames, p.disabledByName)
+	made, err := p.options.Config(ControllerNames(p.constructors), disabledByDefault(p.constructors), p.aliases, p.webhookNames, p.disabledByName)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package ccm
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/informers"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
@@ -50,7 +51,7 @@ func divide(constructors map[string]ControllerInitFuncConstructor, completed *co
 		migrating = &group{lease: generic.LeaderMigration.LeaderName}
 		groups = append(groups, migrating)
 	}
-	off := disabledByDefault(constructors)
+	off := sets.NewString(disabledByDefault(constructors)...)
 	for _, name := range sortedKeys(constructors) {
 		if !genericcontrollermanager.IsControllerEnabled(name, off, generic.Controllers) {
 			klog.InfoS("The controller is disabled", "controller", name)

@@ -75,7 +75,7 @@ func StartTestServerWithOptions(t *testing.T, ctx context.Context, customFlags [
 		initialised <- made{completed, err}
 		return cloud // the command returns an error if there is none
 	}
-	command := ccm.NewCloudControllerManagerCommand(opts, initialise, constructors, aliases, cliflag.NamedFlagSets{}, stop)
+	command := ccm.NewCloudControllerManagerCommand(opts, initialise, constructors, aliases, cliflag.NamedFlagSets{}, stop) //nolint:contextcheck // it runs in ExecuteContext's
 	command.SetArgs(arguments)
 	command.SilenceUsage, command.SilenceErrors = true, true
 	go func() { ended <- command.ExecuteContext(ctx) }()
