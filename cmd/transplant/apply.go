@@ -301,7 +301,8 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
 	}
-	approved := c.isApprovedHere(&doc.Plan, doc.Run)
+	stored := doc.Plan // what the journal holds, without options of this run
+	approved := len(args) == 1 || c.isApprovedHere(&stored, doc.Run) // a file of this machine that holds the same plan is an approval
 	if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 		return err
 	}
@@ -313,10 +314,13 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 			return err
 		}
 	}
+	if err := f.pinned.checkApproved(f.yes, approved, &stored, "transplant apply --dry-run"); err != nil {
+		return err
+	}
 	if err := c.approve(f.yes, questionOfResume(f.without)); err != nil {
 		return err
 	}
-	return c.locked(ctx, f, func(ctx context.Context) error { return c.resumeLocked(ctx, f, n, before) })
+	return c.locked(ctx, f, func(ctx context.Context) error { return c.resumeLocked(ctx, f, n, before, approvalOf(&stored)) })
 }
 
 func questionOfResume(without []string) string {
@@ -326,8 +330,9 @@ func questionOfResume(without []string) string {
 	return "go on with it, without " + strings.Join(without, ", ") + " for good"
 }
 
-// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on with it before the lock was free.
-func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before *v1.Snapshot) error {
+// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on with it before the lock was free. Its plan
+// has to be the one that was approved before.
+func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before *v1.Snapshot, approved string) error {
 	j, err := migrate.Open(ctx, c.kube)
 	if err != nil {
 		return err
@@ -338,6 +343,9 @@ func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before
 	}
 	if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
+	}
+	if approvalOf(&doc.Plan) != approved {
+		return withCode(exitStale, "the plan in the journal of migration %s is another one than the one that was approved just now: nothing was changed; run the same command again and look at it", doc.Run)
 	}
 	if err := c.noteApproval(&doc.Plan, doc.Run); err != nil {
 		return err

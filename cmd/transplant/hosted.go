@@ -257,6 +257,8 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 	if err != nil {
 		return err
 	}
+	yes, dryRun := boolFlag(h.cmd, "yes"), boolFlag(h.cmd, "dry-run")
+	var p *v1.Plan
 	question := "go on with the " + string(h.part) + " of the control plane in namespace " + h.plane.Namespace
 	switch s.Phase {
 	case v1.RunApplied:
@@ -268,12 +270,21 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		if err != nil {
 			return err
 		}
-		if boolFlag(h.cmd, "dry-run") {
-			return printPlan(h.out, &doc.Plan, h.layoutFor(h.out, false))
+		p = &doc.Plan
+		approved := h.isApprovedHere(p, h.approval(h.part))
+		if dryRun {
+			return printPlan(h.out, p, h.layoutFor(h.out, false))
+		}
+		if !approved {
+			if err := h.reviewRest(doc); err != nil {
+				return err
+			}
+		}
+		if err := h.pin().checkApproved(yes, approved, p, "transplant apply --dry-run"+h.where(h.part)); err != nil {
+			return err
 		}
 	default:
-		p, err := h.planned(ctx)
-		if err != nil {
+		if p, err = h.planned(ctx); err != nil {
 			return err
 		}
 		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
@@ -281,12 +292,18 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		}
 		question = fmt.Sprintf("carry out these %s on the control plane in namespace %s", count(len(p.Steps), "step"), h.plane.Namespace)
 	}
-	if boolFlag(h.cmd, "dry-run") {
+	if dryRun {
 		return nil
 	}
-	if err := h.approve(boolFlag(h.cmd, "yes"), question); err != nil {
+	if err := h.approve(yes, question); err != nil {
 		return err
 	}
+	if s.Phase == v1.RunApplying {
+		if err := h.noteApproval(p, h.approval(h.part)); err != nil {
+			return err
+		}
+	}
+	h.plane.Ledger = approvals{h}
 	return h.carryOut(ctx, func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
 		return h.plane.Run(ctx, h.part, tell, stop)
 	})
@@ -302,15 +319,78 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 	case s.Phase == v1.RunRolledBack:
 		h.narrate("migration %s is rolled back: nothing to do", s.Run)
 		return nil
-	case boolFlag(h.cmd, "dry-run"):
-		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, plan.CCM, plan.KCM)
-		return nil
 	}
-	if err := h.approve(boolFlag(h.cmd, "yes"), fmt.Sprintf("roll migration %s back: its %s is taken away, and %s gets its cloud loops again", s.Run, plan.CCM, plan.KCM)); err != nil {
+	p, err := h.plane.PlanRollback(ctx)
+	if err != nil {
 		return err
+	}
+	if boolFlag(h.cmd, "dry-run") {
+		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, plan.CCM, plan.KCM)
+		return printPlan(h.out, p, h.layoutFor(h.out, false))
+	}
+	doc, err := h.plane.Journal(ctx, hosted.Handover)
+	if err != nil {
+		return err
+	}
+	approved := h.isApprovedHere(&doc.Plan, h.approval(hosted.Handover)) || h.isApprovedHere(p, rollbackRun(h.approval(hosted.Handover)))
+	if !approved {
+		h.narrate("migration %s was not approved on this machine; its rollback:", s.Run)
+		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
+			return err
+		}
+	}
+	yes := boolFlag(h.cmd, "yes")
+	if err := h.pin().checkApproved(yes, approved, p, "transplant rollback --dry-run"+h.where(hosted.Handover)); err != nil {
+		return err
+	}
+	if err := h.approve(yes, fmt.Sprintf("roll migration %s back: its %s is taken away, and %s gets its cloud loops again", s.Run, plan.CCM, plan.KCM)); err != nil {
+		return err
+	}
+	if err := h.noteApproval(p, rollbackRun(h.approval(hosted.Handover))); err != nil {
+		return err
+	}
+	if h.plane.Pinned == "" {
+		h.plane.Pinned = hosted.Sum(p.Steps)
 	}
 	return h.carryOut(ctx, h.plane.Rollback)
 }
+
+func (h *hostedRun) pin() pin { return pin{h.plane.Pinned} }
+
+// approval is the name under which the approval of a part is kept.
+func (h *hostedRun) approval(part hosted.Part) string {
+	return "hosted-" + h.plane.Namespace + "-" + string(part)
+}
+
+// where are the flags that name a part of this control plane.
+func (h *hostedRun) where(part hosted.Part) string {
+	out := " --seed-namespace " + h.plane.Namespace
+	if part == hosted.Finish {
+		out += " --part finish"
+	}
+	return out
+}
+
+// approvals is the Ledger of the command line: what was approved on this machine. It is asked under the lock, when the journal may be another one than before.
+type approvals struct{ *hostedRun }
+
+var _ hosted.Ledger = approvals{}
+
+// Note implements hosted.Ledger.
+func (a approvals) Note(_ context.Context, part hosted.Part, p *v1.Plan) error {
+	return a.noteApproval(p, a.approval(part))
+}
+
+// Check implements hosted.Ledger.
+func (a approvals) Check(_ context.Context, part hosted.Part, p *v1.Plan) error {
+	if a.isApprovedHere(p, a.approval(part)) {
+		return nil
+	}
+	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than the one that was approved; run the same command again and look at it"}
+}
+
+// Forget implements hosted.Ledger: an approval is of one plan, and ends with the next one.
+func (a approvals) Forget(context.Context, hosted.Part) error { return nil }
 
 // carryOut runs something that may be interrupted, and tells what happens.
 func (h *hostedRun) carryOut(ctx context.Context, do func(context.Context, func(migrate.Event), <-chan struct{}) error) error {

@@ -221,10 +221,10 @@ func TestTwoAtOnce(t *testing.T) {
 	fails(t, c.run("apply", good, "--yes"), exitLocked, "ops@bastion pid 4412 holds the lock on the cluster: looking for ", " whether it is renewed\n",
 		"the cluster is locked by ops@bastion pid 4412, which is at work", "transplant unlock", "--steal-lock")
 	c.unchanged()
-	c.journal(v1.RunApplying, 2, 1)
+	here := c.approvedHere(c.journal(v1.RunApplying, 2, 1))
 	before := len(c.api.Writes())
-	fails(t, c.run("apply", "--yes"), exitLocked, "migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of", "the cluster is locked by ops@bastion")
-	fails(t, c.run("rollback", "--yes"), exitLocked, "the cluster is locked by ops@bastion")
+	fails(t, c.run("apply", "--yes", here), exitLocked, "migration 20261121-120000 was begun 2026-11-21T12:00:00Z by ops: 2 of", "the cluster is locked by ops@bastion")
+	fails(t, c.run("rollback", "--yes", here), exitLocked, "the cluster is locked by ops@bastion")
 	if have := len(c.api.Writes()); have != before {
 		t.Errorf("%d writes beside the holder of the lock", have-before)
 	}

@@ -196,6 +196,16 @@ func (c *live) journal(phase string, n, m int) *migrate.Journal {
 	return j
 }
 
+// approvedHere notes that a journal's plan was approved on this machine, and returns the flag that says where.
+func (c *live) approvedHere(j *migrate.Journal) string {
+	c.t.Helper()
+	doc, dir := j.Doc(), c.t.TempDir()
+	if err := (&connection{stateDir: dir}).noteApproval(&doc.Plan, doc.Run); err != nil {
+		c.t.Fatal(err)
+	}
+	return "--state-dir=" + dir
+}
+
 func (c *live) snapshot() *v1.Snapshot {
 	c.t.Helper()
 	r := c.run("snapshot")

@@ -44,7 +44,7 @@ func (c *connection) noteApproval(p *v1.Plan, run string) error {
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(path, []byte(plan.Digest(p)+"\n"), 0o600)
+		err = os.WriteFile(path, []byte(approvalOf(p)+"\n"), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("noting which plan was approved: %w; name another place with --state-dir", err)
@@ -59,5 +59,25 @@ func (c *connection) isApprovedHere(p *v1.Plan, run string) bool {
 		return false
 	}
 	data, err := os.ReadFile(path)
-	return err == nil && strings.TrimSpace(string(data)) == plan.Digest(p)
+	return err == nil && strings.TrimSpace(string(data)) == approvalOf(p)
+}
+
+// approvalOf is what is kept of a plan that was approved. The digest of a hosted control plane's plan is of its steps alone.
+func approvalOf(p *v1.Plan) string {
+	if p.Cluster.Seed != "" {
+		return plan.Seal(p)
+	}
+	return plan.Digest(p)
+}
+
+// rollbackRun is the name under which the approval of a run's rollback is kept.
+func rollbackRun(run string) string { return run + ".rollback" }
+
+// checkApproved refuses --yes for a plan that stands in a journal and was neither approved on this machine nor pinned: then no person has looked at it.
+func (f pin) checkApproved(yes, approved bool, p *v1.Plan, look string) error {
+	if !yes || approved || f.sha256 != "" {
+		return nil
+	}
+	return withCode(exitNotApproved, "the journal's plan was not approved on this machine, and with --yes nobody looks at it: nothing was changed; look at it with %s, and run the same command "+
+		"without --yes on a terminal, or with --plan-sha256 %s", look, plan.Digest(p))
 }

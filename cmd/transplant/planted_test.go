@@ -2,10 +2,13 @@ package main
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -136,5 +139,102 @@ func TestAJournalThatWasNotApprovedHereIsShownByItsFields(t *testing.T) {
 	}
 	if r.code != exitNotApproved {
 		t.Errorf("exit code %d", r.code)
+	}
+}
+
+// fromElsewhere takes the image of the manager from another registry, which breaks no rule.
+func fromElsewhere(p *v1.Plan) {
+	_, rest, _ := strings.Cut(p.Options.Image, "/")
+	image := "registry.example.com/" + rest
+	for i := range p.Steps {
+		p.Steps[i].Content = strings.ReplaceAll(p.Steps[i].Content, p.Options.Image, image)
+		p.Steps[i].Object = strings.ReplaceAll(p.Steps[i].Object, p.Options.Image, image)
+	}
+	p.Options.Image = image
+}
+
+// TestAPlantedPlanIsNotGoneOnWithUnseen: it keeps every rule, and names its own image. With --yes nobody looks at it.
+func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
+	c := newLive(t)
+	var sum string
+	c.plant(func(p *v1.Plan, doc *v1.Journal) {
+		fromElsewhere(p)
+		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+		sum = plan.Digest(p)
+	})
+	writes := len(c.api.Writes())
+	for _, command := range []string{"apply", "rollback"} {
+		r := c.run(command, "--yes")
+		fails(t, r, exitNotApproved, "was not approved on this machine")
+		fails(t, r, exitNotApproved, "transplant "+command+" --dry-run")
+		look := c.run(command, "--dry-run")
+		_, shown, ok := strings.Cut(look.out, "plan sha256: ")
+		if shown, _, _ = strings.Cut(shown, "\n"); !ok || !strings.Contains(r.errOut, "--plan-sha256 "+shown) || command == "apply" && shown != sum {
+			t.Errorf("%s: what is to be pinned, %q, is not what is shown:\n%s\n%s", command, shown, look.out, r.errOut)
+		}
+	}
+	if after := c.api.Writes(); len(after) != writes {
+		t.Errorf("something was written: %v", after[writes:])
+	}
+	if r := c.run("apply", "--yes", "--plan-sha256", sum); r.code == exitNotApproved {
+		t.Errorf("who looked at it and pins it cannot go on:\n%s", r.text(nil))
+	}
+}
+
+// TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is carried out.
+func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
+	const journalPath = "/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + migrate.JournalName
+	for _, command := range []string{"apply", "rollback"} {
+		c := newLive(t)
+		journal := func(change func(*v1.Plan)) (*v1.Plan, *corev1.ConfigMap) {
+			var made *v1.Plan
+			c.api.Delete(journalPath)
+			c.plant(func(p *v1.Plan, doc *v1.Journal) {
+				made = p
+				doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+				change(p)
+			})
+			var cm corev1.ConfigMap
+			if !c.api.Get(t, journalPath, &cm) {
+				t.Fatal("there is no journal")
+			}
+			return made, &cm
+		}
+		_, planted := journal(fromElsewhere)
+		approved, own := journal(func(*v1.Plan) {})
+		c.api.Put(t, own)
+		state := t.TempDir()
+		if err := (&connection{stateDir: state}).noteApproval(approved, "20261121-120000"); err != nil {
+			t.Fatal(err)
+		}
+		before, swapped := len(c.api.Writes()), false
+		c.api.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/leases") && !swapped { // the lock is being taken
+				swapped = true
+				c.api.Put(t, planted)
+			}
+			return false
+		}
+		fails(t, c.run(command, "--yes", "--state-dir", state), exitStale, "another one than the one that was approved just now")
+		if !swapped {
+			t.Errorf("%s: the lock was not taken", command)
+		}
+		for _, w := range c.api.Writes()[before:] {
+			if !strings.Contains(w, "leases") {
+				t.Errorf("%s: something was written: %s", command, w)
+			}
+		}
+	}
+}
+
+// TestAPlantedUIDNamesNoFileOfThisMachine: logs and approvals are kept in a directory that is called by it.
+func TestAPlantedUIDNamesNoFileOfThisMachine(t *testing.T) {
+	c := newLive(t)
+	c.plant(func(p *v1.Plan, _ *v1.Journal) { p.Cluster.UID = "../../../../escaped" })
+	for _, args := range [][]string{{"apply", "--yes"}, {"rollback", "--yes"}, {"apply", "--yes", "--plan-sha256", strings.Repeat("ab", 32)}, {"timeline"}, {"report"}} {
+		r := c.run(args...)
+		if r.code == exitOK || !strings.Contains(r.text(nil), "escaped") {
+			t.Errorf("%v is not refused for the uid (code %d):\n%s", args, r.code, r.text(nil))
+		}
 	}
 }

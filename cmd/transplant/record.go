@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"k8s.io/client-go/kubernetes"
@@ -18,6 +19,11 @@ import (
 
 // logPath is where the ownership log of a run is kept on this machine.
 func (c *connection) logPath(uid, run string) (string, error) {
+	for _, name := range []string{uid, run} { // of the journal, which others may have written
+		if name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+			return "", fmt.Errorf("the journal names %q where a plain name belongs: no file of this machine is called by that; find out who wrote the journal", name)
+		}
+	}
 	dir, err := c.stateHome()
 	if err != nil {
 		return "", fmt.Errorf("finding a place for the ownership log: %w; name one with --state-dir", err)

@@ -71,17 +71,26 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if f.dryRun {
 		return nil
 	}
+	approved := c.isApprovedHere(&doc.Plan, doc.Run) || c.isApprovedHere(p, rollbackRun(doc.Run))
+	if err := f.pinned.checkApproved(f.yes, approved, p, "transplant rollback --dry-run"); err != nil {
+		return err
+	}
 	if err := c.approve(f.yes, fmt.Sprintf("roll migration %s back in these %s", doc.Run, count(len(p.Steps), "step"))); err != nil {
 		return err
 	}
+	shown := plan.Digest(p)
+	if len(f.without) > 0 {
+		shown = "" // taking the hosts out makes it another plan
+	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
 		c.hosts = all
-		return c.rollbackLocked(ctx, f, snap)
+		return c.rollbackLocked(ctx, f, snap, shown)
 	})
 }
 
-// rollbackLocked makes the plan again from the journal as it is under the lock, and carries it out.
-func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Snapshot) error {
+// rollbackLocked makes the plan again from the journal as it is under the lock, and carries it out when it is the one with the digest that was shown; any where
+// that is empty.
+func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Snapshot, shown string) error {
 	before, err := migrate.Before(ctx, c.kube)
 	if err != nil {
 		return err
@@ -98,6 +107,13 @@ func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Sn
 		return err
 	}
 	if err := f.pinned.check(p, "the rollback"); err != nil {
+		return err
+	}
+	if shown != "" && plan.Digest(p) != shown {
+		return withCode(exitStale, "the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",
+			j.Doc().Run)
+	}
+	if err := c.noteApproval(p, rollbackRun(j.Doc().Run)); err != nil {
 		return err
 	}
 	if err := overKubelets(p, f.kubelets); err != nil {

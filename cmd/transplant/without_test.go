@@ -17,11 +17,11 @@ import (
 func TestHostsThatCannotBeTakenOut(t *testing.T) {
 	c := newLive(t)
 	fails(t, c.run("apply", "--yes", "--without-host=cp-1"), exitError, "--without-host takes a host out of a migration that was begun, and none was")
-	c.journal(v1.RunApplying, 20, 1)
+	here := c.approvedHere(c.journal(v1.RunApplying, 20, 1))
 	for _, command := range []string{"apply", "rollback"} {
 		fails(t, c.run(command, "--yes", "--without-host=a b"), exitError, `--without-host="a b" names no host: give the name that the plan has for it`)
-		fails(t, c.run(command, "--yes", "--without-host=cp-9"), exitError, "host cp-9 stays in the migration: the plan has no host of that name (it has cp-1", "nothing was changed")
-		fails(t, c.run(command, "--yes", "--without-host=cp-1"), exitError, "host cp-1 stays in the migration: it can be reached: run the same command without --without-host")
+		fails(t, c.run(command, "--yes", here, "--without-host=cp-9"), exitError, "host cp-9 stays in the migration: the plan has no host of that name (it has cp-1", "nothing was changed")
+		fails(t, c.run(command, "--yes", here, "--without-host=cp-1"), exitError, "host cp-1 stays in the migration: it can be reached: run the same command without --without-host")
 	}
 }
 

@@ -141,14 +141,9 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		if err != nil {
 			return err
 		}
-		back, begun := doc.Rollback, doc.Phase == v1.RunRollingBack && doc.Rollback != nil
-		if !begun {
-			if back, err = plan.MakeRollback(&doc, before, p.clock().Now()); err != nil {
-				return err
-			}
-			if err := plan.Allowed(back, nil); err != nil {
-				return &migrate.UntrustedError{What: "the rollback that is made of the journal", Err: err}
-			}
+		back, begun, err := p.wayBack(&doc, before)
+		if err != nil {
+			return err
 		}
 		if err := p.pinned(back); err != nil {
 			return err
@@ -163,6 +158,39 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		}
 		return errors.Join(p.end(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
 	})
+}
+
+// wayBack is the rollback of a journal: the one that was begun, or one that is made.
+func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
+	if doc.Phase == v1.RunRollingBack && doc.Rollback != nil {
+		return doc.Rollback, true, nil
+	}
+	if back, err = plan.MakeRollback(doc, before, p.clock().Now()); err != nil {
+		return nil, false, err
+	}
+	if err := plan.Allowed(back, nil); err != nil {
+		return nil, false, &migrate.UntrustedError{What: "the rollback that is made of the journal", Err: err}
+	}
+	return back, false, nil
+}
+
+// PlanRollback is the rollback as Rollback would carry it out now. It changes nothing.
+func (p *Plane) PlanRollback(ctx context.Context) (*v1.Plan, error) {
+	home := p.home(Handover)
+	j, err := home.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	doc := j.Doc()
+	if err := p.trusted(doc); err != nil {
+		return nil, err
+	}
+	before, err := home.Before(ctx)
+	if err != nil {
+		return nil, err
+	}
+	back, _, err := p.wayBack(&doc, before)
+	return back, err
 }
 
 // pinned refuses another plan than the one that was asked for by its SHA-256.

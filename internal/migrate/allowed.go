@@ -39,6 +39,9 @@ func Judge(doc v1.Journal, live *v1.Snapshot) error {
 			return err
 		}
 	}
+	if uid := doc.Plan.Cluster.UID; uid != "" && !plainRun.MatchString(uid) {
+		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its cluster has the uid %q, and a directory of the machine of who goes on with it is named by that", uid)}
+	}
 	if err := plan.Journaled(&doc.Plan, live); err != nil {
 		return &UntrustedError{What: "the plan in the journal of migration " + doc.Run, Err: err}
 	}
