@@ -56,26 +56,7 @@ func Judge(doc v1.Journal, live *v1.Snapshot) error {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
 		}
 	}
-	for _, r := range doc.Records {
-		if err := errors.Join(judgeRecord(doc.Run, r), judgeHandovers(doc, r, live)); err != nil {
-			return &UntrustedError{What: "the record of step " + r.ID, Err: err}
-		}
-	}
-	return nil
-}
-
-// judgeRecord holds the backups of a record to the directory of its run: what lies there only root has put there.
-func judgeRecord(run string, r v1.StepRecord) error {
-	backups := []string{r.Backup}
-	for _, f := range r.Files {
-		backups = append(backups, f.Backup)
-	}
-	for _, b := range backups {
-		if b != "" && !isBackup(run, b) {
-			return fmt.Errorf("backup %s is not in %s", b, backupDir(run))
-		}
-	}
-	return nil
+	return judgeRecords(doc, live)
 }
 
 func backupDir(run string) string { return plan.Dir + "/backup/" + run }

@@ -183,11 +183,11 @@ func (e *Engine) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) (data [
 	if sum := hostaccess.SHA256(f.Data); sum != rec.BackupSHA256 {
 		return nil, 0, "", fmt.Errorf("backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored", rec.Backup, s.Host, sum, rec.BackupSHA256)
 	}
-	m, err := strconv.ParseUint(rec.BackupMode, 8, 32)
+	m, err := backupMode(rec.BackupMode)
 	if err != nil {
-		return nil, 0, "", fmt.Errorf("mode %q of the backup from before step %s: %w", rec.BackupMode, s.ID, err)
+		return nil, 0, "", fmt.Errorf("the backup from before step %s: %w", s.ID, err)
 	}
-	return f.Data, fs.FileMode(m), rec.BackupSHA256, nil
+	return f.Data, m, rec.BackupSHA256, nil
 }
 
 func fileMode(s v1.Step) (fs.FileMode, error) {

@@ -341,7 +341,7 @@ func TestAFileIsCopiedAndTakenBackThroughEveryDeath(t *testing.T) {
 	p := w.given(step)
 	local := "other"
 	_, err := w.run(p, func(o *Options) { o.ReadLocal = func(string) ([]byte, error) { return []byte(local), nil } })
-	says(t, err, "/here/ecr on this machine has SHA-256", "the plan was made with "+step.Content)
+	says(t, err, "/here/ecr on this machine is not the file with SHA-256 "+step.Content)
 	if have := w.read("cp-1", path); have != "old" {
 		t.Errorf("something was copied: %s", have)
 	}

@@ -235,19 +235,47 @@ func (x deleteObject) done(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = client.Get(ctx, name, metav1.GetOptions{})
+	live, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil // with its pods: it is deleted in the foreground
 	} else if err != nil {
 		return false, fmt.Errorf("reading %s: %w", s.Ref, err)
 	}
-	return false, nil
+	return false, x.madeHere(s, live)
+}
+
+// madeHere says why an object is not one that a migration made: the record that says so is in a ConfigMap, and the labels are on the object. Those of a step
+// that made none are not asked for.
+func (x deleteObject) madeHere(s v1.Step, live *unstructured.Unstructured) error {
+	there, known := x.step(s.Restore)
+	if !known || there.Kind != v1.StepEnsureObject {
+		return nil
+	}
+	made, err := decode(there)
+	if err != nil {
+		return err
+	}
+	have := live.GetLabels()
+	for key, value := range made.GetLabels() {
+		if have[key] != value {
+			return &StaleError{Changed: []string{fmt.Sprintf("%s has not the label %s=%s, with which this migration makes it: it was there before, or somebody took the label off, and it is not deleted; delete it by hand "+
+				"if it is of no use, or put the label on, and run the same command again", s.Ref, key, value)}}
+		}
+	}
+	return nil
 }
 
 func (x deleteObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	client, name, err := x.object(s.Ref)
 	if err != nil {
 		return err
+	}
+	if live, err := client.Get(ctx, name, metav1.GetOptions{}); err == nil {
+		if err := x.madeHere(s, live); err != nil {
+			return err
+		}
+	} else if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading %s: %w", s.Ref, err)
 	}
 	if err := x.journal.Save(ctx, *rec); err != nil {
 		return err

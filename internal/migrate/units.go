@@ -252,7 +252,8 @@ func (x copyFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return fmt.Errorf("reading %s, which goes to %s on host %s: %w", s.Source, s.Path, s.Host, err)
 	}
 	if sum := hostaccess.SHA256(data); sum != s.Content {
-		return &StaleError{Changed: []string{fmt.Sprintf("%s on this machine has SHA-256 %s, the plan was made with %s", s.Source, sum, s.Content)}}
+		// Its own sum is not said: the name may be from a journal that somebody planted, and what is said is kept in it.
+		return &StaleError{Changed: []string{fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", s.Source, s.Content)}}
 	}
 	if !isProgram(data) && !x.unjudged {
 		return &UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("%s is no program (it begins as neither a binary nor a script): only the image credential provider is copied to a host", s.Source)}

@@ -1,0 +1,149 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// judgeRecords holds the records of a journal to its plans: what a record names on a host is written, restored or removed there, and the record is in a
+// ConfigMap like the plan.
+func judgeRecords(doc v1.Journal, live *v1.Snapshot) error {
+	steps := stepsByID(doc)
+	for _, r := range doc.Records {
+		err := judgeRecord(doc.Run, r)
+		if err == nil {
+			err = errors.Join(judgeRecordOf(doc, steps, r, live), judgeHandovers(doc, r, live))
+		}
+		if err != nil {
+			return &UntrustedError{What: "the record of step " + r.ID, Err: err}
+		}
+	}
+	if doc.Rollback == nil {
+		return nil
+	}
+	for _, s := range doc.Rollback.Steps {
+		if err := judgeRestore(steps, s); err != nil {
+			return &UntrustedError{What: "step " + s.ID + " of the rollback in the journal of migration " + doc.Run, Err: err}
+		}
+	}
+	return nil
+}
+
+// stepsByID are the steps of both plans of a journal.
+func stepsByID(doc v1.Journal) map[string]v1.Step {
+	out := map[string]v1.Step{}
+	for _, s := range doc.Plan.Steps {
+		out[s.ID] = s
+	}
+	if doc.Rollback == nil {
+		return out
+	}
+	for _, s := range doc.Rollback.Steps {
+		out[s.ID] = s
+	}
+	return out
+}
+
+// judgeRecord holds the backups of a record to the directory of its run, where only root has put something, and their modes to plain ones.
+func judgeRecord(run string, r v1.StepRecord) error {
+	for _, f := range append([]v1.FileRecord{{Backup: r.Backup, BackupMode: r.BackupMode}}, r.Files...) {
+		if f.Backup != "" && !isBackup(run, f.Backup) {
+			return fmt.Errorf("backup %s is not in %s", f.Backup, backupDir(run))
+		}
+		if _, err := backupMode(f.BackupMode); err != nil && f.BackupMode != "" {
+			return err
+		}
+	}
+	return nil
+}
+
+// backupMode reads the mode that a file had: permissions alone, never those that let a program act as its owner. A file that all may write is put back as one
+// that they may not.
+func backupMode(text string) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || mode > uint64(fs.ModePerm) {
+		return 0, fmt.Errorf("mode %q of a backup is not that of a file with permissions alone", text)
+	}
+	return fs.FileMode(mode) &^ 0o002, nil
+}
+
+// credentialsOnHosts are files that only root may read, however they were before.
+var credentialsOnHosts = []string{plan.CCMCloudConf, plan.CCMKubeconfig}
+
+// judgeRecordOf holds what a record names to the step that it is of: no other file, and no other step's backup.
+func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
+	if r.Backup != "" && r.Backup != backupDir(doc.Run)+"/"+slug(r.ID) {
+		return fmt.Errorf("backup %s is not that of this step", r.Backup)
+	}
+	s, known := steps[r.ID]
+	if known && slices.Contains(credentialsOnHosts, s.Path) && r.BackupMode != "" && r.BackupMode != "0600" && r.BackupMode != "0400" {
+		return fmt.Errorf("%s would be put back with mode %s, and others than root could read it", s.Path, r.BackupMode)
+	}
+	for _, f := range r.Files {
+		switch {
+		case !known || !slices.Contains(s.Files, f.Path):
+			return fmt.Errorf("file %s is none of this step", f.Path)
+		case f.Backup != "" && f.Backup != backupDir(doc.Run)+"/"+slug(r.ID+":"+f.Path):
+			return fmt.Errorf("backup %s is not that of %s in this step", f.Backup, f.Path)
+		}
+	}
+	if r.Path == "" {
+		return nil
+	}
+	if known {
+		return fmt.Errorf("path %s belongs to no record of a step: the step says which file it is about", r.Path)
+	}
+	return judgeMoved(doc, steps, r, live)
+}
+
+// judgeMoved holds the record of a manager that hands over before its API server is restarted to the file from which that manager is started.
+func judgeMoved(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
+	id, component, moving := strings.Cut(r.ID, "/moving-")
+	of, known := steps[id]
+	if !moving || !known || of.Component != kas || component != kcm && component != ccm {
+		return errors.New("no step of the plan has a record with a path")
+	}
+	if live == nil || r.Path == "" { // it is asked again when the hosts were looked at
+		return nil
+	}
+	return plan.AllowedStep(&doc.Plan, movedStep(of, r, component), live)
+}
+
+// movedStep is what is done to the manager of such a record.
+func movedStep(of v1.Step, r v1.StepRecord, component string) v1.Step {
+	s := v1.Step{ID: r.ID, Kind: v1.StepRestoreManifest, Host: of.Host, Component: component, Path: r.Path}
+	if strings.HasSuffix(r.Path, ".service") || strings.Contains(r.Path, "/systemd/") {
+		s.Kind, s.Unit = v1.StepStartUnit, component+".service"
+	}
+	return s
+}
+
+// judgeRestore ties a step that takes another one back to what that one changed: with the backup of one host or file, another one would be overwritten.
+func judgeRestore(steps map[string]v1.Step, s v1.Step) error {
+	if s.Restore == "" {
+		return nil
+	}
+	there, known := steps[s.Restore]
+	if id, component, moving := strings.Cut(s.Restore, "/moving-"); !known && moving {
+		there, known = steps[id]
+		there.Component, there.Path = component, s.Path
+	}
+	if !known {
+		return fmt.Errorf("it takes back step %s, which the plan does not have", s.Restore)
+	}
+	for _, field := range []struct{ name, back, there string }{
+		{"host", s.Host, there.Host}, {"path", s.Path, there.Path}, {"object", s.Ref, there.Ref}, {"component", s.Component, there.Component}, {"unit", s.Unit, there.Unit},
+	} {
+		if field.back != "" && field.there != "" && field.back != field.there {
+			return fmt.Errorf("it takes back step %s, and its %s is %s instead of %s", s.Restore, field.name, field.back, field.there)
+		}
+	}
+	return nil
+}

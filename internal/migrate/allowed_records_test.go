@@ -1,0 +1,171 @@
+package migrate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// TestAPlantedRecordIsNotGoneOnWith: a record names files, backups and modes, and they are written and removed on hosts.
+func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
+	w := newWorld(t, 2)
+	p, j := w.begin()
+	live := w.snapshot()
+	restart := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Component == kas && s.Kind == v1.StepEditManifest })]
+	other := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEditManifest && s.ID != restart.ID })]
+	twin := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool {
+		return s.Component == kas && s.Kind == v1.StepEditManifest && s.Host != restart.Host
+	})]
+	secret := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == plan.CCMKubeconfig })]
+	own := func(id string) string { return backupDir("run-1") + "/" + slug(id) }
+	rollback := func(doc *v1.Journal, change func(s *v1.Step)) {
+		all := *doc
+		all.Records = nil
+		for _, s := range p.Steps {
+			all.Records = append(all.Records, v1.StepRecord{ID: s.ID, Result: "done", Created: true})
+		}
+		made, err := plan.MakeRollback(&all, live, w.clock.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range made.Steps {
+			change(&made.Steps[i])
+		}
+		doc.Rollback = made
+	}
+	for _, c := range []struct {
+		name, says string
+		plant      func(doc *v1.Journal)
+	}{
+		{"its own backup", "", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "0640"}}
+		}},
+		{"a manager that hands over", "", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(moving(restart, kcm))}}
+		}},
+		{"the way back as it is made", "", func(doc *v1.Journal) { rollback(doc, func(*v1.Step) {}) }},
+		{"another step's backup", "is not that of this step", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(other.ID), BackupMode: "0600"}}
+		}},
+		{"a program that acts as its owner", "permissions alone", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "4755"}}
+		}},
+		{"a mode that is none", "permissions alone", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "rwx"}}
+		}},
+		{"a kubeconfig that all may read", "others than root", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: secret.ID, Backup: own(secret.ID), BackupMode: "0644"}}
+		}},
+		{"a file that is none of its step", "none of this step", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: restart.ID, Files: []v1.FileRecord{{Path: "/etc/shadow", Backup: own(restart.ID + ":/etc/shadow"), BackupSHA256: "x"}}}}
+		}},
+		{"a file of a step that is not in the plan", "none of this step", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: "x", Files: []v1.FileRecord{{Path: "/etc/shadow"}}}}
+		}},
+		{"a manager that is moved elsewhere", "no manifest", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + ".hidden"}}
+		}},
+		{"a file for cron that is moved", "directory of static pods", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: "/etc/cron.d/x"}}
+		}},
+		{"a path with detours", "without detours", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + "../../cron.d/x"}}
+		}},
+		{"another component that is moved", "record with a path", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, "etcd"), Result: "started", Path: manifests + "etcd.yaml"}}
+		}},
+		{"a step that restarts no API server", "record with a path", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(secret, kcm), Result: "started", Path: manifests + "kube-controller-manager.yaml"}}
+		}},
+		{"the path of a step", "belongs to no record of a step", func(doc *v1.Journal) { doc.Records = []v1.StepRecord{{ID: restart.ID, Path: "/etc/shadow"}} }},
+		{"a way back with the backup of another host", "its host is", func(doc *v1.Journal) {
+			rollback(doc, func(s *v1.Step) {
+				if s.Restore == restart.ID {
+					s.Restore = twin.ID
+				}
+			})
+		}},
+		{"a way back with the backup of another file", "its path is", func(doc *v1.Journal) {
+			rollback(doc, func(s *v1.Step) {
+				if s.Restore == restart.ID {
+					s.Restore = secret.ID
+				}
+			})
+		}},
+		{"a way back of a step that is not there", "does not have", func(doc *v1.Journal) {
+			rollback(doc, func(s *v1.Step) {
+				if s.Restore == restart.ID {
+					s.Restore = "x"
+				}
+			})
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			doc := j.Doc()
+			c.plant(&doc)
+			err := Judge(doc, live)
+			if c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("it is not refused with %q: %v", c.says, err)
+			}
+		})
+	}
+}
+
+// TestAnObjectThatWasThereBeforeIsNotDeleted, though a planted record says that the migration made it.
+func TestAnObjectThatWasThereBeforeIsNotDeleted(t *testing.T) {
+	for labelled, want := range map[bool]bool{true: true, false: false} {
+		w := newWorld(t, 1)
+		p, j := w.begin()
+		made := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool {
+			return s.Kind == v1.StepEnsureObject && strings.HasPrefix(s.Ref, "ServiceAccount/")
+		})]
+		o, err := decode(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !labelled {
+			o.SetLabels(map[string]string{"app": "theirs"})
+		}
+		e := w.engine()
+		e.plan = p
+		client, name, err := e.object(made.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Save(t.Context(), v1.StepRecord{ID: made.ID, Result: "done", Created: true}); err != nil {
+			t.Fatal(err)
+		}
+		e.journal = j
+		s := v1.Step{ID: "undo/" + made.ID, Kind: v1.StepDeleteObject, Ref: made.Ref, Restore: made.ID}
+		err = (deleteObject{e}).do(t.Context(), s, &v1.StepRecord{ID: s.ID})
+		var left *unstructured.Unstructured
+		left, getErr := client.Get(t.Context(), name, metav1.GetOptions{})
+		if deleted := getErr != nil; deleted != want || want != (err == nil) || !want && !strings.Contains(err.Error(), "it was there before") {
+			t.Errorf("labelled %v: %v, %v", labelled, err, left)
+		}
+	}
+}
+
+// TestTheSumOfALocalFileIsNotSaid: the name of the file is from a journal, and the error goes back into it.
+func TestTheSumOfALocalFileIsNotSaid(t *testing.T) {
+	w := newWorld(t, 1)
+	p, _ := w.begin()
+	w.readLocal = func(string) ([]byte, error) { return []byte("the administrator's key"), nil }
+	e := w.engine()
+	e.plan = p
+	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/home/admin/.ssh/id_ed25519", Content: strings.Repeat("ab", 32), Mode: "0755"}
+	err := (copyFile{e}).do(t.Context(), s, &v1.StepRecord{ID: s.ID})
+	if err == nil || strings.Contains(err.Error(), hostaccess.SHA256([]byte("the administrator's key"))) || !strings.Contains(err.Error(), s.Source) {
+		t.Errorf("it ends with %v", err)
+	}
+}
