@@ -229,7 +229,7 @@ func cause(ctx context.Context, err error) error {
 const releaseTimeout = 10 * time.Second
 
 // locked holds the lock on the cluster during do.
-func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) error {
+func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) (err error) {
 	t := migrate.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Tell: p.Tell}
 	if t.Holder == "" {
 		t.Holder = migrate.Holder("transplant")
@@ -242,10 +242,12 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 	if err != nil {
 		return err
 	}
-	err = do(held, lock.Publish)
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	return errors.Join(err, lock.Release(release))
+	defer func() { // also when do panics, or it would be renewed as long as this process runs
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+		defer cancel()
+		err = errors.Join(err, lock.Release(release))
+	}()
+	return do(held, lock.Publish)
 }
 
 func (p *Plane) home(part Part) migrate.Home {

@@ -27,6 +27,7 @@ type Metrics struct {
 	runs          *prometheus.CounterVec
 	runDuration   *prometheus.HistogramVec
 	requests      *prometheus.CounterVec
+	panics        *prometheus.CounterVec
 
 	mu   sync.Mutex
 	last map[string]string // the phase by cluster
@@ -55,9 +56,10 @@ func NewMetrics() *Metrics {
 		runs:   counter("engine_runs_total", "Runs of the engine that ended, by part (handover, finish, rollback) and outcome.", "part", "outcome"),
 		runDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "transplant_engine_run_duration_seconds",
 			Help: "Time of one run of the engine.", Buckets: prometheus.ExponentialBuckets(1, 3, 9)}, []string{"part"}),
+		panics:   counter("panics_total", "Panics in what was done for one cluster, by what that was: run, journal, owners, parts, machines, watch, decision and others.", "what"),
 		requests: counter("api_requests_total", "Requests to API servers: of the seed, or of any user cluster.", "side", "verb", "code"),
 	}
-	m.Registry.MustRegister(m.phases, m.stuck, m.machinesDone, m.machinesTotal, m.reconciles, m.duration, m.looks, m.writes, m.runs, m.runDuration, m.requests,
+	m.Registry.MustRegister(m.phases, m.stuck, m.machinesDone, m.machinesTotal, m.reconciles, m.duration, m.looks, m.writes, m.runs, m.runDuration, m.requests, m.panics,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -118,6 +120,8 @@ func (m *Metrics) reconciled(took time.Duration, err error) {
 
 func (m *Metrics) looked(what string, err error) { m.looks.WithLabelValues(what, result(err)).Inc() }
 
+func (m *Metrics) panicked(what string) { m.panics.WithLabelValues(what).Inc() }
+
 func (m *Metrics) wrote() { m.writes.Inc() }
 
 func (m *Metrics) runEnded(part state.Part, back bool, outcome state.Outcome, took time.Duration) {
@@ -164,5 +168,6 @@ func (m *Metrics) Names() []string {
 		"transplant_migration_phase", "transplant_migration_stuck", "transplant_migration_machines_done", "transplant_migration_machines_total",
 		"transplant_reconciles_total", "transplant_reconcile_duration_seconds", "transplant_status_writes_total", "transplant_looks_total", "transplant_looks_active",
 		"transplant_engine_runs_total", "transplant_engine_runs_active", "transplant_engine_run_duration_seconds", "transplant_queue_depth", "transplant_api_requests_total",
+		"transplant_panics_total",
 	}
 }

@@ -98,7 +98,7 @@ func (op *Operator) work(ctx, acting context.Context, worker int) {
 		}
 		begun := time.Now()
 		op.pulse.begin(worker, begun)
-		err := op.reconcile(acting, name)
+		err := op.guard(name, "decision", func() error { return op.reconcile(acting, name) })
 		op.pulse.end(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {

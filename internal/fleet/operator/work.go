@@ -30,17 +30,19 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 		r.run.Active, r.run.Part, r.run.Back = true, d.Work.Run, d.Work.Back
 		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = "", 0, 0, ""
 	})
-	op.jobs.Go(func() { op.run(ctx, t, admitted) })
+	op.start(t.Name, "run", func() { op.run(ctx, t, admitted) })
 }
 
 // run carries a part out and notes how it ended.
 func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	begun := time.Now()
-	err := op.Engine.Run(ctx, t, r.part, r.back, func(e migrate.Event) { op.heard(t, e) }, r.stop)
+	err := op.guard(t.Name, "run", func() error {
+		return op.Engine.Run(ctx, t, r.part, r.back, func(e migrate.Event) { op.heard(t, e) }, r.stop)
+	})
 	result, message := outcome(err)
 	message = mask.Text(message)
 	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
-		if down := op.bounded(ctx, func(ctx context.Context) error { return op.Engine.Reach(ctx, t) }); down != nil {
+		if down := op.bounded(ctx, t.Name, "reach", func(ctx context.Context) error { return op.Engine.Reach(ctx, t) }); down != nil {
 			result, message = state.Unreachable, down.Error()
 		}
 	}
@@ -111,7 +113,7 @@ func (op *Operator) look(ctx context.Context, t Target, w state.Work) {
 	if !begin {
 		return
 	}
-	op.jobs.Go(func() {
+	op.start(t.Name, "look", func() {
 		defer op.queue.Add(t.Name)
 		defer op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.looking = false })
 		if leave := op.lanes.enter(ctx, failing); leave != nil {
@@ -214,7 +216,7 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 
 // ask looks at one thing within its time and notes how that ended; the first of several looks that fail is logged. keep takes in what a good look found.
 func (op *Operator) ask(ctx context.Context, t Target, what string, look func(context.Context) error, keep func(r *dossier, good bool) *state.Seen) {
-	err := op.bounded(ctx, look)
+	err := op.bounded(ctx, t.Name, what, look)
 	op.Metrics.looked(what, err)
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		seen := keep(r, err == nil)
@@ -232,9 +234,9 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 	if !begin {
 		return
 	}
-	op.jobs.Go(func() {
+	op.start(t.Name, "annotate", func() {
 		written := false
-		err := op.bounded(ctx, func(ctx context.Context) (err error) {
+		err := op.bounded(ctx, t.Name, "annotate", func(ctx context.Context) (err error) {
 			written, err = op.Rules.Repair(ctx, t.Group, t.Cluster)
 			return err
 		})
@@ -258,10 +260,13 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 	if !begin {
 		return
 	}
-	op.jobs.Go(func() {
+	op.start(t.Name, "unconfirm", func() {
 		ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
 		defer cancel()
-		_, err := objects.Of(t.Group, t.Cluster).Unconditional().Unannotate(kubermaticv1.AnnotationPlan).Apply(ctx, op.Dynamic, fieldManager)
+		err := op.guard(t.Name, "unconfirm", func() error {
+			_, err := objects.Of(t.Group, t.Cluster).Unconditional().Unannotate(kubermaticv1.AnnotationPlan).Apply(ctx, op.Dynamic, fieldManager)
+			return err
+		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.unconfirming = false })
 		if err != nil && !objects.IsStale(err) {
 			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
@@ -277,7 +282,7 @@ func confirmationOf(c *kubermaticv1.Cluster) string {
 
 func (op *Operator) journal(ctx context.Context, t Target) (state.Journal, error) {
 	var out state.Journal
-	err := op.bounded(ctx, func(ctx context.Context) (err error) {
+	err := op.bounded(ctx, t.Name, "journal", func(ctx context.Context) (err error) {
 		out, err = op.Engine.Journal(ctx, t)
 		return err
 	})
@@ -290,8 +295,8 @@ func (op *Operator) journal(ctx context.Context, t Target) (state.Journal, error
 var errTooSlow = errors.New("no answer in time")
 
 // bounded gives f the time of one look.
-func (op *Operator) bounded(ctx context.Context, f func(context.Context) error) error {
+func (op *Operator) bounded(ctx context.Context, name, what string, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, op.LookTimeout, errTooSlow)
 	defer cancel()
-	return f(ctx)
+	return op.guard(name, what, func() error { return f(ctx) })
 }

@@ -53,11 +53,12 @@ type user struct {
 	runs     []string // "cluster part", in the order in which they began
 	closed   map[string]bool
 	repaired []string
-	restarts map[string]bool // clusters whose machines may be restarted now
-	atMost   int             // such clusters at a time
-	unwanted []string        // clusters whose owners were said not to want it
-	cut      []string        // clusters whose connections were closed during a run
-	seen     int             // looks of any sort
+	restarts map[string]bool   // clusters whose machines may be restarted now
+	atMost   int               // such clusters at a time
+	unwanted []string          // clusters whose owners were said not to want it
+	refuses  func(name string) // called when the rules are asked; nil for nothing
+	cut      []string          // clusters whose connections were closed during a run
+	seen     int               // looks of any sort
 }
 
 // userCluster is how one cluster behaves.
@@ -69,6 +70,7 @@ type userCluster struct {
 	// down is what every look and question gets.
 	down     error
 	hangs    bool
+	panics   bool
 	machines *state.Machines
 	took     time.Duration
 }
@@ -96,6 +98,9 @@ func (u *user) look(ctx context.Context, name string) (userCluster, error) {
 	u.seen++
 	c := *u.of(name)
 	u.mu.Unlock()
+	if c.panics {
+		panic("a look")
+	}
 	if c.hangs {
 		<-ctx.Done()
 		return c, context.Cause(ctx)
@@ -215,6 +220,12 @@ func (u *user) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.M
 }
 
 func (u *user) Refusals(_ context.Context, c *kubermaticv1.Cluster, _ bool) []string {
+	u.mu.Lock()
+	refuses := u.refuses
+	u.mu.Unlock()
+	if refuses != nil {
+		refuses(c.Name)
+	}
 	if c.Spec.Cloud.ProviderName == "unsupported" {
 		return []string{"external cloud-controller-manager is not supported for this cluster / provider combination"}
 	}

@@ -85,6 +85,8 @@ const (
 	// ReasonPartsChanged and ReasonMachinesRestarted: what the operator changed beside the control plane.
 	ReasonPartsChanged      = "PartsChanged"
 	ReasonMachinesRestarted = "MachinesRestarted"
+	// ReasonPanicked: code of the operator that worked for the cluster has panicked.
+	ReasonPanicked = "OperatorPanicked"
 	// ReasonWebhookMissed: the mutating webhook did not see the feature being switched on.
 	ReasonWebhookMissed = "WebhookMissed"
 )
