@@ -23,12 +23,18 @@ type Ledger interface {
 type UnknownPlanError struct {
 	// Journal is the ConfigMap, as namespace/name. SHA256 is that of the steps of the plan in it.
 	Journal, SHA256 string
+	// Rollback tells that it is the rollback in the journal, whose plan was begun here.
+	Rollback bool
 	// Why is said when there is more to say than that.
 	Why string
 }
 
 func (e *UnknownPlanError) Error() string {
-	out := fmt.Sprintf("ConfigMap %s holds a plan that was not begun here (sha256 %s)", e.Journal, e.SHA256)
+	what := "plan"
+	if e.Rollback {
+		what = "rollback"
+	}
+	out := fmt.Sprintf("ConfigMap %s holds a %s that was not begun here (sha256 %s)", e.Journal, what, e.SHA256)
 	if e.Why != "" {
 		out += ": " + e.Why
 	}

@@ -169,3 +169,99 @@ func TestNothingIsBegunThatCannotBeNoted(t *testing.T) {
 type refusing struct{ *notebook }
 
 func (refusing) Note(context.Context, Part, *v1.Plan) error { return errors.New("forbidden") }
+
+// begunRollback is a world in which a rollback was begun and killed; its stored plan is changed.
+func begunRollback(t *testing.T, book Ledger, change func(*v1.Journal)) *world {
+	t.Helper()
+	w := newWorld(t, 1, false)
+	p := w.plane()
+	p.Ledger = book
+	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
+		t.Fatal(describe(err))
+	}
+	reached := false
+	for _, s := range w.backSteps() {
+		if reached = killed(w, "during", s.ID, func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Rollback(ctx, nil, nil) }); reached {
+			break
+		}
+	}
+	if !reached {
+		t.Fatal("no step was reached")
+	}
+	j, err := p.home(Handover).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := j.Doc()
+	back := *doc.Rollback
+	back.Steps = slices.Clone(back.Steps)
+	doc.Rollback = &back
+	change(&doc)
+	if err := j.SetPhase(t.Context(), v1.RunRollingBack, doc.Rollback, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) backSteps() []v1.Step {
+	w.t.Helper()
+	back, err := w.plane().PlanRollback(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return back.Steps
+}
+
+// withoutProof is a rollback that gives the old manager its loops before the new one has ended.
+func withoutProof(doc *v1.Journal) {
+	doc.Rollback.Steps = slices.DeleteFunc(doc.Rollback.Steps, func(s v1.Step) bool { return s.Kind == v1.StepAwait || s.Kind == v1.StepDeleteObject })
+}
+
+// TestAStoredRollbackIsMadeAgain: it is in the journal like the plan, and no person looks when the operator goes on with it.
+func TestAStoredRollbackIsMadeAgain(t *testing.T) {
+	for name, change := range map[string]func(*v1.Journal){"as it was": func(*v1.Journal) {}, "without its proofs": withoutProof} {
+		t.Run(name, func(t *testing.T) {
+			book := &notebook{begun: map[Part]string{}}
+			w := begunRollback(t, book, change)
+			p := w.plane()
+			p.Ledger = book
+			err := p.Rollback(t.Context(), nil, nil)
+			if name == "as it was" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.fair()
+				w.owns(plan.KCM)
+				return
+			}
+			unknown, is := errors.AsType[*UnknownPlanError](err)
+			if !is || !unknown.Rollback || !strings.Contains(err.Error(), "is missing") {
+				t.Errorf("it ends with %v", err)
+			}
+		})
+	}
+}
+
+// TestARollbackThatGoesOnIsHeldToItsPin: between the look and the command, somebody changes what the journal holds.
+func TestARollbackThatGoesOnIsHeldToItsPin(t *testing.T) {
+	var pinned string
+	w := begunRollback(t, nil, func(doc *v1.Journal) {
+		pinned = Sum(doc.Rollback.Steps)
+		withoutProof(doc)
+	})
+	before := w.template(kcmRef)
+	p := w.plane()
+	p.Pinned = pinned
+	err := p.Rollback(t.Context(), nil, nil)
+	if other, is := errors.AsType[*UnconfirmedError](err); !is || other.Confirmed != pinned {
+		t.Errorf("it ends with %v", err)
+	}
+	if w.template(kcmRef) != before {
+		t.Error("the control plane was changed")
+	}
+	p = w.plane()
+	p.Pinned = Sum(w.backSteps())
+	if err := p.Rollback(t.Context(), nil, nil); errors.As(err, new(*UnconfirmedError)) {
+		t.Errorf("what stands there now cannot be pinned: %v", err)
+	}
+}

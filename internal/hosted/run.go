@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -163,7 +164,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 // wayBack is the rollback of a journal: the one that was begun, or one that is made.
 func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
 	if doc.Phase == v1.RunRollingBack && doc.Rollback != nil {
-		return doc.Rollback, true, nil
+		return doc.Rollback, true, p.sameRollback(doc, before)
 	}
 	if back, err = plan.MakeRollback(doc, before, p.clock().Now()); err != nil {
 		return nil, false, err
@@ -172,6 +173,25 @@ func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, be
 		return nil, false, &migrate.UntrustedError{What: "the rollback that is made of the journal", Err: err}
 	}
 	return back, false, nil
+}
+
+// sameRollback makes a rollback that was begun again, and refuses it where it differs. One that is pinned was looked at.
+func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
+	if p.Pinned != "" || p.Ledger == nil {
+		return nil
+	}
+	differences, err := plan.UnlikeRollback(doc, before)
+	if err == nil && len(differences) == 0 {
+		return nil
+	}
+	sum := Sum(doc.Rollback.Steps)
+	why := "the rollback in it is not the one that is made of its plan and records"
+	if err != nil {
+		why += ": " + err.Error()
+	} else {
+		why += ": " + strings.Join(differences[:min(len(differences), namedSteps)], "; ")
+	}
+	return &UnknownPlanError{Journal: p.home(Handover).Journal(), SHA256: sum, Rollback: true, Why: why}
 }
 
 // PlanRollback is the rollback as Rollback would carry it out now. It changes nothing.

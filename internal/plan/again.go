@@ -35,6 +35,24 @@ func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string,
 	return made, differences, nil
 }
 
+// UnlikeRollback makes the rollback that stands in a journal again, of the plan and the records in it, and says in which steps and fields it differs from what is made.
+// Words for readers may differ.
+func UnlikeRollback(doc *v1.Journal, snap *v1.Snapshot) ([]string, error) {
+	before, stored := *doc, *doc.Rollback
+	before.Rollback = nil
+	back := map[string]bool{}
+	for _, s := range stored.Steps {
+		back[s.ID] = true
+	}
+	before.Records = slices.DeleteFunc(slices.Clone(doc.Records), func(r v1.StepRecord) bool { return back[r.ID] })
+	made, err := MakeRollback(&before, snap, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	stored.Steps, made.Steps = bare(stored.Steps), bare(made.Steps)
+	return between(&stored, made), nil
+}
+
 // ownedBy is a snapshot in which the manager on a host leads.
 func ownedBy(snap *v1.Snapshot, host string) *v1.Snapshot {
 	out := *snap

@@ -165,6 +165,10 @@ func repositoryOf(image string) string {
 // approveBegun is what a person does about a journal of a plan that the operator has not begun.
 func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string {
 	at := "--seed-namespace " + t.Namespace
+	if e.Rollback {
+		return fmt.Sprintf("%s. Nothing is done with it. Look at it with transplant rollback --dry-run %s, and if it is right, go on by the command line: transplant rollback %s --plan-sha256 %s. "+
+			"If not, find out who wrote the ConfigMap", e.Error(), at, at, e.SHA256)
+	}
 	if part == state.Finish {
 		at = "--part finish " + at
 	}
