@@ -301,7 +301,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	if err := f.pinned.check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
 		return err
 	}
-	stored := doc.Plan // what the journal holds, without options of this run
+	stored := doc.Plan                                               // what the journal holds, without options of this run
 	approved := len(args) == 1 || c.isApprovedHere(&stored, doc.Run) // a file of this machine that holds the same plan is an approval
 	if err := overKubelets(&doc.Plan, f.kubelets); err != nil {
 		return err

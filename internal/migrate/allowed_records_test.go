@@ -163,7 +163,7 @@ func TestTheSumOfALocalFileIsNotSaid(t *testing.T) {
 	w.readLocal = func(string) ([]byte, error) { return []byte("the administrator's key"), nil }
 	e := w.engine()
 	e.plan = p
-	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/home/admin/.ssh/id_ed25519", Content: strings.Repeat("ab", 32), Mode: "0755"}
+	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/key", Content: strings.Repeat("ab", 32), Mode: "0755"}
 	err := (copyFile{e}).do(t.Context(), s, &v1.StepRecord{ID: s.ID})
 	if err == nil || strings.Contains(err.Error(), hostaccess.SHA256([]byte("the administrator's key"))) || !strings.Contains(err.Error(), s.Source) {
 		t.Errorf("it ends with %v", err)

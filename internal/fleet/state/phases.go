@@ -20,7 +20,7 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseQueued, why}, true
 	}
 	j.run(part, false)
-	if j.Journal.Handover == Begun && j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0) { // the journal is of a plan that the operator has not begun
+	if j.isAnothers() {
 		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
 	}
 	if j.Journal.Handover == Begun {
@@ -37,6 +37,11 @@ func (j *judge) handover() (verdict, bool) {
 		return verdict{kubermaticv1.PhaseQueued, j.told("it is tried again")}, true
 	}
 	return verdict{kubermaticv1.PhaseQueued, "it waits for its turn"}, true
+}
+
+// isAnothers reports whether the journal is of a handover that the operator has not begun, as the last run found.
+func (j *judge) isAnothers() bool {
+	return j.Journal.Handover == Begun && j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0)
 }
 
 // notUp says why nothing can be installed beside a new control plane yet; empty when it can. By the time that its managers are ready, the program that made
