@@ -72,7 +72,7 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 		"stopped. What was done stays; to go on: transplant apply; to go back: transplant rollback",
 		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`)
 	status := c.run("status")
-	for _, part := range []string{"· failed · 4/41 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · for ", "error      creating RoleBinding"} {
+	for _, part := range []string{"· failed · 4/42 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · for ", "error      creating RoleBinding"} {
 		if !strings.Contains(status.out, part) {
 			t.Errorf("status does not say %q:\n%s", part, status.out)
 		}
