@@ -364,3 +364,38 @@ func TestManualAccessIsOverAnotherOne(t *testing.T) {
 		}
 	}
 }
+
+// TestAPurposeIsNoCommand: the step for which a block is printed may have its name from a journal that someone changed.
+func TestAPurposeIsNoCommand(t *testing.T) {
+	t.Parallel()
+	for _, purpose := range []string{"roll/kube-apiserver@cp-1\ntouch \"$HOSTS/planted\" #", "roll\r\x1b[2K\u202e", "roll\u2028x"} {
+		l, m, o, _ := byHand(t)
+		if _, err := Grant(t.Context(), m, Need{Purpose: purpose}); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(m.WriteFile(t.Context(), "/etc/x", []byte("new"), 0o600), m.Commit(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if get(t, l, "/etc/x") != "new" {
+			t.Error("the file was not written")
+		}
+		if _, err := os.Stat(filepath.Join(o.hosts, "planted")); err == nil {
+			t.Errorf("the purpose %q was carried out:\n%s", purpose, o.blocks)
+		}
+		if text := strings.Join(o.blocks, ""); strings.ContainsFunc(text, isHidden) || strings.Count(text, "for step roll") != 1 {
+			t.Errorf("what is printed holds what a terminal obeys: %q", text)
+		}
+	}
+}
+
+func TestCommandsWithWhatIsNotSeenAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	_, m, o, _ := byHand(t)
+	if _, err := Grant(t.Context(), m, Need{Purpose: "write"}); err != nil {
+		t.Fatal(err)
+	}
+	err := errors.Join(m.WriteFile(t.Context(), "/etc/x\x1b[1A", []byte("new"), 0o600), m.Commit(t.Context()))
+	if err == nil || !strings.Contains(err.Error(), "characters that are not seen") || len(o.blocks) != 0 {
+		t.Errorf("%v, printed: %q", err, o.blocks)
+	}
+}

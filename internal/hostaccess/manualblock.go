@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // block is the text for one commit: comments, and commands of which each runs only when the one before it went well.
@@ -16,9 +18,9 @@ func (m *manual) block(ctx context.Context, queue []*change, staged *staged) (st
 	for _, line := range m.console.introduction() {
 		b.WriteString("# " + line + "\n")
 	}
-	what := "on host " + m.Name()
+	what := "on host " + comment(m.Name())
 	if m.purpose != "" {
-		what += ", for step " + m.purpose
+		what += ", for step " + comment(m.purpose)
 	}
 	b.WriteString("# run this " + what + "\n")
 	var calls []string
@@ -45,9 +47,21 @@ func (m *manual) block(ctx context.Context, queue []*change, staged *staged) (st
 	}
 	end()
 	b.WriteString(strings.Join(calls, " &&\n") + "\n")
-	b.WriteString("# transplant looks at host " + m.Name() + " and goes on as soon as this was done\n")
+	b.WriteString("# transplant looks at host " + comment(m.Name()) + " and goes on as soon as this was done\n")
+	if strings.ContainsFunc(b.String(), isHidden) {
+		return "", fmt.Errorf("the commands for host %s have characters that are not seen, and a terminal obeys some of them: %q is not printed; no host was changed", m.Name(), b.String())
+	}
 	return b.String(), nil
 }
+
+// comment writes a text so that it stays in its line, and nothing in it is obeyed by a terminal.
+func comment(text string) string {
+	quoted := strconv.QuoteToGraphic(text)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+}
+
+// isHidden tells that a character is not seen and ends no line. Commands have none.
+func isHidden(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // commands make the change on the host; a file's bytes come from the standard input.
 func (c *change) commands(ctx context.Context, m *manual) ([]string, error) {

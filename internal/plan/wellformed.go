@@ -38,6 +38,9 @@ var needed = map[v1.StepKind][]string{
 // WellFormed says everything that keeps a plan which was read from a file from being carried out: a plan may be reviewed and kept anywhere, and
 // what was lost or mistyped there is found before the first step and not after the tenth.
 func WellFormed(p *v1.Plan) error {
+	if err := printable(p); err != nil {
+		return err // alone: what else is wrong may be said with these texts
+	}
 	var errs []error
 	if p.Cluster.UID == "" {
 		errs = append(errs, errors.New("cluster.uid is empty: the plan does not say for which cluster it was made"))
@@ -76,6 +79,9 @@ func WellFormed(p *v1.Plan) error {
 func Journaled(p *v1.Plan, live *v1.Snapshot) error {
 	if live != nil && p.Cluster.UID != live.Cluster.UID {
 		return fmt.Errorf("it was made for the cluster with uid %s, this one has %s", p.Cluster.UID, live.Cluster.UID)
+	}
+	if err := printable(p); err != nil {
+		return err
 	}
 	if p.Direction == Forward {
 		return errors.Join(WellFormed(p), Allowed(p, live), carriedFromLive(p, live))
