@@ -320,7 +320,7 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 		h.narrate("migration %s is rolled back: nothing to do", s.Run)
 		return nil
 	}
-	p, err := h.plane.PlanRollback(ctx)
+	p, doc, err := h.plane.PlanRollback(ctx)
 	if err != nil {
 		return err
 	}
@@ -328,11 +328,7 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, plan.CCM, plan.KCM)
 		return printPlan(h.out, p, h.layoutFor(h.out, false))
 	}
-	doc, err := h.plane.Journal(ctx, hosted.Handover)
-	if err != nil {
-		return err
-	}
-	approved := h.isApprovedHere(&doc.Plan, h.approval(hosted.Handover)) || h.isApprovedHere(p, rollbackRun(h.approval(hosted.Handover)))
+	approved := h.isBackApproved(&doc, p, h.approval(hosted.Handover))
 	if !approved {
 		h.narrate("migration %s was not approved on this machine; its rollback:", s.Run)
 		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
@@ -352,6 +348,7 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 	if h.plane.Pinned == "" {
 		h.plane.Pinned = hosted.Sum(p.Steps)
 	}
+	h.plane.Ledger = looked{&doc.Plan}
 	return h.carryOut(ctx, h.plane.Rollback)
 }
 
@@ -391,6 +388,25 @@ func (a approvals) Check(_ context.Context, part hosted.Part, p *v1.Plan) error 
 
 // Forget implements hosted.Ledger: an approval is of one plan, and ends with the next one.
 func (a approvals) Forget(context.Context, hosted.Part) error { return nil }
+
+// looked is the Ledger of a rollback of the command line: the plan that was in the journal when its rollback was looked at, and no other.
+type looked struct{ plan *v1.Plan }
+
+var _ hosted.Ledger = looked{}
+
+// Note implements hosted.Ledger: a rollback begins no plan.
+func (looked) Note(context.Context, hosted.Part, *v1.Plan) error { return nil }
+
+// Check implements hosted.Ledger.
+func (l looked) Check(_ context.Context, _ hosted.Part, p *v1.Plan) error {
+	if plan.Seal(p) == plan.Seal(l.plan) {
+		return nil
+	}
+	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than a moment ago; run the same command again and look at its rollback"}
+}
+
+// Forget implements hosted.Ledger.
+func (looked) Forget(context.Context, hosted.Part) error { return nil }
 
 // carryOut runs something that may be interrupted, and tells what happens.
 func (h *hostedRun) carryOut(ctx context.Context, do func(context.Context, func(migrate.Event), <-chan struct{}) error) error {

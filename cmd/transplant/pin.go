@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -72,6 +73,12 @@ func approvalOf(p *v1.Plan) string {
 
 // rollbackRun is the name under which the approval of a run's rollback is kept.
 func rollbackRun(run string) string { return run + ".rollback" }
+
+// isBackApproved tells that a rollback was approved on this machine. One that is made now follows from its plan, whose approval counts. One that
+// stands in the journal need not follow from it: only its own approval counts.
+func (c *connection) isBackApproved(doc *v1.Journal, back *v1.Plan, run string) bool {
+	return c.isApprovedHere(back, rollbackRun(run)) || !migrate.GoesOnBack(doc) && c.isApprovedHere(&doc.Plan, run)
+}
 
 // checkApproved refuses --yes for a plan that stands in a journal and was neither approved on this machine nor pinned: then no person has looked at it.
 func (f pin) checkApproved(yes, approved bool, p *v1.Plan, look string) error {

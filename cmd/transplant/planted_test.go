@@ -238,3 +238,63 @@ func TestAPlantedUIDNamesNoFileOfThisMachine(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlantedRollbackIsNotGoneOnWithUnseen: the plan was approved on this machine, and the journal's rollback is another's.
+func TestAPlantedRollbackIsNotGoneOnWithUnseen(t *testing.T) {
+	for name, change := range map[string]func(back *v1.Plan){
+		"a step less":   func(back *v1.Plan) { back.Steps = back.Steps[:len(back.Steps)-1] },
+		"its own image": func(back *v1.Plan) { back.Options.Image = "registry.example.com/evil:v1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newLive(t)
+			j := c.journal(v1.RunApplying, 2, 1)
+			here := c.approvedHere(j)
+			doc, snap := j.Doc(), c.snapshot()
+			back, err := plan.MakeRollback(&doc, snap, now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(back)
+			if err := j.SetPhase(t.Context(), v1.RunRollingBack, back, nil); err != nil {
+				t.Fatal(err)
+			}
+			writes := len(c.api.Writes())
+			r := c.run("rollback", "--yes", here)
+			if says := map[string]string{"a step less": "was not approved on this machine", "its own image": "its options are not those of the plan: image"}[name]; r.code == exitOK || !strings.Contains(r.text(nil), says) {
+				t.Errorf("it is not refused with %q (code %d):\n%s", says, r.code, r.text(nil))
+			}
+			if after := c.api.Writes(); len(after) != writes {
+				t.Errorf("something was written: %v", after[writes:])
+			}
+		})
+	}
+}
+
+// TestOnlyItsOwnApprovalCountsForAStoredRollback, in the cluster and in a seed.
+func TestOnlyItsOwnApprovalCountsForAStoredRollback(t *testing.T) {
+	for _, seed := range []string{"", "cluster-x"} {
+		of := v1.Cluster{UID: "u", Seed: seed}
+		doc := v1.Journal{Run: "run", Phase: v1.RunApplying, Plan: v1.Plan{Cluster: of, Direction: plan.Forward}}
+		back := &v1.Plan{Cluster: of, Direction: plan.Rollback}
+		c := &connection{stateDir: t.TempDir()}
+		if c.isBackApproved(&doc, back, "run") {
+			t.Error("nothing was approved")
+		}
+		if err := c.noteApproval(&doc.Plan, "run"); err != nil {
+			t.Fatal(err)
+		}
+		if !c.isBackApproved(&doc, back, "run") {
+			t.Error("a rollback that is made of an approved plan is not approved")
+		}
+		doc.Phase, doc.Rollback = v1.RunRollingBack, back
+		if c.isBackApproved(&doc, back, "run") {
+			t.Error("the approval of the plan counts for the rollback that somebody has written beside it")
+		}
+		if err := c.noteApproval(back, rollbackRun("run")); err != nil {
+			t.Fatal(err)
+		}
+		if !c.isBackApproved(&doc, back, "run") {
+			t.Error("a rollback that was approved here is not gone on with")
+		}
+	}
+}

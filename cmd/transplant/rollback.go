@@ -71,7 +71,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if f.dryRun {
 		return nil
 	}
-	approved := c.isApprovedHere(&doc.Plan, doc.Run) || c.isApprovedHere(p, rollbackRun(doc.Run))
+	approved := c.isBackApproved(&doc, p, doc.Run)
 	if err := f.pinned.checkApproved(f.yes, approved, p, "transplant rollback --dry-run"); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
 	if err := migrate.Judge(doc, snap); err != nil {
 		return nil, err
 	}
-	if doc.Phase == v1.RunRollingBack && doc.Rollback != nil {
+	if migrate.GoesOnBack(&doc) {
 		return doc.Rollback, nil
 	}
 	p, err := plan.MakeRollback(&doc, snap, time.Now())

@@ -205,7 +205,7 @@ func begunRollback(t *testing.T, book Ledger, change func(*v1.Journal)) *world {
 
 func (w *world) backSteps() []v1.Step {
 	w.t.Helper()
-	back, err := w.plane().PlanRollback(w.t.Context())
+	back, _, err := w.plane().PlanRollback(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

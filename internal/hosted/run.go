@@ -163,7 +163,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 
 // wayBack is the rollback of a journal: the one that was begun, or one that is made.
 func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
-	if doc.Phase == v1.RunRollingBack && doc.Rollback != nil {
+	if migrate.GoesOnBack(doc) {
 		return doc.Rollback, true, p.sameRollback(doc, before)
 	}
 	if back, err = plan.MakeRollback(doc, before, p.clock().Now()); err != nil {
@@ -194,23 +194,23 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 	return &UnknownPlanError{Journal: p.home(Handover).Journal(), SHA256: sum, Rollback: true, Why: why}
 }
 
-// PlanRollback is the rollback as Rollback would carry it out now. It changes nothing.
-func (p *Plane) PlanRollback(ctx context.Context) (*v1.Plan, error) {
+// PlanRollback is the rollback as Rollback would carry it out now, and the journal that it is of. It changes nothing.
+func (p *Plane) PlanRollback(ctx context.Context) (back *v1.Plan, of v1.Journal, err error) {
 	home := p.home(Handover)
 	j, err := home.Open(ctx)
 	if err != nil {
-		return nil, err
+		return nil, of, err
 	}
-	doc := j.Doc()
-	if err := p.trusted(doc); err != nil {
-		return nil, err
+	of = j.Doc()
+	if err := p.trusted(of); err != nil {
+		return nil, of, err
 	}
 	before, err := home.Before(ctx)
 	if err != nil {
-		return nil, err
+		return nil, of, err
 	}
-	back, _, err := p.wayBack(&doc, before)
-	return back, err
+	back, _, err = p.wayBack(&of, before)
+	return back, of, err
 }
 
 // pinned refuses another plan than the one that was asked for by its SHA-256.

@@ -52,12 +52,34 @@ func Judge(doc v1.Journal, live *v1.Snapshot) error {
 		if doc.Rollback.Cluster.UID != doc.Plan.Cluster.UID || doc.Rollback.Direction != plan.Rollback {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: errors.New("it is no rollback of this cluster")}
 		}
+		if err := judgeOptions(&doc); err != nil {
+			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
+		}
 		if err := plan.Journaled(doc.Rollback, live); err != nil {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
 		}
 	}
 	return judgeRecords(doc, live)
 }
+
+// judgeOptions holds a rollback to what its plan was made with. The rules allow images, variables and files of hosts because the options of a plan name them,
+// and those of a rollback are its plan's.
+func judgeOptions(doc *v1.Journal) error {
+	if doc.Rollback.Strategy != doc.Plan.Strategy {
+		return fmt.Errorf("its strategy is %q, and that of the plan is %q", doc.Rollback.Strategy, doc.Plan.Strategy)
+	}
+	of, back := doc.Plan.Cluster.Provider, doc.Rollback.Cluster.Provider
+	if back != of && back != "" { // nothing in the cluster says it any longer
+		return fmt.Errorf("its provider is %q, and that of the plan is %q", back, of)
+	}
+	if differences := plan.OptionsThatDiffer(doc.Rollback, &doc.Plan); len(differences) > 0 {
+		return fmt.Errorf("its options are not those of the plan: %s", strings.Join(differences, "; "))
+	}
+	return nil
+}
+
+// GoesOnBack tells that a rollback stands in the journal that was begun, as it says.
+func GoesOnBack(doc *v1.Journal) bool { return doc.Phase == v1.RunRollingBack && doc.Rollback != nil }
 
 func backupDir(run string) string { return plan.Dir + "/backup/" + run }
 

@@ -144,6 +144,9 @@ func between(have, made *v1.Plan) []string {
 	return out
 }
 
+// OptionsThatDiffer are the options in which two plans are not the same, with both values.
+func OptionsThatDiffer(have, of *v1.Plan) []string { return fieldsThatDiffer(have.Options, of.Options) }
+
 // fieldsThatDiffer are the fields of two documents that are not the same, with both values as far as a line has room for them.
 func fieldsThatDiffer(have, made any) []string {
 	a, b := fieldsOf(have), fieldsOf(made)

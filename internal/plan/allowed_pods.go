@@ -87,7 +87,7 @@ func (j judge) hostFile(at string, rules podRules) error {
 	switch {
 	case slices.Contains([]string{CCMCloudConf, CCMKubeconfig, CCMMigration}, at):
 		return nil
-	case guarded(at):
+	case guarded(at) && !j.isOwnKey(at):
 		return fmt.Errorf("%s is a key, or a file of others, which no manager needs", at)
 	case j.named(at, rules.host), j.mountedNow(at):
 		return nil
@@ -105,6 +105,11 @@ func (j judge) named(at, host string) bool {
 	if j.live == nil {
 		return strings.HasPrefix(at, "/etc/")
 	}
+	return j.configured(at)
+}
+
+// configured reports whether a cloud config of the cluster in view names a file.
+func (j judge) configured(at string) bool {
 	for _, h := range j.live.Hosts {
 		configs := h.CloudConfigs
 		if h.CloudConfig != nil {
@@ -114,6 +119,23 @@ func (j judge) named(at, host string) bool {
 			if slices.Contains(slices.Collect(maps.Values(configs[i].Settings)), at) {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// isOwnKey reports whether a file with the name of a key is one for the cloud: a cloud config names it, or a cloud-controller-manager sees it by now. Without
+// the cluster in view this is not known, and asked again before a host is touched.
+func (j judge) isOwnKey(at string) bool {
+	if isGuardedPlace(at) {
+		return false
+	}
+	if j.live == nil || j.configured(at) {
+		return true
+	}
+	for i := range j.live.Hosts {
+		if ccm := component(j.live.Hosts[i], CCM); ccm != nil && slices.Contains(slices.Collect(maps.Values(ccm.HostPaths)), at) {
+			return true
 		}
 	}
 	return false
