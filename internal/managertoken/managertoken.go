@@ -124,7 +124,7 @@ func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error)
 		if !r.Always && !claims.IsDue(r.Now()) && claims.UID == string(account.UID) {
 			return Token{Valid, claims.Expires}, "", nil
 		}
-		lifetime = claims.Lifetime()
+		lifetime = min(claims.Lifetime(), boundtoken.Lifetime) // the file says it, and its signature is not verified
 	}
 	token, claims, err := tokenrequest.Create(ctx, r.Kube, plan.Namespace, plan.CCMAccount, lifetime)
 	return Token{Renewed, claims.Expires}, token, err

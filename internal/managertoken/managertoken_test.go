@@ -172,3 +172,17 @@ func TestAManagerOfAnEarlierVersionIsSaidToHaveAnEndlessToken(t *testing.T) {
 		t.Errorf("in the seed: %+v, %v", found, err)
 	}
 }
+
+// TestATokenDoesNotSayHowLongTheNextOneLasts: its signature is not verified where it is read.
+func TestATokenDoesNotSayHowLongTheNextOneLasts(t *testing.T) {
+	p := newPlace(t)
+	long, _, err := tokenrequest.Create(t.Context(), p.kube, plan.Namespace, plan.CCMAccount, 100*boundtoken.Lifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.put(long)
+	token, err := Renewal{Kube: p.kube, Now: p.clock.Now, Always: true}.OnHost(t.Context(), p.host)
+	if err != nil || token.State != Renewed || token.Expires.Sub(p.clock.Now()) > boundtoken.Lifetime {
+		t.Errorf("%+v, %v", token, err)
+	}
+}

@@ -75,7 +75,7 @@ func backupMode(text string) (fs.FileMode, error) {
 }
 
 // credentialsOnHosts are files that only root may read, however they were before.
-var credentialsOnHosts = []string{plan.CCMCloudConf, plan.CCMKubeconfig}
+var credentialsOnHosts = []string{plan.CCMCloudConf, plan.CCMKubeconfig, plan.CCMToken}
 
 // judgeRecordOf holds what a record names to the step that it is of: no other file, and no other step's backup.
 func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {

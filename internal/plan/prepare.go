@@ -68,7 +68,7 @@ func (b *builder) tokenKind() (derivation, note string) {
 	if b.renewsToken() {
 		return DeriveRenewingToken, ", for 90 days; the manager renews it from the 30th on"
 	}
-	return DeriveToken, ", for 365 days; transplant renew renews it, and check warns 30 days before its end"
+	return DeriveToken, ", for 365 days; transplant renew renews it"
 }
 
 // isUnconfigured reports whether a kube-controller-manager has no cloud config and its provider needs none. An empty --cloud-config is none.

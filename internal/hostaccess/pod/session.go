@@ -130,6 +130,9 @@ func (s *session) close() {
 	s.client.CloseIdleConnections()
 }
 
+// maxAnswer bounds, in bytes, what a pod answers: twice the largest file, as base64.
+const maxAnswer = 64 << 20
+
 // call asks once. An error that is errBroken says nothing of what was done.
 func (s *session) call(ctx context.Context, method, id string, body []byte) (agent.Answer, error) {
 	var out agent.Answer
@@ -146,9 +149,12 @@ func (s *session) call(ctx context.Context, method, id string, body []byte) (age
 		return out, s.broken(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
-	data, err := io.ReadAll(resp.Body)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return out, s.broken(ctx, err)
+	}
+	if len(data) > maxAnswer {
+		return out, fmt.Errorf("asking the agent: its answer has more than %d bytes, which no answer has: look at the image of the pod", maxAnswer)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return out, fmt.Errorf("asking the agent: status %d: %s", resp.StatusCode, strings.TrimSpace(string(data)))
