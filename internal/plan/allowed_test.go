@@ -70,10 +70,6 @@ var attacks = []attack{
 	{"the manager under the administrator's kubeconfig", "lab", "rule P-43", inObject("start/", "--kubeconfig="+CCMKubeconfig, "--kubeconfig=/etc/kubernetes/admin.conf"), false},
 	{"the manager with a mount that it may write", "lab", "rule P-43", inObject("start/", "      readOnly: true", "      readOnly: false"), false},
 	{"the manager sees a key of the control plane", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /etc/kubernetes/pki/ca.key"), false},
-	{"the manager sees a key of kubespray", "lab", "rule P-43", inEnv("/etc/kubernetes/ssl/ca.key"), true},
-	{"the manager sees a key of etcd", "lab", "rule P-43", inEnv("/etc/ssl/etcd/ssl/node-cp-1-key.pem"), true},
-	{"the manager sees how Secrets are encrypted", "lab", "rule P-43", inEnv("/etc/kubernetes/ssl/secrets_encryption.yaml"), true},
-	{"the manager sees the static tokens", "lab", "rule P-43", inEnv("/etc/kubernetes/known_tokens.csv"), true},
 	{"the manager has a variable of its own", "lab", "rule P-43", inObject("start/", "    env:", "    env:\n    - name: LD_PRELOAD\n      value: \"/x.so\""), false},
 	{"the manager sees a file that nothing names", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /etc/etcd.conf"), true},
 	{"the manager sees a file outside of /etc", "lab", "rule P-43", inObject("start/", "      path: "+CCMKubeconfig, "      path: /opt/backup/ca.key"), false},
@@ -157,13 +153,22 @@ var attacks = []attack{
 	{"a Deployment of the seed is edited that is no manager", "hosted-downtime", "rule P-46", put(v1.Step{Kind: v1.StepEditWorkload, Component: "etcd", Ref: "Deployment/cluster-x/etcd"}), false},
 }
 
-// inEnv has the manager see a file that a variable of its options names.
-func inEnv(at string) func(t *testing.T, p *v1.Plan) {
-	return func(t *testing.T, p *v1.Plan) {
-		t.Helper()
-		p.Options.Env = append(p.Options.Env, "X="+at)
-		inObject("start/", "    env:", "    env:\n    - name: X\n      value: \""+at+"\"")(t, p)
-		inObject("start/", "      path: "+CCMKubeconfig, "      path: "+at)(t, p)
+// TestAKeyThatOnlyAVariableNamesIsNoManagers, wherever the installer of a cluster puts its keys. One that the cloud config of a host names is for the cloud.
+func TestAKeyThatOnlyAVariableNamesIsNoManagers(t *testing.T) {
+	for at, allowed := range map[string]bool{
+		"/etc/kubernetes/ssl/ca.key": false, "/etc/kubernetes/ssl": false, "/etc/ssl/etcd/ssl/node-cp-1-key.pem": false, "/etc/kubernetes/ssl/secrets_encryption.yaml": false,
+		"/etc/kubernetes/encryption-config.yaml": false, "/etc/kubernetes/known_tokens.csv": false, "/etc/other/ca.key": false, "/etc/kubernetes/gce.json": true, "/etc/cloud/ca.pem": true,
+	} {
+		j := judge{options: v1.Options{Env: []string{"X=" + at}}, live: &v1.Snapshot{Hosts: []v1.Host{{Name: "cp-1"}}}}
+		if err := j.hostFile(at, podRules{host: "cp-1"}); (err == nil) != allowed {
+			t.Errorf("%s: %v", at, err)
+		}
+		if strings.HasSuffix(at, "/other/ca.key") {
+			j.live.Hosts[0].CloudConfig = &v1.CloudConfig{Settings: map[string]string{"global.key-file": at}}
+			if err := j.hostFile(at, podRules{host: "cp-1"}); err != nil {
+				t.Errorf("the key of the cloud config: %v", err)
+			}
+		}
 	}
 }
 
