@@ -20,6 +20,7 @@ var errEndless = errors.New("managers that an earlier version of transplant inst
 
 func newRenew(c *connection) *cobra.Command {
 	var all bool
+	var named []string
 	cmd := &cobra.Command{
 		Use: "renew", Short: "Renew the tokens of the cloud-controller-managers that have one in a file", Args: cobra.NoArgs,
 		Example: "  transplant renew --host-access=pod:node-role.kubernetes.io/control-plane\n" +
@@ -31,21 +32,19 @@ func newRenew(c *connection) *cobra.Command {
 			if err := c.open(cmd.Context()); err != nil {
 				return err
 			}
-			return c.renew(cmd.Context(), all)
+			return c.renew(cmd.Context(), named, all)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also tokens that are not due yet")
+	cmd.Flags().StringSliceVar(&named, "host", nil, "hosts that may have a manager, by their names of --host-access, instead of those whose nodes are labelled as control plane")
 	return cmd
 }
 
 // renew renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from theirs.
-func (c *connection) renew(ctx context.Context, all bool) error {
-	hosts, err := c.controlPlane(ctx)
+func (c *connection) renew(ctx context.Context, named []string, all bool) error {
+	hosts, err := c.managerHosts(ctx, named)
 	if err != nil {
 		return err
-	}
-	if len(hosts) == 0 {
-		return errors.New("no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts")
 	}
 	r := managertoken.Renewal{Kube: c.kube, Now: c.serverTime, Always: all}
 	var errs []error
@@ -82,30 +81,37 @@ func (c *connection) sayToken(where string, token managertoken.Token) error {
 	return nil
 }
 
-// controlPlane are the hosts whose nodes are of the control plane by their labels; all hosts where no node is, or no name is that of a node.
-func (c *connection) controlPlane(ctx context.Context) ([]hostaccess.Host, error) {
-	nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
+// managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control plane. Never simply all: whose
+// root may write a file with an old token of the manager, as on any worker, would be given a new one.
+func (c *connection) managerHosts(ctx context.Context, named []string) ([]hostaccess.Host, error) {
+	if len(c.hosts) == 0 {
+		return nil, errors.New("no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts")
 	}
-	labelled := map[string]bool{}
-	for _, n := range nodes.Items {
-		for _, role := range []string{"control-plane", "master"} {
-			if _, ok := n.Labels["node-role.kubernetes.io/"+role]; ok {
-				labelled[n.Name] = true
+	chosen := map[string]bool{}
+	for _, name := range named {
+		if !slices.ContainsFunc(c.hosts, func(h hostaccess.Host) bool { return h.Name() == name }) {
+			return nil, fmt.Errorf("--host %s: --host-access reaches no host of this name", name)
+		}
+		chosen[name] = true
+	}
+	if len(named) == 0 {
+		nodes, err := c.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
+		}
+		for _, n := range nodes.Items {
+			for _, role := range []string{"control-plane", "master"} {
+				if _, ok := n.Labels["node-role.kubernetes.io/"+role]; ok {
+					chosen[n.Name] = true
+				}
 			}
 		}
 	}
-	var out []hostaccess.Host
-	for _, h := range c.hosts {
-		if labelled[h.Name()] {
-			out = append(out, h)
-		}
+	hosts := slices.DeleteFunc(slices.Clone(c.hosts), func(h hostaccess.Host) bool { return !chosen[h.Name()] })
+	if len(hosts) == 0 {
+		return nil, errors.New("no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager with --host")
 	}
-	if len(out) == 0 {
-		return c.hosts, nil
-	}
-	return out, nil
+	return hosts, nil
 }
 
 // hostedRenew renews the token of a manager that a seed hosts.

@@ -17,7 +17,11 @@ import (
 
 func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	c := newLive(t)
-	r := c.run("renew")
+	// A worker's root may write what looks like an old token: only hosts that are said to have a manager are given a new one.
+	fails(t, c.run("renew"), exitError, "no host has the name of a node with the label node-role.kubernetes.io/control-plane", "with --host")
+	fails(t, c.run("renew", "--host=cp-9"), exitError, "--host cp-9: --host-access reaches no host of this name")
+	const hosts = "--host=cp-1,cp-2"
+	r := c.run("renew", hosts)
 	if r.code != exitOK || !strings.Contains(r.out, "nothing to renew") {
 		t.Fatal(r.text(nil))
 	}
@@ -29,11 +33,11 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	}
 	c.write("cp-1", plan.CCMToken, old)
 	c.write("cp-1", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
-	if r = c.run("renew"); r.code != exitOK || !strings.Contains(r.out, "host cp-1: expires ") {
+	if r = c.run("renew", hosts); r.code != exitOK || !strings.Contains(r.out, "host cp-1: expires ") {
 		t.Fatal(r.text(nil))
 	}
 	c.write("cp-1", plan.CCMToken, "what is no token")
-	if r = c.run("renew"); r.code != exitOK || !strings.Contains(r.out, "host cp-1: renewed, expires ") {
+	if r = c.run("renew", hosts); r.code != exitOK || !strings.Contains(r.out, "host cp-1: renewed, expires ") {
 		t.Fatal(r.text(nil))
 	}
 	data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", plan.CCMToken))
@@ -44,7 +48,23 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 		t.Error("the token is printed")
 	}
 	c.write("cp-2", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
-	if r = c.run("renew"); r.code != exitError || !strings.Contains(r.out, "host cp-2: the token never expires") || !strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
+	if r = c.run("renew", hosts); r.code != exitError || !strings.Contains(r.out, "host cp-2: the token never expires") || !strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
 		t.Error(r.text(nil))
+	}
+}
+
+func TestRenewGivesATokenToHostsOfTheControlPlaneAlone(t *testing.T) {
+	c := newLive(t)
+	c.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
+	for _, host := range []string{"cp-1", "cp-2"} {
+		c.write(host, plan.CCMToken, "what is no token")
+		c.write(host, plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
+	}
+	if r := c.run("renew"); r.code != exitOK || !strings.Contains(r.out, "host cp-1: renewed, expires ") || strings.Contains(r.out, "cp-2") {
+		t.Error(r.text(nil))
+	}
+	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-2", plan.CCMToken)); err != nil || strings.Contains(string(data), apitest.TokenMark) {
+		t.Errorf("another host was given a token: %v", err)
 	}
 }
