@@ -102,23 +102,10 @@ func (j judge) ensured(s v1.Step) error {
 	if err := named(s); err != nil {
 		return err
 	}
-	want := map[string]string{"Secret/" + j.cluster.Seed + "/" + SeedKubeconfig: DeriveSeedKubeconfig, "Secret/" + j.cluster.Seed + "/" + SeedCloudConfig: DeriveSeedCloudConfig}[s.Ref]
-	if j.cluster.Seed == "" && s.Ref == Ref(deployedConfigSecret()) {
-		want = DeriveDeployedCloudConfig
-	}
-	var manager podRules
-	switch {
-	case s.Ref == CCMDaemonSet:
-		manager = podRules{account: CCMAccount, image: j.options.Image, files: true}
-	case s.Ref == NodeManagerDaemonSet:
-		manager = podRules{account: NodeManager, image: j.nodeManagerImage()}
-	case s.Ref == "Deployment/"+Namespace+"/"+CCM:
-		manager = podRules{account: CCMAccount, image: j.options.Image, files: true, config: true}
-	case j.inSeed(s.Ref, "Deployment") && path.Base(s.Ref) == seedDeployment(j.provider()):
-		manager, want = podRules{image: j.options.Image, seed: true}, DeriveSeedManager
-	case j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == SeedMigration:
+	if j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == SeedMigration {
 		return j.seedConfig(s, o)
 	}
+	manager, want := j.rulesOf(s.Ref)
 	if s.Derive != want && (want != DeriveSeedKubeconfig || s.Derive != OlderSeedKubeconfig) {
 		return fmt.Errorf("%s is derived by %q, not by %q", s.Ref, want, s.Derive)
 	}
@@ -126,6 +113,27 @@ func (j judge) ensured(s v1.Step) error {
 		return j.managerWorkload(o, manager)
 	}
 	return j.madeHere(s)
+}
+
+// rulesOf are what holds for the pods of a manager, whose image is empty for another object, and by what the object is derived; "" for one that is not.
+func (j judge) rulesOf(ref string) (manager podRules, derive string) {
+	switch {
+	case j.cluster.Seed == "" && ref == Ref(deployedConfigSecret()):
+		return podRules{}, DeriveDeployedCloudConfig
+	case ref == "Secret/"+j.cluster.Seed+"/"+SeedKubeconfig:
+		return podRules{}, DeriveSeedKubeconfig
+	case ref == "Secret/"+j.cluster.Seed+"/"+SeedCloudConfig:
+		return podRules{}, DeriveSeedCloudConfig
+	case ref == CCMDaemonSet:
+		return podRules{account: CCMAccount, image: j.options.Image, files: true}, ""
+	case ref == NodeManagerDaemonSet:
+		return podRules{account: NodeManager, image: j.nodeManagerImage()}, ""
+	case ref == "Deployment/"+Namespace+"/"+CCM:
+		return podRules{account: CCMAccount, image: j.options.Image, files: true, config: true}, ""
+	case j.inSeed(ref, "Deployment") && path.Base(ref) == seedDeployment(j.provider()):
+		return podRules{image: j.options.Image, seed: true}, DeriveSeedManager
+	}
+	return podRules{}, ""
 }
 
 // madeHere holds an object to those that this program makes, byte for byte.

@@ -54,7 +54,7 @@ func Start(ctx context.Context, o seed.Options, sets ...string) (*World, error) 
 	if err != nil {
 		return nil, err
 	}
-	if o.Binaries, err = build.Ensure(ctx, build.Options{Sets: slices.Concat(build.DefaultSets, sets), Progress: os.Stderr}); err != nil {
+	if o.Binaries, err = build.Ensure(ctx, build.Options{Sets: slices.Concat(build.DefaultSets, sets)}); err != nil {
 		return nil, err
 	}
 	if o.Programs == nil {

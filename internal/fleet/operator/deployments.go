@@ -82,7 +82,7 @@ func (d *deployments) run(ctx context.Context) {
 	d.mu.Unlock()
 	for {
 		wait := sweep
-		if !d.sweep() {
+		if !d.sweep() { //nolint:contextcheck // the caches end with the operator and not with a caller
 			wait = 10 * time.Millisecond
 		}
 		select {

@@ -187,7 +187,7 @@ func (op *Operator) Groups(name string) (found []string, complete bool) {
 // Refusals are the sentences of the rules that keep a cluster from being migrated, judged as it would be with the feature on.
 func (op *Operator) Refusals(ctx context.Context, c *kubermaticv1.Cluster) []string {
 	c = rules.Enabled(c)
-	return op.Rules.Refusals(ctx, c, op.deployments.plane(c.ControlPlaneNamespace()).InTree != "")
+	return op.Rules.Refusals(ctx, c, op.deployments.plane(c.ControlPlaneNamespace()).InTree != "") //nolint:contextcheck // the caches end with the operator and not with a caller
 }
 
 // pulse notes since when each worker is busy.

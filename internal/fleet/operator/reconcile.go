@@ -127,7 +127,7 @@ func mainOf(found []view.Object) view.Object {
 // observe puts together what is known of a cluster.
 func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Object, main bool) state.Observation {
 	c := o.Cluster
-	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace()), Installs: rules.Installs(c)}
+	out := state.Observation{Now: time.Now(), Cluster: c, Plane: op.deployments.plane(c.ControlPlaneNamespace()), Installs: rules.Installs(c)} //nolint:contextcheck // the caches end with the operator and not with a caller
 	for _, f := range found {
 		out.Groups = append(out.Groups, f.Group)
 	}
