@@ -171,12 +171,10 @@ func (p *program) prepare(flags *pflag.FlagSet, settings Settings) (*process, er
 		return nil, err
 	}
 	migration.apply(&completed.ComponentConfig.Generic)
-	shared := completed.ComponentConfig.KubeCloudShared
-	if content, err := os.ReadFile(shared.CloudProvider.CloudConfigFile); err == nil { // what is wrong with it is the provider's to say
-		settings.cloudConfig = string(content)
+	settings.readShared(completed.ComponentConfig.KubeCloudShared)
+	if period := flags.Lookup("route-reconciliation-period"); period != nil && period.Changed {
+		settings.explicitRoutePeriod = true
 	}
-	period := flags.Lookup("route-reconciliation-period")
-	settings.explicitRoutePeriod = period != nil && period.Changed || shared.RouteReconciliationPeriod.Duration != upstreamRoutePeriod
 	return &process{
 		config: completed, settings: settings, constructors: p.constructors, initCloud: p.initCloud, webhooks: p.webhooks,
 	}, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"reflect"
 
 	"k8s.io/client-go/kubernetes"
@@ -47,11 +46,8 @@ func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerIni
 	if err := normaliseMigration(&own.ComponentConfig.Generic, constructors); err != nil {
 		return err
 	}
-	settings, shared := NewSettings(), own.ComponentConfig.KubeCloudShared
-	if content, err := os.ReadFile(shared.CloudProvider.CloudConfigFile); err == nil {
-		settings.cloudConfig = string(content)
-	}
-	settings.explicitRoutePeriod = shared.RouteReconciliationPeriod.Duration != upstreamRoutePeriod
+	settings := NewSettings()
+	settings.readShared(own.ComponentConfig.KubeCloudShared)
 	p := &process{
 		config: own.Complete(), settings: settings, constructors: constructors, handlers: webhooks, embedding: c.Config,
 		initCloud: func(*config.CompletedConfig) cloudprovider.Interface { return cloud },

@@ -3,7 +3,6 @@ package ccm
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -49,17 +48,9 @@ func newAuthorsServer(t *testing.T) *apitest.Server {
 // the whole process.
 func (l library) start(t *testing.T, server *apitest.Server, cloud cloudprovider.Interface, constructors map[string]app.ControllerInitFuncConstructor, args ...string) *manager {
 	t.Helper()
-	opts, err := options.NewCloudControllerManagerOptions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.SecureServing.Listener = listener
+	opts, url := servingOptions(t)
 	stopped := make(chan struct{})
-	m := &manager{t: t, url: "https://" + listener.Addr().String(), stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1)}
+	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1)}
 	command := l.command(opts, func(*config.CompletedConfig) cloudprovider.Interface { return cloud }, constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stopped)
 	command.SetArgs(append([]string{
 		"--cloud-provider=test", "--kubeconfig=" + server.Kubeconfig(t), "--webhook-secure-port=0", "--authorization-always-allow-paths=/healthz,/readyz,/metrics",

@@ -122,8 +122,8 @@ type manager struct {
 	cloud *provider
 }
 
-// run starts a manager of workers, under the names of upstream's controllers or others, against an API server.
-func run(t *testing.T, server *apitest.Server, cloud *provider, workers map[string]*worker, args ...string) *manager {
+// servingOptions returns options of a manager that serves on a free port, and its address.
+func servingOptions(t *testing.T) (*options.CloudControllerManagerOptions, string) {
 	t.Helper()
 	opts, err := options.NewCloudControllerManagerOptions()
 	if err != nil {
@@ -134,12 +134,19 @@ func run(t *testing.T, server *apitest.Server, cloud *provider, workers map[stri
 		t.Fatal(err)
 	}
 	opts.SecureServing.Listener = listener
+	return opts, "https://" + listener.Addr().String()
+}
+
+// run starts a manager of workers, under the names of upstream's controllers or others, against an API server.
+func run(t *testing.T, server *apitest.Server, cloud *provider, workers map[string]*worker, args ...string) *manager {
+	t.Helper()
+	opts, url := servingOptions(t)
 	constructors := map[string]ControllerInitFuncConstructor{}
 	for name, w := range workers {
 		constructors[name] = w.constructor()
 	}
 	stopped := make(chan struct{})
-	m := &manager{t: t, url: "https://" + listener.Addr().String(), stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1), cloud: cloud}
+	m := &manager{t: t, url: url, stop: sync.OnceFunc(func() { close(stopped) }), ended: make(chan error, 1), cloud: cloud}
 	command := NewCloudControllerManagerCommand(opts, func(*config.CompletedConfig) cloudprovider.Interface { return cloud },
 		constructors, names.CCMControllerAliases(), cliflag.NamedFlagSets{}, stopped)
 	command.SetArgs(append([]string{

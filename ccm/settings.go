@@ -3,9 +3,11 @@ package ccm
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
+	cpconfig "k8s.io/cloud-provider/config"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/node"
@@ -46,6 +48,14 @@ func NewSettings() Settings {
 		DrainTimeout: defaultDrainTimeout, Cloud: cloud.NewOptions(), Node: node.NewOptions(), NodeLifecycle: nodelifecycle.NewOptions(),
 		Service: service.NewOptions(), Route: route.NewOptions(), NodeIPAM: nodeipam.NewOptions(),
 	}
+}
+
+// readShared takes over what upstream's options decide. What is wrong with the cloud config is the provider's to say.
+func (s *Settings) readShared(shared cpconfig.KubeCloudSharedConfiguration) {
+	if content, err := os.ReadFile(shared.CloudProvider.CloudConfigFile); err == nil {
+		s.cloudConfig = string(content)
+	}
+	s.explicitRoutePeriod = shared.RouteReconciliationPeriod.Duration != upstreamRoutePeriod
 }
 
 // addFlags adds the flags of the settings.
