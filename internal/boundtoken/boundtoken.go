@@ -15,8 +15,6 @@ const (
 	Lifetime = 365 * 24 * time.Hour
 	// RenewingLifetime is that of a token which its own manager renews: as long as a host may be switched off and still come back.
 	RenewingLifetime = 90 * 24 * time.Hour
-	// WarnBefore is how long before its end a token is warned about.
-	WarnBefore = 30 * 24 * time.Hour
 )
 
 // Claims are what a token says of itself. Its signature is not verified: who reads it here has it from a file that only root writes.

@@ -105,7 +105,7 @@ func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, li
 
 // judgeMoved holds the record of a manager that hands over before its API server is restarted to the file from which that manager is started.
 func judgeMoved(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
-	id, component, moving := strings.Cut(r.ID, "/moving-")
+	id, component, moving := strings.Cut(r.ID, movingInfix)
 	of, known := steps[id]
 	if !moving || !known || of.Component != kas || component != kcm && component != ccm {
 		return errors.New("no step of the plan has a record with a path")
@@ -131,7 +131,7 @@ func judgeRestore(steps map[string]v1.Step, s v1.Step) error {
 		return nil
 	}
 	there, known := steps[s.Restore]
-	if id, component, moving := strings.Cut(s.Restore, "/moving-"); !known && moving {
+	if id, component, moving := strings.Cut(s.Restore, movingInfix); !known && moving {
 		there, known = steps[id]
 		there.Component, there.Path = component, s.Path
 	}

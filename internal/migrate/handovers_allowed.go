@@ -12,8 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
-// movingInfix stands in the ID of a record between a step and the manager that hands over before it.
-const movingInfix = "/moving-"
+const movingInfix = plan.MovingInfix
 
 // handoverScope is what the record of a step may say of handovers.
 type handoverScope struct {
@@ -39,13 +38,13 @@ func judgeHandovers(doc v1.Journal, r v1.StepRecord, live *v1.Snapshot) error {
 			return err
 		}
 	}
-	seen := map[string]bool{}
+	seen, others := map[string]bool{}, hostNames(doc, live)
 	for _, h := range r.Handovers {
 		if seen[h.Lease] {
 			return fmt.Errorf("lease %s is handed over twice", h.Lease)
 		}
 		seen[h.Lease] = true
-		if err := scope.judge(h, hostNames(doc, live)); err != nil {
+		if err := scope.judge(h, others); err != nil {
 			return fmt.Errorf("the handover of lease %q: %w", h.Lease, err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 var tokenBesideKubeconfig = path.Base(plan.CCMTokenDir) + "/" + path.Base(plan.CCMToken)
 
 // shortestToken is what a token has to last at least if its manager does not renew it: less is over before a person thinks of it.
-const shortestToken = boundtoken.WarnBefore
+const shortestToken = 30 * 24 * time.Hour
 
 // hasToken reports whether a file holds a token of the manager's account, as it is now, that is valid for some time to come.
 func (x writeFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {

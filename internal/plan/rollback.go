@@ -64,11 +64,14 @@ func MakeRollback(j *v1.Journal, snap *v1.Snapshot, now time.Time) (*v1.Plan, er
 	return p, VerifyRollback(p, snap)
 }
 
+// MovingInfix stands in the ID of a record between a step and the manager that hands over before it.
+const MovingInfix = "/moving-"
+
 // movedBack puts managers back that had been stopped to hand over before the API server of their host was restarted, and were never started again: that is a
 // part of the API server's step, and no step of the plan of its own would put them back.
 func (r *rollback) movedBack() {
 	for _, rec := range r.journal.Records {
-		id, component, moving := strings.Cut(rec.ID, "/moving-")
+		id, component, moving := strings.Cut(rec.ID, MovingInfix)
 		if !moving || rec.Result != "started" {
 			continue
 		}
