@@ -7,13 +7,23 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
+
+	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
 // stateLimit bounds the document: an object may have 1 MiB. It has room for about thirty thousand Services. Those that do not fit are ensured on a
 // takeover.
 const stateLimit = 700 << 10
+
+// maxUnpacked and maxMemory bound, in bytes, what a document may unpack to, and what it may take of its reader's memory: thirty thousand Services are
+// some 10 MiB of either.
+const (
+	maxUnpacked = 64 << 20
+	maxMemory   = 64 << 20
+)
 
 // entry says that a load balancer is in line, and with what.
 type entry struct {
@@ -42,8 +52,11 @@ func decode(packed []byte) *document {
 	if err != nil {
 		return nil
 	}
-	data, err := io.ReadAll(io.LimitReader(unzip, 64<<20))
-	if err != nil {
+	data, err := io.ReadAll(io.LimitReader(unzip, maxUnpacked+1))
+	if err != nil || len(data) > maxUnpacked {
+		return nil
+	}
+	if _, err := jsonweight.Of(data, reflect.TypeFor[document](), maxMemory); err != nil {
 		return nil
 	}
 	var d document

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -426,6 +427,45 @@ func TestTheStateChangesUnderANewNumberOnly(t *testing.T) {
 	}
 	for _, line := range broken {
 		t.Error(line)
+	}
+}
+
+// TestADocumentOfNothingTakesNoGigabytes has documents of some kilobytes that were gigabytes of the next leader.
+func TestADocumentOfNothingTakesNoGigabytes(t *testing.T) {
+	const count = 5_000_000
+	for name, text := range map[string]string{
+		"sets":          `{"sets":[` + strings.Repeat("null,", count) + `null]}`,
+		"empty sets":    `{"sets":[` + strings.Repeat(`"",`, count) + `""]}`,
+		"spaces":        `{"lease":"l"` + strings.Repeat(" ", maxUnpacked) + `}`,
+		"other letters": `{"SETS":[` + strings.Repeat("1,", count) + `1]}`,
+	} {
+		var packed bytes.Buffer
+		zip := gzip.NewWriter(&packed)
+		_, err := zip.Write([]byte(text))
+		if err := errors.Join(err, zip.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d := decode(packed.Bytes())
+		runtime.ReadMemStats(&after)
+		if d != nil {
+			t.Errorf("%s: it was believed", name)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 8*maxUnpacked { // what it unpacks to grows in steps
+			t.Errorf("%s: %d MiB", name, took>>20)
+		}
+	}
+	many := map[string]entry{}
+	for i := range 30_000 {
+		many[fmt.Sprintf("namespace-%d/service-%d", i%100, i)] = entry{Print: digest(i), members: digest(i % 50)}
+	}
+	packed, kept, err := encode(document{Lease: "l"}, many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := decode(packed); d == nil || len(d.entries()) != len(kept) {
+		t.Errorf("the largest document that is written is not read: %d Services were kept", len(kept))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -23,6 +24,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/document"
+	"github.com/transplant-dev/transplant/internal/jsonweight"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
@@ -280,6 +282,9 @@ func (h Home) Before(ctx context.Context) (*v1.Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
+	if _, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), maxMemory); err != nil {
+		return nil, fmt.Errorf("%s: %w", object, err)
+	}
 	var s v1.Snapshot
 	if err := (document.Form{Object: object, Kind: v1.KindSnapshot, Known: v1.SnapshotSchema}).Read(raw, &s); err != nil {
 		return nil, err
@@ -303,6 +308,16 @@ func BeforeNames() []string {
 	return out
 }
 
+// readable says why a snapshot could not be read for a rollback.
+func readable(packed []byte) error {
+	raw, err := unpack(packed)
+	if err != nil {
+		return err
+	}
+	_, err = jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), maxMemory)
+	return err
+}
+
 func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	kept := *s
 	kept.TypeMeta = v1.Type(v1.KindSnapshot)
@@ -313,6 +328,9 @@ func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	if limit := (journalParts + 1) * chunk; len(data) > limit {
 		return fmt.Errorf("the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
 			len(data)>>20, h.name(BeforeName), h.name(BeforeName), journalParts, limit>>20)
+	}
+	if err := readable(data); err != nil {
+		return fmt.Errorf("the snapshot from before the migration could not be read again: %w: migrate with fewer hosts in --host-access at a time; nothing was changed", err)
 	}
 	for i := 0; ; i++ {
 		part := data[:min(chunk, len(data))]

@@ -291,6 +291,16 @@ func TestAJournalThatWasWrittenToHurtItsReader(t *testing.T) {
 			t.Errorf("a record at place %d: %v", at, err)
 		}
 	}
+	server := apitest.New(t)
+	kube, _ := server.Clients(t)
+	data, err := pack(head{Journal: doc(), Kept: kept{Parts: make([]part, journalParts+1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: JournalName, Namespace: namespace}, BinaryData: map[string][]byte{journalKey: data}})
+	if _, err := Open(t.Context(), kube); err == nil || !strings.Contains(err.Error(), "names 25 parts, and a journal has 24 at most") {
+		t.Errorf("more parts than there are: %v", err)
+	}
 	zeros, err := pack(strings.Repeat("0", 1<<20))
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -431,6 +432,19 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	}
 	if diff := cmp.Diff(j.Doc(), read.Doc()); diff != "" {
 		t.Error("what is read is not what was written")
+	}
+	cm, err := w.home.maps().Get(t.Context(), JournalName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := NewReader(w.home).follow(t.Context(), cm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := maxMemory - whole.left; took < 10<<20 || took > maxMemory/2 {
+		t.Errorf("it takes %d MiB of memory, of %d MiB that it may take", took>>20, maxMemory>>20)
+	} else {
+		t.Logf("it takes %d MiB of memory", took>>20)
 	}
 	if largest := most.Load(); largest > 1<<20 {
 		t.Errorf("a request of %d bytes", largest)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
 // journalParts is how many ConfigMaps a journal may have beside its first one: transplant-journal-1 and so on. The roles in deploy/rbac name them.
@@ -75,13 +77,15 @@ type Reader struct {
 	home    Home
 	plans   map[string]*v1.Plan
 	records map[string][]placed
+	// weights are what plans and records take of the memory that a journal may take.
+	weights map[string]int64
 	// used are the sums of what the last head names; the rest is forgotten.
 	used map[string]bool
 }
 
 // NewReader returns a reader of the journal of a home.
 func NewReader(h Home) *Reader {
-	return &Reader{home: h, plans: map[string]*v1.Plan{}, records: map[string][]placed{}}
+	return &Reader{home: h, plans: map[string]*v1.Plan{}, records: map[string][]placed{}, weights: map[string]int64{}}
 }
 
 // Read reads the journal whose head is given; nil while the parts of one that has not begun are written.
@@ -103,6 +107,30 @@ type stored struct {
 	recent map[int]bool
 	// versions of the parts, by name.
 	versions map[string]string
+	// left is how many bytes of memory the rest of the journal may take.
+	left int64
+}
+
+// maxMemory bounds what a journal takes of its reader's memory, all parts together, and so what the snapshot from before takes. The journal of 5,000
+// workers was measured to take 43 MiB at the end of its rollback.
+const maxMemory = 256 << 20
+
+// weigh takes what a piece of the journal will take from what is left of the memory for it.
+func (s *stored) weigh(raw []byte, into reflect.Type) (int64, error) {
+	weight, err := jsonweight.Of(raw, into, s.left)
+	if heavy, is := errors.AsType[*jsonweight.TooHeavyError](err); is {
+		heavy.Limit = maxMemory // of all pieces together, not what the ones before have left
+	}
+	s.left -= weight
+	return weight, err
+}
+
+// take takes the weight of a piece that is remembered.
+func (s *stored) take(weight int64) error {
+	if s.left -= weight; s.left < 0 {
+		return &jsonweight.TooHeavyError{Limit: maxMemory}
+	}
+	return nil
 }
 
 // readTries is how often a journal is read that goes on while it is read.
@@ -117,6 +145,7 @@ func (r *Reader) follow(ctx context.Context, cm *corev1.ConfigMap) (*stored, err
 		if !errors.As(err, &gone) {
 			maps.DeleteFunc(r.plans, func(sum string, _ *v1.Plan) bool { return !r.used[sum] })
 			maps.DeleteFunc(r.records, func(sum string, _ []placed) bool { return !r.used[sum] })
+			maps.DeleteFunc(r.weights, func(sum string, _ int64) bool { return !r.used[sum] })
 			return s, err
 		}
 		now, err := r.home.maps().Get(ctx, cm.Name, metav1.GetOptions{})
@@ -149,11 +178,15 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", object, err)
 	}
+	first := &stored{left: maxMemory}
+	if _, err := first.weigh(raw, reflect.TypeFor[head]()); err != nil {
+		return nil, fmt.Errorf("%s: %w", object, err)
+	}
 	var h head
 	if err := (document.Form{Object: object, Kind: v1.KindJournal, Known: v1.JournalSchema}).Read(raw, &h); err != nil {
 		return nil, err
 	}
-	s := &stored{doc: h.Journal, head: cm, incomplete: h.Kept.Incomplete, recent: map[int]bool{}, versions: map[string]string{}}
+	s := &stored{doc: h.Journal, head: cm, incomplete: h.Kept.Incomplete, recent: map[int]bool{}, versions: map[string]string{}, left: first.left}
 	if len(h.Kept.Parts) == 0 && len(h.Kept.Recent) == 0 {
 		for i := range s.doc.Records { // a journal in one piece, as earlier versions wrote it
 			s.recent[i] = true
@@ -168,6 +201,9 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 
 // takeIn adds what is in parts.
 func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) error {
+	if len(k.Parts) > journalParts {
+		return fmt.Errorf("%s names %d parts, and a journal has %d at most: transplant did not write it", object, len(k.Parts), journalParts)
+	}
 	for _, holds := range []string{holdsPlan, holdsRollback} {
 		p, parts, err := r.plan(ctx, object, s, k.Parts, holds)
 		switch {
@@ -232,7 +268,7 @@ func (r *Reader) plan(ctx context.Context, object string, s *stored, all []part,
 	key := strings.Join(sums, "+")
 	r.used[key] = true
 	if len(parts) == 0 || r.plans[key] != nil {
-		return r.plans[key], parts, nil
+		return r.plans[key], parts, s.take(r.weights[key])
 	}
 	var packed []byte
 	for _, p := range parts {
@@ -246,24 +282,32 @@ func (r *Reader) plan(ctx context.Context, object string, s *stored, all []part,
 	if err != nil {
 		return nil, nil, fmt.Errorf("the %s of %s: %w", holds, object, err)
 	}
+	weight, err := s.weigh(raw, reflect.TypeFor[v1.Plan]())
+	if err != nil {
+		return nil, nil, fmt.Errorf("the %s of %s: %w", holds, object, err)
+	}
 	var p v1.Plan
 	if err := (document.Form{Object: "the " + holds + " of " + object, Known: v1.PlanSchema}).Read(raw, &p); err != nil {
 		return nil, nil, err
 	}
-	r.plans[key] = &p
+	r.plans[key], r.weights[key] = &p, weight
 	return &p, parts, nil
 }
 
 func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part) ([]placed, error) {
 	r.used[p.SHA256] = true
 	if have, ok := r.records[p.SHA256]; ok {
-		return have, nil
+		return have, s.take(r.weights[p.SHA256])
 	}
 	data, err := r.fetch(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
 	raw, err := unpack(data)
+	if err != nil {
+		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
+	}
+	weight, err := s.weigh(raw, reflect.TypeFor[[]placed]())
 	if err != nil {
 		return nil, fmt.Errorf("part %s of %s: %w", p.Name, object, err)
 	}
@@ -276,7 +320,7 @@ func (r *Reader) recordsOf(ctx context.Context, object string, s *stored, p part
 			return nil, fmt.Errorf("part %s of %s holds a record without a place or a step", p.Name, object)
 		}
 	}
-	r.records[p.SHA256] = out
+	r.records[p.SHA256], r.weights[p.SHA256] = out, weight
 	return out, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/transplant-dev/transplant/internal/document"
+	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
 
 const (
@@ -21,6 +22,8 @@ const (
 	recordKey  = "record"
 	// RecordSchema is the number of the fields that a record may have; see the numbers of v1alpha1.
 	RecordSchema = 2
+	// maxMemory bounds, in bytes, what a record takes of the operator's memory: ten times what fits into a ConfigMap when transplant writes it.
+	maxMemory = 64 << 20
 )
 
 // Kept is a Record as it is kept.
@@ -47,6 +50,9 @@ func (s Store) Load(ctx context.Context) (r Record, version string, err error) {
 	}
 	if c.Data[recordKey] == "" {
 		return Record{}, c.ResourceVersion, nil
+	}
+	if _, err := jsonweight.Of([]byte(c.Data[recordKey]), reflect.TypeFor[Kept](), maxMemory); err != nil {
+		return Record{}, "", fmt.Errorf("reading what is known of machines: ConfigMap %s/%s: %w", s.Namespace, RecordName, err)
 	}
 	var kept Kept
 	err = document.Form{Object: fmt.Sprintf("ConfigMap %s/%s", s.Namespace, RecordName), Known: RecordSchema}.Read([]byte(c.Data[recordKey]), &kept)
