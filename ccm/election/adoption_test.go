@@ -24,7 +24,7 @@ func TestARestartDoesNotMoveTheAdoption(t *testing.T) {
 		began := time.Now()
 		for epoch, next := range []string{"b", "c", "d"} {
 			tenure := w.adopted(a)
-			if !tenure.AdoptedAt.Equal(began) || tenure.Epoch != int64(epoch) {
+			if !tenure.AdoptedAt.Equal(began) || tenure.Epoch != int64(epoch) || tenure.IsInherited != (epoch > 0) {
 				t.Errorf("%s: tenure %+v; want adoption at %s, epoch %d", a.name, tenure, began, epoch)
 			}
 			<-time.After(time.Minute)
@@ -74,7 +74,7 @@ func TestAnotherManagerInBetweenMovesTheAdoption(t *testing.T) {
 				u.end()
 				b := w.start("b", one())
 				second := w.adopted(b)
-				if second.Epoch != first.Epoch+2 || time.Since(second.AdoptedAt) > time.Second {
+				if second.Epoch != first.Epoch+2 || time.Since(second.AdoptedAt) > time.Second || second.IsInherited {
 					t.Errorf("tenure %+v after %+v at %s", second, first, time.Now())
 				}
 				b.terminate()

@@ -46,6 +46,9 @@ type Tenure struct {
 	// them. A restart does not move it; a rollback to another manager, and back, does. It is the wall clock's time of the process that adopted
 	// it, to be compared with the times in objects. Without a lease it is when the process started.
 	AdoptedAt time.Time
+	// IsInherited is that a manager of this kind has held the lease before this process, or that this is not known. What such
+	// a manager did last is then not in this process's memory.
+	IsInherited bool
 }
 
 // The reasons why a fence is closed that are not told to Revoke.
@@ -67,7 +70,7 @@ func Unfenced(adoptedAt time.Time) *Fence {
 // UnfencedAfter is Unfenced for a process that started at one time, of a kind of manager that took over at another: see RememberTakeover.
 func UnfencedAfter(started, takeover time.Time) *Fence {
 	f := Unfenced(started)
-	f.takeover = &takeover
+	f.takeover, f.tenure.IsInherited = &takeover, true
 	return f
 }
 

@@ -78,7 +78,8 @@ func (c *candidate) try() attempt {
 	spec.LeaseDurationSeconds = ptr.To(int32(math.Ceil(c.e.config.LeaseDuration.Seconds())))
 	a.tenure = c.tenure
 	if epoch := int64(*spec.LeaseTransitions); !c.held || epoch != c.tenure.Epoch {
-		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adoptedAt(c.seen, a.stamp.Time)}
+		adopted := adoptedAt(c.seen, a.stamp.Time)
+		a.tenure = Tenure{Epoch: epoch, AdoptedAt: adopted, IsInherited: adopted.Before(a.stamp.Time)}
 	}
 	markAdopted(a.lease, a.tenure)
 	c.sent = append(c.sent, a.stamp)

@@ -26,9 +26,11 @@ const (
 	ownInstanceGone holdReason = "own_instance"
 	// terminatedOverLimit is that the cloud calls more instances terminated than may be deleted for that.
 	terminatedOverLimit holdReason = "terminated"
+	// restarted is that the manager took over from one of its kind a moment ago, and does not know what that one deleted.
+	restarted holdReason = "restart"
 )
 
-var holdReasons = []holdReason{overLimit, noInstanceFound, ownInstanceGone, terminatedOverLimit}
+var holdReasons = []holdReason{overLimit, noInstanceFound, ownInstanceGone, terminatedOverLimit, restarted}
 
 // ReleaseAnnotation is on a Node that an operator allows to be deleted while deletions are held. Its value is when
 // that was said, as RFC 3339; it is valid for an hour. A node with it is deleted only if the cloud has no instance for
@@ -184,6 +186,22 @@ type tally struct {
 	missing, limit int // of those that the cloud does not know
 	// terminated is of those that it describes as terminated, which the limit above does not count.
 	terminated, terminatedLimit int
+	// earned is which part of the limits may be used by now, from 0 to 1.
+	earned float64
+}
+
+// allowed returns how much of a limit may be used by now.
+func (t *tally) allowed(limit int) int { return int(float64(limit) * t.earned) }
+
+// earnedBy returns which part of the limits may be used at a time. A manager that took over from one of its kind does not know
+// what that one deleted, and may have deleted all that the limits allow. Its own allowance grows over the window, so that
+// managers that crash one after the other delete no more than one that lives. The caller has the lock.
+func (c *Controller) earnedBy(now time.Time) float64 {
+	lived, window := now.Sub(c.began), c.options.DeletionWindow
+	if !c.inherited || lived >= window {
+		return 1
+	}
+	return max(float64(lived)/float64(window), 0)
 }
 
 // setLimits computes the limits.
@@ -194,6 +212,17 @@ func (t *tally) setLimits(o Options) {
 	if percent < 100 && t.nodes > 1 {
 		t.terminatedLimit = min(t.terminatedLimit, t.nodes-1) // that all have ended at once is not believed
 	}
+}
+
+// exceeds returns why a number of nodes is not deleted: it is over its limit, or over what may be used of it by now.
+func (t *tally) exceeds(count, limit int, over holdReason) holdReason {
+	switch {
+	case count > limit:
+		return over
+	case count > t.allowed(limit):
+		return restarted
+	}
+	return ""
 }
 
 // decide returns the nodes to delete after answers of a pass, which are busy from then on, and notes why the others
@@ -227,7 +256,7 @@ func (c *Controller) countMissing(now time.Time) tally {
 	c.recentTerminated = slices.DeleteFunc(c.recentTerminated, isOld)
 	count := tally{
 		nodes:   c.known + len(c.recent) + len(c.recentTerminated),
-		missing: len(c.recent), terminated: len(c.recentTerminated),
+		missing: len(c.recent), terminated: len(c.recentTerminated), earned: c.earnedBy(now),
 	}
 	count.setLimits(c.options)
 	for _, w := range c.watched {
@@ -253,8 +282,8 @@ func (c *Controller) mayDelete(w *watched, count tally) bool {
 	if !settled || !w.isConfirmed() {
 		return false
 	}
-	if doubt == "" && count.missing > count.limit && c.options.DeletionLimitPercent < 100 {
-		doubt = overLimit
+	if doubt == "" && c.options.DeletionLimitPercent < 100 {
+		doubt = count.exceeds(count.missing, count.limit, overLimit)
 	}
 	w.held = doubt
 	return doubt == ""
@@ -267,8 +296,8 @@ func (c *Controller) mayDeleteTerminated(w *watched, count tally) bool {
 		return false
 	}
 	isOff := max(c.options.DeletionLimitPercent, c.options.TerminatedLimitPercent) >= 100
-	if doubt == "" && count.terminated > count.terminatedLimit && !isOff {
-		doubt = terminatedOverLimit
+	if doubt == "" && !isOff {
+		doubt = count.exceeds(count.terminated, count.terminatedLimit, terminatedOverLimit)
 	}
 	w.held = doubt
 	return doubt == ""
@@ -318,6 +347,10 @@ func (c *Controller) explainHold(w *watched, of tally) string {
 		why = fmt.Sprintf("it calls the instances of %d of %d nodes terminated (within %s), and the limit is %d "+
 			"(--node-deletion-limit-terminated-percent). Check that the manager talks to the right endpoint of the "+
 			"cloud", of.terminated, of.nodes, c.options.DeletionWindow, of.terminatedLimit)
+	case restarted:
+		why = fmt.Sprintf("this manager took over less than %s ago (--node-deletion-window) and does not know how many "+
+			"nodes were deleted before. What it may delete grows until %s", c.options.DeletionWindow,
+			c.began.Add(c.options.DeletionWindow).UTC().Format(time.RFC3339))
 	case noInstanceFound:
 		why = "it finds none of the other instances either that it was asked for. " +
 			"Check the account and the region of the manager's credentials"

@@ -13,6 +13,7 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/node/nodetest"
 )
 
@@ -446,6 +447,59 @@ func TestALookSoonAfterAnotherIsNoSecondOne(t *testing.T) {
 		pass(2 * time.Second)
 		if api.Node("gone") != nil {
 			t.Error("the node is there still")
+		}
+	})
+}
+
+// inherited is the lease of a manager that another one of its kind has held before.
+func inherited(t *testing.T) context.Context {
+	t.Helper()
+	long := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+	return election.NewContext(t.Context(), election.UnfencedAfter(long, long))
+}
+
+func TestManagersThatCrashOneAfterTheOtherDeleteNoMoreThanOneThatLives(t *testing.T) {
+	for name, batch := range map[string][]func(*corev1.Node){"missing": nil, "terminated": {func(n *corev1.Node) { n.Name = "ended-" + n.Name }}} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				c.Instance = func(node *corev1.Node) cloud.InstanceState {
+					ended := strings.HasPrefix(node.Name, "ended-")
+					return cloud.InstanceState{Exists: !ended && !strings.HasPrefix(node.Name, "gone"), Terminated: ended}
+				}
+				api := nodetest.New(many(20, "alive", isReady)...)
+				made := 0
+				for crash := range 8 { // one each minute
+					for _, node := range many(8, "gone"+string(rune('a'+crash)), batch...) {
+						api.Put(node)
+						made++
+					}
+					controller := start(inherited(t), t, api, provider)
+					pass(time.Minute - time.Second)
+					controller.stop()
+				}
+				left := withPrefix(api, "gone") + withPrefix(api, "ended-")
+				if deleted := made - left; deleted > 10 {
+					t.Errorf("%d nodes were deleted within 8 minutes, and the limit is 10 within 10", deleted)
+				}
+			})
+		})
+	}
+}
+
+func TestALimitGrowsBackAfterARestart(t *testing.T) {
+	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+		api := nodetest.New(append(many(3, "gone"), many(50, "alive", isReady)...)...)
+		start(inherited(t), t, api, provider)
+		pass(2*time.Minute + 50*time.Second)
+		equal(t, "held", map[string]float64{"restart": 3}, heldNow(t))
+		told := eventsOf(api, NodeDeletionHeld)
+		if n := withPrefix(api, "gone"); n != 3 || len(told) != 3 || !strings.Contains(told[0], "took over less than 10m0s ago (--node-deletion-window)") {
+			t.Errorf("%d nodes are left, events: %q", n, told)
+		}
+		pass(30 * time.Second)
+		equal(t, "held", nil, heldNow(t))
+		if n := withPrefix(api, "gone"); n > 0 {
+			t.Errorf("%d nodes are left though the limit allows 3 after 3 minutes", n)
 		}
 	})
 }

@@ -107,6 +107,9 @@ type Controller struct {
 	watched map[string]*watched // nodes that are not Ready, or that are being written, by name
 	ticked  time.Time           // when the last tick began
 
+	began     time.Time // when Run began
+	inherited bool      // a manager of this kind worked before, and what it deleted is not known
+
 	host   string      // Config.HostName
 	own    string      // the node that runs this manager, "" if it is not known
 	known  int         // nodes that there are
@@ -167,6 +170,9 @@ func (c *Controller) Run(ctx context.Context) {
 	calls, begun := term.Begin(ctx, term.Config{Name: c.Name(), EventSource: "cloud-node-lifecycle-controller", Client: c.client, Metrics: c.metrics, Clock: c.clock})
 	defer begun.End()
 	c.fence, c.recorder = begun.Fence, begun.Recorder
+	c.mu.Lock()
+	c.began, c.inherited = c.clock.Now(), begun.Fence.Tenure().IsInherited
+	c.mu.Unlock()
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return
 	}

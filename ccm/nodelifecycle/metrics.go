@@ -47,8 +47,9 @@ var (
 		Name: "transplant_ccm_node_deletions_held",
 		Help: "Number of nodes without an instance that are not deleted, labeled by reason: limit (there are more than may be deleted, see " +
 			"--node-deletion-limit), terminated (the cloud calls more of them terminated than may be deleted, see " +
-			"--node-deletion-limit-terminated-percent), no_instance (the cloud finds no instance at all) or " +
-			"own_instance (it does not find the manager's own, or calls it terminated).",
+			"--node-deletion-limit-terminated-percent), no_instance (the cloud finds no instance at all), " +
+			"own_instance (it does not find the manager's own, or calls it terminated) or restart (the manager took over from " +
+			"another of its kind within --node-deletion-window, and may not delete as many yet).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 	holds = metrics.NewCounterVec(&metrics.CounterOpts{

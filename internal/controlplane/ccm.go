@@ -31,8 +31,9 @@ type CCM struct {
 // Flag is a flag without dashes and its value.
 type Flag struct{ Name, Value string }
 
-// Env is an environment variable. Manifests are printed, so its value is never a secret.
-type Env struct{ Name, Value string }
+// Env is an environment variable. Manifests are printed, so its value is never a secret. With FieldPath the kubelet takes the value from
+// that field of the pod.
+type Env struct{ Name, Value, FieldPath string }
 
 // HostPath is a path of the host that the container sees under the same path. Type is File, Directory, FileOrCreate or DirectoryOrCreate; Name
 // is the volume's, one is made up when it is empty. It is mounted read-only unless it is Writable.
@@ -72,6 +73,10 @@ func RenderCCM(c CCM) []byte {
 		line("    env:")
 	}
 	for _, e := range c.Env {
+		if e.FieldPath != "" {
+			line("    - name: %s\n      valueFrom:\n        fieldRef:\n          fieldPath: %s", text(e.Name), text(e.FieldPath))
+			continue
+		}
 		line("    - name: %s\n      value: %s", text(e.Name), doubleQuoted(e.Value))
 	}
 	line("    image: %s\n    imagePullPolicy: IfNotPresent", text(c.Image))

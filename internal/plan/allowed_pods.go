@@ -29,7 +29,7 @@ func (j judge) managerEnv(c object, rules podRules) error {
 		case len(from) > 0 && (len(from) != 1 || field == nil):
 			return fmt.Errorf("variable %s comes from %v, which no manager's does", name, slices.Sorted(maps.Keys(from)))
 		case field != nil:
-			if field["fieldPath"] != map[string]any{"NODE_NAME": "spec.nodeName", envAPIHost: "status.hostIP"}[name] {
+			if field["fieldPath"] != map[string]any{envNodeName: nodeNameField, envAPIHost: "status.hostIP"}[name] {
 				return fmt.Errorf("variable %s is the pod's %v, which no manager's is", name, field["fieldPath"])
 			}
 		case name == envAPIHost && j.isEndpoint(value), name == envAPIPort && j.isAPIPort(value):

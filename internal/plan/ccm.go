@@ -127,6 +127,24 @@ func (b *builder) environment(host string) ([]controlplane.Env, []controlplane.H
 	return env, files
 }
 
+// The variable by which our manager knows its own node, and the field of its pod that has the name.
+const (
+	envNodeName   = "NODE_NAME"
+	nodeNameField = "spec.nodeName"
+)
+
+// namesNode reports whether the manager's pod is told its node: ours deletes no node while the cloud does not know its own. Other programs may take
+// the variable for something else, and a variable of the options stays as it is.
+func (b *builder) namesNode() bool {
+	given := func(e string) bool { return strings.HasPrefix(e, envNodeName+"=") }
+	return b.program.ours && !slices.ContainsFunc(b.opts.Env, given)
+}
+
+// nodeNameEnv is the variable as an object has it.
+func nodeNameEnv() object {
+	return object{"name": envNodeName, "valueFrom": object{"fieldRef": object{"fieldPath": nodeNameField}}}
+}
+
 // renewTokenFlag lets our manager renew the token that its kubeconfig names.
 const renewTokenFlag = "renew-token"
 
@@ -165,6 +183,9 @@ func (b *builder) renderCCM(h v1.Host, m *v1.Component) (string, []v1.Change) {
 		c.GraceSeconds = ccmGraceSeconds
 	}
 	env, files := b.environment(h.Name)
+	if b.namesNode() {
+		env = append([]controlplane.Env{{Name: envNodeName, FieldPath: nodeNameField}}, env...)
+	}
 	c.Env, c.HostPaths = env, append(append(append(c.HostPaths, files...), trust(m)...), namedFiles(h, m)...)
 	return string(controlplane.RenderCCM(c)), b.printed(flags)
 }

@@ -139,6 +139,9 @@ func (b *builder) managerPod(flags []controlplane.Flag, env []any, paths []contr
 		volumes = append(volumes, object{"name": name, "hostPath": object{"path": p.Path, "type": p.Type}})
 		mounts = append(mounts, object{"name": name, "mountPath": p.Path, "readOnly": true})
 	}
+	if b.namesNode() {
+		env = append([]any{nodeNameEnv()}, env...)
+	}
 	port := cmp.Or(b.port(), ccmPort)
 	container := object{
 		"name": CCM, "image": b.opts.Image, "imagePullPolicy": "IfNotPresent", "env": env, "volumeMounts": mounts,

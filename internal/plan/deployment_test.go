@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"sigs.k8s.io/yaml"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
@@ -148,6 +150,66 @@ func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
 		change(find(t, q, s.ID))
 		if err := Verify(q, snap); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+}
+
+// managerEnv returns the variables of the manager that a plan makes, by name; a field of the pod stands with a colon before it.
+func managerEnv(t *testing.T, p *v1.Plan, step string) map[string]string {
+	t.Helper()
+	s := find(t, p, step)
+	var made struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	var pod corev1.Pod
+	if s.Object != "" {
+		if err := json.Unmarshal([]byte(s.Object), &made); err != nil {
+			t.Fatal(err)
+		}
+		pod.Spec = made.Spec.Template.Spec
+	} else if err := yaml.UnmarshalStrict([]byte(s.Content), &pod); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for _, e := range pod.Spec.Containers[0].Env {
+		if env[e.Name] = e.Value; e.ValueFrom != nil {
+			env[e.Name] = ":" + e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	return env
+}
+
+// TestOurManagerIsToldItsNode has the name by which the brake on deletions knows the manager's own instance.
+func TestOurManagerIsToldItsNode(t *testing.T) {
+	for _, shape := range []struct {
+		name, step string
+		snap       func() *v1.Snapshot
+		options    v1.Options
+	}{
+		{"static pod", "start/" + CCM + "@cp-1", aws26HA, v1.Options{Strategy: LeaderMigration, Shape: v1.ShapeStaticPod}},
+		{"DaemonSet", "start/" + CCM, aws26HA, v1.Options{Strategy: LeaderMigration, Shape: v1.ShapeDaemonSet}},
+		{"Deployment", "create/Deployment/kube-system/" + CCM, deployedCluster, v1.Options{}},
+	} {
+		for _, c := range []struct {
+			name, image string
+			env         []string
+			want        string
+		}{
+			{"ours", DefaultImage, nil, ":spec.nodeName"},
+			{"ours with a name of the options", DefaultImage, []string{"NODE_NAME=other"}, "other"},
+			{"another's", seedImage, nil, ""},
+		} {
+			options := shape.options
+			options.Image, options.Env = c.image, c.env
+			p := mustMake(t, shape.snap(), options)
+			if got := managerEnv(t, p, shape.step)["NODE_NAME"]; got != c.want {
+				t.Errorf("%s, %s: NODE_NAME is %q, want %q", shape.name, c.name, got, c.want)
+			}
+			if err := WellFormed(p); err != nil {
+				t.Errorf("%s, %s: the plan is refused: %v", shape.name, c.name, err)
+			}
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (b *builder) nodeManager() object {
 	if b.runs("route") {
 		wait = "true"
 	}
-	env := append([]any{object{"name": "NODE_NAME", "valueFrom": object{"fieldRef": object{"fieldPath": "spec.nodeName"}}}}, b.endpointEnv()...)
+	env := append([]any{nodeNameEnv()}, b.endpointEnv()...)
 	pod := object{
 		"serviceAccountName": NodeManager, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": "system-node-critical",
 		"nodeSelector": object{"kubernetes.io/os": "linux"}, "tolerations": []any{object{"operator": "Exists"}},
