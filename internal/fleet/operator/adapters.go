@@ -42,9 +42,8 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	if err != nil {
 		return PartsSeen{}, err
 	}
-	renewal := managertoken.Renewal{Kube: user.Kube, Now: time.Now}
-	if _, err := renewal.InSeed(ctx, h.Hosted.Seed.Kube, t.Namespace); err != nil {
-		return PartsSeen{}, fmt.Errorf("renewing the token of the cloud-controller-manager: %w", err)
+	if err := h.renewToken(ctx, t, user); err != nil {
+		return PartsSeen{}, err
 	}
 	result, err := h.of(ctx, t, user, minor).Ensure(ctx)
 	if err != nil { // what one half has done before the other one failed is told as well
@@ -52,6 +51,23 @@ func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	}
 	seen := state.Parts{Ready: result.Ready, CSIReady: result.CSIReady, CSI: result.CSIMessage, Waiting: result.Waiting}
 	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
+}
+
+// RenewToken implements Parts.
+func (h HostedParts) RenewToken(ctx context.Context, t Target) error {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	return h.renewToken(ctx, t, user)
+}
+
+func (h HostedParts) renewToken(ctx context.Context, t Target, user userclusters.Clients) error {
+	renewal := managertoken.Renewal{Kube: user.Kube, Now: time.Now}
+	if _, err := renewal.InSeed(ctx, h.Hosted.Seed.Kube, t.Namespace); err != nil {
+		return fmt.Errorf("renewing the token of the cloud-controller-manager: %w", err)
+	}
+	return nil
 }
 
 // of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security groups, too.

@@ -29,6 +29,7 @@ type dossier struct {
 	owners   state.Owners
 	parts    PartsSeen
 	machines state.Machines
+	token    state.Seen
 	// looking is that a look is under way, annotating that the annotations are being written, unconfirming that one is being taken off.
 	looking, annotating, unconfirming bool
 	// watched is that changes of its machines are told; changed is when the first was told since looked, when the last look began.

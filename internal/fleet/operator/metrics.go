@@ -51,7 +51,7 @@ func NewMetrics() *Metrics {
 		reconciles:    counter("reconciles_total", "Decisions about one cluster, by result: ok or error.", "result"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "transplant_reconcile_duration_seconds",
 			Help: "Time of one decision, with the write of conditions.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9)}),
-		looks:  counter("looks_total", "Looks at a cluster, by what was looked at (journal, owners, parts, machines) and result.", "what", "result"),
+		looks:  counter("looks_total", "Looks at a cluster, by what was looked at (journal, owners, parts, machines, token) and result.", "what", "result"),
 		writes: prometheus.NewCounter(prometheus.CounterOpts{Name: "transplant_status_writes_total", Help: "Writes of conditions."}),
 		runs:   counter("engine_runs_total", "Runs of the engine that ended, by part (handover, finish, rollback) and outcome.", "part", "outcome"),
 		runDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "transplant_engine_run_duration_seconds",

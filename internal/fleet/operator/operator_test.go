@@ -553,3 +553,20 @@ func TestAGroupWhoseDefinitionWouldDropWhatIsWrittenIsLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+func TestTheTokenOfACompletedClusterIsRenewed(t *testing.T) {
+	bubble(t, func(o *Options) { o.Limits = state.DefaultLimits(); o.Limits.Audit, o.Limits.Renew = 0, 2*time.Minute }, func(w *world) {
+		w.cluster("a", enabled)
+		w.until("a", kubermaticv1.PhaseCompleted, time.Minute)
+		<-time.After(5 * time.Minute)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if want := []string{"a", "a", "a"}; !slices.Equal(w.renewed, want) {
+			t.Errorf("looked at the tokens of %v, want %v", w.renewed, want)
+		}
+		if !w.closed["a"] {
+			t.Error("the connections to a completed cluster are kept")
+		}
+	})
+}

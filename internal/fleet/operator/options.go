@@ -53,6 +53,9 @@ type PartsSeen struct {
 type Parts interface {
 	// Ensure changes what is not as it should be and says what is not ready yet; it waits for nothing.
 	Ensure(ctx context.Context, t Target) (PartsSeen, error)
+	// RenewToken renews the token of the cloud-controller-manager where it is due, and changes nothing else. It is for completed clusters,
+	// for which Ensure is not called any longer.
+	RenewToken(ctx context.Context, t Target) error
 }
 
 // MachinesAsked is what Machines has to know of the rest of the cluster.

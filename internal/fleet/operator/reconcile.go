@@ -143,6 +143,7 @@ func (op *Operator) observe(ctx context.Context, found []view.Object, o view.Obj
 			r.run.Ended = time.Time{}
 		}
 		out.Journal, out.Run, out.Owners, out.Parts, out.Machines = r.journal, r.run, r.owners, r.parts.Parts, r.followed()
+		out.Token = r.token
 	})
 	return out
 }
@@ -170,7 +171,7 @@ func (op *Operator) act(ctx context.Context, o view.Object, seen state.Observati
 	case !seen.Run.Active: // a run that has ended since is not begun again before its end was decided upon
 		op.begin(ctx, t, d)
 	}
-	if w.Journal || w.Owners || w.Parts || w.Machines {
+	if w.Journal || w.Owners || w.Parts || w.Machines || w.Token {
 		op.look(ctx, t, w)
 	}
 	if d.Wake > 0 {

@@ -143,6 +143,10 @@ func (op *Operator) see(ctx context.Context, t Target, w state.Work) {
 	if w.Machines {
 		op.seeMachines(ctx, t, w.Restart)
 	}
+	if w.Token {
+		op.ask(ctx, t, "token", func(ctx context.Context) error { return op.Parts.RenewToken(ctx, t) },
+			func(r *dossier, _ bool) *state.Seen { return &r.token })
+	}
 }
 
 func (op *Operator) seeOwners(ctx context.Context, t Target) {

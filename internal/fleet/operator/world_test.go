@@ -55,6 +55,7 @@ type user struct {
 	repaired []string
 	restarts map[string]bool   // clusters whose machines may be restarted now
 	atMost   int               // such clusters at a time
+	renewed  []string          // clusters whose manager's token was looked at
 	unwanted []string          // clusters whose owners were said not to want it
 	refuses  func(name string) // called when the rules are asked; nil for nothing
 	cut      []string          // clusters whose connections were closed during a run
@@ -195,6 +196,14 @@ func (u *user) Close(t Target) {
 func (u *user) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
 	_, err := u.look(ctx, t.Name)
 	return PartsSeen{Parts: state.Parts{Ready: true, CSIReady: true}}, err
+}
+
+func (u *user) RenewToken(ctx context.Context, t Target) error {
+	_, err := u.look(ctx, t.Name)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.renewed = append(u.renewed, t.Name)
+	return err
 }
 
 func (u *user) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.Machines, string, error) {

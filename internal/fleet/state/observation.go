@@ -64,6 +64,8 @@ type Observation struct {
 	Owners   Owners
 	Parts    Parts
 	Machines Machines
+	// Token is when the token of a completed cluster's manager was last looked at.
+	Token Seen
 }
 
 // Plane is the cluster's control plane in the seed, from the cache of Deployments.
@@ -181,6 +183,8 @@ type Limits struct {
 	MaxFailures int
 	// Look is how often a cluster in migration is looked at, Audit how often the machines of a completed one are; 0 for never.
 	Look, Audit time.Duration
+	// Renew is how often the token of a completed cluster's manager is looked at, which lasts for months; 0 for never.
+	Renew time.Duration
 	// Retry is the wait after the first run that did not succeed; it doubles up to MaxRetry.
 	Retry, MaxRetry time.Duration
 	// Version stands in the conditions as the version of the program that wrote them.
@@ -192,6 +196,6 @@ func DefaultLimits() Limits {
 	return Limits{
 		StuckQueued: 2 * time.Hour, StuckBlocked: 0, StuckHandover: 20 * time.Minute, StuckComponents: 15 * time.Minute,
 		StuckMachines: 24 * time.Hour, StuckFinish: 20 * time.Minute,
-		MaxFailures: 3, Look: 10 * time.Second, Audit: time.Hour, Retry: 5 * time.Second, MaxRetry: 5 * time.Minute,
+		MaxFailures: 3, Look: 10 * time.Second, Audit: time.Hour, Renew: 12 * time.Hour, Retry: 5 * time.Second, MaxRetry: 5 * time.Minute,
 	}
 }

@@ -23,8 +23,9 @@ func (j *judge) latched() (verdict, bool) {
 	if j.Journal.Known && j.Journal.Handover == Begun { // the original's controllers run beside, and know nothing of it: nobody may own the loops now
 		return verdict{}, false
 	}
-	if j.limits.Audit > 0 && j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
-		j.work.Machines = j.due(j.Machines.Seen, j.limits.Audit)
+	if j.Cluster.DeletionTimestamp == nil && !j.Cluster.Spec.Pause && !j.hibernated() {
+		j.work.Machines = j.limits.Audit > 0 && j.due(j.Machines.Seen, j.limits.Audit)
+		j.work.Token = j.limits.Renew > 0 && j.due(j.Token, j.limits.Renew)
 	}
 	message := kubermaticv1.MessageMigrationSuccess
 	switch {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
@@ -190,7 +191,7 @@ func TestACompletedClusterThatGrowsAnOldMachineSaysSoAndStaysCompleted(t *testin
 
 func TestAClusterThatTheOriginalCompletedIsLeftAlone(t *testing.T) {
 	l := born(t)
-	l.limits.Audit = 0
+	l.limits.Audit, l.limits.Renew = 0, 0
 	l.Journal = Journal{}
 	l.Cluster.Status.Conditions = conditionMap{kubermaticv1.ConditionCSIKubeletMigrationCompleted: {Status: corev1.ConditionTrue,
 		Reason: kubermaticv1.ReasonMigrationSuccess, Message: kubermaticv1.MessageMigrationSuccess}}
@@ -293,5 +294,36 @@ func TestMessagesAreBoundedAndStayText(t *testing.T) {
 	long := shorten(strings.Repeat("é", 2*maxMessage))
 	if len(long) > maxMessage || !utf8.ValidString(long) {
 		t.Errorf("the message has %d bytes, valid text: %t", len(long), utf8.ValidString(long))
+	}
+}
+
+// A token ends also when nothing else is left to be done, and a cluster without one has no cloud loops.
+func TestTheTokenOfACompletedClusterIsLookedAt(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(l *life)
+		want   bool
+	}{
+		"as it is":       {func(*life) {}, true},
+		"without audits": {func(l *life) { l.limits.Audit = 0 }, true},
+		"paused":         {func(l *life) { l.Cluster.Spec.Pause = true }, false},
+		"being deleted":  {func(l *life) { l.Cluster.DeletionTimestamp = &metav1.Time{Time: l.Now} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := born(t)
+			l.completed()
+			test.change(l)
+			if d := l.in(kubermaticv1.PhaseCompleted); d.Work.Token != test.want {
+				t.Errorf("work %+v", d.Work)
+			}
+			l.Token = l.seen()
+			if d := l.decide(l.limits.Renew - time.Minute); d.Work.Token {
+				t.Error("it is looked at again before it is time")
+			} else if test.want && (d.Wake == 0 || d.Wake > l.limits.Renew) {
+				t.Errorf("nothing wakes the cluster up for its next look: %s", d.Wake)
+			}
+			if d := l.decide(2 * time.Minute); d.Work.Token != test.want {
+				t.Errorf("work %+v when the next look is due", d.Work)
+			}
+		})
 	}
 }

@@ -48,6 +48,8 @@ type Work struct {
 	Stop bool
 	// Owners, Parts, Machines are what should be looked at, and in the case of Parts brought about. Restart is that machines may be restarted.
 	Owners, Parts, Machines, Restart bool
+	// Token is that the token of the cloud-controller-manager has to be renewed where it is due. Parts does that as well.
+	Token bool
 	// Watch is that changes of machines should be told, as long as it is asked for.
 	Watch bool
 	// Forget is that failures are forgotten, since somebody intervened.
