@@ -104,6 +104,7 @@ e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mi
 	cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all
 	cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all
 	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10
+	cd lab && $(GO) test ./mains -count=1 -v -timeout 0 -mains.all
 	cd lab && $(GO) test ./bench -count=1 -v -timeout 0 -bench.all
 	$(MAKE) --no-print-directory skew fleet
 
