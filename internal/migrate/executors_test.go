@@ -122,7 +122,8 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.api.Put(t, kubeadmConfig(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
-	p := &v1.Plan{Cluster: v1.Cluster{UID: "cluster-uid"}, Facts: []v1.Fact{
+	options := v1.Options{CredentialProvider: "/bin/provider", CredentialProviderSHA256: hostaccess.SHA256([]byte("binary"))}
+	p := &v1.Plan{Cluster: v1.Cluster{UID: "cluster-uid"}, Options: options, Facts: []v1.Fact{
 		{ID: plan.KubeadmFact, Value: hostaccess.SHA256([]byte(kubeadmText))}, {ID: plan.NodeFact("old")}, {ID: plan.LocalFact("/bin/provider"), Value: hostaccess.SHA256([]byte("binary"))},
 	}}
 	local := "binary"
@@ -137,7 +138,28 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	changed.Data["ClusterConfiguration"] += "# a note\n"
 	w.api.Put(t, changed, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-1"}})
 	says(t, preflight(), "ClusterConfiguration of ConfigMap/kube-system/kubeadm-config was changed by somebody else", `node old has provider id "aws:///a/i-1" by now, it had ""`,
-		"/bin/provider on this machine has SHA-256 "+hostaccess.SHA256([]byte("another")))
+		"/bin/provider on this machine is not the file with SHA-256 "+hostaccess.SHA256([]byte("binary")))
+}
+
+// TestAPlanReadsNoOtherFileOfThisMachine than the one that --credential-provider names: a fact is in a file or in a journal that somebody else may have written.
+func TestAPlanReadsNoOtherFileOfThisMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	for name, p := range map[string]*v1.Plan{
+		"no file is named":        {},
+		"another one is named":    {Options: v1.Options{CredentialProvider: "/bin/provider", CredentialProviderSHA256: "sum"}},
+		"it is named without sum": {Options: v1.Options{CredentialProvider: "/root/.ssh/id_rsa"}},
+	} {
+		p.Cluster.UID, p.Facts = "cluster-uid", []v1.Fact{{ID: plan.LocalFact("/root/.ssh/id_rsa"), Value: "sum"}}
+		read := false
+		err := Preflight(t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) {
+			read = true
+			return nil, nil
+		}}, p)
+		if read || err == nil || !strings.Contains(err.Error(), "asks for file /root/.ssh/id_rsa of this machine") {
+			t.Errorf("%s: read %v: %v", name, read, err)
+		}
+	}
 }
 
 func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sort"
@@ -99,16 +100,26 @@ func (e *Engine) otherHolds(ctx context.Context, kind, name, id string) (string,
 		node, _, _ := strings.Cut(name, ":")
 		return e.nodeHolds(ctx, node, want)
 	case "local":
-		data, err := e.ReadLocal(name)
-		if err != nil {
-			return "", fmt.Errorf("reading %s, which the plan copies to hosts: %w", name, err)
-		}
-		if sum := hostaccess.SHA256(data); sum != want {
-			return fmt.Sprintf("%s on this machine has SHA-256 %s, the plan was made with %s", name, sum, want), nil
-		}
-		return "", nil
+		return e.localHolds(id, name, want)
 	}
 	return "", fmt.Errorf("fact %q is not known to this version of transplant", id)
+}
+
+// localHolds says how a file of this machine has changed since the plan was made with it. A plan or a journal may be somebody else's: the one file that it
+// may ask for is that of --credential-provider, and of what is in it nothing is said, since that is kept in the journal.
+func (e *Engine) localHolds(id, name, want string) (string, error) {
+	if o := e.plan.Options; name == "" || name != o.CredentialProvider || want != o.CredentialProviderSHA256 {
+		return "", &UntrustedError{What: "fact " + id, Err: fmt.Errorf(
+			"it asks for file %s of this machine, and a plan reads none but that of --credential-provider (%s)", name, cmp.Or(o.CredentialProvider, "not given"))}
+	}
+	data, err := e.ReadLocal(name)
+	if err != nil {
+		return "", fmt.Errorf("reading %s, which the plan copies to hosts: %w", name, err)
+	}
+	if hostaccess.SHA256(data) != want {
+		return fmt.Sprintf("%s on this machine is not the file with SHA-256 %s that the plan was made with", name, want), nil
+	}
+	return "", nil
 }
 
 func (e *Engine) workloadHolds(ctx context.Context, ref, want, detail string) (string, error) {
