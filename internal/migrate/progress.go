@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that telling costs no further request.
@@ -48,7 +49,7 @@ func (p *Progress) Saw(e Event) {
 			p.doc.Steps = append(p.doc.Steps, v1.StepProgress{ID: e.Step.ID, Since: e.Time.UTC()})
 		}
 		s := &p.doc.Steps[at]
-		message := shortened(e.Message, progressLimit)
+		message := shortened(mask.Text(e.Message), progressLimit)
 		if message == "" || s.Waiting == message {
 			break
 		}
@@ -63,7 +64,7 @@ func (p *Progress) Saw(e Event) {
 func (p *Progress) Disrupted(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if line = shortened(line, progressLimit); line != p.doc.Disruption {
+	if line = shortened(mask.Text(line), progressLimit); line != p.doc.Disruption {
 		p.doc.Disruption = line
 		p.send()
 	}
@@ -92,7 +93,8 @@ func shortened(s string, limit int) string {
 	return s[:end] + "…"
 }
 
-// ReadProgress reads what a lock says of its run; nil where it says nothing that is understood.
+// ReadProgress reads what a lock says of its run; nil where it says nothing that is understood. It is masked: an earlier version, or somebody else, may have
+// written it.
 func ReadProgress(annotation string) *v1.Progress {
 	if annotation == "" {
 		return nil
@@ -100,6 +102,10 @@ func ReadProgress(annotation string) *v1.Progress {
 	var p v1.Progress
 	if json.Unmarshal([]byte(annotation), &p) != nil {
 		return nil
+	}
+	p.Disruption = mask.Text(p.Disruption)
+	for i := range p.Steps {
+		p.Steps[i].Waiting = mask.Text(p.Steps[i].Waiting)
 	}
 	return &p
 }
