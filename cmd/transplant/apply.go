@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type changing struct {
 	kubelets v1.Options
 	// pinned is the plan that may be carried out.
 	pinned pin
+	// ownEnv tells that --ccm-env was given to this command.
+	ownEnv bool
 }
 
 func (f *changing) flags(cmd *cobra.Command) {
@@ -91,6 +94,7 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 			if err := c.openRest(ctx); err != nil {
 				return err
 			}
+			f.ownEnv = slices.Contains(flagsGiven(o.cmd, "ccm-env"), "--ccm-env") // then it is that of the journal, by the check above
 			return c.resumeApply(ctx, j, args, f)
 		}
 	}
@@ -314,6 +318,9 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 			return err
 		}
 	}
+	if err := f.checkEnv(approved, &stored); err != nil {
+		return err
+	}
 	if err := f.pinned.checkApproved(f.yes, approved, &stored, "transplant apply --dry-run"); err != nil {
 		return err
 	}
@@ -375,7 +382,7 @@ func (c *connection) reviewRest(doc v1.Journal) error {
 	if i := strings.LastIndex(text, "plan sha256: "); i >= 0 {
 		text = text[:i] // of the rest, which nobody pins
 	}
-	_, err := io.WriteString(c.err, text)
+	_, err := io.WriteString(c.err, text+managersGet(&doc.Plan))
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,7 +185,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 // TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is carried out.
 func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
 	const journalPath = "/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + migrate.JournalName
-	for _, command := range []string{"apply", "rollback"} {
+	for _, command := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host", "cp-2"}} {
 		c := newLive(t)
 		journal := func(change func(*v1.Plan)) (*v1.Plan, *corev1.ConfigMap) {
 			var made *v1.Plan
@@ -215,13 +216,13 @@ func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
 			}
 			return false
 		}
-		fails(t, c.run(command, "--yes", "--state-dir", state), exitStale, "another one than the one that was approved just now")
+		fails(t, c.run(append(slices.Clone(command), "--yes", "--state-dir", state)...), exitStale, "another one than the one that was approved just now")
 		if !swapped {
-			t.Errorf("%s: the lock was not taken", command)
+			t.Errorf("%v: the lock was not taken", command)
 		}
 		for _, w := range c.api.Writes()[before:] {
 			if !strings.Contains(w, "leases") {
-				t.Errorf("%s: something was written: %s", command, w)
+				t.Errorf("%v: something was written: %s", command, w)
 			}
 		}
 	}

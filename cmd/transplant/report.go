@@ -92,6 +92,9 @@ func (c *connection) buildReport(ctx context.Context, f reportFlags) (*built, er
 		return nil, err
 	}
 	doc := j.Doc()
+	if err := migrate.Judge(doc, nil); err != nil { // its options say which files of hosts are looked at
+		return nil, err
+	}
 	before, err := migrate.Before(ctx, c.kube)
 	if err != nil {
 		return nil, err

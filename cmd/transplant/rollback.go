@@ -51,6 +51,9 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err := f.checkWithout(); err != nil {
 		return err
 	}
+	if err := migrate.Judge(doc, nil); err != nil { // its options say which files of hosts are looked at
+		return err
+	}
 	if err := c.openRest(ctx); err != nil {
 		return err
 	}
@@ -79,17 +82,14 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		return err
 	}
 	shown := plan.Digest(p)
-	if len(f.without) > 0 {
-		shown = "" // taking the hosts out makes it another plan
-	}
 	return c.locked(ctx, f, func(ctx context.Context) error {
 		c.hosts = all
 		return c.rollbackLocked(ctx, f, snap, shown)
 	})
 }
 
-// rollbackLocked makes the plan again from the journal as it is under the lock, and carries it out when it is the one with the digest that was shown; any where
-// that is empty.
+// rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with the digest that was shown. Only then
+// the hosts of --without-host are taken out, which makes it another plan.
 func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Snapshot, shown string) error {
 	before, err := migrate.Before(ctx, c.kube)
 	if err != nil {
@@ -99,19 +99,24 @@ func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Sn
 	if err != nil {
 		return err
 	}
-	if err := c.takeOut(ctx, j, f, before); err != nil {
-		return err
-	}
 	p, err := rollbackPlan(j.Doc(), snap)
 	if err != nil {
 		return err
 	}
-	if err := f.pinned.check(p, "the rollback"); err != nil {
-		return err
-	}
-	if shown != "" && plan.Digest(p) != shown {
+	if plan.Digest(p) != shown {
 		return withCode(exitStale, "the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",
 			j.Doc().Run)
+	}
+	if err := c.takeOut(ctx, j, f, before); err != nil {
+		return err
+	}
+	if len(f.without) > 0 {
+		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
+			return err
+		}
+	}
+	if err := f.pinned.check(p, "the rollback"); err != nil {
+		return err
 	}
 	if err := c.noteApproval(p, rollbackRun(j.Doc().Run)); err != nil {
 		return err

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// withEnv plants a journal whose managers get a variable, in its options and in what its steps write.
+func (c *live) withEnv(name, value string) {
+	c.t.Helper()
+	c.plant(func(p *v1.Plan, _ *v1.Journal) {
+		path := filepath.Join(c.t.TempDir(), "plan.yaml")
+		made := c.run("plan", "--out", path, "--accept", "CLOUD-001=no cloud in this test", "--ccm-env", name+"="+value)
+		if made.code != exitOK {
+			c.t.Fatal(made.text(nil))
+		}
+		with, err := readPlan(path)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		*p = *with
+	})
+}
+
+// TestAPlantedEnvironmentIsShownAndRefused: a proxy that the journal names would see where the manager sends the cloud's credentials.
+func TestAPlantedEnvironmentIsShownAndRefused(t *testing.T) {
+	const value = "http://ops:hunter2hunter2@proxy.example.com"
+	c := newLive(t)
+	c.withEnv("HTTPS_PROXY", value)
+	writes := len(c.api.Writes())
+	for _, args := range [][]string{{"apply"}, {"apply", "--yes"}} {
+		r := c.run(args...)
+		fails(t, r, exitNotApproved, "gives the cloud-controller-manager HTTPS_PROXY")
+		fails(t, r, exitNotApproved, "--ccm-env='HTTPS_PROXY=")
+		for _, part := range []string{"environment of the cloud-controller-manager: HTTPS_PROXY=", "proxy.example.com", "arguments of the cloud-controller-manager: ", "--cloud-provider=aws"} {
+			if !strings.Contains(r.errOut, part) {
+				t.Errorf("%v: %q is not shown:\n%s", args, part, r.errOut)
+			}
+		}
+		if strings.Contains(r.text(nil), "hunter2") {
+			t.Errorf("%v shows the password:\n%s", args, r.text(nil))
+		}
+	}
+	if after := c.api.Writes(); len(after) != writes {
+		t.Errorf("something was written: %v", after[writes:])
+	}
+	// Named by this command it is a question as any other, which --yes does not answer for a journal that nobody has seen here.
+	r := c.run("apply", "--ccm-env", "HTTPS_PROXY="+value)
+	fails(t, r, exitNotApproved, "there is no terminal to ask on")
+}
+
+func TestWhichVariablesDecideWhereCredentialsGo(t *testing.T) {
+	for name, want := range map[string]bool{
+		"HTTPS_PROXY": true, "http_proxy": true, "NO_PROXY": true, "SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "GODEBUG": true, "AWS_ENDPOINT_URL": true, "AWS_ENDPOINT_URL_EC2": true,
+		"LD_PRELOAD": true, "AWS_REGION": false, "PROXY": false, "WELD_X": false,
+	} {
+		if decidesWhere(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
+	}
+}
+
+// TestAPlantedJournalIsJudgedBeforeItsOptionsAreFollowed: they name files of hosts that are looked at, and objects.
+func TestAPlantedJournalIsJudgedBeforeItsOptionsAreFollowed(t *testing.T) {
+	c := newLive(t)
+	c.plant(func(p *v1.Plan, _ *v1.Journal) { p.Steps = append([]v1.Step{cron(p)}, p.Steps...) })
+	var mu sync.Mutex
+	var gathered []string
+	c.api.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.Contains(r.URL.Path, "leases/"+plan.KCM) || strings.HasSuffix(r.URL.Path, "/daemonsets") || strings.HasSuffix(r.URL.Path, "/services") {
+			gathered = append(gathered, r.Method+" "+r.URL.Path)
+		}
+		return false
+	}
+	for _, args := range [][]string{{"rollback", "--yes"}, {"report"}, {"verify"}} {
+		r := c.run(args...)
+		if r.code == exitOK || !strings.Contains(r.text(nil), "rule P-42") {
+			t.Errorf("%v is not refused (code %d):\n%s", args, r.code, r.text(nil))
+		}
+		if len(gathered) > 0 {
+			t.Errorf("%v has looked at the cluster first: %v", args, gathered)
+		}
+		gathered = nil
+	}
+}
