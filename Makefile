@@ -129,6 +129,10 @@ gaps: ## Measure how long nobody runs a loop, over RUNS=10 migrations (PROFILE=k
 bench_flags = $(foreach v,SCENARIO IMPLEMENTATIONS NODES SERVICES THROTTLE LIMIT WINDOW ROUNDS,$(if $($(v)),--$(shell echo $(v) | tr A-Z a-z) $($(v)))) \
 	$(if $(KUBE_APISERVER),--kube-apiserver $(KUBE_APISERVER)) $(if $(filter-out 0 no false,$(KEEP_RESULTS)),--keep)
 
+.PHONY: conformance
+conformance: ## Run the scenarios of upstream's own tests with upstream's controllers and with ours, and print how ours do
+	$(GO) test ./ccm/conformance -run TestOursDoesWhatUpstreamDoes -count=1 -v | grep -v -e '^=== ' -e '--- PASS' -e '^[IWE][0-9]'
+
 .PHONY: bench
 bench: ## Measure our manager beside upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
 	cd lab && $(GO) build -o ../bin/ ./cmd/bench ./cmd/sim-cloud-controller-manager

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
@@ -42,7 +46,11 @@ func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerIni
 			Constructor: func(ControllerInitContext, *config.CompletedConfig, cloudprovider.Interface) InitFunc { return init },
 		}
 	}
-	own := *c.Config // without fences, for the leases
+	own := *c.Config // without fences, for the leases and their events
+	own.EventBroadcaster = record.NewBroadcaster()
+	own.EventRecorder = own.EventBroadcaster.NewRecorder(
+		scheme.Scheme, corev1.EventSource{Component: options.CloudControllerManagerUserAgent},
+	)
 	if err := normaliseMigration(&own.ComponentConfig.Generic, constructors); err != nil {
 		return err
 	}
@@ -82,7 +90,8 @@ func normaliseMigration(generic *genericconfig.GenericControllerManagerConfigura
 	return nil
 }
 
-// fenceEmbedding puts the fences of all leases before the clients of a configuration that InitFuncs have got already.
+// fenceEmbedding puts the fences of all leases before the clients and the events of a configuration that InitFuncs
+// have got already.
 func (p *process) fenceEmbedding() error {
 	c := p.embedding
 	if c == nil {
@@ -97,5 +106,8 @@ func (p *process) fenceEmbedding() error {
 		return fmt.Errorf("making the client of the program's configuration: %w", err)
 	}
 	c.Client = client
+	// What InitFuncs have got is a recorder of this broadcaster, so that it is the sink that has to ask.
+	c.EventBroadcaster.StartStructuredLogging(0)
+	c.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -107,6 +107,44 @@ func TestRunKeepsAnAuthorsWritesToTheTimeOfItsLeases(t *testing.T) {
 	}
 }
 
+func TestRunSendsNoEventOfAnAuthorsWithoutALease(t *testing.T) {
+	server := newAuthorsServer(t)
+	server.Put(t, held(mainLeaseName, "another"))
+	healthy := server.Intercept
+	events, looks := make(chan string, 10), make(chan struct{}, 1000)
+	server.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events"):
+			events <- r.URL.Path
+		case strings.HasSuffix(r.URL.Path, "/leases/"+mainLeaseName):
+			looks <- struct{}{}
+		}
+		return healthy(w, r)
+	}
+	c := newAuthorsConfig(t, server, func(*options.CloudControllerManagerOptions) {})
+	recorder := c.EventRecorder // as an InitFunc gets it, before Run is called
+	idle := authorsController(nil, func(context.Context, *config.CompletedConfig, cloudprovider.Interface, genericcontrollermanager.ControllerContext) bool {
+		return true
+	})
+	inits := map[string]app.InitFunc{"mine": idle.Constructor(ControllerInitContext{}, c, nil)}
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- Run(c, &authored{}, inits, nil, stop) }()
+	receive(t, looks)
+	recorder.Event(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mine"}}, corev1.EventTypeNormal, "Mine", "on standby")
+	for range 5 { // five more looks at the lease take a second; an event that is sent takes milliseconds
+		receive(t, looks)
+	}
+	close(stop)
+	if err := receive(t, ended); err != nil {
+		t.Error(err)
+	}
+	select {
+	case path := <-events:
+		t.Errorf("an event is sent on standby: %s", path)
+	default:
+	}
+}
+
 func TestRunReadsLeaderMigrationAsTheCommandDoes(t *testing.T) {
 	server := newAuthorsServer(t)
 	server.Put(t, held(migrationLeaseName, "kube-controller-manager"))
@@ -131,56 +169,6 @@ func TestRunReadsLeaderMigrationAsTheCommandDoes(t *testing.T) {
 	close(stop)
 	if err := receive(t, ended); err != nil {
 		t.Error(err)
-	}
-}
-
-// meantDifferences are the rows of the table in "Change one import", and the tests that show each.
-var meantDifferences = map[string]string{
-	"`Initialize` and `SetInformers` are called once, under the first lease that is won":                             "TestLeaderMigrationDividesTheLoopsBetweenTwoLeases",
-	"the stop channel of `Initialize` is closed when controllers have ended, before a lease is released":             "TestAProviderIsStartedUnderALease",
-	"our controllers have caches of their own, filled on standby":                                                    "TestAnAuthorsConstructorMayCallOurs",
-	"our controllers and upstream's get the provider behind the fence, with a budget and a time limit for each call": "TestAnAuthorsConstructorMayCallOurs",
-	"an author's writes to the API server are refused once the lease is not certainly held":                          "TestClientsOfALeaseWriteWhileItsFenceIsOpen",
-	"a lease with nothing to run under it is left alone":                                                             "TestALeaseWithNothingToRunUnderItIsNotContendedFor",
-	"`Run`, for a command of your own, promises less than `NewCloudControllerManagerCommand`":                        "TestRunKeepsAnAuthorsWritesToTheTimeOfItsLeases",
-	"defaults say more that may go on at once":                                                                       "TestOurDefaultsTakeThePlaceOfUpstreamsOnly",
-}
-
-func TestEveryMeantDifferenceIsDocumentedWithItsReason(t *testing.T) {
-	page, err := os.ReadFile("../docs/explanation/cloud-controller-manager.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "\n### Change one import\n")
-	section, _, _ = strings.Cut(section, "\n### ")
-	documented := map[string]bool{}
-	for line := range strings.SplitSeq(section, "\n") {
-		cells := strings.Split(line, "|")
-		if len(cells) != 4 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "difference" {
-			continue
-		}
-		difference := strings.TrimSpace(cells[1])
-		documented[difference] = true
-		if meantDifferences[difference] == "" {
-			t.Errorf("no test is named for the documented difference %q", difference)
-		}
-		if strings.TrimSpace(cells[2]) == "" {
-			t.Errorf("the documented difference %q has no reason", difference)
-		}
-	}
-	tests := map[string]bool{}
-	for _, declared := range declarations(t, ".", true) {
-		if d, ok := declared.(*ast.FuncDecl); ok {
-			tests[d.Name.Name] = true
-		}
-	}
-	for difference, test := range meantDifferences {
-		if !documented[difference] {
-			t.Errorf("the difference %q is not documented", difference)
-		}
-		if !tests[test] {
-			t.Errorf("the difference %q is shown by %s, which does not exist", difference, test)
-		}
 	}
 }
 

@@ -298,6 +298,9 @@ func (p *process) recordEvents() (stop func()) {
 	p.config.EventBroadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: p.config.Client.CoreV1().Events("")})
 	return func() {
 		p.config.EventBroadcaster.Shutdown()
+		if p.embedding != nil {
+			p.embedding.EventBroadcaster.Shutdown()
+		}
 		for _, g := range p.groups {
 			if g.config != nil {
 				g.config.EventBroadcaster.Shutdown()

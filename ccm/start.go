@@ -60,13 +60,18 @@ func (p *process) startProvider(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// drained is closed when the workers of a group have ended. With the last of all groups the provider is told to end its own loops, before a lease is
-// released and not earlier: calls that are being brought to an end may need them.
+// drained is closed when the workers of a group have ended, or the process has, which does not wait for one that
+// never does. With the last of all groups the provider is told to end its own loops, before a lease is released and
+// not earlier: calls that are being brought to an end may need them.
 func (p *process) drained(g *group) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		<-g.workers.drained()
+		select {
+		case <-g.workers.drained():
+		case <-p.ended:
+			return
+		}
 		for _, other := range p.groups {
 			if other.workers.working() {
 				return

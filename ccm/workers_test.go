@@ -68,3 +68,16 @@ func TestWithoutALeaseItIsAPlainGoroutine(t *testing.T) {
 		t.Error("the work got another context")
 	}
 }
+
+func TestAWorkerThatNeverEndsIsNotWaitedForOnceTheProcessHasEnded(t *testing.T) {
+	p := &process{ended: make(chan struct{}), start: newProviderStart()}
+	g := &group{}
+	p.groups = []*group{g}
+	g.workers.begin() // and never ends
+	drained := p.drained(g)
+	close(p.ended)
+	receive(t, drained)
+	if closed(p.start.stop) {
+		t.Error("the provider is told to end while a worker runs")
+	}
+}

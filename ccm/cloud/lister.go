@@ -45,6 +45,12 @@ type InstanceState struct {
 	Shutdown bool
 	// Metadata may be nil for an instance that the provider says nothing about, and is when it was not wanted or the instance does not exist.
 	Metadata *cloudprovider.InstanceMetadata
-	// Err concerns this node alone. With it, nothing else in the state is valid.
+	// ShutdownUnknown is that the provider does not implement to say whether an instance is shut down. Shutdown is false
+	// then.
+	ShutdownUnknown bool
+	// IDAsked is that the provider ID was asked for, since the node has none and the provider is asked by it. IDNotFound
+	// is that there was none.
+	IDAsked, IDNotFound bool
+	// Err concerns this node alone. With it, nothing else in the state is valid, except for these two.
 	Err error
 }

@@ -165,9 +165,9 @@ func (r *reader) finish(i *item, want Want, state InstanceState) {
 func tidy(state InstanceState, want Want) InstanceState {
 	switch {
 	case state.Err != nil:
-		return InstanceState{Err: state.Err}
+		return InstanceState{Err: state.Err, IDAsked: state.IDAsked, IDNotFound: state.IDNotFound}
 	case !state.Exists:
-		return InstanceState{Terminated: state.Terminated}
+		return InstanceState{Terminated: state.Terminated, IDAsked: state.IDAsked, IDNotFound: state.IDNotFound}
 	}
 	state.Terminated = false
 	if want&WantMetadata == 0 {

@@ -26,7 +26,31 @@ func (r *reader) single(ctx context.Context, node *corev1.Node, want Want, retri
 	if zones, ok := r.provider.Zones(); ok && zones != nil {
 		asked.zones = &zonesOf{r.caller, zones, retries}
 	}
-	return describe(ctx, asked, want)
+	state := describe(ctx, asked, want)
+	state.IDAsked, state.IDNotFound = asked.asked, asked.missing
+	return state
+}
+
+// questionError is an error that says to which question it was the answer. Its text is that of the answer.
+type questionError struct {
+	question Want
+	err      error
+}
+
+func (e *questionError) Error() string { return e.err.Error() }
+func (e *questionError) Unwrap() error { return e.err }
+
+// wantID is the question for a node's provider ID, which is no field of a state.
+const wantID Want = 0
+
+// FailedAt returns to which question an error of an InstanceState was the answer: whether the instance is shut down,
+// or which provider ID it has.
+func FailedAt(err error) (shutdown, id bool) {
+	var failed *questionError
+	if !errors.As(err, &failed) {
+		return false, false
+	}
+	return failed.question == WantShutdown, failed.question == wantID
 }
 
 // described is one node as a provider's interface describes it.
@@ -51,7 +75,10 @@ func describe(ctx context.Context, d described, want Want) InstanceState {
 	if want&WantShutdown != 0 {
 		state.Shutdown, state.Err = d.shutdown(ctx)
 		if errors.Is(state.Err, cloudprovider.NotImplemented) { // such a provider has no instances that are shut down
-			state.Shutdown, state.Err = false, nil
+			state.Shutdown, state.ShutdownUnknown, state.Err = false, true, nil
+		}
+		if state.Err != nil {
+			state.Err = &questionError{question: WantShutdown, err: state.Err}
 		}
 	}
 	if all := want&WantMetadata == WantMetadata; all && state.Err == nil {
@@ -92,6 +119,8 @@ type v1Node struct {
 	node      *corev1.Node
 	name      string // of the provider
 	found     string // the providerID that the cloud knows the node by
+	asked     bool   // for that
+	missing   bool   // as the cloud says
 }
 
 // providerID is the node's, or the one that the cloud has for its name.
@@ -100,9 +129,11 @@ func (d *v1Node) providerID(ctx context.Context) (string, error) {
 		return d.node.Spec.ProviderID, nil
 	}
 	if d.found == "" {
+		d.asked = true
 		id, err := d.instances.InstanceID(ctx, types.NodeName(d.node.Name))
 		if err != nil {
-			return "", fmt.Errorf("asking for the provider ID of node %q: %w", d.node.Name, err)
+			d.missing = errors.Is(err, cloudprovider.InstanceNotFound)
+			return "", &questionError{wantID, fmt.Errorf("asking for the provider ID of node %q: %w", d.node.Name, err)}
 		}
 		d.found = d.name + "://" + id
 	}

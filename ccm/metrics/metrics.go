@@ -26,6 +26,14 @@ func Register(collectors ...metrics.Registerable) {
 	}
 }
 
+// RegisterUpstreams calls a constructor of upstream's, which begins with registering its series, before upstream's
+// controller could find ours there and panic. The constructor may panic after that, as it does without the informers
+// that it is not given.
+func RegisterUpstreams(construct func()) {
+	defer func() { _ = recover() }()
+	construct()
+}
+
 // Adopt registers a collector that upstream has as well, under the same name and with the same help, and returns the one that is served: upstream's
 // if that was registered before, else own.
 func Adopt[T metrics.Registerable](own T) T {

@@ -20,6 +20,7 @@ const subsystem = "cloud_node_lifecycle_controller"
 const (
 	instanceExists   = "instance_exists"
 	instanceShutdown = "instance_shutdown"
+	instanceMetadata = "instance_metadata"
 )
 
 var (
@@ -70,30 +71,61 @@ var registration sync.Once
 
 func registerMetrics() {
 	registration.Do(func() {
-		// Upstream's constructor registers its series and then refuses to go on without a client. Later it would find ours there, and panic.
-		_, _ = upstream.NewCloudNodeLifecycleController(nil, nil, nil, 0, 0)
+		ccmmetrics.RegisterUpstreams(func() { _, _ = upstream.NewCloudNodeLifecycleController(nil, nil, nil, 0, 0) })
 		monitorDuration, providerCalls = ccmmetrics.Adopt(monitorDuration), ccmmetrics.Adopt(providerCalls)
 		ccmmetrics.Register(kept, held, holds, deletions)
 	})
 }
 
-// observe counts an answer as upstream counts its calls: whether the instance exists, and if it does and that was asked, whether it is shut down.
+// observe counts an answer as upstream counts its calls: the one for a provider ID, whether the instance exists, and
+// if it does and that was asked, whether it is shut down. An error is that of the question that it answers.
 func observe(state cloud.InstanceState, want cloud.Want) {
-	result := "success"
-	switch {
-	case errors.Is(state.Err, cloudprovider.NotImplemented):
-		result = "not_implemented"
-	case errors.Is(state.Err, cloudprovider.InstanceNotFound) || state.Err == nil && want&cloud.WantExists != 0 && !state.Exists:
-		result = "instance_not_found"
-	case errors.Is(state.Err, context.Canceled):
-		result = "canceled"
-	case state.Err != nil:
-		result = "error"
+	atShutdown, atID := cloud.FailedAt(state.Err)
+	missing := state.Err == nil && want&cloud.WantExists != 0 && !state.Exists
+	if state.IDAsked {
+		result := resultOf(state.Err, atID)
+		if state.IDNotFound {
+			result = notFound
+		}
+		providerCalls.WithLabelValues(instanceMetadata, result).Inc()
+	}
+	if atID || state.IDNotFound {
+		return
+	}
+	exists := resultOf(state.Err, !atShutdown)
+	if missing {
+		exists = notFound
 	}
 	if want&cloud.WantExists != 0 {
-		providerCalls.WithLabelValues(instanceExists, result).Inc()
+		providerCalls.WithLabelValues(instanceExists, exists).Inc()
 	}
-	if want&cloud.WantShutdown != 0 && (want&cloud.WantExists == 0 || result == "success") {
-		providerCalls.WithLabelValues(instanceShutdown, result).Inc()
+	if want&cloud.WantShutdown == 0 || want&cloud.WantExists != 0 && exists != succeeded {
+		return
 	}
+	result := resultOf(state.Err, true)
+	if state.ShutdownUnknown {
+		result = notImplemented
+	}
+	providerCalls.WithLabelValues(instanceShutdown, result).Inc()
+}
+
+const (
+	succeeded      = "success"
+	notFound       = "instance_not_found"
+	notImplemented = "not_implemented"
+)
+
+// resultOf is what a call returned, if it was the call that the error is of.
+func resultOf(err error, here bool) string {
+	switch {
+	case !here || err == nil:
+		return succeeded
+	case errors.Is(err, cloudprovider.NotImplemented):
+		return notImplemented
+	case errors.Is(err, cloudprovider.InstanceNotFound):
+		return notFound
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	}
+	return "error"
 }

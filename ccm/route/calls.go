@@ -47,22 +47,23 @@ func (a attempts) choose(c change, now time.Time) change {
 
 // carryOut makes the calls of a change, one after the other. A create is tried even if a delete before it failed: some clouds replace routes. It is not
 // ok if the fence closed or the manager stops: then nothing is known and nothing will be retried.
-func (c *Controller) carryOut(ctx, calls context.Context, change change) (changed, failed, ok bool) {
+func (c *Controller) carryOut(ctx, calls context.Context, change change) (changed, ok bool) {
 	defer c.queue.AddAfter(retry, gather/4) // conditions, and what has become due
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
 	case <-ctx.Done():
 		c.release(change.destination, false)
-		return false, false, false
+		return false, false
 	}
 	defer c.tracker.Start("changing the route to " + string(change.destination))()
+	failed := false
 	defer func() { c.release(change.destination, !failed) }()
 	for _, route := range change.deletes {
 		begun := c.clock.Now()
 		err := guard(func() error { return c.routes.DeleteRoute(calls, c.clusterName, route) })
 		if final(calls, err) {
-			return changed, failed, false
+			return changed, false
 		}
 		c.deleted(change.destination, route, begun, err)
 		changed, failed = changed || err == nil, failed || err != nil
@@ -79,7 +80,7 @@ func (c *Controller) carryOut(ctx, calls context.Context, change change) (change
 		hint, begun := string(creation.node.UID), c.clock.Now()
 		err := guard(func() error { return c.routes.CreateRoute(calls, c.clusterName, hint, route) })
 		if final(calls, err) {
-			return changed, failed, false
+			return changed, false
 		}
 		c.created(change.destination, creation, route, begun, err)
 		changed, failed = changed || err == nil, failed || err != nil
@@ -89,7 +90,7 @@ func (c *Controller) carryOut(ctx, calls context.Context, change change) (change
 			klog.FromContext(ctx).Info("Created route", "destination", creation.cidr, "node", creation.node.Name)
 		}
 	}
-	return changed, failed, true
+	return changed, true
 }
 
 // release ends a destination's being busy. For a while after calls that succeeded, lists say nothing about it: clouds show late what they have accepted.

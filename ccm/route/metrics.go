@@ -36,20 +36,16 @@ var registration sync.Once
 
 func registerMetrics() {
 	registration.Do(func() {
-		registerUpstreams()
+		ccmmetrics.RegisterUpstreams(func() { // without a CIDR it would end the process
+			_, _ = upstream.New(nil, nil, nil, "", []*net.IPNet{{}})
+		})
 		syncs = ccmmetrics.Adopt(syncs)
 		ccmmetrics.Register(failing, createSeconds)
 	})
 }
 
-// registerUpstreams has upstream's controller register its series, before it could find ours there and panic. Only its constructor does that: it
-// begins with it, and then panics because it has no informer. Without a CIDR it would end the process.
-func registerUpstreams() {
-	defer func() { _ = recover() }()
-	_, _ = upstream.New(nil, nil, nil, "", []*net.IPNet{{}})
-}
-
-// recordSync counts a pass that has called the cloud. Upstream counts a pass with failed calls as noop or changed; here it is an error, as the help says.
+// recordSync counts a pass that has called the cloud, as upstream does it: only one that could not list routes is an
+// error. What else fails is in failing.
 func recordSync(trigger string, changed, failed bool) {
 	outcome := "noop"
 	switch {

@@ -231,17 +231,17 @@ func (c *Controller) due(found judgement, now time.Time) []change {
 type round struct {
 	trigger string
 
-	mu              sync.Mutex
-	left            int
-	changed, failed bool
+	mu      sync.Mutex
+	left    int
+	changed bool
 }
 
-func (r *round) ended(changed, failed bool) {
+func (r *round) ended(changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.changed, r.failed = r.changed || changed, r.failed || failed
+	r.changed = r.changed || changed
 	if r.left--; r.left == 0 {
-		recordSync(r.trigger, r.changed, r.failed)
+		recordSync(r.trigger, r.changed, false)
 	}
 }
 
@@ -250,8 +250,8 @@ func (c *Controller) start(ctx, calls context.Context, trigger string, due []cha
 	started := &round{trigger: trigger, left: len(due)}
 	for _, change := range due {
 		c.work.Go(func() {
-			if changed, failed, ok := c.carryOut(ctx, calls, change); ok {
-				started.ended(changed, failed)
+			if changed, ok := c.carryOut(ctx, calls, change); ok {
+				started.ended(changed)
 			}
 		})
 	}

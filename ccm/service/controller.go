@@ -163,6 +163,9 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	klog.FromContext(ctx).Info("Keeping load balancers", "workers", c.config.Workers)
 	c.adopt(calls, fence)
+	if c.nodes.any() {
+		nodeSyncLatency.Observe(0) // upstream counts a pass for the nodes that it finds
+	}
 
 	var loops sync.WaitGroup
 	loops.Go(func() { c.dispatch(ctx, calls) })
@@ -278,6 +281,12 @@ func (n *nodeViews) view() *view {
 	n.dirty = err != nil
 	n.current, _ = look(nodes, n.last())
 	return n.current
+}
+
+// any reports whether there is a node, member or not.
+func (n *nodeViews) any() bool {
+	nodes, err := n.lister.List(labels.Everything())
+	return err == nil && len(nodes) > 0
 }
 
 // members lists the nodes for a call, as they are now, with the view that they were seen in.

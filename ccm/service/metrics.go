@@ -94,17 +94,10 @@ var (
 )
 
 var registerMetrics = sync.OnceFunc(func() {
-	registerUpstreams()
+	ccmmetrics.RegisterUpstreams(func() { _, _ = upstream.New(nil, nil, nil, nil, "", nil) })
 	loadBalancerSyncCount, nodeSyncErrorCount = ccmmetrics.Adopt(loadBalancerSyncCount), ccmmetrics.Adopt(nodeSyncErrorCount)
 	nodeSyncLatency, updateHostLatency = ccmmetrics.Adopt(nodeSyncLatency), ccmmetrics.Adopt(updateHostLatency)
 	ccmmetrics.Register(
 		callDuration, deleteDuration, pendingServices, nodeBatches, driftChecks, statusRepairs, adoptedServices, stateWrites, stateKept,
 	)
 })
-
-// registerUpstreams has upstream's controller register its series, before it could find ours there and panic. Only its constructor does that: it
-// begins with it, and then panics because it has no informer.
-func registerUpstreams() {
-	defer func() { _ = recover() }()
-	_, _ = upstream.New(nil, nil, nil, nil, "", nil)
-}

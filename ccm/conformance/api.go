@@ -1,0 +1,318 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// namespace is where the Services of scenarios are.
+const namespace = metav1.NamespaceDefault
+
+// apiServer is an API server in memory. It honours resource versions, UIDs, finalizers and preconditions, keeps
+// status apart from the rest where an
+// API server does, and does not write what changes nothing.
+type apiServer struct {
+	client  *fake.Clientset
+	tracker clienttesting.ObjectTracker
+
+	mu       sync.Mutex
+	version  int
+	made     int // Nodes and Services: their UIDs are the same in both runs
+	failures failures
+	writes   []string // "patch nodes n"
+	events   []string // "Normal Synced n", each once, in the order in which it was first told
+}
+
+func newAPIServer() *apiServer {
+	a := &apiServer{
+		client: &fake.Clientset{}, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()),
+		failures: failures{},
+	}
+	a.client.AddReactor("*", "*", a.react)
+	a.client.AddReactor("*", "*", clienttesting.ObjectReaction(a.tracker))
+	a.client.AddWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		options := metav1.ListOptions{}
+		if asked, ok := action.(clienttesting.WatchActionImpl); ok {
+			options = asked.ListOptions
+		}
+		stream, err := a.tracker.Watch(action.GetResource(), action.GetNamespace(), options)
+		return true, stream, err
+	})
+	return a
+}
+
+func resourceOf(o runtime.Object) schema.GroupVersionResource {
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		panic(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	return resource
+}
+
+func access(o runtime.Object) metav1.Object {
+	object, err := meta.Accessor(o)
+	if err != nil {
+		panic(err)
+	}
+	return object
+}
+
+// react answers what the tracker would answer otherwise than an API server.
+func (a *apiServer) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	resource, verb := action.GetResource().Resource, action.GetVerb()
+	if verb == "list" || verb == "watch" {
+		return false, nil, nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if resource == "events" {
+		return true, a.keepEvent(action), nil
+	}
+	if err := a.failures.next(verb + " " + resource); err != nil {
+		return true, nil, err
+	}
+	switch asked := action.(type) {
+	case clienttesting.CreateActionImpl:
+		o := asked.GetObject().DeepCopyObject()
+		return true, o, a.store(verb, asked, o, nil)
+	case clienttesting.UpdateActionImpl:
+		return a.update(asked)
+	case clienttesting.PatchActionImpl:
+		return a.patch(asked)
+	case clienttesting.DeleteActionImpl:
+		return a.delete(asked)
+	}
+	return false, nil, nil
+}
+
+// keepEvent notes an event once, as an API server has one object for what happens repeatedly.
+func (a *apiServer) keepEvent(action clienttesting.Action) runtime.Object {
+	created, ok := action.(clienttesting.CreateActionImpl)
+	if !ok {
+		return &corev1.Event{}
+	}
+	event, ok := created.GetObject().(*corev1.Event)
+	if !ok {
+		return &corev1.Event{}
+	}
+	text := strings.Join([]string{event.Type, event.Reason, event.InvolvedObject.Name}, " ")
+	for _, told := range a.events {
+		if told == text {
+			return event
+		}
+	}
+	a.events = append(a.events, text)
+	return event
+}
+
+func (a *apiServer) update(asked clienttesting.UpdateActionImpl) (bool, runtime.Object, error) {
+	o := asked.GetObject().DeepCopyObject()
+	old, err := a.tracker.Get(asked.GetResource(), asked.GetNamespace(), access(o).GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	if given := access(o).GetResourceVersion(); given != "" && given != access(old).GetResourceVersion() {
+		return true, nil, conflict(asked, access(o).GetName())
+	}
+	return true, o, a.store("update", asked, o, old)
+}
+
+func (a *apiServer) patch(asked clienttesting.PatchActionImpl) (bool, runtime.Object, error) {
+	old, err := a.tracker.Get(asked.GetResource(), asked.GetNamespace(), asked.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return true, nil, err
+	}
+	var after []byte
+	if asked.GetPatchType() == types.MergePatchType {
+		after, err = jsonpatch.MergePatch(before, asked.GetPatch())
+	} else {
+		after, err = strategicpatch.StrategicMergePatch(before, asked.GetPatch(), old)
+	}
+	if err != nil {
+		return true, nil, apierrors.NewBadRequest(err.Error())
+	}
+	o := newLike(old)
+	if err := json.Unmarshal(after, o); err != nil {
+		return true, nil, apierrors.NewBadRequest(err.Error())
+	}
+	if access(o).GetUID() != access(old).GetUID() || access(o).GetResourceVersion() != access(old).GetResourceVersion() {
+		return true, nil, conflict(asked, asked.GetName())
+	}
+	return true, o, a.store("patch", asked, o, old)
+}
+
+func newLike(o runtime.Object) runtime.Object {
+	switch o.(type) {
+	case *corev1.Node:
+		return &corev1.Node{}
+	case *corev1.Service:
+		return &corev1.Service{}
+	}
+	return &corev1.ConfigMap{}
+}
+
+func conflict(action clienttesting.Action, name string) error {
+	return apierrors.NewConflict(action.GetResource().GroupResource(), name, errors.New("the object has been modified"))
+}
+
+// store keeps what a client has written. The lock is held.
+func (a *apiServer) store(verb string, action clienttesting.Action, o, old runtime.Object) error {
+	if old != nil {
+		keepWhatIsApart(action.GetSubresource() == "status", o, old)
+		if equality.Semantic.DeepEqual(o, old) {
+			return nil
+		}
+	}
+	if !strings.Contains(action.GetResource().Resource, "configmaps") { // what a controller notes for itself
+		a.writes = append(a.writes, verb+" "+action.GetResource().Resource+" "+access(o).GetName())
+	}
+	return a.put(action.GetResource(), o, old == nil)
+}
+
+// keepWhatIsApart leaves a status to those who write the status, and the rest to the others.
+func keepWhatIsApart(status bool, o, old runtime.Object) {
+	switch object := o.(type) {
+	case *corev1.Node:
+		was := old.(*corev1.Node).DeepCopy()
+		if !status {
+			object.Status = was.Status
+			return
+		}
+		was.Status = object.Status
+		*object = *was
+	case *corev1.Service:
+		was := old.(*corev1.Service).DeepCopy()
+		if !status {
+			object.Status = was.Status
+			return
+		}
+		// An API server lets those who write a Service's status write its metadata too: providers' libraries do.
+		was.Status, was.ObjectMeta = object.Status, object.ObjectMeta
+		*object = *was
+	}
+}
+
+// put stores an object under the next resource version, or ends one that waited for its last finalizer. The lock is
+// held.
+func (a *apiServer) put(resource schema.GroupVersionResource, o runtime.Object, fresh bool) error {
+	object := access(o)
+	if object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
+		return a.tracker.Delete(resource, object.GetNamespace(), object.GetName())
+	}
+	a.version++
+	object.SetResourceVersion(strconv.Itoa(a.version))
+	if object.GetUID() == "" {
+		if resource.Resource != "configmaps" {
+			a.made++
+		}
+		object.SetUID(types.UID(fmt.Sprintf("uid-%s-%d", object.GetName(), a.made)))
+	}
+	if fresh {
+		return a.tracker.Create(resource, o.DeepCopyObject(), object.GetNamespace())
+	}
+	return a.tracker.Update(resource, o.DeepCopyObject(), object.GetNamespace())
+}
+
+func (a *apiServer) delete(asked clienttesting.DeleteActionImpl) (bool, runtime.Object, error) {
+	old, err := a.tracker.Get(asked.GetResource(), asked.GetNamespace(), asked.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	if pre := asked.DeleteOptions.Preconditions; pre != nil {
+		has := access(old)
+		anotherObject := pre.UID != nil && *pre.UID != has.GetUID()
+		if anotherObject || pre.ResourceVersion != nil && *pre.ResourceVersion != has.GetResourceVersion() {
+			return true, nil, conflict(asked, asked.GetName())
+		}
+	}
+	a.writes = append(a.writes, "delete "+asked.GetResource().Resource+" "+asked.GetName())
+	return true, old, a.tracker.Delete(asked.GetResource(), asked.GetNamespace(), asked.GetName())
+}
+
+// add creates an object, past clients.
+func (a *apiServer) add(o runtime.Object) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.put(resourceOf(o), o.DeepCopyObject(), true)
+}
+
+// change changes an object, past clients.
+func (a *apiServer) change(resource schema.GroupVersionResource, ns, name string, change func(runtime.Object)) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old, err := a.tracker.Get(resource, ns, name)
+	if err != nil {
+		return err
+	}
+	o := old.DeepCopyObject()
+	change(o)
+	return a.put(resource, o, false)
+}
+
+// remove deletes an object as a user does: what has a finalizer waits for it.
+func (a *apiServer) remove(resource schema.GroupVersionResource, ns, name string) error {
+	o, err := a.tracker.Get(resource, ns, name)
+	if err != nil {
+		return err
+	}
+	if len(access(o).GetFinalizers()) == 0 {
+		return a.tracker.Delete(resource, ns, name)
+	}
+	return a.change(resource, ns, name, func(o runtime.Object) {
+		now := metav1.NewTime(time.Now())
+		access(o).SetDeletionTimestamp(&now)
+	})
+}
+
+// failures are the errors that calls get, by what is called.
+type failures map[string]*failure
+
+type failure struct {
+	err   error
+	times int // that are left; forever if it was 0
+	ever  bool
+}
+
+func (f failures) set(what string, times int, err error) {
+	f[what] = &failure{err: err, times: times, ever: times == 0}
+}
+
+func (f failures) next(what string) error {
+	failing := f[what]
+	if failing == nil {
+		return nil
+	}
+	if failing.ever {
+		return failing.err
+	}
+	if failing.times == 0 {
+		return nil
+	}
+	failing.times--
+	return failing.err
+}

@@ -1,0 +1,112 @@
+package conformance
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	cloudprovider "k8s.io/cloud-provider"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/klog/v2"
+)
+
+func TestMain(m *testing.M) {
+	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged // several managers of one process set the same loggers
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Setenv("KUBE_FEATURE_WatchListClient", "false") // the API servers of these tests list, then watch
+	os.Exit(m.Run())
+}
+
+func TestOursDoesWhatUpstreamDoes(t *testing.T) {
+	results := slices.Concat(Run(t, Scenarios(), nil), runManagers(t))
+	t.Log("\n" + Table(results))
+	seen := map[Difference]bool{}
+	for _, r := range results {
+		seen[r.Scenario.Meant] = seen[r.Scenario.Meant] || len(r.Differences) > 0
+		if r.Scenario.Meant != "" && !slices.Contains(Differences, r.Scenario.Meant) {
+			t.Errorf("%q shows a difference that is not listed: %s", r.Scenario.Name, r.Scenario.Meant)
+		}
+	}
+	for _, d := range Differences {
+		if !seen[d] {
+			t.Errorf("no scenario shows the difference that is listed: %s", d)
+		}
+	}
+}
+
+// The issue allows six differences at most, each in the table of "Change one import", with its reason.
+func TestEveryMeantDifferenceIsDocumentedWithItsReason(t *testing.T) {
+	page, err := os.ReadFile("../../docs/explanation/cloud-controller-manager.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n### Change one import\n")
+	section, _, _ = strings.Cut(section, "\n### ")
+	var documented []string
+	for line := range strings.SplitSeq(section, "\n") {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[1]) == "difference" {
+			continue
+		}
+		documented = append(documented, strings.TrimSpace(cells[1]))
+		if strings.TrimSpace(cells[2]) == "" {
+			t.Errorf("the documented difference %q has no reason", cells[1])
+		}
+	}
+	var listed []string
+	for _, d := range Differences {
+		listed = append(listed, string(d))
+	}
+	if !slices.Equal(documented, listed) {
+		t.Errorf("the documented differences are\n%s\nand those that are listed\n%s", strings.Join(documented, "\n"), strings.Join(listed, "\n"))
+	}
+	if n := len(Differences); n > 6 {
+		t.Errorf("%d differences are meant", n)
+	}
+}
+
+// What the suite compares has to be seen by it: a controller that does something else is found.
+func TestTheSuiteSeesWhatIsDifferent(t *testing.T) {
+	s := Scenario{Name: "test", Controller: serviceScenarios()[0].Controller, Before: serviceScenarios()[3].Before}
+	base := observe(t, upstreams, s, nil)
+	for what, change := range map[string]func(*Observed){
+		"calls that change the cloud": func(o *Observed) { o.Changes = map[string][]string{} },
+		"objects":                     func(o *Observed) { o.Objects = nil },
+		"events":                      func(o *Observed) { o.Events = o.Events[1:] },
+		"series that have counted":    func(o *Observed) { o.Metrics = nil },
+		"GetLoadBalancer is called":   func(o *Observed) { o.Reads = map[string]int{"GetLoadBalancer": 7} },
+	} {
+		other := base
+		change(&other)
+		if found := differences(s, base, other); len(found) != 1 || !strings.HasPrefix(found[0], what) {
+			t.Errorf("%s: found %q", what, found)
+		}
+	}
+	if found := differences(s, base, base); len(found) > 0 {
+		t.Errorf("nothing is different, found %q", found)
+	}
+}
+
+// authors is a provider of an author's, as far as the scenarios that need no set-up ask it.
+type authors struct{ *simulated }
+
+func (authors) ProviderName() string { return "authors" }
+
+func TestAnAuthorsProviderRunsTheScenariosThatSetUpNothing(t *testing.T) {
+	made := 0
+	results := Run(t, Scenarios(), func() cloudprovider.Interface {
+		made++
+		return authors{&simulated{&Cloud{Status: &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "authors.example"}}}}}}
+	})
+	if len(results) < 70 || made != 2*len(results) {
+		t.Errorf("%d scenarios were run, with %d providers", len(results), made)
+	}
+	for _, r := range results {
+		if r.Scenario.Cloud != nil {
+			t.Errorf("%q was run, and needs the simulated cloud", r.Scenario.Name)
+		}
+	}
+}
