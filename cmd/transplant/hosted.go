@@ -386,6 +386,12 @@ func (a approvals) Check(_ context.Context, part hosted.Part, p *v1.Plan) error 
 	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than the one that was approved; run the same command again and look at it"}
 }
 
+// NoteBack implements hosted.Ledger: apply takes nothing back.
+func (a approvals) NoteBack(context.Context, *v1.Plan) error { return nil }
+
+// HasBack implements hosted.Ledger.
+func (a approvals) HasBack(context.Context, *v1.Plan) (bool, error) { return false, nil }
+
 // Forget implements hosted.Ledger: an approval is of one plan, and ends with the next one.
 func (a approvals) Forget(context.Context, hosted.Part) error { return nil }
 
@@ -404,6 +410,12 @@ func (l looked) Check(_ context.Context, _ hosted.Part, p *v1.Plan) error {
 	}
 	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than a moment ago; run the same command again and look at its rollback"}
 }
+
+// NoteBack implements hosted.Ledger: a person approves of each rollback.
+func (looked) NoteBack(context.Context, *v1.Plan) error { return nil }
+
+// HasBack implements hosted.Ledger.
+func (looked) HasBack(context.Context, *v1.Plan) (bool, error) { return true, nil }
 
 // Forget implements hosted.Ledger.
 func (looked) Forget(context.Context, hosted.Part) error { return nil }

@@ -299,3 +299,30 @@ func TestOnlyItsOwnApprovalCountsForAStoredRollback(t *testing.T) {
 		}
 	}
 }
+
+// TestARollbackIsRefusedWhileAManagerRunsThatNoRecordNames: its record was cut out of the journal, and the rollback would not stop it.
+func TestARollbackIsRefusedWhileAManagerRunsThatNoRecordNames(t *testing.T) {
+	c := newLive(t)
+	j := c.journal(v1.RunApplying, 2, 0)
+	if r := c.run("rollback", "--dry-run"); r.code != exitOK {
+		t.Fatalf("without such a manager (code %d):\n%s", r.code, r.text(nil))
+	}
+	at := filepath.Join(c.dir, "cp-1", filepath.FromSlash(plan.CCMManifest))
+	if err := os.WriteFile(at, []byte("apiVersion: v1\nkind: Pod\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"rollback", "--dry-run"}, {"rollback", "--yes", c.approvedHere(j)}} {
+		r := c.run(args...)
+		if r.code == exitOK || !strings.Contains(r.text(nil), plan.CCMManifest+" on host cp-1 is live") {
+			t.Errorf("%v is not refused with the manager (code %d):\n%s", args, r.code, r.text(nil))
+		}
+	}
+	kube, _ := c.api.Clients(t)
+	after, err := migrate.Open(t.Context(), kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if doc := after.Doc(); doc.Phase != v1.RunApplying || doc.Rollback != nil {
+		t.Errorf("a rollback was begun: phase %s", doc.Phase)
+	}
+}

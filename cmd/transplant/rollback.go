@@ -68,6 +68,11 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err := f.pinned.check(p, "the rollback"); err != nil {
 		return err
 	}
+	if len(f.without) == 0 { // else it is asked under the lock, when these hosts are taken out
+		if err := c.managersRecorded(ctx, j); err != nil {
+			return err
+		}
+	}
 	if err := c.review(p, f); err != nil {
 		return err
 	}
@@ -124,10 +129,18 @@ func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Sn
 	if err := overKubelets(p, f.kubelets); err != nil {
 		return err
 	}
+	if err := c.managersRecorded(ctx, j); err != nil {
+		return err
+	}
 	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
 		return err
 	}
 	return c.execute(ctx, j, p, len(p.Steps), before, snap, f.accepted)
+}
+
+// managersRecorded refuses a rollback that would leave a cloud-controller-manager running.
+func (c *connection) managersRecorded(ctx context.Context, j *migrate.Journal) error {
+	return migrate.ManagersRecorded(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, j)
 }
 
 // rollbackPlan goes on with a rollback that was begun, or makes a plan for one.

@@ -15,6 +15,10 @@ type Ledger interface {
 	Note(ctx context.Context, part Part, p *v1.Plan) error
 	// Check says why a run does not go on with a plan, or back from it: an *UnknownPlanError when the plan was not begun here and nobody has approved it.
 	Check(ctx context.Context, part Part, p *v1.Plan) error
+	// NoteBack is called before the journal of a handover says that its plan is rolled back.
+	NoteBack(ctx context.Context, p *v1.Plan) error
+	// HasBack reports whether NoteBack was called for this plan, and neither Note nor Forget for the handover since.
+	HasBack(ctx context.Context, p *v1.Plan) (bool, error)
 	// Forget is called when a part is at its end: a journal with its plan that comes later is somebody else's.
 	Forget(ctx context.Context, part Part) error
 }
@@ -58,6 +62,55 @@ func (p *Plane) note(ctx context.Context, part Part, made *v1.Plan) error {
 		return nil
 	}
 	return p.Ledger.Note(ctx, journalOf(part), made)
+}
+
+// GoesBack reports whether a rollback of the handover in the journal was noted and is not finished, whatever the journal says.
+func (p *Plane) GoesBack(ctx context.Context) (bool, error) {
+	doc, err := p.Journal(ctx, Handover)
+	if errors.Is(err, ErrNothingBegun) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return p.isGoingBack(ctx, &doc)
+}
+
+// isGoingBack reports whether the ledger says that the plan of a journal is being rolled back. It never is without a ledger.
+func (p *Plane) isGoingBack(ctx context.Context, doc *v1.Journal) (bool, error) {
+	if p.Ledger == nil {
+		return false, nil
+	}
+	return p.Ledger.HasBack(ctx, &doc.Plan)
+}
+
+// forward refuses to go on with a handover of which a rollback was noted: the run that noted it ended before its journal said so.
+func (p *Plane) forward(ctx context.Context, part Part, doc *v1.Journal) error {
+	if part == Finish {
+		return nil
+	}
+	if back, err := p.isGoingBack(ctx, doc); err != nil || !back {
+		return err
+	}
+	return ErrRollback
+}
+
+// noteBack notes a rollback before the journal tells of it. Of a journal that tells of one already it asks whether it was
+// noted: the phase of a journal is text in a ConfigMap, and by itself it must not take a handover back.
+func (p *Plane) noteBack(ctx context.Context, doc *v1.Journal, back *v1.Plan) error {
+	if p.Ledger == nil {
+		return nil
+	}
+	if doc.Phase != v1.RunRollingBack {
+		return p.Ledger.NoteBack(ctx, &doc.Plan)
+	}
+	noted, err := p.Ledger.HasBack(ctx, &doc.Plan)
+	if err != nil || noted {
+		return err
+	}
+	return &UnknownPlanError{
+		Journal: p.home(Handover).Journal(), SHA256: Sum(back.Steps), Rollback: true,
+		Why: "its phase says " + v1.RunRollingBack + ", and nobody has noted here that this handover is taken back",
+	}
 }
 
 func (p *Plane) forget(ctx context.Context, parts ...Part) error {

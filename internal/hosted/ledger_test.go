@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -20,6 +21,9 @@ type notebook struct{ begun map[Part]string }
 
 func (n *notebook) Note(_ context.Context, part Part, p *v1.Plan) error {
 	n.begun[part] = plan.Seal(p)
+	if part == Handover {
+		delete(n.begun, "back")
+	}
 	return nil
 }
 
@@ -30,8 +34,20 @@ func (n *notebook) Check(_ context.Context, part Part, p *v1.Plan) error {
 	return nil
 }
 
+func (n *notebook) NoteBack(_ context.Context, p *v1.Plan) error {
+	n.begun["back"] = plan.Seal(p)
+	return nil
+}
+
+func (n *notebook) HasBack(_ context.Context, p *v1.Plan) (bool, error) {
+	return n.begun["back"] == plan.Seal(p), nil
+}
+
 func (n *notebook) Forget(_ context.Context, part Part) error {
 	delete(n.begun, part)
+	if part == Handover {
+		delete(n.begun, "back")
+	}
 	return nil
 }
 
@@ -263,5 +279,175 @@ func TestARollbackThatGoesOnIsHeldToItsPin(t *testing.T) {
 	p.Pinned = Sum(w.backSteps())
 	if err := p.Rollback(t.Context(), nil, nil); errors.As(err, new(*UnconfirmedError)) {
 		t.Errorf("what stands there now cannot be pinned: %v", err)
+	}
+}
+
+// TestThePhaseOfAJournalAloneTakesNothingBack: whoever may write ConfigMaps beside a control plane writes that word, and the
+// rollback that the plan and its records give. No rollback was begun here.
+func TestThePhaseOfAJournalAloneTakesNothingBack(t *testing.T) {
+	for _, name := range []string{"the phase", "the phase and the rollback"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, false)
+			book := &notebook{begun: map[Part]string{}}
+			p := w.plane()
+			p.Ledger = book
+			if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
+				t.Fatal(describe(err))
+			}
+			j, err := p.home(Handover).Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var planted *v1.Plan
+			if strings.Contains(name, "rollback") {
+				if planted, _, err = p.PlanRollback(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := j.SetPhase(t.Context(), v1.RunRollingBack, planted, nil); err != nil {
+				t.Fatal(err)
+			}
+			before := w.template(kcmRef)
+			p = w.plane()
+			p.Ledger = book
+			err = p.Rollback(t.Context(), nil, nil)
+			unknown, is := errors.AsType[*UnknownPlanError](err)
+			if !is || !unknown.Rollback || unknown.Journal != ns+"/transplant-journal" || len(unknown.SHA256) != 64 {
+				t.Errorf("it ends with %v", err)
+			}
+			if w.template(kcmRef) != before || len(w.managerImages()) != 1 {
+				t.Error("the control plane was changed")
+			}
+			w.owns(plan.CCM)
+		})
+	}
+}
+
+// TestARollbackThatEndedBetweenItsNoteAndItsJournalGoesOn: the note stands, and the journal still says that it is applied.
+func TestARollbackThatEndedBetweenItsNoteAndItsJournalGoesOn(t *testing.T) {
+	w := newWorld(t, 1, false)
+	book := &notebook{begun: map[Part]string{}}
+	run := func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Run(ctx, Handover, nil, nil) }
+	if !killed(w, "during", "start/"+plan.CCM, run) {
+		t.Fatal("the step was not reached")
+	}
+	ctx, kill := context.WithCancel(t.Context())
+	p := w.plane()
+	p.Ledger = killing{book, kill}
+	if err := p.Rollback(ctx, nil, nil); err == nil {
+		t.Fatal("it went on after it was killed")
+	}
+	if s, err := w.plane().Status(t.Context(), Handover); err != nil || s.Phase != v1.RunApplying {
+		t.Fatalf("the journal says %q, %v", s.Phase, err)
+	}
+	if err := run(t.Context(), w.plane()); !errors.Is(err, ErrRollback) {
+		t.Errorf("the handover goes on although its rollback is noted: %v", err)
+	}
+	p = w.plane()
+	p.Ledger = book
+	if err := p.Rollback(t.Context(), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.owns(plan.KCM)
+	w.fair()
+	if len(book.begun) != 0 {
+		t.Errorf("what is noted after the rollback: %v", book.begun)
+	}
+}
+
+// killing ends the process right after a rollback was noted.
+type killing struct {
+	*notebook
+	kill func()
+}
+
+func (k killing) NoteBack(ctx context.Context, p *v1.Plan) error {
+	err := k.notebook.NoteBack(ctx, p)
+	k.kill()
+	return err
+}
+
+// cutRecord takes the record of a step out of the journal, as whoever may write ConfigMaps beside the control plane can.
+func (w *world) cutRecord(id string, change func(*v1.StepRecord) (keep bool)) {
+	w.t.Helper()
+	home := w.plane().home(Handover)
+	j, err := home.Open(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	before, err := home.Before(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	doc := j.Doc()
+	found := false
+	doc.Records = slices.DeleteFunc(slices.Clone(doc.Records), func(r v1.StepRecord) bool { found = found || r.ID == id; return r.ID == id && !change(&r) })
+	for i := range doc.Records {
+		if doc.Records[i].ID == id {
+			change(&doc.Records[i])
+		}
+	}
+	if !found {
+		w.t.Fatalf("step %s has no record", id)
+	}
+	list, err := w.s.Kube.CoreV1().ConfigMaps(ns).List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, cm := range list.Items {
+		if strings.HasPrefix(cm.Name, "transplant-journal") {
+			if err := w.s.Kube.CoreV1().ConfigMaps(ns).Delete(w.t.Context(), cm.Name, metav1.DeleteOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
+	if _, err := home.Create(w.t.Context(), doc, before); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestARollbackLeavesNoManagerThatARecordWasCutOf: the old manager would get its loops while the new one runs them.
+func TestARollbackLeavesNoManagerThatARecordWasCutOf(t *testing.T) {
+	for name, change := range map[string]func(*v1.StepRecord) bool{
+		"the record is cut":         func(*v1.StepRecord) bool { return false },
+		"it says that it was there": func(r *v1.StepRecord) bool { r.Created = false; return true },
+		"all that it says is there": func(*v1.StepRecord) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, false)
+			book := &notebook{begun: map[Part]string{}}
+			p := w.plane()
+			p.Ledger = book
+			if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
+				t.Fatal(describe(err))
+			}
+			w.cutRecord("start/"+plan.CCM, change)
+			journal := func() string {
+				cm, err := w.s.Kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "transplant-journal", metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return cm.ResourceVersion
+			}
+			before, written := w.template(kcmRef), journal()
+			p = w.plane()
+			p.Ledger = book
+			err := p.Rollback(t.Context(), nil, nil)
+			w.fair()
+			if strings.HasPrefix(name, "all") {
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.owns(plan.KCM)
+				return
+			}
+			if !errors.As(err, new(*migrate.UntrustedError)) || !strings.Contains(err.Error(), "Deployment/"+ns+"/") || !strings.Contains(err.Error(), "is live") {
+				t.Errorf("it ends with %v", err)
+			}
+			if w.template(kcmRef) != before || journal() != written {
+				t.Error("the control plane or the journal was changed")
+			}
+			w.owns(plan.CCM)
+		})
 	}
 }

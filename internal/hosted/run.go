@@ -80,7 +80,7 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
 		doc := j.Doc()
-		if err := errors.Join(p.trusted(doc), p.known(ctx, part, &doc)); err != nil {
+		if err := errors.Join(p.trusted(doc), p.known(ctx, part, &doc), p.forward(ctx, part, &doc)); err != nil {
 			return nil, nil, err
 		}
 		before, err := home.Before(ctx)
@@ -149,6 +149,12 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		if err := p.pinned(back); err != nil {
 			return err
 		}
+		if err := migrate.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
+			return err
+		}
+		if err := p.noteBack(ctx, &doc, back); err != nil {
+			return err
+		}
 		if !begun {
 			if err := j.SetPhase(ctx, v1.RunRollingBack, back, nil); err != nil {
 				return err
@@ -207,6 +213,9 @@ func (p *Plane) PlanRollback(ctx context.Context) (back *v1.Plan, of v1.Journal,
 	}
 	before, err := home.Before(ctx)
 	if err != nil {
+		return nil, of, err
+	}
+	if err := migrate.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
 		return nil, of, err
 	}
 	back, _, err = p.wayBack(&of, before)
@@ -279,10 +288,15 @@ func (p *Plane) home(part Part) migrate.Home {
 }
 
 func (p *Plane) engine(j *migrate.Journal, before *v1.Snapshot, tell func(migrate.Event)) *migrate.Engine {
-	return migrate.New(migrate.Options{
-		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: &migrate.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
+	return migrate.New(p.engineOptions(before, tell), j)
+}
+
+func (p *Plane) engineOptions(before *v1.Snapshot, tell func(migrate.Event)) migrate.Options {
+	return migrate.Options{
+		Kube: p.User.Kube, Dynamic: p.User.Dynamic,
+		Seed:   &migrate.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
 		Scrape: p.scrape, ToolVersion: p.ToolVersion, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
-	}, j)
+	}
 }
 
 // teller tells the caller what happens, and whoever looks at the lock.

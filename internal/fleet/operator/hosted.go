@@ -115,6 +115,16 @@ func (h *Hosted) Journal(ctx context.Context, t Target) (state.Journal, error) {
 			out.Install = begun == hosted.Install
 		}
 	}
+	if out.Handover != state.Begun {
+		return out, nil
+	}
+	back, err := p.GoesBack(ctx)
+	if err != nil {
+		return out, err
+	}
+	if back { // the operator ended between its note and the journal
+		out.Handover = state.RollingBack
+	}
 	return out, nil
 }
 

@@ -36,12 +36,39 @@ var _ hosted.Ledger = planLedger{}
 
 // Note implements hosted.Ledger.
 func (l planLedger) Note(ctx context.Context, part hosted.Part, p *v1.Plan) error {
-	return l.change(ctx, func(begun map[string]string) { begun[string(part)] = entryOf(p) })
+	return l.change(ctx, func(begun map[string]string) {
+		begun[string(part)] = entryOf(p)
+		if part == hosted.Handover {
+			delete(begun, backKey)
+		}
+	})
+}
+
+// backKey is under which it is noted that the handover is taken back; its entry is that of the handover's plan.
+const backKey = "back"
+
+// NoteBack implements hosted.Ledger.
+func (l planLedger) NoteBack(ctx context.Context, p *v1.Plan) error {
+	return l.change(ctx, func(begun map[string]string) { begun[backKey] = entryOf(p) })
+}
+
+// HasBack implements hosted.Ledger.
+func (l planLedger) HasBack(ctx context.Context, p *v1.Plan) (bool, error) {
+	c, err := l.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	return begunPlans(c)[backKey] == entryOf(p), nil
 }
 
 // Forget implements hosted.Ledger.
 func (l planLedger) Forget(ctx context.Context, part hosted.Part) error {
-	return l.change(ctx, func(begun map[string]string) { delete(begun, string(part)) })
+	return l.change(ctx, func(begun map[string]string) {
+		delete(begun, string(part))
+		if part == hosted.Handover {
+			delete(begun, backKey)
+		}
+	})
 }
 
 // Check implements hosted.Ledger. A plan that a person approved of is noted: the annotation is taken off then.
@@ -167,7 +194,7 @@ func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string 
 	at := "--seed-namespace " + t.Namespace
 	if e.Rollback {
 		return fmt.Sprintf("%s. Nothing is done with it. Look at it with transplant rollback --dry-run %s, and if it is right, go on by the command line: transplant rollback %s --plan-sha256 %s. "+
-			"If not, find out who wrote the ConfigMap", e.Error(), at, at, e.SHA256)
+			"If not, find out who wrote the ConfigMap, and put it back as it was from a backup of the seed", e.Error(), at, at, e.SHA256)
 	}
 	if part == state.Finish {
 		at = "--part finish " + at

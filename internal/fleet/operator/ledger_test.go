@@ -160,3 +160,94 @@ func TestAClusterWithAnothersJournalIsBlockedAndSaysWhatToDo(t *testing.T) {
 		w.until("c", kubermaticv1.PhaseCompleted, time.Minute)
 	})
 }
+
+// TestARollbackIsNotedBesideThePlan: the note is of one plan, outlives the operator, and ends with the handover.
+func TestARollbackIsNotedBesideThePlan(t *testing.T) {
+	w := idleWorld(t)
+	w.cluster("c", enabled)
+	h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}}
+	p, other := &v1.Plan{Steps: []v1.Step{{ID: "a"}}}, &v1.Plan{Steps: []v1.Step{{ID: "b"}}}
+	ctx := t.Context()
+	noted := func(p *v1.Plan) bool {
+		t.Helper()
+		back, err := w.ledger("c", h).HasBack(ctx, p) // another process reads it
+		if err != nil {
+			t.Fatal(err)
+		}
+		return back
+	}
+	note := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := w.ledger("c", h)
+	note(l.Note(ctx, hosted.Handover, p))
+	note(l.Note(ctx, hosted.Finish, p))
+	if noted(p) {
+		t.Error("a plan that was begun counts as one that is taken back")
+	}
+	note(l.NoteBack(ctx, p))
+	if !noted(p) || noted(other) {
+		t.Error("the note is not that of the plan")
+	}
+	if c := w.read("c").Status.Conditions[kubermaticv1.ConditionPlan]; len(c.Message) > 1024 || !strings.Contains(c.Message, "back="+entryOf(p)) {
+		t.Errorf("the condition is %+v", c)
+	}
+	if err := l.Check(ctx, hosted.Handover, p); err != nil {
+		t.Errorf("the plan is forgotten by its rollback: %v", err)
+	}
+	note(l.Forget(ctx, hosted.Finish))
+	if !noted(p) {
+		t.Error("another part has ended, and the note is gone")
+	}
+	note(l.Forget(ctx, hosted.Handover))
+	if noted(p) {
+		t.Error("the note outlives the handover")
+	}
+	note(l.NoteBack(ctx, p))
+	note(l.Note(ctx, hosted.Handover, p))
+	if noted(p) {
+		t.Error("the note outlives a new beginning")
+	}
+}
+
+// TestARollbackThatWasNotedGoesOnWhateverTheJournalSays: the operator ended before the journal said that it goes back.
+func TestARollbackThatWasNotedGoesOnWhateverTheJournalSays(t *testing.T) {
+	w := idleWorld(t)
+	w.cluster("c", enabled)
+	h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}}
+	p := v1.Plan{Cluster: v1.Cluster{UID: "u", Seed: "cluster-c"}, Steps: []v1.Step{{ID: "a"}, {ID: "b"}}}
+	home := migrate.Home{Kube: w.kube, Namespace: "cluster-c"}
+	doc := v1.Journal{Run: "r", Phase: v1.RunApplying, Plan: p, Records: []v1.StepRecord{{ID: "a", Result: "done"}}}
+	if _, err := home.Create(t.Context(), doc, &v1.Snapshot{}); err != nil {
+		t.Fatal(err)
+	}
+	target := Target{Name: "c", Namespace: "cluster-c", Group: kubermaticv1.GroupName, Cluster: w.read("c")}
+	for want, note := range map[state.Stage]func(planLedger) error{
+		state.Begun:       func(l planLedger) error { return l.Note(t.Context(), hosted.Handover, &p) },
+		state.RollingBack: func(l planLedger) error { return l.NoteBack(t.Context(), &p) },
+	} {
+		if err := note(w.ledger("c", h)); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := h.Journal(t.Context(), target); err != nil || j.Handover != want {
+			t.Errorf("the handover is %q, %v; want %q", j.Handover, err, want)
+		}
+	}
+}
+
+func TestWhatToDoAboutARollbackThatWasNotBegun(t *testing.T) {
+	target := Target{Name: "c", Namespace: "cluster-c", Group: kubermaticv1.GroupName}
+	unknown := &hosted.UnknownPlanError{Journal: "cluster-c/transplant-journal", SHA256: "abc", Rollback: true}
+	message := approveBegun(target, state.Handover, unknown)
+	for _, want := range []string{
+		"cluster-c/transplant-journal", "transplant rollback --dry-run --seed-namespace cluster-c", "transplant rollback --seed-namespace cluster-c --plan-sha256 abc",
+		"who wrote the ConfigMap", "backup",
+	} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the message does not say %q: %s", want, message)
+		}
+	}
+}

@@ -143,14 +143,26 @@ func (j *judge) goingBack() (verdict, bool) {
 		return verdict{}, false
 	}
 	j.run(Handover, true)
+	if j.Run.Outcome == Blocked && (!j.Run.Active || j.Run.Number == 0) { // nobody has begun it here, or it may not go on
+		return verdict{kubermaticv1.PhaseBlocked, j.Run.Message}, true
+	}
 	return verdict{kubermaticv1.PhaseFailed, j.told("the handover is being taken back")}, true
 }
 
 func (j *judge) wentBack() (verdict, bool) {
-	if j.Journal.Handover != RolledBack || slices.Contains(freshlyReleased, j.prior) {
+	released := slices.Contains(freshlyReleased, j.prior) && !j.takenBackByHand()
+	if j.Journal.Handover != RolledBack || released {
 		return verdict{}, false
 	}
 	return verdict{kubermaticv1.PhaseFailed, j.because("the handover was taken back, and the control plane is as before") + "; " + tryAgain}, true
+}
+
+// takenBackByHand reports whether a handover of the operator was rolled back by somebody else while the cluster was blocked:
+// the operator forgets what it takes back itself.
+func (j *judge) takenBackByHand() bool {
+	noted := j.Cluster.Status.Conditions[kubermaticv1.ConditionPlan]
+	return j.prior == kubermaticv1.PhaseBlocked && noted.Status == corev1.ConditionTrue &&
+		slices.ContainsFunc(strings.Fields(noted.Message), func(word string) bool { return strings.HasPrefix(word, string(Handover)+"=") })
 }
 
 // freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched the feature off since.

@@ -158,7 +158,12 @@ func TestAClusterWhoseJournalIsAnothersIsBlockedUntilItsPlanIsApproved(t *testin
 	l.in(kubermaticv1.PhaseHandover)
 	l.Run = Run{Outcome: Blocked, Message: "who wrote it?", Ended: l.Now, Retries: 1}
 	l.Journal.Handover = RollingBack
-	if d := l.in(kubermaticv1.PhaseFailed); !strings.Contains(d.Message, "who wrote it?") {
-		t.Errorf("a rollback that is not begun here says %q", d.Message)
+	if d := l.in(kubermaticv1.PhaseBlocked); !strings.Contains(d.Message, "who wrote it?") || d.Wake == 0 {
+		t.Errorf("a rollback that is not begun here says %q, and is looked at again after %s", d.Message, d.Wake)
+	}
+	l.Cluster.Status.Conditions[kubermaticv1.ConditionPlan] = kubermaticv1.ClusterCondition{Status: corev1.ConditionTrue, Message: "handover=abc.def"}
+	l.Journal.Handover = RolledBack // by a person, with the command line
+	if d := l.in(kubermaticv1.PhaseFailed); d.Work.Run != NoPart {
+		t.Errorf("what a person took back is begun again: %+v", d.Work)
 	}
 }
