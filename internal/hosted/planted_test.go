@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -105,5 +108,48 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 				t.Errorf("the lease of pod %s, which lives, was released: %s has it", holder, now)
 			}
 		})
+	}
+}
+
+// TestNoManagerStartsBesideAPodThatRunsTheLoops: records say that the loops are off, and a pod of the old manager has its old flags.
+func TestNoManagerStartsBesideAPodThatRunsTheLoops(t *testing.T) {
+	for replicas, says := range map[int32]string{1: "is not external yet", 2: "without --enable-leader-migration"} {
+		w := newWorld(t, replicas, false)
+		original, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), kcmRef, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, reached := w.plane(), false
+		p.Hook = func(point, step string) {
+			if point != "before" || step != "start/"+plan.CCM || reached {
+				return
+			}
+			reached = true
+			now, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), kcmRef, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			now.Spec.Template = original.Spec.Template // as whoever hosts the control plane may write it
+			if _, err := w.s.Kube.AppsV1().Deployments(ns).Update(t.Context(), now, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for range 8 {
+				w.catchUp()
+				w.clock.Step(2 * time.Second)
+			}
+		}
+		err = p.Run(t.Context(), Handover, nil, nil)
+		if !reached {
+			t.Fatalf("%d replicas: the step was not reached: %v", replicas, err)
+		}
+		if !errors.As(err, new(*StaleError)) || !strings.Contains(err.Error(), plan.KCM+" in pod controller-manager-") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%d replicas: it ends with %v", replicas, err)
+		}
+		if images := w.managerImages(); len(images) > 0 {
+			t.Errorf("%d replicas: there are managers of the images %v", replicas, images)
+		}
+		if len(w.overlaps) > 0 {
+			t.Errorf("%d replicas: loops ran twice: %v", replicas, w.overlaps[0])
+		}
 	}
 }

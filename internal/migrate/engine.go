@@ -239,10 +239,17 @@ func (e *Engine) one(ctx context.Context, s v1.Step) error {
 
 // shown tells that nothing is left to do of a step: the cluster shows what it is for, or what a later step made of that.
 func (e *Engine) shown(ctx context.Context, s v1.Step, x executor, rec v1.StepRecord) (bool, error) {
-	if rec.Result != "" && e.superseded(s) {
-		return true, nil
-	}
 	var done bool
+	if rec.Result != "" {
+		err := e.steady(ctx, s, func(ctx context.Context) error {
+			var err error
+			done, err = e.superseded(ctx, s)
+			return err
+		})
+		if done || err != nil {
+			return done, err
+		}
+	}
 	err := e.steady(ctx, s, func(ctx context.Context) error {
 		var err error
 		done, err = x.done(ctx, s)
@@ -266,6 +273,9 @@ func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.Ste
 			return err
 		}
 		rec = begin(s, rec, e.Clock.Now().UTC())
+	}
+	if err := e.steady(ctx, s, func(ctx context.Context) error { return e.checkOldManagers(ctx, s) }); err != nil {
+		return err
 	}
 	release, err := e.grant(ctx, s)
 	if err != nil {
@@ -322,24 +332,6 @@ func begin(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 
 // owesNothing tells that a step was never started, or was finished: what the live cluster shows is all there is to it.
 func owesNothing(rec v1.StepRecord) bool { return rec.Result != "started" }
-
-// superseded tells that a later step of the plan has begun to change the same file or object: what the live cluster shows is that step's, and doing
-// this one again would take it back. Leader migration would come on again in a manager that is external by now, and nobody would run the loops.
-func (e *Engine) superseded(s v1.Step) bool {
-	later := false
-	for _, other := range e.plan.Steps {
-		if other.ID == s.ID {
-			later = true
-			continue
-		}
-		sameFile := s.Path != "" && s.Host == other.Host && s.Path == other.Path
-		sameObject := s.Ref != "" && s.Ref == other.Ref
-		if later && (sameFile || sameObject) && e.journal.Record(other.ID).Result != "" {
-			return true
-		}
-	}
-	return false
-}
 
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	if rec.Result == "" {

@@ -44,6 +44,7 @@ func managerToCome(t *testing.T) string {
 // triedWorld is a world whose kube-controller-manager is a Deployment, with a kubelet that shows a trial as a test wants it.
 func triedWorld(t *testing.T, status corev1.PodStatus) (*world, *v1.Plan, *[]corev1.Pod) {
 	w := newWorld(t, 1)
+	w.remove("cp-1", manifests+kcm+".yaml")
 	w.deployed(2)
 	p := w.given(
 		v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm, Leases: []string{"deployed"},

@@ -208,6 +208,15 @@ func ShowsLoops(component, provider, image string) bool {
 	return err != nil || p.showsLoops
 }
 
+// MovedLoops are the loops that a migration moves from one manager to the other, as --controllers and metrics call them.
+func MovedLoops() []string {
+	out := make([]string, 0, len(movedLoops))
+	for _, l := range movedLoops {
+		out = append(out, string(l))
+	}
+	return out
+}
+
 // SwitchedOff tells that a --controllers list keeps a cloud loop from running, whatever dialect it is written in.
 func SwitchedOff(controllers, loop string) bool {
 	return disabled(controllers, controllernames.Loop(loop))

@@ -1,0 +1,153 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+// oldManager is a kube-controller-manager that runs, with the flags that its process or its pod has.
+type oldManager struct {
+	where string
+	flags map[string]string
+}
+
+// checkOldManagers refuses a step after which the new manager runs the loops, or may, while a kube-controller-
+// manager runs with other flags than the plan says: both would run them. What was done before the step is said by
+// records in a ConfigMap, and by them alone two owners must not come about. So each kube-controller-manager is
+// asked.
+func (e *Engine) checkOldManagers(ctx context.Context, s v1.Step) error {
+	starts := startsManager(s)
+	alone := leavesLease(s)
+	if e.plan.Direction == plan.Rollback || !starts && !alone {
+		return nil
+	}
+	found, err := e.oldManagers(ctx)
+	if err != nil {
+		return fmt.Errorf("asking which flags each %s runs with: %w", kcm, err)
+	}
+	var wrong []string
+	for _, m := range found {
+		shares := e.plan.Strategy == plan.LeaderMigration && !alone && isOn(m.flags, "enable-leader-migration")
+		if shares || runsNoLoop(m.flags) {
+			continue
+		}
+		wrong = append(wrong, fmt.Sprintf("%s %s runs with --cloud-provider=%s and %s",
+			kcm, m.where, m.flags["cloud-provider"], e.missingFlag(m.flags, alone)))
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	wrong = append(wrong, fmt.Sprintf("after %s a %s would run the same loops at once. The journal says that the steps "+
+		"before it are done: find out who changed the flags or the journal, then run transplant rollback", s.ID, ccm))
+	return &StaleError{Changed: wrong}
+}
+
+// missingFlag says what keeps a kube-controller-manager from leaving the loops to the new manager.
+func (e *Engine) missingFlag(flags map[string]string, alone bool) string {
+	switch {
+	case e.plan.Strategy == plan.LeaderMigration && !alone:
+		return "without --enable-leader-migration"
+	case isOn(flags, "enable-leader-migration"):
+		return "still with --enable-leader-migration"
+	}
+	return "is not external yet"
+}
+
+// startsManager reports whether a step starts a cloud-controller-manager.
+func startsManager(s v1.Step) bool {
+	workload := strings.HasPrefix(s.Ref, "Deployment/") || strings.HasPrefix(s.Ref, "DaemonSet/")
+	return s.Component == ccm && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject && workload)
+}
+
+// leavesLease reports whether a step takes a cloud-controller-manager from under the lease that both managers
+// respect.
+func leavesLease(s v1.Step) bool {
+	return s.Component == ccm && slices.ContainsFunc(s.Edits, func(e v1.Edit) bool {
+		return e.Name == "enable-leader-migration" && e.Op == "unsetFlag"
+	})
+}
+
+func isOn(flags map[string]string, name string) bool {
+	value, set := flags[name]
+	return set && value != "false"
+}
+
+// runsNoLoop reports whether a kube-controller-manager has no provider, or all cloud loops switched off.
+func runsNoLoop(flags map[string]string) bool {
+	if p := flags["cloud-provider"]; p == "" || p == "external" {
+		return true
+	}
+	return !slices.ContainsFunc(plan.MovedLoops(), func(loop string) bool { return !plan.SwitchedOff(flags["controllers"], loop) })
+}
+
+// oldManagers are the kube-controller-managers that run: processes on hosts, whatever starts them, pods of the
+// Deployments that the plan changes, and pods in the seed. A host that is out of reach is left out: its steps come
+// after the others.
+func (e *Engine) oldManagers(ctx context.Context) ([]oldManager, error) {
+	if e.Seed != nil {
+		pods, err := e.seedPods(ctx, kcm)
+		return inPods(pods), err
+	}
+	var out []oldManager
+	for _, h := range e.Hosts {
+		if e.worker(h.Name()) || e.missing(h.Name()) != nil {
+			continue
+		}
+		procs, err := h.Processes(ctx, kcm)
+		e.missed(err)
+		if hostaccess.IsUnreachable(err) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		for _, p := range procs {
+			out = append(out, oldManager{"on host " + h.Name(), controlplane.FlagsOf(controlplane.Unwrapped(p.Args))})
+		}
+	}
+	deployed, err := e.deployedManagers(ctx)
+	return append(out, deployed...), err
+}
+
+// deployedManagers are the pods of the Deployments of kube-controller-managers that the plan changes.
+func (e *Engine) deployedManagers(ctx context.Context) ([]oldManager, error) {
+	var out []oldManager
+	seen := map[string]bool{}
+	for _, s := range e.plan.Steps {
+		if s.Component != kcm || seen[s.Ref] || !strings.HasPrefix(s.Ref, "Deployment/") {
+			continue
+		}
+		seen[s.Ref] = true
+		live, err := e.live(ctx, s.Ref)
+		if apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		pods, err := e.podsOf(ctx, live)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inPods(snapshot.SeedPods(pods, kcm))...)
+	}
+	return out, nil
+}
+
+func inPods(pods []snapshot.SeedPod) []oldManager {
+	var out []oldManager
+	for _, p := range pods {
+		if !p.Ended {
+			out = append(out, oldManager{"in pod " + p.Name, p.Flags})
+		}
+	}
+	return out
+}

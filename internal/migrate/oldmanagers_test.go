@@ -1,0 +1,229 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// TestPlantedRecordsSkipNoLeaderMigration: they say of each manager that it learned the lease and is external by now. The
+// world fails the test when two managers run a loop.
+func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
+	t.Parallel()
+	for _, result := range []string{"already-done", "done"} {
+		t.Run(result, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			p, _ := w.begin()
+			if p.Strategy != plan.LeaderMigration {
+				t.Fatalf("strategy %s", p.Strategy)
+			}
+			planted := 0
+			for _, s := range p.Steps {
+				if s.Component != kcm || !strings.HasPrefix(s.ID, "leader-migration/") && !strings.HasPrefix(s.ID, "external/") {
+					continue
+				}
+				rec := v1.StepRecord{ID: s.ID, Result: result}
+				if _, sum, err := w.engine().read(t.Context(), s.Host, s.Path); err != nil {
+					t.Fatal(err)
+				} else if result == "done" && strings.HasPrefix(s.ID, "external/") { // as if the step had written what is there
+					rec.AfterSHA256 = sum
+				}
+				w.plant(rec)
+				planted++
+			}
+			if planted != 4 {
+				t.Fatalf("%d records are planted", planted)
+			}
+			learned := map[string]bool{}
+			step, err := w.run(p, func(o *Options) {
+				o.Tell = func(e Event) {
+					if e.Kind == "done" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
+						learned[e.Step.Host] = true
+					}
+				}
+			})
+			if len(learned) != 2 {
+				t.Errorf("leader migration came on on %v", learned)
+			}
+			if err == nil {
+				w.migrated(p)
+				return
+			}
+			// The order believed the records, and the owner's host came first: nobody is there yet who could take over.
+			says(t, err, step, "was not stopped, since nobody is ready")
+			for key := range w.procs {
+				if strings.HasPrefix(key, ccm+"@") {
+					t.Errorf("%s runs", key)
+				}
+			}
+		})
+	}
+}
+
+// changedBefore changes the world right before a step is carried out: what was asked and done until then is as the plan says.
+func (w *world) changedBefore(p *v1.Plan, match func(v1.Step) bool, change func(v1.Step)) (failed string, err error) {
+	w.t.Helper()
+	steps := map[string]v1.Step{}
+	for _, s := range p.Steps {
+		steps[s.ID] = s
+	}
+	changed := false
+	failed, err = w.run(p, func(o *Options) {
+		o.Hook = func(point, id string) {
+			if point == "before" && match(steps[id]) && !changed {
+				changed = true
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				change(steps[id])
+			}
+		}
+	})
+	if !changed {
+		w.t.Fatalf("no such step was reached: %v", err)
+	}
+	return failed, err
+}
+
+// startOf is the first step that starts a new manager.
+func startOf(t *testing.T, p *v1.Plan) string {
+	t.Helper()
+	i := slices.IndexFunc(p.Steps, startsManager)
+	if i < 0 {
+		t.Fatal("the plan starts no manager")
+	}
+	return p.Steps[i].ID
+}
+
+// runsOnly is a host with one process.
+type runsOnly struct {
+	hostaccess.Host
+	args []string
+}
+
+func (h runsOnly) Processes(context.Context, string) ([]v1.Process, error) {
+	return []v1.Process{{PID: 1, StartTicks: 1, State: "S", Args: h.args}}, nil
+}
+
+// TestNoManagerStartsBesideOneThatRunsTheLoops: by its flags it is judged, as its process has them.
+func TestNoManagerStartsBesideOneThatRunsTheLoops(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options v1.Options
+		flags   map[string]string
+		says    string
+	}{
+		"leader migration is off": {flags: map[string]string{"cloud-provider": "aws"}, says: "without --enable-leader-migration"},
+		"said to be off": {
+			flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": "false"}, says: "without --enable-leader-migration",
+		},
+		"external no more":   {options: v1.Options{Strategy: plan.Downtime}, flags: map[string]string{"cloud-provider": "aws"}, says: "is not external yet"},
+		"external":           {flags: map[string]string{"cloud-provider": "external"}},
+		"without a provider": {options: v1.Options{Strategy: plan.Downtime}, flags: map[string]string{}},
+		"its loops are off": {
+			options: v1.Options{Strategy: plan.Downtime}, flags: map[string]string{"cloud-provider": "aws", "controllers": "*,-service,-route,-cloud-node-lifecycle"},
+		},
+		"one loop is on": {
+			options: v1.Options{Strategy: plan.Downtime}, says: "is not external yet",
+			flags: map[string]string{"cloud-provider": "aws", "controllers": "*,-service,-cloud-node-lifecycle"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			p := w.beginWith(c.options)
+			start := startOf(t, p)
+			var args []string
+			for flag, value := range c.flags {
+				args = append(args, "--"+flag+"="+value)
+			}
+			e := w.engine()
+			e.plan = p
+			e.Hosts = []hostaccess.Host{runsOnly{e.hosts["cp-2"], append([]string{"/usr/bin/" + kcm}, args...)}}
+			i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.ID == start })
+			err := e.checkOldManagers(t.Context(), p.Steps[i])
+			if c.says == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.As(err, new(*StaleError)) {
+				t.Fatalf("it ends with %v", err)
+			}
+			says(t, err, kcm+" on host cp-2 runs with --cloud-provider=aws", c.says, start, "transplant rollback")
+		})
+	}
+}
+
+// TestTheFlagsOfEachOldManagerAreAskedBeforeTheNewOneStarts: the run ends before the step, and no new manager comes.
+func TestTheFlagsOfEachOldManagerAreAskedBeforeTheNewOneStarts(t *testing.T) {
+	t.Parallel()
+	for name, strategy := range map[string]string{
+		"leader migration": plan.LeaderMigration, "downtime": plan.Downtime,
+		"leader migration of units": plan.LeaderMigration, "downtime of units": plan.Downtime,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 2)
+			if strings.HasSuffix(name, "units") {
+				w.asUnits()
+			}
+			p := w.beginWith(v1.Options{Strategy: strategy})
+			var start, other string
+			failed, err := w.changedBefore(p, startsManager, func(s v1.Step) { // a process that somebody started with its old flags
+				start, other = s.ID, map[string]string{"cp-1": "cp-2", "cp-2": "cp-1"}[s.Host]
+				now := *w.procs[kcm+"@"+other]
+				now.flags = map[string]string{"cloud-provider": "aws"}
+				now.args = []string{kcm, "--cloud-provider=aws"}
+				w.procs[kcm+"@"+other] = &now
+			})
+			if failed != start || !errors.As(err, new(*StaleError)) {
+				t.Fatalf("it ends in %s with %v", failed, err)
+			}
+			says(t, err, kcm+" on host "+other)
+			for key := range w.procs {
+				if strings.HasPrefix(key, ccm+"@") {
+					t.Errorf("%s runs", key)
+				}
+			}
+		})
+	}
+}
+
+// TestThePodsOfADeploymentAreAskedToo: a control plane of Deployments has no process on a host that is named.
+func TestThePodsOfADeploymentAreAskedToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.deployed(2)
+	w.mu.Lock()
+	w.catchUp()
+	w.mu.Unlock()
+	e := w.engineFor(t)
+	e.Hosts = nil
+	edit := v1.Step{ID: "external/" + kcm, Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm}
+	start := v1.Step{ID: "start/" + ccm, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm}
+	e.plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
+	err := e.checkOldManagers(t.Context(), start)
+	says(t, err, kcm+" in pod "+kcm+"-", "--cloud-provider=aws", "is not external yet")
+	pods, err := w.kube.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=kcm"})
+	if err != nil || len(pods.Items) == 0 {
+		t.Fatal(len(pods.Items), err)
+	}
+	for _, p := range pods.Items {
+		p.Status.Phase = corev1.PodFailed
+		w.api.Put(t, &p)
+	}
+	if err := e.checkOldManagers(t.Context(), start); err != nil {
+		t.Errorf("when they have ended: %v", err)
+	}
+}

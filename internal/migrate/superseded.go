@@ -1,0 +1,103 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// superseded tells that a later step of the plan has begun to change the same file or object, and the live one has
+// what that step makes of it: doing this one again would take it back. Leader migration would come on again in a
+// manager that is external by now, and nobody would run the loops. A record alone is no proof: it is in a
+// ConfigMap, and one that somebody planted for the later step would skip this one.
+func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
+	later := false
+	for _, other := range e.plan.Steps {
+		if other.ID == s.ID {
+			later = true
+			continue
+		}
+		sameFile := s.Path != "" && s.Host == other.Host && s.Path == other.Path
+		sameObject := s.Ref != "" && s.Ref == other.Ref
+		if !later || !sameFile && !sameObject {
+			continue
+		}
+		rec := e.journal.Record(other.ID)
+		if rec.Result == "" {
+			continue
+		}
+		has, err := e.hasChange(ctx, other, rec)
+		if err != nil {
+			return false, fmt.Errorf("looking whether step %s has changed it since: %w", other.ID, err)
+		}
+		if has {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// hasChange reports whether the live file or object of a step that was begun has what the step makes of it,
+// whether or not it runs with that already. Kinds of steps that change no manager's flags are believed by their
+// record.
+func (e *Engine) hasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+	switch s.Kind {
+	case v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest:
+		return e.manifestHasChange(ctx, s, rec)
+	case v1.StepStopUnit, v1.StepEditUnit, v1.StepStartUnit:
+		return e.unitHasChange(ctx, s)
+	case v1.StepEditWorkload, v1.StepScale:
+		live, err := e.live(ctx, s.Ref)
+		if err != nil {
+			return false, err
+		}
+		next, err := workload{e}.next(s, live)
+		if stale := (*StaleError)(nil); errors.As(err, &stale) {
+			return false, nil // do says so
+		} else if err != nil {
+			return false, err
+		}
+		return equalJSON(live.Object["spec"], next.Object["spec"]), nil
+	default:
+		return true, nil
+	}
+}
+
+func (e *Engine) manifestHasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
+	f, sum, err := e.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return false, err
+	}
+	if sum == absent { // an owner is stopped before its manifest is changed
+		return s.Kind == v1.StepRemoveManifest || rec.Result == "started", nil
+	}
+	switch {
+	case s.Kind == v1.StepRemoveManifest:
+		return false, nil
+	case s.Kind == v1.StepAddManifest:
+		return string(f.Data) == s.Content, nil
+	case s.Kind == v1.StepEditManifest:
+		want, err := controlplane.Apply(f.Data, s.Edits)
+		return err == nil && string(want) == string(f.Data), err
+	case len(s.Edits) > 0:
+		want, _, err := restoreManifest{e}.edited(ctx, s)
+		return err == nil && string(want) == string(f.Data), err
+	}
+	return sum == e.journal.Record(s.Restore).BackupSHA256, nil
+}
+
+func (e *Engine) unitHasChange(ctx context.Context, s v1.Step) (bool, error) {
+	if s.Kind == v1.StepStopUnit && len(s.Edits) == 0 {
+		h, err := e.host(s.Host)
+		if err != nil {
+			return false, err
+		}
+		procs, err := h.Processes(ctx, s.Component)
+		return err == nil && len(procs) == 0, err
+	}
+	want, now, err := unit{e}.content(ctx, s)
+	return err == nil && string(want) == string(now), err
+}
