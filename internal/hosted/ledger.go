@@ -64,7 +64,8 @@ func (p *Plane) note(ctx context.Context, part Part, made *v1.Plan) error {
 	return p.Ledger.Note(ctx, journalOf(part), made)
 }
 
-// GoesBack reports whether a rollback of the handover in the journal was noted and is not finished, whatever the journal says.
+// GoesBack reports whether a rollback of the handover in the journal was noted and is not finished, whatever the
+// journal says.
 func (p *Plane) GoesBack(ctx context.Context) (bool, error) {
 	doc, err := p.Journal(ctx, Handover)
 	if errors.Is(err, ErrNothingBegun) {
@@ -75,7 +76,8 @@ func (p *Plane) GoesBack(ctx context.Context) (bool, error) {
 	return p.isGoingBack(ctx, &doc)
 }
 
-// isGoingBack reports whether the ledger says that the plan of a journal is being rolled back. It never is without a ledger.
+// isGoingBack reports whether the ledger says that the plan of a journal is being rolled back. It never is without a
+// ledger.
 func (p *Plane) isGoingBack(ctx context.Context, doc *v1.Journal) (bool, error) {
 	if p.Ledger == nil {
 		return false, nil
@@ -83,7 +85,8 @@ func (p *Plane) isGoingBack(ctx context.Context, doc *v1.Journal) (bool, error) 
 	return p.Ledger.HasBack(ctx, &doc.Plan)
 }
 
-// forward refuses to go on with a handover of which a rollback was noted: the run that noted it ended before its journal said so.
+// forward refuses to go on with a handover of which a rollback was noted: the run that noted it ended before its journal
+// said so.
 func (p *Plane) forward(ctx context.Context, part Part, doc *v1.Journal) error {
 	if part == Finish {
 		return nil
@@ -94,8 +97,8 @@ func (p *Plane) forward(ctx context.Context, part Part, doc *v1.Journal) error {
 	return ErrRollback
 }
 
-// noteBack notes a rollback before the journal tells of it. Of a journal that tells of one already it asks whether it was
-// noted: the phase of a journal is text in a ConfigMap, and by itself it must not take a handover back.
+// noteBack notes a rollback before the journal tells of it. Of a journal that tells of one already it asks whether it
+// was noted: the phase of a journal is text in a ConfigMap, and by itself it must not take a handover back.
 func (p *Plane) noteBack(ctx context.Context, doc *v1.Journal, back *v1.Plan) error {
 	if p.Ledger == nil {
 		return nil

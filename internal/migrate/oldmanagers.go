@@ -87,7 +87,12 @@ func runsNoLoop(flags map[string]string) bool {
 	if p := flags["cloud-provider"]; p == "" || p == "external" {
 		return true
 	}
-	return !slices.ContainsFunc(plan.MovedLoops(), func(loop string) bool { return !plan.SwitchedOff(flags["controllers"], loop) })
+	for _, loop := range plan.MovedLoops() {
+		if !plan.SwitchedOff(flags["controllers"], loop) {
+			return false
+		}
+	}
+	return true
 }
 
 // oldManagers are the kube-controller-managers that run: processes on hosts, whatever starts them, pods of the

@@ -208,7 +208,7 @@ func ShowsLoops(component, provider, image string) bool {
 	return err != nil || p.showsLoops
 }
 
-// MovedLoops are the loops that a migration moves from one manager to the other, as --controllers and metrics call them.
+// MovedLoops are the loops that a migration moves from one manager to the other, by their names in metrics.
 func MovedLoops() []string {
 	out := make([]string, 0, len(movedLoops))
 	for _, l := range movedLoops {

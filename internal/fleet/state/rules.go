@@ -157,12 +157,14 @@ func (j *judge) wentBack() (verdict, bool) {
 	return verdict{kubermaticv1.PhaseFailed, j.because("the handover was taken back, and the control plane is as before") + "; " + tryAgain}, true
 }
 
-// takenBackByHand reports whether a handover of the operator was rolled back by somebody else while the cluster was blocked:
-// the operator forgets what it takes back itself.
+// takenBackByHand reports whether a handover of the operator was rolled back by somebody else while the cluster was
+// blocked: the operator forgets what it takes back itself.
 func (j *judge) takenBackByHand() bool {
 	noted := j.Cluster.Status.Conditions[kubermaticv1.ConditionPlan]
-	return j.prior == kubermaticv1.PhaseBlocked && noted.Status == corev1.ConditionTrue &&
-		slices.ContainsFunc(strings.Fields(noted.Message), func(word string) bool { return strings.HasPrefix(word, string(Handover)+"=") })
+	begun := slices.ContainsFunc(strings.Fields(noted.Message), func(word string) bool {
+		return strings.HasPrefix(word, string(Handover)+"=")
+	})
+	return j.prior == kubermaticv1.PhaseBlocked && noted.Status == corev1.ConditionTrue && begun
 }
 
 // freshlyReleased are the phases from which a cluster that was rolled back is tried again: somebody held it or switched the feature off since.
