@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -27,21 +28,44 @@ var (
 	update = flag.Bool("mains.update", false, "write the requirements of the programs again")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// programs are what has been built, each once: tests that are repeated run the same one.
+var programs = struct {
+	dir   string
+	built map[string]Built // by name and import
+}{built: map[string]Built{}}
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs.dir, err = os.MkdirTemp("", "mains"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := os.RemoveAll(programs.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(code)
+	}))
+}
 
 // built builds a program with an import.
 func built(t *testing.T, p Program, to string) Built {
 	t.Helper()
+	key := p.Name + " " + to
+	if out, ok := programs.built[key]; ok {
+		return out
+	}
 	root, err := build.FindRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	out, err := Build(t.Context(), p, Options{Root: root, Dir: t.TempDir(), Import: to, Update: *update})
+	out, err := Build(t.Context(), p, Options{Root: root, Dir: programs.dir, Import: to, Update: *update})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%s: built in %s", p.Name, time.Since(began).Round(time.Second))
+	programs.built[key] = out
 	return out
 }
 
