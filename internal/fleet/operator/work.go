@@ -43,7 +43,7 @@ func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	message = mask.Text(message)
 	if result == state.Broken || result == state.Stale { // with its API server down, the cluster is not broken
 		if down := op.bounded(ctx, t.Name, "reach", func(ctx context.Context) error { return op.Engine.Reach(ctx, t) }); down != nil {
-			result, message = state.Unreachable, down.Error()
+			result, message = state.Unreachable, mask.Error(down)
 		}
 	}
 	journal, readErr := op.journal(ctx, t)
@@ -89,11 +89,11 @@ func (op *Operator) heard(t Target, e migrate.Event) {
 			return
 		}
 		if e.Kind == "waiting" || e.Kind == "progress" {
-			r.run.Waiting = e.Message
+			r.run.Waiting = mask.Text(e.Message)
 			return
 		}
 		news = r.run.Number != e.Number
-		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = e.Step.Title, e.Number, e.Total, ""
+		r.run.Step, r.run.Number, r.run.Total, r.run.Waiting = mask.Text(e.Step.Title), e.Number, e.Total, ""
 	})
 	if e.Kind != "waiting" {
 		op.runs.move(t.Name)
@@ -153,6 +153,7 @@ func (op *Operator) seeOwners(ctx context.Context, t Target) {
 	var found state.Owners
 	op.ask(ctx, t, "owners", func(ctx context.Context) (err error) {
 		found, err = op.Engine.Owners(ctx, t)
+		found.Unsure = mask.Texts(found.Unsure)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
 		if good {
@@ -167,6 +168,7 @@ func (op *Operator) seeParts(ctx context.Context, t Target) {
 	var found PartsSeen
 	op.ask(ctx, t, "parts", func(ctx context.Context) (err error) {
 		found, err = op.Parts.Ensure(ctx, t)
+		found.CSI, found.Waiting, found.Did = mask.Text(found.CSI), mask.Texts(found.Waiting), mask.Texts(found.Did)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
 		if good {
@@ -200,6 +202,7 @@ func (op *Operator) seeMachines(ctx context.Context, t Target, ready bool) {
 	begun := time.Now()
 	op.ask(ctx, t, "machines", func(ctx context.Context) (err error) {
 		found, did, err = op.Machines.Pass(ctx, t, asked)
+		found.Reasons, found.Regression, did = mask.Texts(found.Reasons), mask.Text(found.Regression), mask.Text(did)
 		return err
 	}, func(r *dossier, good bool) *state.Seen {
 		if good {
@@ -246,7 +249,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.annotating = false })
 		if err != nil {
-			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
+			op.Log.Error(errors.New(mask.Error(err)), "The annotations of a cluster could not be written", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
 			return
 		}
@@ -273,7 +276,7 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.unconfirming = false })
 		if err != nil && !objects.IsStale(err) {
-			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
+			op.Log.Error(errors.New(mask.Error(err)), "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
 		}
 	})

@@ -73,6 +73,7 @@ type userCluster struct {
 	hangs    bool
 	panics   bool
 	machines *state.Machines
+	parts    *PartsSeen // nil: all of them are ready
 	took     time.Duration
 }
 
@@ -194,7 +195,10 @@ func (u *user) Close(t Target) {
 }
 
 func (u *user) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
-	_, err := u.look(ctx, t.Name)
+	c, err := u.look(ctx, t.Name)
+	if c.parts != nil {
+		return *c.parts, err
+	}
 	return PartsSeen{Parts: state.Parts{Ready: true, CSIReady: true}}, err
 }
 

@@ -94,7 +94,7 @@ func (s *server) look(ctx context.Context, o view.Object, d *Detail) {
 	missing := func(format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
-		d.NotRead = append(d.NotRead, fmt.Sprintf(format, args...))
+		d.NotRead = append(d.NotRead, mask.Text(fmt.Sprintf(format, args...)))
 	}
 	wg.Go(func() {
 		entries, err := s.timeline(ctx, o)
@@ -162,7 +162,7 @@ func (s *server) timeline(ctx context.Context, o view.Object) ([]v1.TimelineEntr
 				at = e.EventTime.Time
 			}
 			out = append(out, v1.TimelineEntry{Time: at.UTC(), Source: v1.TimelineEvent, Level: map[bool]string{true: "warning", false: "info"}[e.Type == "Warning"],
-				Object: e.Reason, Message: e.Message, Count: int(max(e.Count, 1))})
+				Object: e.Reason, Message: mask.Text(e.Message), Count: int(max(e.Count, 1))})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b v1.TimelineEntry) int { return b.Time.Compare(a.Time) })

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,6 +46,7 @@ type world struct {
 	revoked  map[string]bool
 	patches  []string // token and body of each write
 	reviews  int
+	said     string // what the event of the cluster says; empty for findings
 	refusing string // what a write is answered with; empty for yes
 }
 
@@ -94,7 +96,7 @@ func (w *world) api(rw http.ResponseWriter, r *http.Request) {
 		answer = review
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		answer = map[string]any{"kind": "EventList", "apiVersion": "v1", "items": []any{map[string]any{"kind": "Event", "metadata": map[string]any{"name": "e1", "namespace": "default"},
-			"involvedObject": map[string]any{"kind": "Cluster", "name": "c1"}, "type": "Warning", "reason": "Blocked", "message": "2 findings", "count": 3, "lastTimestamp": "2026-11-21T11:00:00Z"}}}
+			"involvedObject": map[string]any{"kind": "Cluster", "name": "c1"}, "type": "Warning", "reason": "Blocked", "message": cmp.Or(w.said, "2 findings"), "count": 3, "lastTimestamp": "2026-11-21T11:00:00Z"}}}
 	case r.Method == http.MethodPatch:
 		w.mu.Lock()
 		w.patches = append(w.patches, r.Header.Get("Authorization")+" "+string(body))
@@ -207,6 +209,7 @@ type fakePlane struct {
 	steps   []v1.Step
 	blocked bool
 	begun   bool // the handover was
+	broken  error
 }
 
 func (p *fakePlane) Gather(context.Context) *v1.Snapshot { return &v1.Snapshot{} }
@@ -242,6 +245,9 @@ func (p *fakePlane) Plan(*v1.Snapshot, hosted.Part) (*v1.Plan, error) {
 }
 
 func (p *fakePlane) Owners(context.Context) (hosted.Owners, error) {
+	if p.broken != nil {
+		return hosted.Owners{}, p.broken
+	}
 	kcm := hosted.Owner{Component: "kube-controller-manager", Pod: "controller-manager-7d9f-x2v"}
 	return hosted.Owners{Time: time.Now(), Loops: map[string]hosted.Owner{"service": kcm, "route": kcm, "cloud-node-lifecycle": kcm}}, nil
 }
@@ -250,7 +256,7 @@ func (p *fakePlane) Status(_ context.Context, part hosted.Part) (v1.Status, erro
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if part == hosted.Finish || !p.begun {
-		return v1.Status{}, nil
+		return v1.Status{}, p.broken
 	}
 	return v1.Status{Run: "20261121-110000", State: v1.StateApplying, Phase: "applying", StepsDone: 4, StepsTotal: 11, Current: []v1.StepStatus{{ID: "ensure/ccm", Waiting: "0 of 1 pods are ready"}}}, nil
 }
