@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -105,7 +106,29 @@ func (c *connection) openHosts(ctx context.Context) error {
 	return nil
 }
 
+var imageDigest = regexp.MustCompile(`^[^@]+@sha256:[0-9a-f]{64}$`)
+
+// judgeHostImage returns what to tell about the image of the pods, which are root on their hosts; empty for one by digest. A digest that is
+// none is refused before a pod waits for it.
+func judgeHostImage(image string) (note string, err error) {
+	switch {
+	case imageDigest.MatchString(image):
+		return "", nil
+	case strings.Contains(image, "@"):
+		return "", fmt.Errorf("--host-image=%s: a digest is @sha256: and 64 hexadecimal digits: take it from the registry or from the release", image)
+	}
+	return fmt.Sprintf("the pods that reach hosts run image %s by its tag, and a tag may be moved: "+
+		"to run what you have checked, name it with --host-image=NAME@sha256:DIGEST", image), nil
+}
+
 func (c *connection) openPods(ctx context.Context, selector string) (err error) {
+	note, err := judgeHostImage(c.host.image)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		c.narrate("%s", note)
+	}
 	c.session.watch()
 	klog.SetLogger(logr.Discard()) // the library complains of each session that ends, which is told where it matters
 	c.hosts, c.session.closing, err = pod.Open(ctx, pod.Options{
