@@ -131,7 +131,9 @@ bench_flags = $(foreach v,SCENARIO IMPLEMENTATIONS NODES SERVICES THROTTLE LIMIT
 
 .PHONY: conformance
 conformance: ## Run the scenarios of upstream's own tests with upstream's controllers and with ours, and print how ours do
-	$(GO) test ./ccm/conformance -run TestOursDoesWhatUpstreamDoes -count=1 -v | grep -v -e '^=== ' -e '--- PASS' -e '^[IWE][0-9]'
+	@mkdir -p out
+	@$(GO) test ./ccm/conformance -run TestOursDoesWhatUpstreamDoes -count=1 -v > out/conformance.txt 2>&1; status=$$?; \
+	grep -v -e '^=== ' -e '--- PASS' -e '^[IWE][0-9]' out/conformance.txt; exit $$status
 
 .PHONY: bench
 bench: ## Measure our manager beside upstream's and write out/bench/ (SCENARIO=join, NODES=1000, ...)
