@@ -141,27 +141,6 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 		"/bin/provider on this machine is not the file with SHA-256 "+hostaccess.SHA256([]byte("binary")))
 }
 
-// TestAPlanReadsNoOtherFileOfThisMachine than the one that --credential-provider names: a fact is in a file or in a journal that somebody else may have written.
-func TestAPlanReadsNoOtherFileOfThisMachine(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, 1)
-	for name, p := range map[string]*v1.Plan{
-		"no file is named":        {},
-		"another one is named":    {Options: v1.Options{CredentialProvider: "/bin/provider", CredentialProviderSHA256: "sum"}},
-		"it is named without sum": {Options: v1.Options{CredentialProvider: "/etc/kubernetes/admin.conf"}},
-	} {
-		p.Cluster.UID, p.Facts = "cluster-uid", []v1.Fact{{ID: plan.LocalFact("/etc/kubernetes/admin.conf"), Value: "sum"}}
-		read := false
-		err := Preflight(t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) {
-			read = true
-			return nil, nil
-		}}, p)
-		if read || err == nil || !strings.Contains(err.Error(), "asks for file /etc/kubernetes/admin.conf of this machine") {
-			t.Errorf("%s: read %v: %v", name, read, err)
-		}
-	}
-}
-
 func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 	t.Parallel()
 	step := v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9"}}`}
