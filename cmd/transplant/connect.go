@@ -253,3 +253,16 @@ func nodeNames(s *v1.Snapshot) map[string]string {
 	}
 	return out
 }
+
+// hostsOfNodes maps nodes to their hosts, which may be called as their nodes.
+func hostsOfNodes(hosts []hostaccess.Host, s *v1.Snapshot) map[string]hostaccess.Host {
+	names := map[string]string{}
+	if s != nil {
+		names = nodeNames(s)
+	}
+	out := map[string]hostaccess.Host{}
+	for _, h := range hosts {
+		out[cmp.Or(names[h.Name()], h.Name())] = h
+	}
+	return out
+}

@@ -112,15 +112,13 @@ func checkAgainstPlan(cmd *cobra.Command, given, planned v1.Options, which strin
 	return fmt.Errorf("%s would have no effect: %s has options of its own, and others; make a new plan with the flags, or leave them out", strings.Join(differ, ", "), which)
 }
 
-// onlyLeaderMigration are flags that have no effect under the strategy downtime.
-var onlyLeaderMigration = []string{"lease-name", "retry-period", "renew-deadline", "keep-leader-migration"}
-
-// checkStrategyFlags refuses flags of leader migration where the strategy is downtime, by choice or by the cluster.
-func checkStrategyFlags(cmd *cobra.Command, o v1.Options) error {
-	if o.Strategy != plan.Downtime {
-		return nil
+// checkIgnoredOptions refuses options that no step of a plan for this cluster could follow.
+func checkIgnoredOptions(cmd *cobra.Command, snap *v1.Snapshot, o v1.Options) error {
+	var errs []error
+	for _, ignored := range plan.IgnoredOptions(snap, o) {
+		errs = append(errs, refuseFlags(cmd, ignored.Why, ignored.Flags...))
 	}
-	return refuseFlags(cmd, "the strategy is downtime, which has no migration lease", onlyLeaderMigration...)
+	return errors.Join(errs...)
 }
 
 // hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how answers look.

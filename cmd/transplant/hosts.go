@@ -204,9 +204,13 @@ func (c *connection) close(ctx context.Context) {
 }
 
 // transport is how a manager on a host is asked: through the host where that can be done, since managers listen on 127.0.0.1. TLS is end to end: what proves
-// who asks never is on the host.
+// who asks never is on the host. A manager in a pod with a network of its own is asked through the API server.
 func (c *connection) transport(host string) *http.Transport {
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // managers sign their own certificate; see scrape
+	if namespace, name, ok := snapshot.PodOfPlace(host); ok {
+		dial := portForward(c.config, c.kube, namespace)
+		t.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, name, address) }
+	}
 	for _, h := range c.hosts {
 		if d, ok := h.(hostaccess.Dialer); ok && h.Name() == host {
 			t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {

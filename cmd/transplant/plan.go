@@ -67,7 +67,7 @@ func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
 	}
 	chosen := f.options.Strategy == ""
 	f.options = plan.Choose(snap, f.options)
-	if err := checkStrategyFlags(f.cmd, f.options); err != nil {
+	if err := checkIgnoredOptions(f.cmd, snap, f.options); err != nil {
 		return err
 	}
 	if chosen && f.options.Strategy == plan.Downtime {

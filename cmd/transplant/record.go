@@ -72,6 +72,9 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 		before = nil // it is of use only to leave the workers out
 	}
 	managers := newManagerHosts(c.hosts, before)
+	managers.deployed = func(ctx context.Context) ([]migrate.Target, error) {
+		return migrate.DeployedTargets(ctx, c.kube, p, hostsOfNodes(c.hosts, before), plan.KCM, plan.CCM)
+	}
 	var once sync.Once
 	r := ownership.NewRecorder(ownership.RecorderOptions{
 		Client: watching, Namespace: plan.Namespace, Leases: []string{plan.KCM, plan.CCM, p.Options.LeaseName},

@@ -17,6 +17,9 @@ import (
 type managerHosts struct {
 	hosts []hostaccess.Host
 	known map[string][]ownership.Target
+	// deployed finds the managers that no host names, and lastDeployed are those that it found last; nil where there are none.
+	deployed     func(context.Context) ([]migrate.Target, error)
+	lastDeployed []ownership.Target
 }
 
 // newManagerHosts leaves out the hosts that were workers before the migration: to ask each of many every second would take longer than that. Without a
@@ -48,19 +51,35 @@ func (m *managerHosts) targets(ctx context.Context) []ownership.Target {
 			if err != nil {
 				return // the engine names it when it needs it
 			}
-			all := make([]ownership.Target, 0, len(found))
-			for _, t := range found {
-				all = append(all, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})
-			}
 			mu.Lock()
 			defer mu.Unlock()
-			m.known[h.Name()] = all
+			m.known[h.Name()] = recorded(found)
+		})
+	}
+	if m.deployed != nil {
+		asking.Go(func() {
+			if found, err := m.deployed(ctx); err == nil {
+				m.lastDeployed = recorded(found)
+			}
 		})
 	}
 	asking.Wait()
 	var out []ownership.Target
 	for _, h := range m.hosts {
 		out = append(out, m.known[h.Name()]...)
+	}
+	for _, t := range m.lastDeployed {
+		if !slices.ContainsFunc(out, func(o ownership.Target) bool { return o.Component == t.Component && o.Host == t.Host }) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func recorded(found []migrate.Target) []ownership.Target {
+	out := make([]ownership.Target, 0, len(found))
+	for _, t := range found {
+		out = append(out, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})
 	}
 	return out
 }

@@ -99,8 +99,12 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		return err
 	}
 	unchanged := equalJSON(live.Object["spec"], next.Object["spec"])
+	var ends *rolloutEnds
 	if !unchanged { // else an earlier try has bound them
 		if err := x.bindPods(ctx, s, rec); err != nil {
+			return err
+		}
+		if ends, err = x.bindRollout(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -119,8 +123,11 @@ func (x workload) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 		o.Object = next.Object
 		return true, nil
 	})
-	if err != nil || !x.refInSeed(s.Ref) {
+	if err != nil {
 		return err
+	}
+	if !x.refInSeed(s.Ref) {
+		return ends.release(ctx)
 	}
 	return x.release(ctx, s, rec)
 }

@@ -84,15 +84,16 @@ func (b *builder) deployment(m *v1.Component) error {
 	b.fact("cluster:uid", b.snap.Cluster.UID, "")
 	b.ensure(PhasePrepare, "identity and rights of the cloud-controller-manager", b.identity())
 	b.deployedConfig(m)
+	b.credentialProviders()
 	b.add(b.edit(v1.Host{}, m, v1.Step{
 		ID: "external/" + KCM + "@" + m.Manifest, Phase: PhaseHandover, Title: "make " + m.Manifest + " external, and wait until its old pods have ended",
 		Why: "with the last old pod the cloud loops stop; it is not scaled to none, because it is the controller of its own Deployment", Edits: append(externalEdits(m), b.ipamEdits(m, b.kcm)...), Leases: []string{KCM},
 	}))
-	b.deployedAPIServers()
 	object, flags := b.renderCCMDeployment(m)
 	b.ensure(PhaseHandover, "from its first lease on it runs the cloud loops; until then nodes are not initialised and load balancers do not change", []map[string]any{object})
 	start := &b.steps[len(b.steps)-1]
 	start.Component, start.EstimateSeconds, start.Changes = CCM, 30, b.printed(flags)
+	b.deployedAPIServers()
 	b.kubelets()
 	b.add(v1.Step{ID: "verify/handed-over", Phase: PhaseVerify, Kind: v1.StepVerify, Title: "nodes and load balancers are as before", EstimateSeconds: 2})
 	return nil
@@ -151,7 +152,8 @@ func deployedConfigSecret() object {
 	return object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": meta(SeedCloudConfig, Namespace)}
 }
 
-// deployedAPIServers makes the API servers external, wherever they run.
+// deployedAPIServers makes the API servers external, wherever they run. They come when somebody runs the cloud loops again: their
+// rollout takes as long as everything before it, and no manager needs it.
 func (b *builder) deployedAPIServers() {
 	change := func(h v1.Host, c *v1.Component, where string) {
 		if c == nil || c.Flags["cloud-provider"] == "" || c.Flags["cloud-provider"] == "external" {
@@ -159,7 +161,7 @@ func (b *builder) deployedAPIServers() {
 		}
 		b.add(b.edit(h, c, v1.Step{
 			ID: "external/" + KAS + "@" + where, Phase: PhaseHandover, Title: "make " + KAS + " of " + where + " external",
-			Why: "takes the provider out of the API server (labels of persistent volumes); nobody runs a cloud loop now", Edits: externalEdits(c),
+			Why: "takes the provider out of the API server (labels of persistent volumes); the " + CCM + " finds another one meanwhile", Edits: externalEdits(c),
 		}))
 	}
 	if c := hosted(b.snap, KAS); c != nil {

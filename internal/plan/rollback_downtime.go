@@ -7,11 +7,18 @@ import (
 // PhaseStopped is the phase of a rollback in which nobody runs the loops.
 const PhaseStopped = "rollback-stop"
 
+// PhaseServersBack is the phase in which API servers that are Deployments are restored, while the cloud loops still run.
+const PhaseServersBack = "rollback-api-servers"
+
 // downtime is the way back for a strategy under which nobody ran the loops for a while: every cloud-controller-manager is stopped before the first
-// in-tree manager comes back, since no lease keeps the two apart. A kube-apiserver is restored while its host's manager is stopped.
+// in-tree manager comes back, since no lease keeps the two apart. A kube-apiserver is restored while its host's manager is stopped;
+// one that is a Deployment before that, while the cloud-controller-manager runs, because no manager depends on a single one of its pods.
 func (r *rollback) downtime() {
 	r.nodesBack()
 	r.kubeletsBack()
+	for _, s := range distinct(r.started(func(s v1.Step) bool { return edits(s) && s.Component == KAS && s.Ref != "" })) {
+		r.add(r.unled(s, PhaseServersBack))
+	}
 	r.removeCCM()
 	managers := distinct(r.started(func(s v1.Step) bool { return s.Component == KCM && (stops(s) || edits(s)) }))
 	for _, s := range managers {

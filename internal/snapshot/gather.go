@@ -96,6 +96,8 @@ type gatherer struct {
 	mirrors []corev1.Pod
 	// runsOn are the nodes on which the pods of a workload in kube-system run, by its Ref; nil when pods could not be listed.
 	runsOn map[string][]string
+	// managerPods are the pods in kube-system in which a manager runs, whatever made them.
+	managerPods []SeedPod
 	// selectors of all Services by namespace/name; nil when they could not be listed.
 	selectors map[string]map[string]string
 	// found are all workloads, of whatever role.
@@ -194,15 +196,8 @@ func (g *gatherer) managers(ctx context.Context) {
 	if g.Seed != nil {
 		g.seedManagers(ctx)
 	}
-	for _, c := range g.snap.Hosted {
-		if g.Seed != nil {
-			break // its pods were asked
-		}
-		if c.Name == kcm || c.Name == ccm {
-			const why = "its pods serve /metrics in the cluster's network, which is not reached from here"
-			g.unknown("managers/"+c.Manifest+"/"+c.Name, "asking "+c.Name+" of "+c.Manifest+" which loops it runs: "+why)
-			g.snap.Managers = append(g.snap.Managers, v1.Manager{Component: c.Name, Host: c.Manifest, Error: why})
-		}
+	if g.Seed == nil { // else its pods were asked
+		g.deployedManagers(ctx)
 	}
 	slices.SortFunc(g.snap.Managers, func(a, b v1.Manager) int {
 		return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host)

@@ -21,6 +21,7 @@ func (g *gatherer) pods(ctx context.Context) {
 		return
 	}
 	g.runsOn = map[string][]string{}
+	g.managerPods = SeedPods(items, kcm, ccm)
 	for i := range items {
 		p := &items[i]
 		if _, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {

@@ -155,7 +155,7 @@ func (g *gatherer) seedManagers(ctx context.Context) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for _, p := range SeedPods(g.seedPods, kcm, ccm) {
-		if p.Ended || p.Container == "" && !p.Running {
+		if !p.RunsNow() {
 			continue
 		}
 		wg.Go(func() {

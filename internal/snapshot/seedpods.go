@@ -31,6 +31,9 @@ type SeedPod struct {
 	Restarts int32
 	// Running tells that the kubelet says that the container runs; Ended that it has terminated and is not started again.
 	Running, Ended bool
+	// Workload is the Ref of what the pod is of, as far as its owner says; HostNetwork says that it has no network of its own.
+	Workload    string
+	HostNetwork bool
 }
 
 // defaultPorts are where the components serve unless --secure-port says otherwise.
@@ -120,7 +123,10 @@ func flagsOf(c *corev1.Container) map[string]string {
 }
 
 func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {
-	out := SeedPod{Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Image: c.Image}
+	out := SeedPod{
+		Component: component, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName, Image: c.Image,
+		Workload: workloadOf(p), HostNetwork: p.Spec.HostNetwork,
+	}
 	out.Flags = flagsOf(c)
 	port := out.Flags["secure-port"]
 	if port == "" {
