@@ -36,6 +36,7 @@ rules:
 // Write is a request of the audit log that may have changed something.
 type Write struct {
 	User        string
+	BoundPod    string // that the token of a ServiceAccount names; or empty
 	UserAgent   string
 	Verb        string // create, update, patch, delete, deletecollection
 	Resource    string // plural, as nodes
@@ -120,6 +121,9 @@ type event struct {
 	Verb  string `json:"verb"`
 	User  struct {
 		Username string `json:"username"`
+		Extra    struct {
+			Pod []string `json:"authentication.kubernetes.io/pod-name"`
+		} `json:"extra"`
 	} `json:"user"`
 	UserAgent string `json:"userAgent"`
 	Object    struct {
@@ -151,7 +155,7 @@ func parseAudit(data []byte) ([]Write, []Read, error) {
 			continue
 		}
 		out = append(out, Write{
-			User: e.User.Username, UserAgent: e.UserAgent, Verb: e.Verb,
+			User: e.User.Username, BoundPod: strings.Join(e.User.Extra.Pod, ","), UserAgent: e.UserAgent, Verb: e.Verb,
 			Resource: e.Object.Resource, Subresource: e.Object.Subresource, Namespace: e.Object.Namespace, Name: e.Object.Name,
 			DryRun: strings.Contains(e.URI, "dryRun=All"), Code: e.Response.Code, Received: e.Received, Answered: e.Answered,
 		})

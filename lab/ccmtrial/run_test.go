@@ -69,8 +69,12 @@ func newWorld(t *testing.T, flags ...string) *world {
 		t.Skip("starts an API server")
 	}
 	w := &world{dir: t.TempDir(), program: program, flags: flags}
-	var err error
-	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: t.TempDir(), Audit: true, Progress: os.Stderr}); err != nil {
+	server := filepath.Join(w.dir, "server")
+	err := os.Mkdir(server, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.api, err = apiserver.Start(t.Context(), apiserver.Options{Dir: server, Audit: true, Progress: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.api.Stop)

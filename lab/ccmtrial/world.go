@@ -44,6 +44,8 @@ type world struct {
 	cloud   *simcloud.Cloud
 	flags   []string // of every manager
 	started int
+
+	kubeconfig string // of every manager; where it is empty, each has a user of its own
 }
 
 // manager is a running manager.
@@ -57,9 +59,12 @@ type manager struct {
 func (w *world) start(implementation, api string) (*manager, error) {
 	w.started++
 	name := fmt.Sprintf("%s-%d", implementation, w.started)
-	kubeconfig, err := w.api.KubeconfigVia(api, name)
-	if err != nil {
-		return nil, err
+	kubeconfig := w.kubeconfig
+	if kubeconfig == "" {
+		var err error
+		if kubeconfig, err = w.api.KubeconfigVia(api, name); err != nil {
+			return nil, err
+		}
 	}
 	config := filepath.Join(w.dir, name+"-cloud.yaml")
 	if err := (provider.Config{Endpoint: w.cloud.URL(), Caller: name, EnsureRequests: ensureRequests}).WriteFile(config); err != nil {
