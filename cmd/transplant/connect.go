@@ -174,7 +174,7 @@ func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{LeaseName: cmp.Or(o.LeaseName, plan.DefaultLease), Files: slices.Concat(plan.Files(), plan.EnvFiles(o)), ObjectRefs: plan.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
+	}, snapshot.Options{LeaseName: cmp.Or(o.LeaseName, plan.DefaultLease), Files: slices.Concat(plan.Files(), plan.EnvFiles(o)), TokenFile: plan.CCMToken, ObjectRefs: plan.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
 }
 
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with

@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
@@ -42,6 +43,15 @@ func configSettings(s *v1.Snapshot, i int, settings map[string]string) {
 			c.Settings = map[string]string{}
 		}
 		c.Settings[key] = value
+	}
+}
+
+// tokensEnd gives every manager a token that ends so long after the snapshot.
+func tokensEnd(after time.Duration) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		for i := range s.Hosts {
+			s.Hosts[i].ManagerToken = &v1.ManagerToken{Path: "/etc/kubernetes/cloud-controller-manager/token", Expires: s.TakenAt.Add(after)}
+		}
 	}
 }
 
@@ -182,6 +192,19 @@ var credentialRules = []rule{
 	{name: "after the migration nothing is left", code: "CRED-003", base: migrated, want: pass_},
 	{name: "no kubelet was read", code: "CRED-003", want: skipped, change: noHostKubelets},
 	{name: "one could not be read", code: "CRED-003", want: skipped, says: []string{"KUBELET-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/kubelet") }},
+
+	{name: "no token", code: "CRED-005", want: skipped},
+	{name: "31 days", code: "CRED-005", base: migrated, want: pass_, says: []string{"3 tokens", "2026-06-0"}, change: tokensEnd(31 * 24 * time.Hour)},
+	{
+		name: "29 days", code: "CRED-005", base: migrated, want: warn, change: tokensEnd(30*24*time.Hour - time.Second),
+		says: []string{"cp-1", "cp-3", "in 29 days", "transplant renew --host-access=pod:node-role.kubernetes.io/control-plane"},
+	},
+	{name: "ended", code: "CRED-005", base: migrated, want: warn, says: []string{"ended 20", "transplant renew"}, change: tokensEnd(-time.Hour)},
+	{name: "no token in the file", code: "CRED-005", base: migrated, want: warn, says: []string{"host cp-2: never"}, change: func(s *v1.Snapshot) {
+		tokensEnd(90 * 24 * time.Hour)(s)
+		s.Hosts[1].ManagerToken = &v1.ManagerToken{Path: "/token", Error: "never"}
+	}},
+	{name: "a file that could not be read", code: "CRED-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/manager-token") }},
 
 	{name: "every instance has an identity", code: "CRED-004", want: pass_, says: []string{"3 instances"}},
 	{name: "F12: an instance without", code: "CRED-004", want: warn, says: []string{"ip-10-0-0-12.ec2.internal (i-00000000000000002) has no instance profile"}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},

@@ -11,6 +11,7 @@ var cloudChecks = []Check{
 	secretsReadable,       // CRED-002: secrets that everybody on the host can read
 	credentialsOnKubelets, // CRED-003: credentials that nobody needs any more
 	credentialsNowhere,    // CRED-004: hosts without any
+	tokenExpires,          // CRED-005: a manager that is locked out of its cluster soon
 	inventoryComplete,     // CLOUD-001: before and after can be compared
 	nodeManagerMissing,    // CLOUD-002: nodes that nobody initialises
 	ccmResources,          // CLOUD-003: a manager that is throttled or evicted

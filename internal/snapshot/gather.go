@@ -75,6 +75,8 @@ type Options struct {
 	ObjectRefs []string
 	// Files are paths on every control-plane host whose presence and hash are wanted; {host} stands for the host's name.
 	Files []string
+	// TokenFile is the path of the cloud-controller-manager's token on every control-plane host.
+	TokenFile string
 	// Needs are what the caller has to be allowed to do; nil means DefaultNeeds.
 	Needs []Need
 	// AskCredentialProviders runs each host's image credential providers and asks them about one image; what they answer is not kept.

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -78,6 +79,7 @@ func (l *looker) all(ctx context.Context) {
 	l.cloudConfigs(ctx)
 	if l.host.ControlPlane {
 		l.leaderMigration(ctx)
+		l.managerToken(ctx)
 	}
 	l.files(ctx)
 }
@@ -201,6 +203,26 @@ func (l *looker) leaderMigration(ctx context.Context) {
 	}
 	if file, err := l.access.ReadFile(ctx, defaultLeaderMigration); err == nil {
 		l.host.LeaderMigration = append(l.host.LeaderMigration, v1.LeaderMigrationFile{Path: defaultLeaderMigration, Content: mask.Document(file.Data)})
+	}
+}
+
+// managerToken notes when the manager's token expires, and nothing else of it.
+func (l *looker) managerToken(ctx context.Context) {
+	if l.TokenFile == "" {
+		return
+	}
+	file, err := l.access.ReadFile(ctx, l.TokenFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.unknown(l.fact("manager-token"), fmt.Sprintf("token of %s: %v", ccm, err))
+		return
+	}
+	claims, err := boundtoken.Read(string(file.Data))
+	l.host.ManagerToken = &v1.ManagerToken{Path: l.TokenFile, Expires: claims.Expires}
+	if err != nil {
+		l.host.ManagerToken.Error = err.Error()
 	}
 }
 

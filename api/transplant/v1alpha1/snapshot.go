@@ -96,6 +96,16 @@ type Host struct {
 	APIOnly bool `json:"apiOnly,omitempty"`
 	// Authorities are the SHA-256 of the certificates that the host trusts to be its API server's; sorted.
 	Authorities []string `json:"authorities,omitempty"`
+	// ManagerToken is that of the cloud-controller-manager; nil where no file of the host holds one.
+	ManagerToken *ManagerToken `json:"managerToken,omitempty"`
+}
+
+// ManagerToken is what the token in a file says of itself. The token is left out.
+type ManagerToken struct {
+	Path    string    `json:"path"`
+	Expires time.Time `json:"expires,omitzero"`
+	// Error says why the content of the file is no token that expires.
+	Error string `json:"error,omitempty"`
 }
 
 // Ways in which a component is started.
