@@ -87,7 +87,7 @@ func (w *world) replacePod(order []string) {
 }
 
 // TestTheLeaseOfAnEndedPodIsReleased in a rollout of managers on the networks of their hosts, whichever of them is replaced
-// first: the next pod, which also has to replace the others, waits for no lease to run out. The way back is the same.
+// first: the next pod, which also has to replace the others, waits for no lease to run out.
 func TestTheLeaseOfAnEndedPodIsReleased(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]string{{"cp-1", "cp-2"}, {"cp-2", "cp-1"}, {"cp-2", "cp-3", "cp-1"}} {
