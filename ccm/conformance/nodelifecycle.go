@@ -80,7 +80,7 @@ func lifecycleScenarios() []Scenario {
 		},
 		{
 			Meant: CarefulDeletion, Where: twoLooks, Name: "its deletion fails once", Cloud: nothing, Before: one(unready),
-			Fails: failAPI("delete nodes", 1, errCloud),
+			Fails: failAPIOnce("delete nodes", errCloud),
 		},
 		{Name: "nodes that have no instance while half of them have one", Cloud: half, Before: ten(unready)},
 		{

@@ -200,7 +200,7 @@ func routeScenarios() []Scenario {
 			"ListRoutes", 0, errCloud,
 		), Endless: true, Meant: NothingHoldsUpTheRest,
 			Where: []string{"calls that change the cloud", "objects", "series"}},
-		{Name: "the condition cannot be written once", Before: nodes(a), Fails: failAPI("patch nodes", 1, errCloud)},
+		{Name: "the condition cannot be written once", Before: nodes(a), Fails: failAPIOnce("patch nodes", errCloud)},
 		{
 			Name: "the cloud has no routes", Before: nodes(a),
 			Cloud: func(c *Cloud) { c.Without = map[string]bool{"routes": true} },

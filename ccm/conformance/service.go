@@ -128,8 +128,8 @@ func failCloud(call string, times int, err error) func(*World) {
 	return func(w *World) { w.FailCloud(call, times, err) }
 }
 
-func failAPI(request string, times int, err error) func(*World) {
-	return func(w *World) { w.FailAPI(request, times, err) }
+func failAPIOnce(request string, err error) func(*World) {
+	return func(w *World) { w.FailAPI(request, 1, err) }
 }
 
 const (
@@ -499,17 +499,17 @@ func failureScenariosOfServices(web []runtime.Object) []Scenario {
 			Name: "GetLoadBalancer fails once before a deletion", Before: web, Fails: failCloud("GetLoadBalancer", 1, errCloud),
 			Steps: []func(*World){deleteService, pass(time.Hour)},
 		},
-		{Name: "the finalizer cannot be written once", Before: web, Fails: failAPI("patch services", 1, errCloud)},
+		{Name: "the finalizer cannot be written once", Before: web, Fails: failAPIOnce("patch services", errCloud)},
 		{
 			Meant: ComparedWithWhatShouldBe, Where: []string{"calls that change"}, Name: "the status cannot be written once",
 			Before: append([]runtime.Object{NewService("api", withFinalizer)}, web[:2]...),
-			Fails:  failAPI("patch services", 1, errCloud),
+			Fails:  failAPIOnce("patch services", errCloud),
 		},
 		{
 			Meant: ComparedWithWhatShouldBe, Where: []string{"calls that change"},
 			Name:   "the status is written into a conflict",
 			Before: append([]runtime.Object{NewService("api", withFinalizer)}, web[:2]...),
-			Fails:  failAPI("patch services", 1, conflictOf("api")),
+			Fails:  failAPIOnce("patch services", conflictOf("api")),
 		},
 		{
 			Name: "the finalizer cannot be removed once", Before: web,

@@ -313,21 +313,27 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	if f.dryRun {
 		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
 	}
+	if err := c.approveRest(f, doc, &stored, approved); err != nil {
+		return err
+	}
+	return c.locked(ctx, f, func(ctx context.Context) error { return c.resumeLocked(ctx, f, n, before, approvalOf(&stored)) })
+}
+
+// approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that nobody
+// approved of on this machine.
+func (c *connection) approveRest(f changing, doc v1.Journal, stored *v1.Plan, approved bool) error {
 	if !approved {
 		if err := c.reviewRest(doc); err != nil {
 			return err
 		}
 	}
-	if err := f.checkEnv(approved, &stored); err != nil {
+	if err := f.checkEnv(approved, stored); err != nil {
 		return err
 	}
-	if err := f.pinned.checkApproved(f.yes, approved, &stored, "transplant apply --dry-run"); err != nil {
+	if err := f.pinned.checkApproved(f.yes, approved, stored, "transplant apply --dry-run"); err != nil {
 		return err
 	}
-	if err := c.approve(f.yes, questionOfResume(f.without)); err != nil {
-		return err
-	}
-	return c.locked(ctx, f, func(ctx context.Context) error { return c.resumeLocked(ctx, f, n, before, approvalOf(&stored)) })
+	return c.approve(f.yes, questionOfResume(f.without))
 }
 
 func questionOfResume(without []string) string {

@@ -75,10 +75,7 @@ func (g *gatherer) deployedManagers(ctx context.Context) {
 			continue
 		}
 		asked := map[string]bool{}
-		for _, p := range g.managerPods {
-			if p.Component != c.Name || p.Workload != c.Manifest || !p.RunsNow() {
-				continue
-			}
+		for _, p := range g.podsRunning(c) {
 			host, address := g.runningAs(ctx, p, hosts).Place(hosts)
 			if asked[host] {
 				continue // of two pods of one host, which share its port, one ends
@@ -97,6 +94,17 @@ func (g *gatherer) deployedManagers(ctx context.Context) {
 		}
 	}
 	wg.Wait()
+}
+
+// podsRunning are the pods of a component's Deployment whose managers may run.
+func (g *gatherer) podsRunning(c v1.Component) []SeedPod {
+	var out []SeedPod
+	for _, p := range g.managerPods {
+		if p.Component == c.Name && p.Workload == c.Manifest && p.RunsNow() {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // runningAs is RunningAs of the host of the pod's node.

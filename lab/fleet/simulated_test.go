@@ -101,6 +101,8 @@ func (s *simulated) Ensure(context.Context, operator.Target) (operator.PartsSeen
 	return operator.PartsSeen{Parts: state.Parts{Ready: true, CSIReady: true, CSI: "simulated"}}, nil
 }
 
+func (s *simulated) RenewToken(context.Context, operator.Target) error { return nil }
+
 func (s *simulated) Refusals(context.Context, *kv1.Cluster, bool) []string { return nil }
 
 func (s *simulated) Repair(context.Context, string, *kv1.Cluster) (bool, error) { return false, nil }
