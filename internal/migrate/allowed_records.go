@@ -77,15 +77,21 @@ func backupMode(text string) (fs.FileMode, error) {
 // credentialsOnHosts are files that only root may read, however they were before.
 var credentialsOnHosts = []string{plan.CCMCloudConf, plan.CCMKubeconfig, plan.CCMToken}
 
+// restoredMode returns the mode with which a file is put back. A record says which mode the file had, or what somebody
+// has planted there: credentials are for root alone with either.
+func restoredMode(at string, mode fs.FileMode) fs.FileMode {
+	if slices.Contains(credentialsOnHosts, at) {
+		return mode & 0o600
+	}
+	return mode
+}
+
 // judgeRecordOf holds what a record names to the step that it is of: no other file, and no other step's backup.
 func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
 	if r.Backup != "" && r.Backup != backupDir(doc.Run)+"/"+slug(r.ID) {
 		return fmt.Errorf("backup %s is not that of this step", r.Backup)
 	}
 	s, known := steps[r.ID]
-	if known && slices.Contains(credentialsOnHosts, s.Path) && r.BackupMode != "" && r.BackupMode != "0600" && r.BackupMode != "0400" {
-		return fmt.Errorf("%s would be put back with mode %s, and others than root could read it", s.Path, r.BackupMode)
-	}
 	for _, f := range r.Files {
 		switch {
 		case !known || !slices.Contains(s.Files, f.Path):

@@ -60,7 +60,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		{"a mode that is none", "permissions alone", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "rwx"}}
 		}},
-		{"a kubeconfig that all may read", "others than root", func(doc *v1.Journal) {
+		{"a kubeconfig that all could read before", "", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: secret.ID, Backup: own(secret.ID), BackupMode: "0644"}}
 		}},
 		{"a file that is none of its step", "none of this step", func(doc *v1.Journal) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -134,7 +135,12 @@ func (x removeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 		}
 	}
 	if sum != absent {
-		return x.write(ctx, s, rec, data, mode)
+		closed := restoredMode(s.Path, mode)
+		note := fmt.Sprintf("put back with mode %04o instead of %04o: it holds credentials", closed, mode)
+		if closed != mode && !slices.Contains(rec.Notes, note) {
+			rec.Notes = append(rec.Notes, note)
+		}
+		return x.write(ctx, s, rec, data, closed)
 	}
 	rec.AfterSHA256 = absent
 	if err := x.journal.Save(ctx, *rec); err != nil {
