@@ -8,6 +8,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // editManifest changes flags and mounts of a static pod.
@@ -118,6 +119,9 @@ func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 	if sum == absent {
 		return fmt.Errorf("%s on host %s was absent before step %s: there is nothing to put back", s.Path, s.Host, s.Restore)
 	}
+	if err := x.judgeBackup(ctx, s, data); err != nil {
+		return err
+	}
 	if len(s.Edits) > 0 {
 		if data, mode, err = x.edited(ctx, s); err != nil {
 			return err
@@ -132,6 +136,50 @@ func (x restoreManifest) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) 
 		}
 		return data, mode, nil
 	})
+}
+
+// judgeBackup returns why a backup must not be put back: it is compared with the manifest that is there, and where that
+// was stopped, with what was seen of the component.
+func (x restoreManifest) judgeBackup(ctx context.Context, s v1.Step, back []byte) error {
+	if x.unjudged {
+		return nil
+	}
+	f, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	doc := x.journal.Doc()
+	if sum != absent {
+		if err := x.ours(s, f.Data); err != nil {
+			return err
+		}
+		err = plan.AllowedManifest(&doc.Plan, s, f.Data, back)
+	} else {
+		err = x.judgeStopped(&doc.Plan, s, back)
+	}
+	if err != nil {
+		return &UntrustedError{What: "what step " + s.ID + " would put back", Err: err}
+	}
+	return nil
+}
+
+// judgeStopped is judgeBackup for a component whose manifest is not there.
+func (x restoreManifest) judgeStopped(p *v1.Plan, s v1.Step, back []byte) error {
+	if err := plan.AllowedBackup(s, back); err != nil {
+		return err
+	}
+	seen := ""
+	for _, h := range beforeHosts(x.Live) {
+		for _, c := range h.Components {
+			if c.Name == s.Component && c.Image != "" && (seen == "" || h.Name == s.Host) {
+				seen = c.Image
+			}
+		}
+	}
+	if seen == "" {
+		return nil // it runs nowhere, and refusing would leave the loops without an owner
+	}
+	return plan.AllowedImage(p, s, seen, back)
 }
 
 // edited are the bytes from before a step, as the edits change them.
