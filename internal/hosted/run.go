@@ -52,6 +52,12 @@ func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 	if handover == v1.RunRollingBack {
 		return false, ErrRollback
 	}
+	// The phase is text in a ConfigMap. A rollback that was noted goes on, whatever that text says.
+	if back, err := p.GoesBack(ctx); err != nil {
+		return false, err
+	} else if back {
+		return false, ErrRollback
+	}
 	if part != Finish {
 		return handover == v1.RunApplied, nil
 	}
@@ -132,7 +138,9 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 			return err
 		}
 		doc := j.Doc()
-		if doc.Phase == v1.RunRolledBack {
+		if back, err := p.isGoingBack(ctx, &doc); err != nil {
+			return err
+		} else if doc.Phase == v1.RunRolledBack && !back {
 			return p.forget(ctx, Handover)
 		}
 		if err := errors.Join(p.trusted(doc), p.known(ctx, Handover, &doc)); err != nil {
@@ -169,8 +177,9 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 
 // wayBack is the rollback of a journal: the one that was begun, or one that is made.
 func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
-	if migrate.GoesOnBack(doc) {
-		return doc.Rollback, true, p.sameRollback(doc, before)
+	// One that is noted and said to be finished is gone through again: each of its steps looks whether it is done.
+	if migrate.GoesOnBack(doc) || doc.Phase == v1.RunRolledBack && doc.Rollback != nil {
+		return doc.Rollback, migrate.GoesOnBack(doc), p.sameRollback(doc, before)
 	}
 	if back, err = plan.MakeRollback(doc, before, p.clock().Now()); err != nil {
 		return nil, false, err

@@ -115,14 +115,11 @@ func (h *Hosted) Journal(ctx context.Context, t Target) (state.Journal, error) {
 			out.Install = begun == hosted.Install
 		}
 	}
-	if out.Handover != state.Begun {
-		return out, nil
-	}
 	back, err := p.GoesBack(ctx)
 	if err != nil {
 		return out, err
 	}
-	if back { // the operator ended between its note and the journal
+	if back { // the operator ended between its note and the journal, or somebody has written another phase since
 		out.Handover = state.RollingBack
 	}
 	return out, nil

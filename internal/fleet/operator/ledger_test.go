@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
@@ -234,6 +236,21 @@ func TestARollbackThatWasNotedGoesOnWhateverTheJournalSays(t *testing.T) {
 		}
 		if j, err := h.Journal(t.Context(), target); err != nil || j.Handover != want {
 			t.Errorf("the handover is %q, %v; want %q", j.Handover, err, want)
+		}
+	}
+	if err := w.ledger("c", h).NoteBack(t.Context(), &p); err != nil { // the order of the map is any
+		t.Fatal(err)
+	}
+	for _, phase := range []string{v1.RunApplied, v1.RunRolledBack} {
+		if err := w.kube.CoreV1().ConfigMaps("cluster-c").Delete(t.Context(), migrate.JournalName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		doc.Phase = phase
+		if _, err := home.Create(t.Context(), doc, &v1.Snapshot{}); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := h.Journal(t.Context(), target); err != nil || j.Handover != state.RollingBack {
+			t.Errorf("the journal says %s, and the handover is %q, %v", phase, j.Handover, err)
 		}
 	}
 }
