@@ -15,7 +15,8 @@ import (
 
 // unsealed are the fields that Seal leaves out: words for readers, and who made the plan when.
 var unsealed = []string{
-	".Created", ".Effects", ".Facts.Detail", ".Findings", ".Steps.EstimateSeconds", ".Steps.Manual", ".Steps.Title", ".Steps.Undo", ".Steps.Why", ".ToolVersion", ".TypeMeta",
+	".Created", ".Effects", ".Facts.Detail", ".Findings", ".Steps.EstimateSeconds",
+	".Steps.Manual", ".Steps.Title", ".Steps.Undo", ".Steps.Why", ".ToolVersion", ".TypeMeta",
 }
 
 // goldenSeal is that of a plan in which each field is set. Ledgers hold the sums of plans that are under way: with another one the operator
