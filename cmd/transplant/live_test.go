@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,13 +56,19 @@ type live struct {
 
 func newLive(t *testing.T) *live {
 	t.Helper()
+	return newLiveWith(t, "")
+}
+
+// newLiveWith is newLive where the managers have further flags, and the kubelets, too.
+func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *live {
+	t.Helper()
 	c := &live{t: t, api: apitest.New(t), dir: t.TempDir()}
 	c.kubeconfig = c.api.Kubeconfig(t)
 	for i := 1; i <= 2; i++ {
 		name := fmt.Sprintf("cp-%d", i)
 		for _, f := range []struct{ path, content string }{
 			{"/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n"}, {plan.KCMKubeconfig, "apiVersion: v1\nkind: Config\n"},
-			{"/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --hostname-override=node-" + name + "\"\n"},
+			{"/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --hostname-override=node-" + name + kubeletFlags + "\"\n"},
 		} {
 			c.write(name, f.path, f.content)
 		}
@@ -81,8 +89,8 @@ func newLive(t *testing.T) *live {
 				metrics += fmt.Sprintf("running_managed_controllers{manager=\"kube-controller-manager\",name=%q} 1\n", loop)
 			}
 		}
-		c.component(name, "kube-controller-manager", metrics, "--allocate-node-cidrs=true", "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws",
-			"--cluster-cidr=10.200.0.0/16", "--cluster-name=test", "--configure-cloud-routes=true", "--leader-elect=true")
+		c.component(name, "kube-controller-manager", metrics, append([]string{"--allocate-node-cidrs=true", "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws",
+			"--cluster-cidr=10.200.0.0/16", "--cluster-name=test", "--configure-cloud-routes=true", "--leader-elect=true"}, managerFlags...)...)
 	}
 	// Nobody renews it: it lasts as long as any test, and was taken long before, so that what is said of it does not change with the time of a look.
 	renewed, taken := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(-72*time.Hour))
@@ -103,6 +111,17 @@ func (c *live) write(host, path, content string) {
 	}
 }
 
+// asYAML quotes the arguments that YAML would read as something else.
+func asYAML(args []string) []string {
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if strings.ContainsAny(arg, " \n\"") {
+			out[i] = strconv.Quote(arg)
+		}
+	}
+	return out
+}
+
 func manifestPath(component string) string { return "/etc/kubernetes/manifests/" + component + ".yaml" }
 
 // component starts a component of a host, and makes its manifest and its mirror pod.
@@ -120,7 +139,7 @@ func (c *live) component(host, name, metrics string, args ...string) {
 	args = append([]string{name, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", socket.Addr().(*net.TCPAddr).Port)}, args...)
 	c.write(host, manifestPath(name), fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata:\n  name: %[1]s\n  namespace: kube-system\nspec:\n  containers:\n  - name: %[1]s\n"+
 		"    image: registry.k8s.io/%[1]s:v1.26.0\n    command:\n    - %[2]s\n    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: conf\n"+
-		"  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud.conf\n", name, strings.Join(args, "\n    - ")))
+		"  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud.conf\n", name, strings.Join(asYAML(args), "\n    - ")))
 	c.api.Put(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-node-" + host, Namespace: plan.Namespace, Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
 			Labels: map[string]string{"component": name, "tier": "control-plane"}},

@@ -189,6 +189,7 @@ func (r *Reader) assemble(ctx context.Context, cm *corev1.ConfigMap) (*stored, e
 	s := &stored{doc: h.Journal, head: cm, incomplete: h.Kept.Incomplete, recent: map[int]bool{}, versions: map[string]string{}, left: first.left}
 	if len(h.Kept.Parts) == 0 && len(h.Kept.Recent) == 0 {
 		for i := range s.doc.Records { // a journal in one piece, as earlier versions wrote it
+			s.doc.Records[i] = maskRecord(s.doc.Records[i])
 			s.recent[i] = true
 		}
 		return s, judgePlans(object, &s.doc)
@@ -249,11 +250,12 @@ func (r *Reader) takeIn(ctx context.Context, object string, s *stored, k kept) e
 // maxRecords bounds the places of records: the parts of a journal hold far fewer.
 const maxRecords = 200_000
 
+// place masks the record: earlier versions wrote errors as they came.
 func (s *stored) place(rec placed) {
 	for len(s.doc.Records) <= rec.At {
 		s.doc.Records = append(s.doc.Records, v1.StepRecord{})
 	}
-	s.doc.Records[rec.At] = rec.Record
+	s.doc.Records[rec.At] = maskRecord(rec.Record)
 }
 
 // plan reads the plan that parts hold; nil where none do.

@@ -24,6 +24,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // namespace is where control planes live.
@@ -161,7 +162,7 @@ func together(ctx context.Context, parts ...func(context.Context)) {
 func (g *gatherer) unknown(fact, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.errors = append(g.errors, v1.GatherError{Fact: fact, Error: why})
+	g.errors = append(g.errors, v1.GatherError{Fact: fact, Error: mask.Text(why)}) // a program or an API server repeats what it was given
 }
 
 // call bounds one call.

@@ -18,6 +18,7 @@ var forms = map[string]string{
 	"a connection string":       "dialing Endpoint=sb://x.example.com/;SharedAccessKey=SECRET",
 	"a signed URL":              "fetching https://x.blob.example.com/c?sv=2020&sig=SECRET&se=2030",
 	"a variable of environment": "OS_PASSWORD=SECRET is not accepted",
+	"a PEM key":                 "reading -----BEGIN EC PRIVATE KEY-----\nSECRET\n-----END EC PRIVATE KEY-----\n: no key",
 }
 
 // Secrets are planted secrets: where each was planted.
