@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +28,19 @@ type onlooker struct {
 	api        *apitest.Server
 	kubeconfig string
 	doc        v1.Journal
+	// current is the index of the step that is under way, in the plan and in the records.
+	current int
+}
+
+// planOfLab is the plan that is made for the lab, with the steps of these hosts and those of no host.
+func planOfLab(t *testing.T, hosts ...string) v1.Plan {
+	t.Helper()
+	p, err := readPlan(filepath.Join("..", "..", "internal", "plan", "testdata", "lab.plan.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(s v1.Step) bool { return s.Host != "" && !slices.Contains(hosts, s.Host) })
+	return *p
 }
 
 // newOnlooker looks at a cluster of two control-plane nodes and a few workers. No migration was started on it.
@@ -37,30 +52,36 @@ func newOnlooker(t *testing.T) *onlooker {
 		o.node(name, corev1.ConditionTrue)
 	}
 	o.lease(plan.KCM, "cp-1_0b5e", time.Second)
-	steps := []v1.Step{
-		{ID: "grant/Role/kube-system", Phase: "prepare", Title: "let both managers use the migration lease", EstimateSeconds: 1},
-		{ID: "leader-migration/kube-controller-manager@cp-1", Phase: "leader-migration", Host: "cp-1", Title: "turn leader migration on in kube-controller-manager on cp-1", EstimateSeconds: 25,
-			Expect: map[string]string{"service": plan.KCM, "route": plan.KCM}},
-		{ID: "leader-migration/kube-controller-manager@cp-2", Phase: "leader-migration", Host: "cp-2", Title: "turn leader migration on in kube-controller-manager on cp-2", EstimateSeconds: 25,
-			Expect: map[string]string{"service": plan.KCM, "route": plan.KCM}},
-		{ID: "external/kube-controller-manager@cp-1", Phase: "external", Host: "cp-1", Title: "take the cloud loops out of kube-controller-manager on cp-1", EstimateSeconds: 25,
-			Expect: map[string]string{"service": plan.CCM, "route": plan.CCM, "nodeipam": plan.KCM}},
-		{ID: "kubelet/worker-1", Phase: "kubelets", Host: "worker-1", Title: "kubelet of worker-1", EstimateSeconds: 40},
-		{ID: "kubelet/worker-2", Phase: "kubelets", Host: "worker-2", Title: "kubelet of worker-2", EstimateSeconds: 40},
-	}
 	at := func(before time.Duration) *time.Time { return ptr.To(now().Add(-before)) }
 	o.doc = v1.Journal{
 		Run: "20261121-115500", Started: *at(5 * time.Minute), Phase: v1.RunApplying, User: "ops",
-		Plan: v1.Plan{TypeMeta: v1.Type(v1.KindPlan), Strategy: "leader-migration", Direction: plan.Forward, Cluster: v1.Cluster{Name: "prod", UID: apitest.UID}, Facts: []v1.Fact{}, Steps: steps,
-			Options: v1.Options{LeaseName: plan.DefaultLease}},
-		Records: []v1.StepRecord{
-			{ID: steps[0].ID, Started: *at(290 * time.Second), Ended: at(289 * time.Second), Result: "done"},
-			{ID: steps[1].ID, Started: *at(280 * time.Second), Ended: at(250 * time.Second), Result: "done", Handovers: []v1.HandoverRecord{{
-				Lease: plan.KCM, Holder: "cp-1_0b5e", PID: 812, Component: plan.KCM, Host: "cp-1", Ended: at(270 * time.Second), Released: at(269900 * time.Millisecond), NextHolder: "cp-2_77aa",
-			}}},
-			{ID: steps[2].ID, Started: *at(20 * time.Second), Result: "started"},
-		},
+		Plan: planOfLab(t, "cp-1", "cp-2", "worker-1", "worker-2"),
 	}
+	for i, f := range o.doc.Plan.Facts {
+		if f.Value == o.doc.Plan.Cluster.UID {
+			o.doc.Plan.Facts[i].Value = apitest.UID
+		}
+	}
+	o.doc.Plan.Cluster = v1.Cluster{Name: "prod", UID: apitest.UID, Provider: o.doc.Plan.Cluster.Provider}
+	for _, s := range o.doc.Plan.Steps {
+		switch {
+		case s.ID == "leader-migration/kube-controller-manager@cp-2":
+			o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: *at(20 * time.Second), Result: "started"})
+			o.current = len(o.doc.Records) - 1
+			return o
+		case s.ID == "leader-migration/kube-controller-manager@cp-1":
+			o.doc.Records = append(o.doc.Records, v1.StepRecord{
+				ID: s.ID, Started: *at(280 * time.Second), Ended: at(250 * time.Second), Result: "done",
+				Handovers: []v1.HandoverRecord{{
+					Lease: plan.KCM, Holder: "cp-1_0b5e", PID: 812, StartTicks: 4711, Component: plan.KCM, Host: "cp-1", Ended: at(270 * time.Second),
+					Released: at(269900 * time.Millisecond), NextHolder: "cp-2_77aa",
+				}},
+			})
+		default:
+			o.doc.Records = append(o.doc.Records, v1.StepRecord{ID: s.ID, Started: *at(290 * time.Second), Ended: at(289 * time.Second), Result: "done"})
+		}
+	}
+	t.Fatal("the plan of the lab has no step that turns leader migration on on cp-2")
 	return o
 }
 
@@ -116,7 +137,7 @@ func (o *onlooker) unlock() {
 
 // waiting is what the holder of the lock says of the step that is under way.
 func (o *onlooker) waiting(what string) v1.StepProgress {
-	return v1.StepProgress{ID: o.doc.Plan.Steps[2].ID, Since: now().Add(-20 * time.Second), Waiting: what, WaitingSince: now().Add(-12 * time.Second)}
+	return v1.StepProgress{ID: o.doc.Plan.Steps[o.current].ID, Since: now().Add(-20 * time.Second), Waiting: what, WaitingSince: now().Add(-12 * time.Second)}
 }
 
 // paused lets somebody ask the run to wait.

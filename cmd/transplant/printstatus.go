@@ -145,6 +145,9 @@ func (p *page) statusHead(s v1.Status) {
 			p.field("elapsed", "%s%s", compact(s.ElapsedSeconds), remainingWords(s.Remaining))
 		}
 	}
+	if s.Untrusted != "" {
+		p.wrapped("untrusted", s.Untrusted)
+	}
 	if s.Lock != nil {
 		p.field("holder", "%s", holderWords(*s.Lock))
 	}

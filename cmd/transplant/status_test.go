@@ -40,7 +40,7 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 	v := o.volatile()
 	o.begin()
 	golden(t, "status-stopped", o.run("status"), v)
-	o.doc.Records[2].Error = "verifying, for 1m0s: the change is not visible"
+	o.doc.Records[o.current].Error = "verifying, for 1m0s: the change is not visible"
 	o.begin()
 	golden(t, "status-failed", o.run("status"), v)
 	ended := now()
@@ -52,6 +52,28 @@ func TestStatusOfARunThatNobodyWorksOn(t *testing.T) {
 		o.doc.Phase = phase
 		o.begin()
 		golden(t, "status-"+phase, o.run("status"), v)
+	}
+}
+
+func TestStatusOfAJournalThatSomebodyElseWrote(t *testing.T) {
+	o := newOnlooker(t)
+	v := o.volatile()
+	first := o.doc.Plan.Steps[0]
+	first.ID, first.Kind, first.Host = "write//etc/cron.d/x@cp-1", v1.StepWriteFile, "cp-1"
+	first.Path, first.Content, first.Ref, first.Object = "/etc/cron.d/x", "* * * * * root id", "", ""
+	o.doc.Plan.Steps = append(o.doc.Plan.Steps, first)
+	o.begin()
+	golden(t, "status-untrusted", o.run("status"), v)
+	golden(t, "status-untrusted-json", o.run("status", "-o", "json"), v)
+	o.doc.Phase = v1.RunApplied
+	o.begin()
+	w := o.watch("status")
+	if code := <-w.code; code != exitError {
+		t.Errorf("watching a planted journal that says applied ends with %d:\n%s", code, w.errOut.String())
+	}
+	const next = "next: find out who wrote the ConfigMap kube-system/transplant-journal"
+	if said := w.errOut.String(); !strings.Contains(said, "/etc/cron.d/x") || !strings.Contains(said, next) {
+		t.Errorf("it does not say why:\n%s", said)
 	}
 }
 

@@ -16,7 +16,7 @@ func eventful(t *testing.T) *onlooker {
 	t.Helper()
 	o := newOnlooker(t)
 	at := func(before time.Duration) *time.Time { at := now().Add(-before); return &at }
-	o.doc.Pauses = []v1.PauseRecord{{Pause: v1.Pause{Run: o.doc.Run, By: "boss@desk", Reason: "the shop is open"}, From: *at(240 * time.Second), To: at(30 * time.Second), Before: o.doc.Plan.Steps[2].ID}}
+	o.doc.Pauses = []v1.PauseRecord{{Pause: v1.Pause{Run: o.doc.Run, By: "boss@desk", Reason: "the shop is open"}, From: *at(240 * time.Second), To: at(30 * time.Second), Before: o.doc.Plan.Steps[o.current].ID}}
 	o.begin()
 	o.lease(plan.DefaultLease, "cp-2_77aa", 2*time.Second)
 	o.event("Node", "", "cp-1", "Normal", "NodeNotReady", "Node cp-1 status is now: NodeNotReady", 260*time.Second)

@@ -128,6 +128,9 @@ type ending struct {
 func (e *ending) of(s v1.Status, at time.Time) (bool, error) {
 	switch s.State {
 	case v1.StateApplied, v1.StateRolledBack:
+		if s.Untrusted != "" {
+			return true, withCode(exitError, "whether migration %s is %s is not known: %s\nnext: %s", s.Run, stateWords(s.State), s.Untrusted, s.Next)
+		}
 		return true, nil
 	case v1.StateFailed:
 	case v1.StateStopped:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -68,7 +69,8 @@ func TestWatchingARunInAPipe(t *testing.T) {
 	w.out.shows(t, "12:00:00 not-started 0/0\n")
 	j := o.begin()
 	o.lock(time.Second, o.waiting("kube-controller-manager on cp-2 is not ready"))
-	w.out.shows(t, "12:00:00 applying 2/6 · leader-migration/kube-controller-manager@cp-2 waits: kube-controller-manager on cp-2 is not ready\n")
+	steps := fmt.Sprintf("%d/%d", o.current, len(o.doc.Plan.Steps))
+	w.out.shows(t, "12:00:00 applying "+steps+" · leader-migration/kube-controller-manager@cp-2 waits: kube-controller-manager on cp-2 is not ready\n")
 	lines := strings.Count(w.out.String(), "\n")
 	o.lock(0, o.waiting("kube-controller-manager on cp-2 is not ready")) // a renewal is no change
 	o.paused()
@@ -82,7 +84,7 @@ func TestWatchingARunInAPipe(t *testing.T) {
 	if code := <-w.code; code != exitOK {
 		t.Errorf("exit %d: %s", code, w.errOut.String())
 	}
-	if !strings.HasSuffix(w.out.String(), "12:00:00 applied 2/6 · leader-migration/kube-controller-manager@cp-2 waits: kube-controller-manager on cp-2 is not ready\n") {
+	if !strings.HasSuffix(w.out.String(), "12:00:00 applied "+steps+" · leader-migration/kube-controller-manager@cp-2 waits: kube-controller-manager on cp-2 is not ready\n") {
 		t.Errorf("the last line:\n%s", w.out.String())
 	}
 }
@@ -93,7 +95,7 @@ func TestWatchingARunThatFails(t *testing.T) {
 	o.lock(time.Second)
 	w := o.watch("status", "-o", "json")
 	w.out.shows(t, `"state":"applying"`)
-	rec := o.doc.Records[2]
+	rec := o.doc.Records[o.current]
 	rec.Error = "the disk of cp-2 is full"
 	if err := j.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)

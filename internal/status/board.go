@@ -58,6 +58,10 @@ type Board struct {
 	// journal is what was read of the journal's head and its parts, or why it could not be.
 	journal    *v1.Journal
 	journalErr error
+	// untrusted is which rule the journal breaks, once it is judged as it was read last. The rules take 200 ms with 5,000
+	// workers, and a journal changes more often than it is shown.
+	untrusted error
+	judged    bool
 
 	reading sync.Mutex // held while the journal's parts are read
 	reader  *migrate.Reader
@@ -111,7 +115,7 @@ func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.journal, b.journalErr = doc, err
+	b.journal, b.journalErr, b.judged = doc, err, false
 	return nil
 }
 
@@ -259,7 +263,7 @@ func (b *Board) Facts() Facts {
 			if b.journalErr != nil {
 				f.NotRead = append(f.NotRead, b.journalErr.Error())
 			}
-			f.Journal, f.JournalUnknown = b.journal, b.journalErr != nil
+			f.Journal, f.JournalUnknown, f.Untrusted = b.journal, b.journalErr != nil, b.judge()
 			continue
 		case fromLock:
 			f.LockUnknown = b.objects[s.name] == nil
@@ -271,6 +275,18 @@ func (b *Board) Facts() Facts {
 		}
 	}
 	return f
+}
+
+// judge returns which rule the journal breaks. The board is locked.
+func (b *Board) judge() error {
+	if b.judged {
+		return b.untrusted
+	}
+	b.judged, b.untrusted = true, nil
+	if b.journal != nil {
+		b.untrusted = migrate.Judge(*b.journal, nil)
+	}
+	return b.untrusted
 }
 
 // add puts an object where it belongs.

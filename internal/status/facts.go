@@ -18,6 +18,8 @@ type Facts struct {
 	// Journal is nil when no migration was started, or when it may not be read, which JournalUnknown tells.
 	Journal        *v1.Journal
 	JournalUnknown bool
+	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when it keeps them.
+	Untrusted error
 	// Lock is nil when nobody holds it.
 	Lock *migrate.LockState
 	// LockUnknown tells that the lock may not be read, so that a nil Lock says nothing.

@@ -51,6 +51,9 @@ func health(f Facts, s v1.Status) []v1.Blocker {
 	slices.SortStableFunc(out, func(a, b v1.Blocker) int {
 		return cmp.Or(cmp.Compare(slices.Index(levels, a.Level), slices.Index(levels, b.Level)), cmp.Compare(age(b), age(a)), strings.Compare(a.Message, b.Message))
 	})
+	if s.Untrusted != "" { // all else here is said of a journal that may be made up
+		return slices.Insert(out, 0, v1.Blocker{Level: levelError, Impact: onMigration, Message: s.Untrusted})
+	}
 	return out
 }
 

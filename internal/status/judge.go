@@ -1,6 +1,8 @@
 package status
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -32,6 +34,7 @@ func Judge(f Facts) v1.Status {
 	}
 	s.Leases = leases(f)
 	s.Owners, s.OwnersFrom = owners(f)
+	s.Untrusted = untrustedWords(f.Untrusted)
 	s.Health = health(f, s)
 	s.Next = next(s)
 	return s
@@ -81,8 +84,32 @@ func stateOf(f Facts, s v1.Status) string {
 	return f.Journal.Phase
 }
 
+// brokenRulesNamed is how many broken rules are named; the rest is counted.
+const brokenRulesNamed = 3
+
+// untrustedWords says in one line which rules a journal breaks; empty when it breaks none.
+func untrustedWords(err error) string {
+	if err == nil {
+		return ""
+	}
+	what := "the journal"
+	if of, is := errors.AsType[*migrate.UntrustedError](err); is {
+		what, err = of.What, of.Err
+	}
+	broken := strings.Split(strings.TrimSpace(err.Error()), "\n")
+	words := what + " is not what a migration writes, and no command goes on with it: " +
+		strings.Join(broken[:min(len(broken), brokenRulesNamed)], "; ")
+	if more := len(broken) - brokenRulesNamed; more > 0 {
+		words += fmt.Sprintf("; and %d more", more)
+	}
+	return words
+}
+
 // next is the command that an operator runs next, or several to choose from.
 func next(s v1.Status) string {
+	if s.Untrusted != "" {
+		return "find out who wrote the ConfigMap " + namespace + "/" + migrate.JournalName
+	}
 	command := "transplant apply"
 	if s.Phase == v1.RunRollingBack {
 		command = "transplant rollback"

@@ -45,6 +45,8 @@ type Status struct {
 	// Upcoming is the step that comes next where none is under way and not all are done.
 	Upcoming  string `json:"upcoming,omitempty"`
 	LastError string `json:"lastError,omitempty"`
+	// Untrusted says which rules the journal breaks, so that no command goes on with it; empty when it keeps them all.
+	Untrusted string `json:"untrusted,omitempty"`
 	// Lock is nil when nobody holds it.
 	Lock *LockStatus `json:"lock,omitempty"`
 	// Paused is who asked the run to wait; nil when nobody did.
