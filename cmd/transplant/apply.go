@@ -229,7 +229,7 @@ func (c *connection) review(p *v1.Plan, f changing) error {
 	if f.dryRun {
 		w = c.out
 	}
-	return printPlan(w, p, c.layoutFor(w, false))
+	return c.printReview(w, p)
 }
 
 // planFor reads the plan file, or checks the cluster and makes a plan.
@@ -311,7 +311,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		return err
 	}
 	if f.dryRun {
-		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
+		return c.printReview(c.out, &doc.Plan)
 	}
 	if err := c.approveRest(f, doc, &stored, approved); err != nil {
 		return err

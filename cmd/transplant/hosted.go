@@ -273,7 +273,7 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		p = &doc.Plan
 		approved := h.isApprovedHere(p, h.approval(h.part))
 		if dryRun {
-			return printPlan(h.out, p, h.layoutFor(h.out, false))
+			return h.printReview(h.out, p)
 		}
 		if !approved {
 			if err := h.reviewRest(doc); err != nil {
@@ -287,7 +287,7 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		if p, err = h.planned(ctx); err != nil {
 			return err
 		}
-		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
+		if err := h.printReview(h.err, p); err != nil {
 			return err
 		}
 		question = fmt.Sprintf("carry out these %s on the control plane in namespace %s", count(len(p.Steps), "step"), h.plane.Namespace)
@@ -326,12 +326,12 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 	}
 	if boolFlag(h.cmd, "dry-run") {
 		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, plan.CCM, plan.KCM)
-		return printPlan(h.out, p, h.layoutFor(h.out, false))
+		return h.printReview(h.out, p)
 	}
 	approved := h.isBackApproved(&doc, p, h.approval(hosted.Handover))
 	if !approved {
 		h.narrate("migration %s was not approved on this machine; its rollback:", s.Run)
-		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
+		if err := h.printReview(h.err, p); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,5 +90,44 @@ func TestAPlantedJournalIsJudgedBeforeItsOptionsAreFollowed(t *testing.T) {
 			t.Errorf("%v has looked at the cluster first: %v", args, gathered)
 		}
 		gathered = nil
+	}
+}
+
+// showsManagers fails where a review does not show a proxy of the managers, or shows its password.
+func showsManagers(t *testing.T, r result) {
+	t.Helper()
+	if said := r.out + r.errOut; !strings.Contains(said, "environment of the cloud-controller-manager: HTTPS_PROXY=") ||
+		!strings.Contains(said, "proxy.example.com") || strings.Contains(said, "hunter2") {
+		t.Errorf("the variable of the managers is not shown, or its password is:\n%s", said)
+	}
+}
+
+// TestEachReviewShowsWhatTheManagersGet: of a plan that is made now, of one from a file and of a rollback.
+func TestEachReviewShowsWhatTheManagersGet(t *testing.T) {
+	const value = "http://ops:hunter2hunter2@proxy.example.com"
+	c := newLive(t)
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	with := []string{"--accept", "CLOUD-001=no cloud in this test", "--ccm-env", "HTTPS_PROXY=" + value}
+	if made := c.run(append([]string{"plan", "--out", file}, with...)...); made.code != exitOK {
+		t.Fatal(made.text(nil))
+	}
+	for _, args := range [][]string{append([]string{"apply"}, with...), {"apply", file}} {
+		for _, r := range []result{c.run(append(slices.Clone(args), "--dry-run")...), c.run(args...)} {
+			showsManagers(t, r)
+			if !strings.Contains(r.text(nil), "arguments of the cloud-controller-manager: ") {
+				t.Errorf("%v does not show the arguments of the managers:\n%s", args, r.text(nil))
+			}
+		}
+	}
+	p, err := readPlan(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.plant(func(planted *v1.Plan, doc *v1.Journal) {
+		*planted = *p
+		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
+	})
+	for _, args := range [][]string{{"rollback", "--dry-run"}, {"rollback"}, {"apply", "--dry-run"}} {
+		showsManagers(t, c.run(args...))
 	}
 }

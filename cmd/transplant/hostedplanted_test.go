@@ -1,0 +1,149 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// seededNamespace is where the seed keeps the control plane of the tests, and its journal.
+const seededNamespace = "cluster-x"
+
+// seededJournal is a cluster whose control plane a seed hosts, with a handover of which each step is done.
+type seededJournal struct {
+	t          *testing.T
+	seed, user *apitest.Server
+	doc        v1.Journal
+	before     *v1.Snapshot
+	flags      []string
+}
+
+// newSeededJournal plans the handover with these variables for the manager; begin writes the journal.
+func newSeededJournal(t *testing.T, env ...string) *seededJournal {
+	t.Helper()
+	s := &seededJournal{t: t, seed: apitest.New(t), user: apitest.New(t)}
+	s.seed.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seededNamespace, UID: "ns"}})
+	s.user.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plan.Namespace, UID: "user"}})
+	component := func(name, deployment string, flags map[string]string) v1.Component {
+		return v1.Component{
+			Name: name, Runs: v1.RunsDeployment, Manifest: "Deployment/" + seededNamespace + "/" + deployment, SHA256: "a",
+			Replicas: ptr.To[int32](1), Image: "registry.k8s.io/" + name + ":v1.26.0", Command: []string{name, "--cloud-provider=aws"}, Flags: flags,
+		}
+	}
+	kcm := component(plan.KCM, "controller-manager", map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config"})
+	kcm.CloudConfig = &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"}
+	s.before = &v1.Snapshot{
+		Cluster:  v1.Cluster{UID: "user", Version: "v1.26.0", Provider: "aws", Seed: seededNamespace, SeedUID: "ns"},
+		Nodes:    []v1.Node{{Name: "n1", UID: "n1", ProviderID: "aws:///eu-1a/i-1", Ready: "True"}},
+		Hosted:   []v1.Component{component("kube-apiserver", "apiserver", map[string]string{"cloud-provider": "aws"}), kcm},
+		Managers: []v1.Manager{{Component: plan.KCM, Host: "controller-manager-1", Loops: []string{"service"}, Leads: []string{plan.KCM}}},
+	}
+	options := plan.Defaults(v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0", Env: env, Part: v1.PartHandover})
+	report := check.Run(s.before, check.Options{Image: options.Image, Part: options.Part, Provider: "aws"})
+	made, err := plan.Make(s.before, options, report.Findings, now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.doc = v1.Journal{Run: "20261121-120000", Started: now(), Phase: v1.RunApplying, User: "ops", Plan: *made}
+	for _, step := range made.Steps {
+		s.doc.Records = append(s.doc.Records, v1.StepRecord{ID: step.ID, Started: now(), Ended: ptr.To(now()), Result: "done", Created: true})
+	}
+	s.flags = []string{
+		"--seed-kubeconfig", s.seed.Kubeconfig(t), "--seed-namespace", seededNamespace, "--kubeconfig", s.user.Kubeconfig(t),
+	}
+	return s
+}
+
+// begin writes the journal as it is.
+func (s *seededJournal) begin() {
+	s.t.Helper()
+	kube, _ := s.seed.Clients(s.t)
+	if _, err := (migrate.Home{Kube: kube, Namespace: seededNamespace}).Create(s.t.Context(), s.doc, s.before); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// back is the rollback that is made of the journal.
+func (s *seededJournal) back() *v1.Plan {
+	s.t.Helper()
+	back, err := plan.MakeRollback(&s.doc, s.before, now())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return back
+}
+
+func (s *seededJournal) run(args ...string) result {
+	return transplant(s.t, append(args, s.flags...)...)
+}
+
+// approvedHere is the flag of a machine on which the plan was approved.
+func (s *seededJournal) approvedHere() string {
+	s.t.Helper()
+	dir := s.t.TempDir()
+	if err := (&connection{stateDir: dir}).noteApproval(&s.doc.Plan, "hosted-"+seededNamespace+"-handover"); err != nil {
+		s.t.Fatal(err)
+	}
+	return "--state-dir=" + dir
+}
+
+// TestAPlantedRollbackInASeedIsNotGoneOnWith: the plan was approved on this machine, and whoever may write the journal in the seed's namespace has put a
+// rollback of his own beside it.
+func TestAPlantedRollbackInASeedIsNotGoneOnWith(t *testing.T) {
+	const binding = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"x"},` +
+		`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"}}`
+	for _, c := range []struct {
+		name, says string
+		plant      func(back *v1.Plan)
+	}{
+		{"a step that makes somebody cluster-admin", "rule P-46", func(back *v1.Plan) {
+			back.Steps = slices.Insert(back.Steps, 0, v1.Step{
+				ID: "evil", Phase: back.Steps[0].Phase, Kind: v1.StepEnsureObject, Ref: "ClusterRoleBinding/x", Object: binding, Undo: "delete it", Requires: []string{"cluster:uid"},
+			})
+		}},
+		{"the Secret of another", "rule P-46", func(back *v1.Plan) {
+			back.Steps = slices.Insert(back.Steps, 0, v1.Step{
+				ID: "evil", Phase: back.Steps[0].Phase, Kind: v1.StepDeleteObject, Ref: "Secret/" + seededNamespace + "/admin-kubeconfig", Undo: "make it",
+			})
+		}},
+		{"another image", "its options are not those of the plan: image", func(back *v1.Plan) { back.Options.Image = "registry.example.com/evil:v1" }},
+		{"the control plane of another cluster", "control plane in namespace", func(back *v1.Plan) { back.Cluster.Seed = "cluster-other" }},
+		{"another cluster", "it is no rollback of this cluster", func(back *v1.Plan) { back.Cluster.UID = "other" }},
+		{"a step less, which keeps each rule", "was not approved on this machine", func(back *v1.Plan) { back.Steps = back.Steps[:len(back.Steps)-1] }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSeededJournal(t)
+			s.doc.Rollback, s.doc.Phase = s.back(), v1.RunRollingBack
+			c.plant(s.doc.Rollback)
+			s.begin()
+			inSeed, inUser := len(s.seed.Writes()), len(s.user.Writes())
+			if r := s.run("rollback", "--yes", s.approvedHere()); r.code == exitOK || !strings.Contains(r.text(nil), c.says) {
+				t.Errorf("it is not refused with %q (code %d):\n%s", c.says, r.code, r.text(nil))
+			}
+			if written := slices.Concat(s.seed.Writes()[inSeed:], s.user.Writes()[inUser:]); len(written) > 0 {
+				t.Errorf("something was written: %v", written)
+			}
+		})
+	}
+}
+
+// TestARollbackInASeedThatIsMadeOfItsJournalIsShown, or the attacks above would be refused for another reason.
+func TestARollbackInASeedThatIsMadeOfItsJournalIsShown(t *testing.T) {
+	s := newSeededJournal(t, "HTTPS_PROXY=http://ops:hunter2hunter2@proxy.example.com")
+	s.begin()
+	r := s.run("rollback", "--dry-run")
+	if r.code != exitOK || !strings.Contains(r.out, "plan sha256: "+plan.Digest(s.back())) {
+		t.Errorf("code %d:\n%s", r.code, r.text(nil))
+	}
+	showsManagers(t, r)
+}
