@@ -33,8 +33,9 @@ func withCanaries(t *testing.T) (*live, canary.Secrets) {
 	kubelet := "CanaryOfTheKubelet7hunter2"
 	secrets[kubelet] = "a flag of the kubelet"
 	c := newLiveWith(t, " --api_key="+kubelet, append(flags, "--db-pass", next)...)
+	comments := strings.ReplaceAll(strings.Join(texts, "\n"), "\n", "\n# ") // a key has several lines
 	for i := 1; i <= 2; i++ {
-		c.write(fmt.Sprintf("cp-%d", i), "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n# "+strings.Join(texts[:2], "\n# ")+"\n")
+		c.write(fmt.Sprintf("cp-%d", i), "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n# "+comments+"\n")
 	}
 	said := strings.Join(texts, "\n")
 	c.api.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
