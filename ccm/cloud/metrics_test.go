@@ -2,7 +2,9 @@ package cloud
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +14,15 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
+// meteredRuns tells the series of repeated runs of one process apart.
+var meteredRuns atomic.Int32
+
 func TestTheMetricsTellHowCallsWent(t *testing.T) {
+	name := fmt.Sprintf("metered-%d", meteredRuns.Add(1))
 	synctest.Test(t, func(t *testing.T) {
 		hang, inside := make(chan struct{}), make(chan struct{})
 		failing := error(nil)
-		p := &withLister{provider: &provider{name: "metered"}, max: 10}
+		p := &withLister{provider: &provider{name: name}, max: 10}
 		p.balancer = balancers{
 			get:    func(context.Context) (*corev1.LoadBalancerStatus, bool, error) { return nil, false, failing },
 			update: func(context.Context) error { <-hang; return nil },
@@ -58,7 +64,7 @@ func TestTheMetricsTellHowCallsWent(t *testing.T) {
 			`call_duration_seconds{GetLoadBalancer,server_error}`:     0,
 			`call_duration_seconds{EnsureLoadBalancerDeleted,fenced}`: 0,
 		}
-		if diff := cmp.Diff(want, served(t)); diff != "" {
+		if diff := cmp.Diff(want, served(t, name)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		close(hang)
@@ -70,14 +76,14 @@ func TestTheMetricsTellHowCallsWent(t *testing.T) {
 		want[`calls_total{EnsureLoadBalancerDeleted,ok}`] = 1
 		want[`call_duration_seconds{EnsureLoadBalancerDeleted,ok}`] = 0.005 // while the list was gathered
 		want[`last_success_timestamp_seconds{EnsureLoadBalancerDeleted}`] = 1
-		if diff := cmp.Diff(want, served(t)); diff != "" {
+		if diff := cmp.Diff(want, served(t, name)); diff != "" {
 			t.Errorf("once all calls have returned (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// served are the series of the provider of the test, with the other labels in the order of their names. Of a histogram it is the sum, of a timestamp 1.
-func served(t *testing.T) map[string]float64 {
+// served are the series of a provider, with the other labels in the order of their names. Of a histogram it is the sum, of a timestamp 1.
+func served(t *testing.T, provider string) map[string]float64 {
 	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
@@ -91,7 +97,7 @@ func served(t *testing.T) map[string]float64 {
 			metered := false
 			for _, label := range metric.GetLabel() {
 				if label.GetName() == "provider" {
-					metered = label.GetValue() == "metered"
+					metered = label.GetValue() == provider
 				} else {
 					labels = append(labels, label.GetValue())
 				}

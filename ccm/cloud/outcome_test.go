@@ -35,7 +35,7 @@ type endpoint struct {
 func newEndpoint(t *testing.T, url string) endpoint {
 	transport := &http.Transport{DisableKeepAlives: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return endpoint{url, &http.Client{Transport: transport, Timeout: 2 * time.Second}}
+	return endpoint{url, &http.Client{Transport: transport, Timeout: time.Minute}}
 }
 
 // answering answers every request with a status and a body.
@@ -116,7 +116,11 @@ func named(t *testing.T, rcode byte, silent bool) endpoint {
 			_ = conn.Close()
 		}
 	})
-	e.client.Transport.(*http.Transport).DialContext = (&net.Dialer{Resolver: resolver, Timeout: 300 * time.Millisecond}).DialContext
+	dialer := &net.Dialer{Resolver: resolver, Timeout: time.Minute}
+	if silent {
+		dialer.Timeout = 300 * time.Millisecond
+	}
+	e.client.Transport.(*http.Transport).DialContext = dialer.DialContext
 	return e
 }
 
