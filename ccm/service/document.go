@@ -47,7 +47,10 @@ type document struct {
 
 // decode returns nil for what is no document: a next leader then ensures everything, and writes one. Of a document that a later version wrote it returns who
 // led, so that a leader of before does not write over it, and no Service: it may say of one that it is not in line after all.
-func decode(packed []byte) *document {
+func decode(packed []byte) *document { return decodeWithin(packed, maxMemory) }
+
+// decodeWithin is decode with a limit of memory in bytes.
+func decodeWithin(packed []byte, memory int64) *document {
 	unzip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil
@@ -56,7 +59,7 @@ func decode(packed []byte) *document {
 	if err != nil || len(data) > maxUnpacked {
 		return nil
 	}
-	if _, err := jsonweight.Of(data, reflect.TypeFor[document](), maxMemory); err != nil {
+	if _, err := jsonweight.Of(data, reflect.TypeFor[document](), memory); err != nil {
 		return nil
 	}
 	var d document
