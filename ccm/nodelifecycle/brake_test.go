@@ -486,6 +486,28 @@ func TestManagersThatCrashOneAfterTheOtherDeleteNoMoreThanOneThatLives(t *testin
 	}
 }
 
+func TestASingleNodeIsDeletedAtOnceAfterARestart(t *testing.T) {
+	for name, gone := range map[string]cloud.InstanceState{"missing": {}, "terminated": {Terminated: true}} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
+				c.Instance = func(node *corev1.Node) cloud.InstanceState {
+					if strings.HasPrefix(node.Name, "gone") {
+						return gone
+					}
+					return cloud.InstanceState{Exists: true}
+				}
+				api := nodetest.New(append(many(1, "gone"), many(2, "alive", isReady)...)...)
+				start(inherited(t), t, api, provider)
+				pass(30 * time.Second)
+				equal(t, "held", nil, heldNow(t))
+				if n := withPrefix(api, "gone"); n > 0 {
+					t.Error("the Node is there, as after each failover for the rest of the window")
+				}
+			})
+		})
+	}
+}
+
 func TestALimitGrowsBackAfterARestart(t *testing.T) {
 	inBothWays(t, func(t *testing.T, c *nodetest.Cloud, provider cloudprovider.Interface) {
 		api := nodetest.New(append(many(3, "gone"), many(50, "alive", isReady)...)...)
