@@ -150,29 +150,37 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		if err != nil {
 			return err
 		}
-		back, begun, err := p.wayBack(&doc, before)
+		back, err := p.beginBack(ctx, j, before)
 		if err != nil {
 			return err
-		}
-		if err := p.pinned(back); err != nil {
-			return err
-		}
-		if err := migrate.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
-			return err
-		}
-		if err := p.noteBack(ctx, &doc, back); err != nil {
-			return err
-		}
-		if !begun {
-			if err := j.SetPhase(ctx, v1.RunRollingBack, back, nil); err != nil {
-				return err
-			}
 		}
 		if err := p.engine(j, before, p.teller(doc.Run, tell, publish)).Run(ctx, back, stop); err != nil {
 			return cause(ctx, err)
 		}
 		return errors.Join(p.end(ctx, j, v1.RunRolledBack), p.forget(ctx, Handover))
 	})
+}
+
+// beginBack returns the rollback of a journal once it is begun: nothing speaks against it, and the ledger and the journal say so.
+func (p *Plane) beginBack(ctx context.Context, j *migrate.Journal, before *v1.Snapshot) (*v1.Plan, error) {
+	doc := j.Doc()
+	back, begun, err := p.wayBack(&doc, before)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.pinned(back); err != nil {
+		return nil, err
+	}
+	if err := migrate.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
+		return nil, err
+	}
+	if err := p.noteBack(ctx, &doc, back); err != nil {
+		return nil, err
+	}
+	if begun {
+		return back, nil
+	}
+	return back, j.SetPhase(ctx, v1.RunRollingBack, back, nil)
 }
 
 // wayBack is the rollback of a journal: the one that was begun, or one that is made.
