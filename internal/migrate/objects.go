@@ -289,9 +289,14 @@ func (x deleteObject) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) err
 	})
 }
 
+// runsPods reports whether an object is a Deployment or a DaemonSet.
+func runsPods(ref string) bool {
+	return strings.HasPrefix(ref, "Deployment/") || strings.HasPrefix(ref, "DaemonSet/")
+}
+
 // propagation of a workload's deletion: it is gone when its pods are, since a manager that still ends may still write to the cloud.
 func propagation(s v1.Step) *metav1.DeletionPropagation {
-	if !strings.HasPrefix(s.Ref, "Deployment/") && !strings.HasPrefix(s.Ref, "DaemonSet/") {
+	if !runsPods(s.Ref) {
 		return nil
 	}
 	foreground := metav1.DeletePropagationForeground

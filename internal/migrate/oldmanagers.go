@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -65,8 +62,7 @@ func (e *Engine) missingFlag(flags map[string]string, alone bool) string {
 
 // startsManager reports whether a step starts a cloud-controller-manager.
 func startsManager(s v1.Step) bool {
-	workload := strings.HasPrefix(s.Ref, "Deployment/") || strings.HasPrefix(s.Ref, "DaemonSet/")
-	return s.Component == ccm && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject && workload)
+	return s.Component == ccm && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject && runsPods(s.Ref))
 }
 
 // leavesLease reports whether a step takes a cloud-controller-manager from under the lease that both managers
@@ -119,26 +115,15 @@ func (e *Engine) oldManagers(ctx context.Context) ([]oldManager, error) {
 			out = append(out, oldManager{"on host " + h.Name(), controlplane.FlagsOf(controlplane.Unwrapped(p.Args))})
 		}
 	}
-	deployed, err := e.deployedManagers(ctx)
+	deployed, err := e.deployedOldManagers(ctx)
 	return append(out, deployed...), err
 }
 
-// deployedManagers are the pods of the Deployments of kube-controller-managers that the plan changes.
-func (e *Engine) deployedManagers(ctx context.Context) ([]oldManager, error) {
+// deployedOldManagers are the kube-controller-managers in pods of the Deployments that the plan changes.
+func (e *Engine) deployedOldManagers(ctx context.Context) ([]oldManager, error) {
 	var out []oldManager
-	seen := map[string]bool{}
-	for _, s := range e.plan.Steps {
-		if s.Component != kcm || seen[s.Ref] || !strings.HasPrefix(s.Ref, "Deployment/") {
-			continue
-		}
-		seen[s.Ref] = true
-		live, err := e.live(ctx, s.Ref)
-		if apierrors.IsNotFound(err) {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		pods, err := e.podsOf(ctx, live)
+	for _, ref := range managerDeployments(e.plan) {
+		pods, err := podsOfDeployment(ctx, e.Kube, ref)
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@ package migrate
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -50,7 +49,7 @@ func (e *Engine) unrecorded(ctx context.Context, s v1.Step) (string, error) {
 		}
 		return s.Path + " on host " + s.Host, nil
 	case v1.StepEnsureObject:
-		if rec.Created || !strings.HasPrefix(s.Ref, "Deployment/") && !strings.HasPrefix(s.Ref, "DaemonSet/") {
+		if rec.Created || !runsPods(s.Ref) {
 			return "", nil
 		}
 		live, err := e.live(ctx, s.Ref)

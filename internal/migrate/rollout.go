@@ -23,12 +23,15 @@ import (
 // DeployedTargets are the managers of the components in the pods of the Deployments that a plan changes or makes. They have no
 // file on a host that would name them. The hosts are by the names of their nodes.
 func DeployedTargets(ctx context.Context, kube kubernetes.Interface, p *v1.Plan, hosts map[string]hostaccess.Host, components ...string) ([]Target, error) {
+	if p == nil || p.Cluster.Seed != "" {
+		return nil, nil
+	}
 	names := map[string]string{}
 	for node, h := range hosts {
 		names[node] = h.Name()
 	}
 	var out []Target
-	for _, ref := range deployedManagers(p) {
+	for _, ref := range managerDeployments(p) {
 		pods, err := podsOfDeployment(ctx, kube, ref)
 		if err != nil {
 			return nil, err
@@ -51,6 +54,9 @@ func DeployedTargets(ctx context.Context, kube kubernetes.Interface, p *v1.Plan,
 // podsOfDeployment are the pods that a Deployment selects; none when it is not there.
 func podsOfDeployment(ctx context.Context, kube kubernetes.Interface, ref string) ([]corev1.Pod, error) {
 	parts := strings.Split(ref, "/")
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("%s is no Deployment in a namespace", ref)
+	}
 	d, err := kube.AppsV1().Deployments(parts[1]).Get(ctx, parts[2], metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -69,15 +75,12 @@ func podsOfDeployment(ctx context.Context, kube kubernetes.Interface, ref string
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !selector.Matches(labels.Set(p.Labels)) }), nil
 }
 
-// deployedManagers are the Deployments of managers of this cluster that a plan changes, makes or deletes.
-func deployedManagers(p *v1.Plan) []string {
-	if p == nil || p.Cluster.Seed != "" {
-		return nil
-	}
+// managerDeployments are the Deployments of managers that a plan changes, makes or deletes.
+func managerDeployments(p *v1.Plan) []string {
 	var out []string
 	for _, s := range p.Steps {
 		isManager := s.Component == kcm || s.Component == ccm
-		isDeployment := strings.HasPrefix(s.Ref, "Deployment/") && strings.Count(s.Ref, "/") == 2
+		isDeployment := strings.HasPrefix(s.Ref, "Deployment/")
 		if isManager && isDeployment && !slices.Contains(out, s.Ref) {
 			out = append(out, s.Ref)
 		}
@@ -119,7 +122,7 @@ type rolloutEnds struct {
 
 // bindRollout binds the lease of the step's component before its pods are replaced; nil when their processes cannot be seen.
 func (x workload) bindRollout(ctx context.Context, s v1.Step) (*rolloutEnds, error) {
-	if x.refInSeed(s.Ref) || s.Component != kcm || !slices.Contains(s.Leases, kcm) || !slices.Contains(deployedManagers(x.plan), s.Ref) {
+	if x.plan.Cluster.Seed != "" || s.Component != kcm || !slices.Contains(s.Leases, kcm) || !slices.Contains(managerDeployments(x.plan), s.Ref) {
 		return nil, nil
 	}
 	targets, err := x.deployedTargets(ctx, []string{kcm})

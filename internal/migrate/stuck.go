@@ -68,7 +68,7 @@ func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 			return nil // of the old manifest
 		}
 		return []corev1.Pod{*pod}
-	case strings.HasPrefix(s.Ref, "DaemonSet/"), strings.HasPrefix(s.Ref, "Deployment/"):
+	case runsPods(s.Ref):
 		live, err := e.live(ctx, s.Ref)
 		if err != nil {
 			return nil
