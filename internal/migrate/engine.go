@@ -151,7 +151,7 @@ func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	if err := e.judgeSeed(p); err != nil {
 		return err
 	}
-	if err := e.cameBack(ctx); err != nil {
+	if err := e.rejectReturnedHosts(ctx); err != nil {
 		return err
 	}
 	return e.lost(ctx, e.run(ctx, p, stop))

@@ -2,9 +2,11 @@ package migrate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,19 +21,37 @@ import (
 // Restore it takes a taint back that nobody acted upon; a provider id cannot be taken back, the API server refuses to change one.
 type initializeNode struct{ *Engine }
 
+// taintRecord is what the record of such a step keeps in Before. A kubelet gives its new node the same taint without a time, so a
+// taint is this migration's when node and time are those of the record, and never because a record says Created.
+type taintRecord struct {
+	UID        types.UID   `json:"uid"`
+	TaintAdded metav1.Time `json:"taintAdded,omitzero"`
+}
+
+func readTaintRecord(rec v1.StepRecord) (out taintRecord) {
+	if err := json.Unmarshal([]byte(rec.Before), &out); err != nil {
+		return taintRecord{}
+	}
+	return out
+}
+
+// isOn reports whether a taint of a node is the one that was recorded.
+func (r taintRecord) isOn(n *corev1.Node, t corev1.Taint) bool {
+	return isUninitialized(t) && r.UID == n.UID && t.TimeAdded != nil && !r.TaintAdded.IsZero() && t.TimeAdded.Equal(&r.TaintAdded)
+}
+
+func (r taintRecord) isOnNode(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return r.isOn(n, t) })
+}
+
 func (x initializeNode) done(ctx context.Context, s v1.Step) (bool, error) {
-	if s.Restore != "" && !x.journal.Record(s.Restore).Created {
-		return true, nil // the taint was never ours
+	if s.Restore != "" {
+		return x.isTakenBack(ctx, s)
 	}
 	n, err := x.node(ctx, s)
-	if apierrors.IsNotFound(err) && s.Restore != "" {
-		return true, nil
-	} else if err != nil {
-		return false, err
-	}
 	switch {
-	case s.Restore != "":
-		return !uninitialized(n), nil
+	case err != nil:
+		return false, err
 	case uninitialized(n):
 		return false, pendingError(fmt.Sprintf("node %s still has the taint %s: the cloud-controller-manager has not initialised it", n.Name, api.TaintExternalCloudProvider))
 	case n.Spec.ProviderID == "":
@@ -40,33 +60,75 @@ func (x initializeNode) done(ctx context.Context, s v1.Step) (bool, error) {
 	return true, nil
 }
 
+// isTakenBack reports whether nothing of this migration is left on the node, and whoever may know of another taint was told.
+func (x initializeNode) isTakenBack(ctx context.Context, s v1.Step) (bool, error) {
+	there := x.journal.Record(s.Restore)
+	if !there.Created {
+		return true, nil
+	}
+	n, err := x.node(ctx, s)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	} else if err != nil {
+		return false, err
+	}
+	if readTaintRecord(there).isOnNode(n) {
+		return false, nil
+	}
+	return !uninitialized(n) || len(x.journal.Record(s.ID).Notes) > 0, nil
+}
+
 func (x initializeNode) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
 	n, err := x.node(ctx, s)
 	if err != nil {
 		return err
 	}
-	if s.Restore == "" && !rec.Created {
-		rec.Created = !uninitialized(n)
-		rec.Before = fmt.Sprintf(`{"uid":%q}`, n.UID)
+	if s.Restore != "" {
+		return x.takeBack(ctx, s, rec, n)
 	}
-	if s.Restore == "" && n.Spec.ProviderID == "" && rec.Before != fmt.Sprintf(`{"uid":%q}`, n.UID) {
+	ours := readTaintRecord(*rec)
+	if rec.Created && rec.Before != "" && ours.UID != n.UID && n.Spec.ProviderID == "" {
 		return &StaleError{Changed: []string{fmt.Sprintf("node %s was recreated while it was being initialised", n.Name)}}
+	}
+	if !rec.Created || ours.TaintAdded.IsZero() {
+		ours = taintRecord{UID: n.UID, TaintAdded: metav1.NewTime(x.Clock.Now().UTC().Truncate(time.Second))}
+		before, err := json.Marshal(ours)
+		if err != nil {
+			return fmt.Errorf("the record of node %s: %w", n.Name, err)
+		}
+		rec.Created, rec.Before = rec.Created || !uninitialized(n), string(before)
 	}
 	if err := x.journal.Save(ctx, *rec); err != nil {
 		return err
 	}
 	x.Hook("during", s.ID)
 	return x.changeNode(ctx, n.Name, n.UID, func(n *corev1.Node) bool {
-		if s.Restore != "" {
-			before := len(n.Spec.Taints)
-			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isUninitialized)
-			return len(n.Spec.Taints) != before
-		}
 		if uninitialized(n) || n.Spec.ProviderID != "" {
 			return false // it was initialised since we looked, or by an earlier try
 		}
-		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: api.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+		taint := corev1.Taint{Key: api.TaintExternalCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule, TimeAdded: &ours.TaintAdded}
+		n.Spec.Taints = append(n.Spec.Taints, taint)
 		return true
+	})
+}
+
+// takeBack takes the taint that the record of the step there names. Another one may be a kubelet's, whose node nothing has
+// initialised: that is for a person to decide.
+func (x initializeNode) takeBack(ctx context.Context, s v1.Step, rec *v1.StepRecord, n *corev1.Node) error {
+	ours := readTaintRecord(x.journal.Record(s.Restore))
+	if !ours.isOnNode(n) && uninitialized(n) {
+		x.note(s, rec, fmt.Sprintf("node %s keeps the taint %s: the journal does not show that this migration gave it, and a new node has it from its kubelet; "+
+			"when the node is in use, take it with: kubectl taint node %s %s:%s-",
+			n.Name, api.TaintExternalCloudProvider, n.Name, api.TaintExternalCloudProvider, corev1.TaintEffectNoSchedule))
+	}
+	if err := x.journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Hook("during", s.ID)
+	return x.changeNode(ctx, n.Name, n.UID, func(n *corev1.Node) bool {
+		before := len(n.Spec.Taints)
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return ours.isOn(n, t) })
+		return len(n.Spec.Taints) != before
 	})
 }
 

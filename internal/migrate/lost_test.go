@@ -259,7 +259,7 @@ func TestAHostThatWasTakenOutAndComesBack(t *testing.T) {
 	w.api.Get(t, "/api/v1/nodes/node-cp-3", &n)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	w.api.Put(t, &n)
-	says(t, w.engine().Run(t.Context(), p, nil), "host cp-3 was taken out of this migration and is back: its node node-cp-3 is Ready", "kubeadm reset")
+	says(t, w.engine().Run(t.Context(), p, nil), "host cp-3 was taken out of this migration, and it is back: its node node-cp-3 is Ready", "kubeadm reset")
 }
 
 func TestAStepWaitsForAHostThatComesBack(t *testing.T) {

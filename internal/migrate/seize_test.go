@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -348,4 +349,69 @@ func TestAHostThatRunsAManagerIsNotOut(t *testing.T) {
 	if w.read("cp-1", kcmManifest) != before {
 		t.Error("the migration went on without it")
 	}
+}
+
+// TestAHostThatIsLeftOutOnTheWordOfAJournalIsAskedFor where no access reaches it: its own node, whatever node the journal
+// names, and the leases.
+func TestAHostThatIsLeftOutOnTheWordOfAJournalIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		remove func(w *world, node string)
+		says   string
+	}{
+		"its node is Ready":  {func(*world, string) {}, "its node node-%s is Ready"},
+		"it holds a lease":   {func(w *world, node string) { w.api.Delete("/api/v1/nodes/" + node) }, "lease " + kcm + " is held by %s_"},
+		"its node is silent": {func(w *world, node string) { w.silent(strings.TrimPrefix(node, "node-")) }, "lease " + kcm + " is held by %s_"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			p, j := w.begin()
+			owner, _, _ := strings.Cut(w.holder(kcm), "_")
+			if err := j.takeOut(t.Context(), []v1.HostOut{{Name: owner, Node: "never-was", At: w.clock.Now(), By: "x"}}); err != nil {
+				t.Fatal(err)
+			}
+			c.remove(w, "node-"+owner)
+			w.renewing(kcm)
+			files := w.files()
+			_, err := w.run(p, func(o *Options) {
+				o.Hosts = slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return h.Name() == owner })
+			})
+			says(t, err, "host "+owner+" was taken out of this migration", strings.ReplaceAll(c.says, "%s", owner))
+			w.same(files)
+		})
+	}
+}
+
+// TestALeaseThatALostHostLeftBehindRunsOut: the migration goes on without that host.
+func TestALeaseThatALostHostLeftBehindRunsOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.begin()
+	e := w.engine()
+	owner, _, _ := strings.Cut(w.holder(kcm), "_")
+	w.mu.Lock()
+	w.procs = map[string]*process{}
+	w.mu.Unlock()
+	if lease, _, err := e.heldLease(t.Context(), []string{owner}, []string{kcm, ccm}); lease != "" || err != nil {
+		t.Errorf("lease %q, %v", lease, err)
+	}
+}
+
+// TestAHostWithoutRecordsHoldsNoLeaseOfTheNewManager: a rollback leaves a host alone that the migration has not changed.
+func TestAHostWithoutRecordsHoldsNoLeaseOfTheNewManager(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	p, _ := w.begin()
+	if _, err := w.run(p); err != nil {
+		t.Fatal(err)
+	}
+	back := w.planBack()
+	e := w.engine()
+	owner, _, _ := strings.Cut(w.holder(ccm), "_")
+	e.journal.doc.Records = nil
+	e.journal.doc.Without = []v1.HostOut{{Name: owner, Node: "never-was"}}
+	e.plan, e.without = back, nil
+	w.renewing(ccm)
+	says(t, e.rejectReturnedHosts(t.Context()), "host "+owner+" was taken out of this migration", "lease "+ccm+" is held by "+owner)
 }

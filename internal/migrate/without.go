@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -188,39 +189,90 @@ func (e *Engine) skip(ctx context.Context, s v1.Step, h v1.HostOut) error {
 	return nil
 }
 
-// cameBack refuses to go on beside a host that was taken out and is back: its manager is the old one, and may run the loops beside the new owner.
-func (e *Engine) cameBack(ctx context.Context) error {
+// rejectReturnedHosts refuses to go on beside a host that was taken out and is back: its manager is the old one, and may run
+// the loops beside the new owner. Which hosts were taken out is in a ConfigMap, so machine, node and leases are asked.
+func (e *Engine) rejectReturnedHosts(ctx context.Context) error {
 	doc := e.journal.Doc()
 	for _, h := range doc.Without {
-		if e.plan.Direction != plan.Forward && !changedOn(doc, h.Name) {
-			continue // what it runs is what everybody goes back to
-		}
-		if component := e.runsManager(ctx, h.Name); component != "" {
-			return &VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration, and %s runs on it: it may take the loops beside their owner. "+
-				"%s; then run the same command again", h.Name, component, removal(h))}
-		}
-		state, err := e.nodeState(ctx, h.Node)
+		why, err := e.returned(ctx, h, e.plan.Direction != plan.Forward && !changedOn(doc, h.Name))
 		if err != nil {
-			return err
+			return fmt.Errorf("looking whether host %s is back: %w", h.Name, err)
 		}
-		if !state.gone && state.ready == corev1.ConditionTrue {
-			return &VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration and is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
-				"which may take the loops beside their owner, or hold a lease of theirs and run none. %s; then run the same command again", h.Name, h.Node, removal(h))}
+		if why != "" {
+			return &VerifyError{Reason: fmt.Sprintf("host %s was taken out of this migration, and %s. %s; then run the same command again", h.Name, why, removal(h))}
 		}
 	}
 	return nil
 }
 
-// runsManager returns a manager that runs on a host that was taken out; empty for none, and where the host does not answer.
-// That a host was taken out is in the journal, with a node that it names: the machine itself is asked, too.
-func (e *Engine) runsManager(ctx context.Context, host string) string {
+// returned says why a host that was taken out may run a manager; empty when nothing shows that it does. asBefore says that
+// what it ran before is what everybody goes back to: then only a new manager is one too many.
+func (e *Engine) returned(ctx context.Context, h v1.HostOut, asBefore bool) (string, error) {
+	managers, leases := []string{kcm, ccm}, []string{kcm, ccm, e.plan.Options.LeaseName}
+	if asBefore {
+		managers, leases = []string{ccm}, []string{ccm}
+	}
+	if component := e.runsManager(ctx, h.Name, managers); component != "" {
+		return component + " runs on it: it may take the loops beside their owner", nil
+	}
+	names := []string{h.Node, e.nodeOf(h.Name)}
+	for _, node := range names {
+		if asBefore || node == "" {
+			continue
+		}
+		state, err := e.nodeState(ctx, node)
+		if err != nil {
+			return "", err
+		}
+		if !state.gone && state.ready == corev1.ConditionTrue {
+			return fmt.Sprintf("it is back: its node %s is Ready, and what it ran when it went, it runs again: a manager of before or after, "+
+				"which may take the loops beside their owner, or hold a lease of theirs and run none", node), nil
+		}
+	}
+	lease, holder, err := e.heldLease(ctx, append(names, h.Name), leases)
+	if err != nil || lease == "" {
+		return "", err
+	}
+	return fmt.Sprintf("lease %s is held by %s, which is named after it and has not let it run out", lease, holder), nil
+}
+
+// heldLease returns a lease whose holder is named after a host, and that was renewed while it was looked at; empty for none.
+func (e *Engine) heldLease(ctx context.Context, names, leases []string) (lease, holder string, err error) {
+	for _, lease := range leases {
+		if lease == "" {
+			continue
+		}
+		var silence handover.Silence
+		err := e.poll(ctx, bindBudget, settleInterval, func(ctx context.Context) (bool, error) {
+			var err error
+			holder, err = e.leases.Holder(ctx, lease)
+			isOf := func(name string) bool { return isHostOf(name, holder) }
+			if apierrors.IsNotFound(err) || err == nil && !slices.ContainsFunc(names, isOf) {
+				return true, nil
+			} else if err != nil {
+				return false, err
+			}
+			return e.leases.Expired(ctx, lease, &silence)
+		})
+		if errors.Is(err, errWaited) {
+			return lease, holder, nil
+		} else if err != nil {
+			return "", "", err
+		}
+	}
+	return "", "", nil
+}
+
+// runsManager returns one of the managers that runs on a host that was taken out; empty for none, and where the host does not
+// answer.
+func (e *Engine) runsManager(ctx context.Context, host string, managers []string) string {
 	at := slices.IndexFunc(e.without, func(h hostaccess.Host) bool { return h.Name() == host })
 	if at < 0 {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookBudget)
 	defer cancel()
-	for _, component := range []string{kcm, ccm} {
+	for _, component := range managers {
 		if found, err := e.without[at].Processes(ctx, component); err == nil && len(found) > 0 {
 			return component
 		}
