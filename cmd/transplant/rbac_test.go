@@ -155,3 +155,14 @@ func TestTheMigratorsRoleIsWhatPlansNeed(t *testing.T) {
 	holds(t, all, "reader", "planner", "pauser", "migrator")
 	noMore(t, slices.Concat(needed, all), "migrator")
 }
+
+// TestTheMigratorAsksForTokensOfTwoAccounts: a token of any other account of kube-system would be that account's rights.
+func TestTheMigratorAsksForTokensOfTwoAccounts(t *testing.T) {
+	granted := apitest.Granted(t, manifestsOf("reader", "planner", "pauser", "migrator")...)
+	for name, want := range map[string]bool{plan.Observer: true, plan.CCM: true, "clusterrole-aggregation-controller": false, "": false} {
+		missing := apitest.Uncovered(granted, asRights([]snapshot.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: plan.Namespace, Name: name}}))
+		if has := len(missing) == 0; has != want {
+			t.Errorf("account %q: %v", name, has)
+		}
+	}
+}

@@ -158,7 +158,8 @@ func TestGatherAccess(t *testing.T) {
 	}
 	for question, want := range map[string]bool{
 		"self update  configmaps kube-system ":                                                                                           true,
-		"self create  serviceaccounts/token kube-system ":                                                                                true,
+		"self create  serviceaccounts/token kube-system cloud-controller-manager":                                                        true,
+		"self create  serviceaccounts/token kube-system transplant-observer":                                                             true,
 		"self escalate rbac.authorization.k8s.io clusterroles  ":                                                                         false,
 		"system:kube-controller-manager update coordination.k8s.io leases kube-system our-migration":                                     false,
 		"system:kube-controller-manager update coordination.k8s.io leases kube-system kube-controller-manager":                           true,

@@ -30,9 +30,10 @@ var alwaysNeeded = []Need{
 	{Verbs: []string{"get"}, Resource: "namespaces", Name: namespace}, // which cluster this is
 	{Verbs: []string{"get", "list"}, Resource: "nodes"},
 	{Verbs: []string{"list"}, Resource: "services"},
-	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: namespace},                                                           // mirror pods
-	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: namespace},                               // the journal
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace},                                               // the observer's token, the manager's
+	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: namespace},                             // mirror pods
+	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: namespace}, // the journal
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace, Name: "transplant-observer"},
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: namespace, Name: ccm},
 	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: namespace}, // lock, release
 	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},                               // a kubelet is back
 }
