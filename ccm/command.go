@@ -175,8 +175,14 @@ func (p *program) prepare(flags *pflag.FlagSet, settings Settings) (*process, er
 	if period := flags.Lookup("route-reconciliation-period"); period != nil && period.Changed {
 		settings.explicitRoutePeriod = true
 	}
+	file := useTokenSource(completed.Kubeconfig)
+	if file != "" {
+		if err := remakeClients(completed); err != nil {
+			return nil, err
+		}
+	}
 	return &process{
-		config: completed, settings: settings, constructors: p.constructors, initCloud: p.initCloud, webhooks: p.webhooks,
+		config: completed, tokenFile: file, settings: settings, constructors: p.constructors, initCloud: p.initCloud, webhooks: p.webhooks,
 	}, nil
 }
 

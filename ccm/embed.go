@@ -46,7 +46,8 @@ func Run(c *config.CompletedConfig, cloud cloudprovider.Interface, controllerIni
 			Constructor: func(ControllerInitContext, *config.CompletedConfig, cloudprovider.Interface) InitFunc { return init },
 		}
 	}
-	own := *c.Config // without fences, for the leases and their events
+	useTokenSource(c.Kubeconfig) // before the clients of leases and those behind fences are made of it
+	own := *c.Config             // without fences, for the leases and their events
 	own.EventBroadcaster = record.NewBroadcaster()
 	own.EventRecorder = own.EventBroadcaster.NewRecorder(
 		scheme.Scheme, corev1.EventSource{Component: options.CloudControllerManagerUserAgent},

@@ -30,6 +30,7 @@ import (
 //	/healthz from here on            /readyz once caches are full and, for a provider that is started early, the cloud has answered; standby or not
 type process struct {
 	config       *config.CompletedConfig
+	tokenFile    string // of the kubeconfig
 	settings     Settings
 	constructors map[string]ControllerInitFuncConstructor
 	initCloud    InitCloudFunc
@@ -89,7 +90,7 @@ func (p *process) run(ctx context.Context) error {
 
 // renewToken looks after the token of the process as long as it runs.
 func (p *process) renewToken(ctx context.Context) error {
-	r, err := newTokenRenewer(p.config.Kubeconfig)
+	r, err := newTokenRenewer(p.tokenFile, p.config.Kubeconfig)
 	if err == nil {
 		go r.run(ctx)
 	}

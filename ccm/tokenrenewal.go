@@ -28,16 +28,16 @@ type tokenRenewer struct {
 	clock  clock.Clock
 }
 
-// newTokenRenewer returns the renewer of the token file that a kubeconfig names.
-func newTokenRenewer(kubeconfig *rest.Config) (*tokenRenewer, error) {
-	if kubeconfig.BearerTokenFile == "" {
+// newTokenRenewer returns the renewer of a token file, with the credentials of a kubeconfig.
+func newTokenRenewer(file string, kubeconfig *rest.Config) (*tokenRenewer, error) {
+	if file == "" {
 		return nil, errors.New("--renew-token is given, and the kubeconfig names no tokenFile: name one there, or leave the flag out")
 	}
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(rest.CopyConfig(kubeconfig), "token-renewal"))
 	if err != nil {
 		return nil, fmt.Errorf("making the client that renews the token: %w", err)
 	}
-	return &tokenRenewer{kubeconfig.BearerTokenFile, client, clock.RealClock{}}, nil
+	return &tokenRenewer{file, client, clock.RealClock{}}, nil
 }
 
 // run looks after the token until ctx ends.

@@ -104,7 +104,7 @@ func TestARenewalThatFailsKeepsTheTokenAndIsTriedAgain(t *testing.T) {
 }
 
 func TestRenewingTakesAKubeconfigThatNamesATokenFile(t *testing.T) {
-	if _, err := newTokenRenewer(&rest.Config{BearerToken: "x"}); err == nil || !strings.Contains(err.Error(), "names no tokenFile") {
+	if _, err := newTokenRenewer("", &rest.Config{BearerToken: "x"}); err == nil || !strings.Contains(err.Error(), "names no tokenFile") {
 		t.Errorf("error %v", err)
 	}
 }

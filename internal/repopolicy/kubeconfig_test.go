@@ -29,8 +29,8 @@ var kubeconfigUses = map[string][]string{
 	"internal/snapshot/authority.go": {"Load"},
 }
 
-// ownTokenFile is the one place that looks where a process has its own token from: the manager renews it there.
-const ownTokenFile = "ccm/tokenrenewal.go"
+// ownTokenFile is the one place that looks where a process has its own token from: its clients read it again there.
+const ownTokenFile = "ccm/tokensource.go"
 
 // kubeconfigDoors finds what would let client-go act on a kubeconfig that another one wrote. The lab's kubeconfigs
 // are its own.
