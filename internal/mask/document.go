@@ -34,7 +34,7 @@ func maskYAML(text string) (string, bool) {
 		if err != nil {
 			return "", false
 		}
-		changed = maskNode(&doc, "", false) || changed
+		changed = (&document{}).maskNode(&doc, "", false) || changed
 		if err := encoder.Encode(&doc); err != nil {
 			return "", false
 		}
@@ -78,36 +78,59 @@ func Lines(text string) string {
 	return reveal(strings.Join(all, "\n"))
 }
 
+// document is a YAML document of which aliases are followed. An anchor may hold an alias of itself, and ten aliases of
+// ten aliases are a document of gigabytes: what an anchor holds is masked once for each way in which it can be meant.
+type document struct{ followed map[alias]bool }
+
+// alias is a use of an anchor: under a secret's name or not, where all values are masked or not.
+type alias struct {
+	anchor      *yaml.Node
+	secret, all bool
+}
+
+// follow masks what an alias stands for, unless that was done before.
+func (d *document) follow(anchor *yaml.Node, name string, all bool) bool {
+	use := alias{anchor, isSecretName(name) && !aboutSecret.MatchString(name), all}
+	if anchor == nil || d.followed[use] {
+		return false
+	}
+	if d.followed == nil {
+		d.followed = map[alias]bool{}
+	}
+	d.followed[use] = true
+	return d.maskNode(anchor, name, all)
+}
+
 // maskNode masks the scalars below a node that has a name, and reports whether there were any. Environment variables
 // (extraEnvs) and the data of a Secret are masked whatever they are called.
-func maskNode(n *yaml.Node, name string, all bool) bool {
+func (d *document) maskNode(n *yaml.Node, name string, all bool) bool {
 	changed := maskComments(n)
 	switch n.Kind {
 	case yaml.MappingNode:
-		changed = maskMapping(n, all) || changed
+		changed = d.maskMapping(n, all) || changed
 	case yaml.ScalarNode:
 		changed = maskScalar(n, name, all) || changed
 	case yaml.AliasNode:
-		changed = maskNode(n.Alias, name, all) || changed
+		changed = d.follow(n.Alias, name, all) || changed
 	case yaml.DocumentNode, yaml.SequenceNode:
 		previous := ""
 		for _, child := range n.Content {
-			if child.Kind == yaml.ScalarNode && n.Kind == yaml.SequenceNode && !all {
-				if value := maskArgument(previous, child.Value); !isSecretName(name) && value != child.Value {
-					previous = child.Value
-					setScalar(child, value)
+			if said := scalarOf(child); said != nil && n.Kind == yaml.SequenceNode && !all {
+				value := maskArgument(previous, said.Value)
+				previous = said.Value
+				if !isSecretName(name) && value != said.Value {
+					setScalar(said, value)
 					changed = true
 					continue
 				}
-				previous = child.Value
 			}
-			changed = maskNode(child, name, all) || changed
+			changed = d.maskNode(child, name, all) || changed
 		}
 	}
 	return changed
 }
 
-func maskMapping(n *yaml.Node, all bool) bool {
+func (d *document) maskMapping(n *yaml.Node, all bool) bool {
 	changed := false
 	pair, secret := fieldOf(n, "name"), fieldOf(n, "kind") == "Secret"
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -116,10 +139,21 @@ func maskMapping(n *yaml.Node, all bool) bool {
 		if key == "value" && pair != "" {
 			key = pair
 		}
-		changed = maskNode(n.Content[i+1], key, below) || changed
+		changed = d.maskNode(n.Content[i+1], key, below) || changed
 		changed = maskComments(n.Content[i]) || changed
 	}
 	return changed
+}
+
+// scalarOf returns the scalar that a node is or is an alias of; nil for another node.
+func scalarOf(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n == nil || n.Kind != yaml.ScalarNode {
+		return nil
+	}
+	return n
 }
 
 func maskScalar(n *yaml.Node, name string, all bool) bool {

@@ -131,7 +131,7 @@ func lostServices(before []v1.Service, after []corev1.Service) []string {
 		if !ok || string(s.UID) != b.UID {
 			continue // its owner deleted it meanwhile; that is no effect of the migration
 		}
-		have := snapshot.Service(&s).Addresses
+		have := snapshot.Addresses(&s)
 		if !slices.Equal(have, b.Addresses) {
 			out = append(out, fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses))
 		}

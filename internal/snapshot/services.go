@@ -44,7 +44,7 @@ func Service(s *corev1.Service) v1.Service {
 	out := v1.Service{
 		Namespace: s.Namespace, Name: s.Name, UID: string(s.UID), Finalizers: s.Finalizers, Annotations: mask.Annotations(s.Annotations),
 		Created: s.CreationTimestamp.UTC(), Deleting: s.DeletionTimestamp != nil, ExternalTrafficPolicy: string(s.Spec.ExternalTrafficPolicy),
-		HealthCheckNodePort: s.Spec.HealthCheckNodePort, LoadBalancerIP: s.Spec.LoadBalancerIP,
+		HealthCheckNodePort: s.Spec.HealthCheckNodePort, LoadBalancerIP: s.Spec.LoadBalancerIP, Addresses: Addresses(s),
 	}
 	if s.Spec.LoadBalancerClass != nil {
 		out.Class = *s.Spec.LoadBalancerClass
@@ -55,12 +55,19 @@ func Service(s *corev1.Service) v1.Service {
 	for _, f := range s.Spec.IPFamilies {
 		out.IPFamilies = append(out.IPFamilies, string(f))
 	}
-	for _, i := range s.Status.LoadBalancer.Ingress {
-		out.Addresses = append(out.Addresses, i.Hostname+i.IP)
-	}
 	for _, c := range s.Status.Conditions {
 		out.Conditions = append(out.Conditions, fmt.Sprintf("%s=%s(%s)", c.Type, c.Status, c.Reason))
 	}
 	slices.Sort(out.Conditions)
+	return out
+}
+
+// Addresses returns the addresses of a Service's load balancer. A migration asks for them again and again while nobody
+// runs the loops, and must not wait for annotations to be masked.
+func Addresses(s *corev1.Service) []string {
+	var out []string
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		out = append(out, i.Hostname+i.IP)
+	}
 	return out
 }

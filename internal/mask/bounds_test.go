@@ -1,0 +1,67 @@
+package mask
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestTextsThatWereMadeToBeSlow masks half a megabyte, as two annotations may be. It took two hours where a value was
+// read again for every name in it, so that no test run would have seen the end.
+func TestTextsThatWereMadeToBeSlow(t *testing.T) {
+	for _, piece := range []string{"a=", "token=", "token=true,", `token="`, "token: "} {
+		text := strings.Repeat(piece, 512<<10/len(piece)) + " --password=hunter2hunter2"
+		if strings.Contains(Text(text), "hunter2") {
+			t.Errorf("%q: the password behind %d bytes is shown", piece, len(text))
+		}
+	}
+}
+
+func TestPasswordsBehindLongTexts(t *testing.T) {
+	for _, piece := range []string{
+		"a=", "token=", "token=true,", "token: ", `token="`, `token='`, `"token":`, "token=a,", "token= ", "--token ",
+		`"--token","`, "://", "bearer ", "basic ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "eyJ", "aA0", `\"`, "'",
+		"a/", "password: the ", "sh -c \"", "sh -c '--token ",
+	} {
+		text := strings.Repeat(piece, 8<<10/len(piece)) + " --password=hunter2hunter2"
+		for name, masked := range map[string]string{
+			"text": Text(text), "lines": Lines(text), "command": strings.Join(Command([]string{text}), " "),
+			"document": Document([]byte(text)), "value": Named("note", text),
+		} {
+			if strings.Contains(masked, "hunter2") {
+				t.Errorf("%q: the %s shows the password", piece, name)
+			}
+		}
+	}
+}
+
+func TestAliasesOfYAML(t *testing.T) {
+	laughs := "l0: &l0 [hunter2]\n"
+	for i := 1; i <= 40; i++ {
+		laughs += fmt.Sprintf("l%d: &l%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*l%d,", i-1), 10), ","))
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"an anchor that holds itself": {"a: &a [*a]\npassword: hunter2\n", "a: &a [*a]\npassword: (masked)\n"},
+		"a mapping that holds itself": {"a: &a\n    b: *a\n    password: hunter2\n", "a: &a\n    b: *a\n    password: (masked)\n"},
+		"a value behind an alias":     {"a: &a hunter2\npassword: *a\n", "a: &a (masked)\npassword: *a\n"},
+		"its file is named before":    {"a: &a hunter2\npasswordFile: *a\npassword: *a\n", "a: &a (masked)\npasswordFile: *a\npassword: *a\n"},
+		"an argument behind an alias": {"a: &a hunter2\nargs: [--password, *a]\n", "a: &a (masked)\nargs: [--password, *a]\n"},
+		"a Secret's data by an alias": {"kind: Secret\nx: &x {y: hunter2}\ndata: *x\n", "kind: Secret\nx: &x {y: (masked)}\ndata: *x\n"},
+		"aliases of aliases":          {laughs + "password: *l40\n", strings.Replace(laughs, "hunter2", "(masked)", 1) + "password: *l40\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if have := strings.ReplaceAll(YAML(c.text), ", ", ","); have != strings.ReplaceAll(c.want, ", ", ",") {
+				t.Errorf("have\n%s\nwant\n%s", have, c.want)
+			}
+		})
+	}
+}
+
+func TestAnnotationsThatAreTooLongAreLeftOut(t *testing.T) {
+	have := Annotations(map[string]string{
+		"a": strings.Repeat("x ", maxAnnotation/2), "b": strings.Repeat("x ", maxAnnotation/2) + "x", lastApplied: "{}",
+	})
+	if have["a"] != strings.Repeat("x ", maxAnnotation/2) || have["b"] != Masked || len(have) != 2 {
+		t.Errorf("have %d annotations, b is %.20q", len(have), have["b"])
+	}
+}
