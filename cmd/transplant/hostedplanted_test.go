@@ -33,7 +33,6 @@ func newSeededJournal(t *testing.T, env ...string) *seededJournal {
 	t.Helper()
 	s := &seededJournal{t: t, seed: apitest.New(t), user: apitest.New(t)}
 	s.seed.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seededNamespace, UID: "ns"}})
-	s.user.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plan.Namespace, UID: "user"}})
 	component := func(name, deployment string, flags map[string]string) v1.Component {
 		return v1.Component{
 			Name: name, Runs: v1.RunsDeployment, Manifest: "Deployment/" + seededNamespace + "/" + deployment, SHA256: "a",
@@ -43,7 +42,7 @@ func newSeededJournal(t *testing.T, env ...string) *seededJournal {
 	kcm := component(plan.KCM, "controller-manager", map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config"})
 	kcm.CloudConfig = &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"}
 	s.before = &v1.Snapshot{
-		Cluster:  v1.Cluster{UID: "user", Version: "v1.26.0", Provider: "aws", Seed: seededNamespace, SeedUID: "ns"},
+		Cluster:  v1.Cluster{UID: "cluster-uid", Version: "v1.26.0", Provider: "aws", Seed: seededNamespace, SeedUID: "ns"},
 		Nodes:    []v1.Node{{Name: "n1", UID: "n1", ProviderID: "aws:///eu-1a/i-1", Ready: "True"}},
 		Hosted:   []v1.Component{component("kube-apiserver", "apiserver", map[string]string{"cloud-provider": "aws"}), kcm},
 		Managers: []v1.Manager{{Component: plan.KCM, Host: "controller-manager-1", Loops: []string{"service"}, Leads: []string{plan.KCM}}},

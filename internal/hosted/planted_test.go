@@ -32,6 +32,11 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 			p.Steps[i].Object = strings.Replace(p.Steps[i].Object, `"image":"`, `"image":"evil/`, 1)
 		}},
 		{"the control plane of another cluster", "control plane in namespace", func(p *v1.Plan) { p.Cluster.Seed = "cluster-other" }},
+		{"a plan of another cluster", "with uid other", func(p *v1.Plan) { p.Cluster.UID = "other" }},
+		{"a manager with another name of the cluster", "rule P-15", func(p *v1.Plan) {
+			i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return strings.HasPrefix(s.ID, "start/") })
+			p.Steps[i].Object = strings.Replace(p.Steps[i].Object, `"--cluster-name=`, `"--cluster-name=other-`, 1)
+		}},
 		{"no control plane of a seed", "control plane in namespace", func(p *v1.Plan) { p.Cluster.Seed = "" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,6 +62,34 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAJournalIsNotJudgedByAClusterThatDoesNotAnswer: nothing is done, nothing is called planted, and the next try goes on.
+func TestAJournalIsNotJudgedByAClusterThatDoesNotAnswer(t *testing.T) {
+	w := newWorld(t, 1, false)
+	w.plant(v1.RunApplying, func(*v1.Plan) {})
+	objects := w.user.Objects()
+	w.user.Delete("/api/v1/namespaces/kube-system")
+	for what, do := range map[string]func() error{
+		"going on":   func() error { return w.plane().Run(t.Context(), Handover, nil, nil) },
+		"going back": func() error { return w.plane().Rollback(t.Context(), nil, nil) },
+		"looking back": func() error {
+			_, _, err := w.plane().PlanRollback(t.Context())
+			return err
+		},
+	} {
+		err := do()
+		if _, is := errors.AsType[*migrate.UntrustedError](err); err == nil || is || !strings.Contains(err.Error(), "run again when they answer") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if images := w.managerImages(); len(images) > 0 {
+		t.Errorf("there are managers of the images %v", images)
+	}
+	w.user.Restore(objects)
+	if err := w.plane().Run(t.Context(), Handover, nil, nil); err != nil {
+		t.Errorf("once it answers: %v", describe(err))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,7 +87,7 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
 		doc := j.Doc()
-		if err := errors.Join(p.trusted(doc), p.known(ctx, part, &doc), p.forward(ctx, part, &doc)); err != nil {
+		if err := errors.Join(p.trusted(ctx, doc), p.known(ctx, part, &doc), p.forward(ctx, part, &doc)); err != nil {
 			return nil, nil, err
 		}
 		before, err := home.Before(ctx)
@@ -143,7 +144,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 		} else if doc.Phase == v1.RunRolledBack && !back {
 			return p.forget(ctx, Handover)
 		}
-		if err := errors.Join(p.trusted(doc), p.known(ctx, Handover, &doc)); err != nil {
+		if err := errors.Join(p.trusted(ctx, doc), p.known(ctx, Handover, &doc)); err != nil {
 			return err
 		}
 		before, err := home.Before(ctx)
@@ -225,7 +226,7 @@ func (p *Plane) PlanRollback(ctx context.Context) (back *v1.Plan, of v1.Journal,
 		return nil, of, err
 	}
 	of = j.Doc()
-	if err := p.trusted(of); err != nil {
+	if err := p.trusted(ctx, of); err != nil {
 		return nil, of, err
 	}
 	before, err := home.Before(ctx)
@@ -248,14 +249,38 @@ func (p *Plane) pinned(of *v1.Plan) error {
 }
 
 // trusted says why a journal is not gone on with: it is another control plane's, or does what no migration of one does. Whoever may write ConfigMaps in the namespace
-// of a control plane does not thereby change others.
-func (p *Plane) trusted(doc v1.Journal) error {
+// of a control plane does not thereby change others. Both clusters are looked at for that.
+func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 	for _, of := range []*v1.Plan{&doc.Plan, doc.Rollback} {
 		if of != nil && of.Cluster.Seed != p.Namespace {
 			return &migrate.UntrustedError{What: "the journal in namespace " + p.Namespace, Err: fmt.Errorf("its plan is for a control plane in namespace %q", of.Cluster.Seed)}
 		}
 	}
-	return migrate.Judge(doc, nil)
+	if err := migrate.Judge(doc, nil); err != nil {
+		return err
+	}
+	live := p.Gather(ctx)
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := unread(live); err != nil {
+		return fmt.Errorf("migration %s is not gone on with before its journal is compared with the clusters: %w; run again when they answer", doc.Run, err)
+	}
+	return migrate.Judge(doc, live)
+}
+
+// unread says why a snapshot does not tell which cluster it is of, or what its control plane runs. A journal that differs from
+// such a snapshot is not thereby somebody else's.
+func unread(snap *v1.Snapshot) error {
+	for _, e := range snap.Errors {
+		if slices.Contains([]string{"cluster/uid", "seed/namespace", "seed/deployments", "seed/pods"}, e.Fact) {
+			return errors.New(e.Error)
+		}
+	}
+	if snap.Cluster.UID == "" {
+		return errors.New("namespace kube-system of the cluster has no uid")
+	}
+	return nil
 }
 
 func (p *Plane) end(ctx context.Context, j *migrate.Journal, phase string) error {
