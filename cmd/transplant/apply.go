@@ -229,7 +229,7 @@ func (c *connection) review(p *v1.Plan, f changing) error {
 	if f.dryRun {
 		w = c.out
 	}
-	return c.printReview(w, p)
+	return printPlan(w, p, c.layoutFor(w, false))
 }
 
 // planFor reads the plan file, or checks the cluster and makes a plan.
@@ -311,7 +311,7 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 		return err
 	}
 	if f.dryRun {
-		return c.printReview(c.out, &doc.Plan)
+		return printPlan(c.out, &doc.Plan, c.layoutFor(c.out, false))
 	}
 	if err := c.approveRest(f, doc, &stored, approved); err != nil {
 		return err

@@ -273,7 +273,7 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		p = &doc.Plan
 		approved := h.isApprovedHere(p, h.approval(h.part))
 		if dryRun {
-			return h.printReview(h.out, p)
+			return printPlan(h.out, p, h.layoutFor(h.out, false))
 		}
 		if !approved {
 			if err := h.reviewRest(doc); err != nil {
@@ -287,7 +287,7 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		if p, err = h.planned(ctx); err != nil {
 			return err
 		}
-		if err := h.printReview(h.err, p); err != nil {
+		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
 			return err
 		}
 		question = fmt.Sprintf("carry out these %s on the control plane in namespace %s", count(len(p.Steps), "step"), h.plane.Namespace)
@@ -326,12 +326,12 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 	}
 	if boolFlag(h.cmd, "dry-run") {
 		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, plan.CCM, plan.KCM)
-		return h.printReview(h.out, p)
+		return printPlan(h.out, p, h.layoutFor(h.out, false))
 	}
 	approved := h.isBackApproved(&doc, p, h.approval(hosted.Handover))
 	if !approved {
 		h.narrate("migration %s was not approved on this machine; its rollback:", s.Run)
-		if err := h.printReview(h.err, p); err != nil {
+		if err := printPlan(h.err, p, h.layoutFor(h.err, false)); err != nil {
 			return err
 		}
 	}
@@ -414,8 +414,10 @@ func (l looked) Check(_ context.Context, _ hosted.Part, p *v1.Plan) error {
 // NoteBack implements hosted.Ledger: a person approves of each rollback.
 func (looked) NoteBack(context.Context, *v1.Plan) error { return nil }
 
-// HasBack implements hosted.Ledger.
-func (looked) HasBack(context.Context, *v1.Plan) (bool, error) { return true, nil }
+// HasBack implements hosted.Ledger: the rollback that was looked at is of one plan.
+func (l looked) HasBack(_ context.Context, p *v1.Plan) (bool, error) {
+	return plan.Seal(p) == plan.Seal(l.plan), nil
+}
 
 // Forget implements hosted.Ledger.
 func (looked) Forget(context.Context, hosted.Part) error { return nil }
@@ -469,6 +471,8 @@ func hostedStatus(ctx context.Context, h *hostedRun) error {
 func hostedNext(h *hostedRun, s v1.Status) string {
 	at := " --seed-namespace " + h.plane.Namespace
 	switch {
+	case s.Untrusted != "":
+		return "find out who wrote the journal's ConfigMap in namespace " + h.plane.Namespace + " of the seed"
 	case s.Phase == v1.RunRollingBack:
 		return "transplant rollback" + at
 	case s.Phase == v1.RunApplied && h.part == hosted.Handover:

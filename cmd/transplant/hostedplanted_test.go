@@ -146,3 +146,43 @@ func TestARollbackInASeedThatIsMadeOfItsJournalIsShown(t *testing.T) {
 	}
 	showsManagers(t, r)
 }
+
+// TestStatusOfAPlantedJournalInASeedSaysSo, and names no command to go on with.
+func TestStatusOfAPlantedJournalInASeedSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		says  string
+		plant func(s *seededJournal)
+	}{
+		"as it was made": {"", func(*seededJournal) {}},
+		"a step that makes somebody cluster-admin": {"rule P-46", func(s *seededJournal) {
+			s.doc.Plan.Steps[0].Ref, s.doc.Plan.Steps[0].Object = "ClusterRoleBinding/x", `{"kind":"ClusterRoleBinding"}`
+		}},
+		"another control plane's": {"control plane in namespace", func(s *seededJournal) { s.doc.Plan.Cluster.Seed = "cluster-other" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSeededJournal(t)
+			c.plant(s)
+			s.begin()
+			r := s.run("status")
+			const who = "next: find out who wrote the journal's ConfigMap in namespace " + seededNamespace
+			if shown := strings.Contains(r.out, "\nuntrusted "); shown != (c.says != "") || !strings.Contains(r.out, c.says) || strings.Contains(r.out, who) != shown {
+				t.Errorf("untrusted %v, not with %q:\n%s", shown, c.says, r.text(nil))
+			}
+		})
+	}
+}
+
+// TestARollbackIsNotedForThePlanThatWasLookedAt, and for no other that stands in the journal by then.
+func TestARollbackIsNotedForThePlanThatWasLookedAt(t *testing.T) {
+	s := newSeededJournal(t)
+	other := s.doc.Plan
+	other.Options.ClusterName = "other"
+	for _, c := range []struct {
+		of   *v1.Plan
+		want bool
+	}{{&s.doc.Plan, true}, {&other, false}} {
+		if has, err := (looked{&s.doc.Plan}).HasBack(t.Context(), c.of); err != nil || has != c.want {
+			t.Errorf("of cluster name %q: %v, %v", c.of.Options.ClusterName, has, err)
+		}
+	}
+}

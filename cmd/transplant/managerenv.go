@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -12,15 +11,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
-
-// printReview prints a plan for the person who decides on it: its steps, and what the managers that it starts get.
-func (c *connection) printReview(w io.Writer, p *v1.Plan) error {
-	if err := printPlan(w, p, c.layoutFor(w, false)); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, managersGet(p))
-	return err
-}
 
 // managersGet are lines with the environment and the arguments of each manager that a plan starts, masked: they are what a plan from elsewhere could lead the
 // cloud's credentials astray with, and no line of a step shows them.

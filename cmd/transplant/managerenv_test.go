@@ -111,6 +111,9 @@ func TestEachReviewShowsWhatTheManagersGet(t *testing.T) {
 	if made := c.run(append([]string{"plan", "--out", file}, with...)...); made.code != exitOK {
 		t.Fatal(made.text(nil))
 	}
+	for _, output := range []string{"text", "wide", "markdown"} {
+		showsManagers(t, c.run(append([]string{"plan", "-o", output}, with...)...))
+	}
 	for _, args := range [][]string{append([]string{"apply"}, with...), {"apply", file}} {
 		for _, r := range []result{c.run(append(slices.Clone(args), "--dry-run")...), c.run(args...)} {
 			showsManagers(t, r)

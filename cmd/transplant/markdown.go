@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -37,6 +38,9 @@ func planMarkdown(w io.Writer, p *v1.Plan) error {
 		if p.Until == s.ID && i+1 < len(p.Steps) {
 			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(plan.Remaining(p, i+1), ", "))
 		}
+	}
+	if get := managersGet(p); get != "" {
+		fence(&b, "What the managers get:", strings.Split(strings.TrimSpace(get), "\n"))
 	}
 	markdownRollback(&b, p)
 	b.WriteString("\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + count(len(p.Facts), "fact") + "</summary>\n\n| fact | value |\n|---|---|\n")
@@ -163,7 +167,7 @@ func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string
 		fmt.Fprintf(b, "%s as in step %d\n\n", title, at)
 	} else if text != "" {
 		shown[text] = number
-		fence(b, title, strings.Split(strings.TrimSpace(text), "\n"))
+		fence(b, title, strings.Split(strings.TrimSpace(mask.Lines(text)), "\n"))
 	}
 }
 

@@ -56,6 +56,7 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
 		add, change, remove, count(len(p.Steps), "step"), undone, count(len(p.Facts), "fact"))
 	fmt.Fprintf(&b, "plan sha256: %s\n", plan.Digest(p))
+	b.WriteString(managersGet(p))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
 }

@@ -65,6 +65,12 @@ func TestStatusOfAJournalThatSomebodyElseWrote(t *testing.T) {
 	o.begin()
 	golden(t, "status-untrusted", o.run("status"), v)
 	golden(t, "status-untrusted-json", o.run("status", "-o", "json"), v)
+	for output, says := range map[string]string{"text": "untrusted", "markdown": "**Untrusted**", "json": `"untrusted": "`} {
+		r := o.run("timeline", "-o", output)
+		if r.code != exitOK || !strings.Contains(r.out, says) || !strings.Contains(r.out, "rule P-42") {
+			t.Errorf("timeline -o %s does not say %q and which rule: %s", output, says, r.text(nil))
+		}
+	}
 	o.doc.Phase = v1.RunApplied
 	o.begin()
 	w := o.watch("status")

@@ -205,6 +205,9 @@ func timelineText(t v1.Timeline, l layout) string {
 	if t.Run == "" && len(t.Entries) == 0 {
 		p.line("no migration was started on this cluster")
 	}
+	if t.Untrusted != "" {
+		p.wrapped("untrusted", t.Untrusted)
+	}
 	if len(t.Entries) > 0 {
 		p.row(v1.Skip, timelineWidths, "TIME", "OFFSET", "TOOK", "SOURCE", "WHAT")
 	}
@@ -269,6 +272,9 @@ func took(seconds *float64) string {
 func timelineMarkdown(w io.Writer, t v1.Timeline) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Timeline of migration %s\n\n", orDash(t.Run))
+	if t.Untrusted != "" {
+		fmt.Fprintf(&b, "**Untrusted**: %s\n\n", cell(t.Untrusted))
+	}
 	b.WriteString("| time (UTC) | offset | took | source | level | what |\n|---|---|---|---|---|---|\n")
 	for _, e := range t.Entries {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", e.Time.Format("2006-01-02 15:04:05.000"), offset(e.OffsetSeconds), took(e.DurationSeconds), e.Source, e.Level, cell(counted(e)))

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // Status says how a part stands, from the journal and the lock in the seed alone.
@@ -36,7 +37,7 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 		steps = doc.Rollback
 	}
 	out.Cluster, out.Run, out.Phase, out.State, out.Started = doc.Plan.Cluster, doc.Run, doc.Phase, doc.Phase, doc.Started
-	out.PlanSHA256 = plan.Digest(steps)
+	out.PlanSHA256, out.Untrusted = plan.Digest(steps), status.UntrustedWords(p.keepsRules(doc))
 	end := now
 	if doc.Ended != nil {
 		end = *doc.Ended

@@ -34,7 +34,7 @@ func Judge(f Facts) v1.Status {
 	}
 	s.Leases = leases(f)
 	s.Owners, s.OwnersFrom = owners(f)
-	s.Untrusted = untrustedWords(f.Untrusted)
+	s.Untrusted = UntrustedWords(f.Untrusted)
 	s.Health = health(f, s)
 	s.Next = next(s)
 	return s
@@ -87,8 +87,8 @@ func stateOf(f Facts, s v1.Status) string {
 // brokenRulesNamed is how many broken rules are named; the rest is counted.
 const brokenRulesNamed = 3
 
-// untrustedWords says in one line which rules a journal breaks; empty when it breaks none.
-func untrustedWords(err error) string {
+// UntrustedWords says in one line which rules a journal breaks; empty when it breaks none.
+func UntrustedWords(err error) string {
 	if err == nil {
 		return ""
 	}

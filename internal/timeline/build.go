@@ -44,6 +44,7 @@ func Build(in Input) v1.Timeline {
 	b := builder{now: in.Facts.Now}
 	doc := in.Facts.Journal
 	if doc != nil {
+		out.Untrusted = status.UntrustedWords(in.Facts.Untrusted)
 		out.Run, out.Phase, out.Started = doc.Run, doc.Phase, doc.Started.UTC()
 		b.run(doc)
 		b.steps(doc)

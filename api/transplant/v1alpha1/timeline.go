@@ -23,8 +23,10 @@ type Timeline struct {
 	Run      string  `json:"run,omitempty"`
 	Phase    string  `json:"phase,omitempty"`
 	// Started is what offsets are counted from: the beginning of the run.
-	Started time.Time       `json:"started,omitzero"`
-	Entries []TimelineEntry `json:"entries"`
+	Started time.Time `json:"started,omitzero"`
+	// Untrusted says which rules the journal breaks that the entries are from; empty when it keeps them all.
+	Untrusted string          `json:"untrusted,omitempty"`
+	Entries   []TimelineEntry `json:"entries"`
 	// NotRead are the sentences that name what could not be read, and so is not in this document.
 	NotRead []string `json:"notRead,omitempty"`
 }
