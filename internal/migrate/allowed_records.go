@@ -15,11 +15,14 @@ import (
 // judgeRecords holds the records of a journal to its plans: what a record names on a host is written, restored or removed there, and the record is in a
 // ConfigMap like the plan.
 func judgeRecords(doc v1.Journal, live *v1.Snapshot) error {
-	steps := stepsByID(doc)
+	steps, err := journaledSteps(doc)
+	if err != nil {
+		return &UntrustedError{What: "the journal of migration " + doc.Run, Err: err}
+	}
 	for _, r := range doc.Records {
 		err := judgeRecord(doc.Run, r)
 		if err == nil {
-			err = errors.Join(judgeRecordOf(doc, steps, r, live), judgeHandovers(doc, r, live))
+			err = errors.Join(judgeRecordOf(doc, steps, r), judgeHandovers(doc, steps, r, live))
 		}
 		if err != nil {
 			return &UntrustedError{What: "the record of step " + r.ID, Err: err}
@@ -36,19 +39,19 @@ func judgeRecords(doc v1.Journal, live *v1.Snapshot) error {
 	return nil
 }
 
-// stepsByID are the steps of both plans of a journal.
-func stepsByID(doc v1.Journal) map[string]v1.Step {
+// journaledSteps are the steps of both plans of a journal. One that both have could be another one for each who looks it up.
+func journaledSteps(doc v1.Journal) (map[string]v1.Step, error) {
 	out := map[string]v1.Step{}
 	for _, s := range doc.Plan.Steps {
 		out[s.ID] = s
 	}
-	if doc.Rollback == nil {
-		return out
-	}
-	for _, s := range doc.Rollback.Steps {
+	for _, s := range rollbackSteps(doc) {
+		if _, twice := out[s.ID]; twice {
+			return nil, fmt.Errorf("its plan and its rollback both have step %s", s.ID)
+		}
 		out[s.ID] = s
 	}
-	return out
+	return out, nil
 }
 
 // judgeRecord holds the backups of a record to the directory of its run, where only root has put something, and their modes to plain ones.
@@ -87,7 +90,7 @@ func restoredMode(at string, mode fs.FileMode) fs.FileMode {
 }
 
 // judgeRecordOf holds what a record names to the step that it is of: no other file, and no other step's backup.
-func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
+func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord) error {
 	if r.Backup != "" && r.Backup != backupDir(doc.Run)+"/"+slug(r.ID) {
 		return fmt.Errorf("backup %s is not that of this step", r.Backup)
 	}
@@ -100,35 +103,10 @@ func judgeRecordOf(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, li
 			return fmt.Errorf("backup %s is not that of %s in this step", f.Backup, f.Path)
 		}
 	}
-	if r.Path == "" {
-		return nil
-	}
-	if known {
+	if isMoving := strings.Contains(r.ID, movingInfix); r.Path != "" && (known || !isMoving) {
 		return fmt.Errorf("path %s belongs to no record of a step: the step says which file it is about", r.Path)
 	}
-	return judgeMoved(doc, steps, r, live)
-}
-
-// judgeMoved holds the record of a manager that hands over before its API server is restarted to the file from which that manager is started.
-func judgeMoved(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
-	id, component, moving := strings.Cut(r.ID, movingInfix)
-	of, known := steps[id]
-	if !moving || !known || of.Component != kas || component != kcm && component != ccm {
-		return errors.New("no step of the plan has a record with a path")
-	}
-	if live == nil || r.Path == "" { // it is asked again when the hosts were looked at
-		return nil
-	}
-	return plan.AllowedStep(&doc.Plan, movedStep(of, r, component), live)
-}
-
-// movedStep is what is done to the manager of such a record.
-func movedStep(of v1.Step, r v1.StepRecord, component string) v1.Step {
-	s := v1.Step{ID: r.ID, Kind: v1.StepRestoreManifest, Host: of.Host, Component: component, Path: r.Path}
-	if strings.HasSuffix(r.Path, ".service") || strings.Contains(r.Path, "/systemd/") {
-		s.Kind, s.Unit = v1.StepStartUnit, component+".service"
-	}
-	return s
+	return nil
 }
 
 // judgeRestore ties a step that takes another one back to what that one changed: with the backup of one host or file, another one would be overwritten.

@@ -78,11 +78,28 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		{"a path with detours", "without detours", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + "../../cron.d/x"}}
 		}},
-		{"another component that is moved", "record with a path", func(doc *v1.Journal) {
+		{"another component that is moved", "no manager that hands over", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: moving(restart, "etcd"), Result: "started", Path: manifests + "etcd.yaml"}}
 		}},
-		{"a step that restarts no API server", "record with a path", func(doc *v1.Journal) {
+		{"a step that restarts no API server", "restarts no API server", func(doc *v1.Journal) {
 			doc.Records = []v1.StepRecord{{ID: moving(secret, kcm), Result: "started", Path: manifests + "kube-controller-manager.yaml"}}
+		}},
+		{"a unit among the manifests", "neither in the directory of static pods", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Path: manifests + kcm + ".service"}}
+		}},
+		{"an environment file that is moved", "neither in the directory of static pods", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Path: "/etc/default/" + kcm}}
+		}},
+		{"a manager of a step that is not there", "no plan in the journal has step", func(doc *v1.Journal) {
+			doc.Records = []v1.StepRecord{{ID: "x" + movingInfix + kcm, Path: manifests + "kube-controller-manager.yaml"}}
+		}},
+		{"a path of nothing", "belongs to no record of a step", func(doc *v1.Journal) { doc.Records = []v1.StepRecord{{ID: "x", Path: "/etc/shadow"}} }},
+		{"a step of the plan that the rollback has as well", "both have step " + restart.ID, func(doc *v1.Journal) {
+			rollback(doc, func(s *v1.Step) {
+				if s.Restore == restart.ID {
+					s.ID = restart.ID
+				}
+			})
 		}},
 		{"the path of a step", "belongs to no record of a step", func(doc *v1.Journal) { doc.Records = []v1.StepRecord{{ID: restart.ID, Path: "/etc/shadow"}} }},
 		{"a way back with the backup of another host", "its host is", func(doc *v1.Journal) {

@@ -24,12 +24,12 @@ type handoverScope struct {
 
 // judgeHandovers returns why the handovers of a record are none that its step makes, and why the part of a step in which a
 // manager hands over is none. live is how the cluster is now, and nil where that is not known.
-func judgeHandovers(doc v1.Journal, r v1.StepRecord, live *v1.Snapshot) error {
+func judgeHandovers(doc v1.Journal, steps map[string]v1.Step, r v1.StepRecord, live *v1.Snapshot) error {
 	isMoving := strings.Contains(r.ID, movingInfix)
 	if len(r.Handovers) == 0 && !isMoving {
 		return nil
 	}
-	scope, err := scopeOf(doc, r.ID)
+	scope, err := scopeOf(doc, steps, r.ID)
 	if err != nil {
 		return err
 	}
@@ -52,9 +52,9 @@ func judgeHandovers(doc v1.Journal, r v1.StepRecord, live *v1.Snapshot) error {
 }
 
 // scopeOf returns what the record of a step, or of a part of it, may hand over.
-func scopeOf(doc v1.Journal, id string) (handoverScope, error) {
+func scopeOf(doc v1.Journal, steps map[string]v1.Step, id string) (handoverScope, error) {
 	parent, component, isMoving := strings.Cut(id, movingInfix)
-	s, known := journaledStep(doc, parent)
+	s, known := steps[parent]
 	if !known {
 		return handoverScope{}, fmt.Errorf("no plan in the journal has step %s", parent)
 	}
@@ -104,15 +104,6 @@ func restartsHost(kind v1.StepKind) bool {
 	default:
 		return false
 	}
-}
-
-func journaledStep(doc v1.Journal, id string) (v1.Step, bool) {
-	for _, s := range slices.Concat(doc.Plan.Steps, rollbackSteps(doc)) {
-		if s.ID == id {
-			return s, true
-		}
-	}
-	return v1.Step{}, false
 }
 
 // judge returns why a handover is none of the scope. others are the names of all hosts, by host.
@@ -198,16 +189,20 @@ func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.
 	if !path.IsAbs(r.Path) || path.Clean(r.Path) != r.Path {
 		return fmt.Errorf("path %q is not an absolute path without detours", r.Path)
 	}
-	for _, h := range beforeHosts(live) {
-		if h.Name != scope.host || h.APIOnly {
-			continue
-		}
-		s := movingStep(v1.Step{ID: r.ID, Host: scope.host, Component: scope.component, Path: r.Path})
-		if err := plan.AllowedStep(&doc.Plan, s, live); err != nil {
-			return err
-		}
+	if live == nil { // it is asked again when the hosts were looked at
+		return nil
+	}
+	s, err := movingStep(v1.Step{ID: r.ID, Host: scope.host, Component: scope.component, Path: r.Path})
+	if err != nil {
+		return err
+	}
+	if err := plan.AllowedStep(&doc.Plan, s, live); err != nil {
+		return err
+	}
+	for _, h := range live.Hosts {
 		for _, c := range h.Components {
-			if c.Name == scope.component && c.Manifest != "" && c.Manifest != r.Path && r.Result == "started" && s.Kind != v1.StepStartUnit {
+			if h.Name == scope.host && !h.APIOnly && c.Name == scope.component && c.Manifest != "" && c.Manifest != r.Path &&
+				r.Result == "started" && s.Kind != v1.StepStartUnit {
 				return fmt.Errorf("path %s is not the manifest of %s on host %s, which is %s", r.Path, c.Name, h.Name, c.Manifest)
 			}
 		}
@@ -216,11 +211,16 @@ func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.
 }
 
 // movingStep gives the part of a step in which a manager hands over its kind, by what the manager is started from.
-func movingStep(s v1.Step) v1.Step {
-	if strings.HasPrefix(s.Path, controlplane.ManifestDir+"/") {
-		s.Kind = v1.StepEditManifest
-		return s
+func movingStep(s v1.Step) (v1.Step, error) {
+	isManifest := strings.HasPrefix(s.Path, controlplane.ManifestDir+"/")
+	isUnit := strings.HasSuffix(s.Path, ".service") || strings.Contains(s.Path, "/systemd/")
+	switch {
+	case isManifest == isUnit:
+		return s, fmt.Errorf("path %s is neither in the directory of static pods %s nor a unit's", s.Path, controlplane.ManifestDir)
+	case isManifest:
+		s.Kind = v1.StepRestoreManifest
+	default:
+		s.Kind, s.Unit = v1.StepStartUnit, s.Component+".service"
 	}
-	s.Kind, s.Unit = v1.StepStartUnit, s.Component+".service"
-	return s
+	return s, nil
 }

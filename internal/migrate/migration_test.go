@@ -123,8 +123,12 @@ func (w *world) runUntil(p *v1.Plan, here func(point, step string) bool) (died b
 		}
 	})
 	doc := e.journal.Doc()
+	steps, err := journaledSteps(doc)
+	if err != nil {
+		w.t.Error(err)
+	}
 	for _, rec := range doc.Records { // wherever the last one died
-		if err := judgeHandovers(doc, rec, nil); err != nil {
+		if err := judgeHandovers(doc, steps, rec, nil); err != nil {
 			w.t.Errorf("record of step %s: %v", rec.ID, err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
@@ -307,7 +306,11 @@ func (e *Engine) moveOwners(ctx context.Context, s v1.Step) error {
 }
 
 func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error {
-	if err := e.allowed(movingStep(sub)); err != nil {
+	asked, err := movingStep(sub)
+	if err != nil {
+		return &UntrustedError{What: "step " + sub.ID, Err: err}
+	}
+	if err := e.allowed(asked); err != nil {
 		return err
 	}
 	back := func(ctx context.Context) (bool, error) {
@@ -322,11 +325,10 @@ func (e *Engine) move(ctx context.Context, sub v1.Step, rec v1.StepRecord) error
 		}
 		return done, err
 	}
-	var err error
-	if strings.HasPrefix(sub.Path, controlplane.ManifestDir+"/") {
+	if asked.Kind != v1.StepStartUnit {
 		err = e.replace(ctx, sub, &rec, func(now []byte) ([]byte, fs.FileMode, error) { return now, 0, isManifestOf(sub, now) })
 	} else { // a unit is stopped and started; its files stay
-		sub = movingStep(sub)
+		sub = asked
 		back = func(ctx context.Context) (bool, error) { return unit{e}.done(ctx, sub) }
 		err = unit{e}.do(ctx, sub, &rec)
 	}

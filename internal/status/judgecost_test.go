@@ -40,7 +40,7 @@ func BenchmarkRulesOfALargeJournal(b *testing.B) {
 	}
 	for b.Loop() {
 		if err := migrate.Judge(doc, nil); err != nil {
-			b.Fatal(untrustedWords(err))
+			b.Fatal(UntrustedWords(err))
 		}
 	}
 }
