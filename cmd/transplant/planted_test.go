@@ -164,11 +164,12 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 		sum = plan.Digest(p)
 	})
 	writes := len(c.api.Writes())
-	for _, command := range []string{"apply", "rollback"} {
-		r := c.run(command, "--yes")
+	for _, words := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host=cp-2"}} {
+		command, hosts := words[0], words[1:]
+		r := c.run(append(words, "--yes")...)
 		fails(t, r, exitNotApproved, "was not approved on this machine")
-		fails(t, r, exitNotApproved, "transplant "+command+" --dry-run")
-		look := c.run(command, "--dry-run")
+		fails(t, r, exitNotApproved, strings.Join(append([]string{"transplant", command, "--dry-run"}, hosts...), " ")+", and run")
+		look := c.run(append(words, "--dry-run")...)
 		_, shown, ok := strings.Cut(look.out, "plan sha256: ")
 		if shown, _, _ = strings.Cut(shown, "\n"); !ok || !strings.Contains(r.errOut, "--plan-sha256 "+shown) || command == "apply" && shown != sum {
 			t.Errorf("%s: what is to be pinned, %q, is not what is shown:\n%s\n%s", command, shown, look.out, r.errOut)

@@ -80,7 +80,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 		return nil
 	}
 	approved := c.isBackApproved(&doc, p, doc.Run)
-	if err := f.pinned.checkApproved(f.yes, approved, p, "transplant rollback --dry-run"); err != nil {
+	if err := f.pinned.checkApproved(f.yes, approved, p, f.rollbackDryRun()); err != nil {
 		return err
 	}
 	if err := c.approve(f.yes, fmt.Sprintf("roll migration %s back in these %s", doc.Run, count(len(p.Steps), "step"))); err != nil {
@@ -93,8 +93,17 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	})
 }
 
+// rollbackDryRun is the command that shows the same rollback: with the same hosts, since the others are looked at for it.
+func (f changing) rollbackDryRun() string {
+	command := "transplant rollback --dry-run"
+	for _, host := range f.without {
+		command += " --without-host=" + host
+	}
+	return command
+}
+
 // rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with the digest that was shown. Only then
-// the hosts of --without-host are taken out, which makes it another plan.
+// the hosts of --without-host are taken out. Their steps stay in the plan and are skipped.
 func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Snapshot, shown string) error {
 	before, err := migrate.Before(ctx, c.kube)
 	if err != nil {
