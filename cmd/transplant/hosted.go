@@ -462,9 +462,27 @@ func hostedStatus(ctx context.Context, h *hostedRun) error {
 		}
 	}
 	s.NotRead = append(s.NotRead, owners.Unknown...)
+	warnOfToken(ctx, h, &s)
 	s.Next = hostedNext(h, s)
 	h.header(s.Cluster)
 	return h.output().print(h.out, s, map[string]func() error{"text": func() error { return printStatus(h.out, s, h.layoutFor(h.out, false), false) }})
+}
+
+// warnOfToken says when the manager's token cannot be used or not for long.
+func warnOfToken(ctx context.Context, h *hostedRun, s *v1.Status) {
+	token, err := h.plane.ManagerToken(ctx)
+	if err != nil {
+		s.NotRead = append(s.NotRead, mask.Error(err))
+	}
+	if token == nil {
+		return
+	}
+	if why := check.TokenProblem(token, s.Time); why != "" {
+		s.Health = append(s.Health, v1.Blocker{
+			Level: "warning", Impact: check.ImpactNoLoops,
+			Message: "transplant renew --seed-namespace " + h.plane.Namespace + ": " + token.Path + " of the seed" + why,
+		})
+	}
 }
 
 // hostedNext is the command that comes next.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,45 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	c.write("cp-2", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
 	if r = c.run("renew", hosts); r.code != exitError || !strings.Contains(r.out, "host cp-2: the token never expires") || !strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
 		t.Error(r.text(nil))
+	}
+}
+
+func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
+	for name, c := range map[string]struct {
+		lifetime time.Duration
+		denied   bool
+		says     string
+		warned   bool
+	}{
+		"it ends in 10 days": {10*24*time.Hour + time.Minute, false, "in 10 days", true},
+		"it lasts":           {60 * 24 * time.Hour, false, "", false},
+		"it may not be read": {60 * 24 * time.Hour, true, "which has the manager's token", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seed, user := apitest.New(t), apitest.New(t)
+			user.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
+			kube, _ := user.Clients(t)
+			token, _, err := tokenrequest.Create(t.Context(), kube, plan.Namespace, plan.CCMAccount, c.lifetime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seed.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-x", UID: "ns"}}, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-x", Name: plan.SeedKubeconfig}, Data: map[string][]byte{plan.SeedTokenKey: []byte(token)},
+			})
+			if c.denied {
+				seed.Deny("get", "secrets")
+			}
+			var out strings.Builder
+			code := run(t.Context(), []string{"status", "--output=json", "--seed-namespace=cluster-x", "--seed-kubeconfig", seed.Kubeconfig(t), "--kubeconfig", user.Kubeconfig(t)},
+				streams{in: strings.NewReader(""), out: &out, err: &out})
+			said := out.String()
+			if code != exitOK || !strings.Contains(said, c.says) || strings.Contains(said, "renew --seed-namespace cluster-x") != c.warned {
+				t.Errorf("exit code %d, want %q:\n%s", code, c.says, said)
+			}
+			if strings.Contains(said, token) {
+				t.Error("the token is printed")
+			}
+		})
 	}
 }
 

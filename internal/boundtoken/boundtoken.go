@@ -17,6 +17,9 @@ const (
 	RenewingLifetime = 90 * 24 * time.Hour
 )
 
+// Notice is how long before its end a token is warned of: one run of a monthly renewal is left.
+const Notice = 30 * 24 * time.Hour
+
 // Claims are what a token says of itself. Its signature is not verified: who reads it here has it from a file that only root writes.
 type Claims struct {
 	Namespace, Account, UID string

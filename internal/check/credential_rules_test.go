@@ -55,6 +55,13 @@ func tokensEnd(after time.Duration) func(*v1.Snapshot) {
 	}
 }
 
+func tokenInSeed(after time.Duration) func(*v1.Snapshot) {
+	return func(s *v1.Snapshot) {
+		s.Cluster.Seed = "cluster-x"
+		s.SeedToken = &v1.ManagerToken{Path: "Secret/cluster-x/ccm", Expires: s.TakenAt.Add(after)}
+	}
+}
+
 // secretIn puts a client secret into the cloud config of the first host, a file of the mode.
 func secretIn(s *v1.Snapshot, mode string) {
 	c := s.Hosts[0].CloudConfig
@@ -203,6 +210,15 @@ var credentialRules = []rule{
 	{name: "no token in the file", code: "CRED-005", base: migrated, want: warn, says: []string{"host cp-2: never"}, change: func(s *v1.Snapshot) {
 		tokensEnd(90 * 24 * time.Hour)(s)
 		s.Hosts[1].ManagerToken = &v1.ManagerToken{Path: "/token", Error: "never"}
+	}},
+	{
+		name: "in a seed, 29 days", code: "CRED-005", base: migrated, want: warn, change: tokenInSeed(30*24*time.Hour - time.Second),
+		says: []string{"Secret/cluster-x/ccm of the seed ends", "in 29 days", "transplant renew --seed-namespace cluster-x"},
+	},
+	{name: "in a seed, 31 days", code: "CRED-005", base: migrated, want: pass_, says: []string{"1 token,"}, change: tokenInSeed(31 * 24 * time.Hour)},
+	{name: "a Secret that could not be read", code: "CRED-005", want: unknwn, change: func(s *v1.Snapshot) {
+		s.Cluster.Seed = "cluster-x"
+		cannotGather(s, "manager-token")
 	}},
 	{name: "a file that could not be read", code: "CRED-005", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/manager-token") }},
 

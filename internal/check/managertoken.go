@@ -1,62 +1,87 @@
 package check
 
 import (
+	"fmt"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
 )
-
-// tokenNotice is how long before its end a manager's token is warned of: one run of a monthly renewal is left.
-const tokenNotice = 30 * 24 * time.Hour
 
 var tokenExpires = Check{
 	Code: "CRED-005", Reason: "TokenExpires", Category: categoryCloud, Level: LevelWarning, Impact: ImpactNoLoops,
 	DependsOn: onHosts,
-	Title:     "no manager's token on a host ends within 30 days",
+	Title:     "no manager's token, on a host or in a seed, ends within 30 days",
 	Explain: []string{
-		"A cloud-controller-manager that runs as a static pod has the token of a ServiceAccount in a file. Once the token has ended, " +
-			"the API server refuses the manager. No cloud loop runs then, from any host whose token has ended.",
+		"A cloud-controller-manager that runs as a static pod has the token of a ServiceAccount in a file; that of a hosted control plane has it in a " +
+			"Secret of the seed. Once the token has ended, the API server refuses the manager. No cloud loop runs then, from any host whose token has ended.",
 		"An official image's token lasts a year and is renewed by transplant renew. Our manager on AWS renews its own after 30 of 90 days. " +
-			"Less than 30 days are left only when that has failed for a month, or when its host was switched off: its log says why.",
+			"Less than 30 days are left only when that has failed for a month, or when its host was switched off: its log says why. In a seed the operator renews it.",
 		"A token that is renewed is read again within a minute: no manager is restarted.",
 	},
 	judge: judgeTokenExpiry,
 }
 
+// placedToken is a token of a manager, and where it is for a reader.
+type placedToken struct {
+	*v1.ManagerToken
+	object, where string
+}
+
+func (f facts) managerTokens() []placedToken {
+	var out []placedToken
+	for _, h := range f.Hosts {
+		if t := h.ManagerToken; t != nil {
+			out = append(out, placedToken{t, h.Name, t.Path + " on host " + h.Name})
+		}
+	}
+	if t := f.SeedToken; t != nil {
+		out = append(out, placedToken{t, t.Path, t.Path + " of the seed"})
+	}
+	return out
+}
+
 func judgeTokenExpiry(f facts) v1.Finding {
-	const expected, source = "30 days or more", "the manager's token file on each host; its signature is not verified"
-	if finding, ok := f.missing("hosts/*/manager-token"); ok {
+	const expected, source = "30 days or more", "the manager's token, whose signature is not verified"
+	if finding, ok := f.missing("hosts/*/manager-token", "manager-token"); ok {
 		return with(finding, expected, source, "")
 	}
 	var bad complaints
 	var first time.Time
-	found := 0
-	for _, h := range f.Hosts {
-		t := h.ManagerToken
-		if t == nil {
-			continue
-		}
-		found++
-		left := t.Expires.Sub(f.now())
+	tokens := f.managerTokens()
+	for _, t := range tokens {
 		if first.IsZero() || t.Expires.Before(first) {
 			first = t.Expires
 		}
-		switch {
-		case t.Error != "":
-			bad.add(h.Name, "%s on host %s: %s", t.Path, h.Name, t.Error)
-		case left <= 0:
-			bad.add(h.Name, "%s on host %s ended %s", t.Path, h.Name, t.Expires.Format(time.RFC3339))
-		case left < tokenNotice:
-			bad.add(h.Name, "%s on host %s ends %s, in %s", t.Path, h.Name, t.Expires.Format(time.RFC3339), plural(int(left.Hours()/24), "day"))
+		if why := TokenProblem(t.ManagerToken, f.now()); why != "" {
+			bad.add(t.object, "%s%s", t.where, why)
 		}
 	}
 	switch {
-	case found == 0:
-		return skip("no manager has a token in a file of a host")
+	case len(tokens) == 0:
+		return skip("no manager has a token in a file of a host or a Secret of a seed")
 	case bad.empty():
-		return pass("%s, the first ends %s", plural(found, "token"), first.Format(time.RFC3339))
+		return pass("%s, the first ends %s", plural(len(tokens), "token"), first.Format(time.RFC3339))
+	}
+	fix := "transplant renew --host-access=pod:node-role.kubernetes.io/control-plane"
+	if f.Cluster.Seed != "" {
+		fix = "transplant renew --seed-namespace " + f.Cluster.Seed
 	}
 	return with(bad.some(v1.Warn, "%s within 30 days or cannot be used: run transplant renew",
 		howMany(len(bad.lines), "1 manager's token ends", "managers' tokens end")),
-		expected, source, "transplant renew --host-access=pod:node-role.kubernetes.io/control-plane")
+		expected, source, fix)
+}
+
+// TokenProblem says, after where a manager's token is, why it cannot be used or not for long; empty when nothing is wrong with it.
+func TokenProblem(t *v1.ManagerToken, now time.Time) string {
+	left := t.Expires.Sub(now)
+	switch {
+	case t.Error != "":
+		return ": " + t.Error
+	case left <= 0:
+		return " ended " + t.Expires.Format(time.RFC3339)
+	case left < boundtoken.Notice:
+		return fmt.Sprintf(" ends %s, in %s", t.Expires.Format(time.RFC3339), plural(int(left.Hours()/24), "day"))
+	}
+	return ""
 }

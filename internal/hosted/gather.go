@@ -29,7 +29,13 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 func (p *Plane) seed() *snapshot.Seed {
 	return &snapshot.Seed{
 		Kube: p.Seed.Kube, Namespace: p.Namespace, Provider: p.Provider, ConfigSecret: plan.SeedCloudConfig, ConfigKey: plan.SeedCloudConfigKey,
+		TokenSecret: plan.SeedKubeconfig, TokenKey: plan.SeedTokenKey,
 	}
+}
+
+// ManagerToken is what the token of the cluster's manager says of itself; nil where the seed has none.
+func (p *Plane) ManagerToken(ctx context.Context) (*v1.ManagerToken, error) {
+	return p.seed().ManagerToken(ctx)
 }
 
 // Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.

@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -219,11 +218,7 @@ func (l *looker) managerToken(ctx context.Context) {
 		l.unknown(l.fact("manager-token"), fmt.Sprintf("token of %s: %v", ccm, err))
 		return
 	}
-	claims, err := boundtoken.Read(string(file.Data))
-	l.host.ManagerToken = &v1.ManagerToken{Path: l.TokenFile, Expires: claims.Expires}
-	if err != nil {
-		l.host.ManagerToken.Error = err.Error()
-	}
+	l.host.ManagerToken = describeToken(l.TokenFile, file.Data)
 }
 
 // hostPath is where a path in a component's container lies on the host: under the longest mount path that contains it.

@@ -9,12 +9,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
@@ -27,6 +29,8 @@ type Seed struct {
 	// Provider is what the owner of the cluster says the cloud is; empty where that is not said. ConfigSecret and ConfigKey are where a cloud config for
 	// the cloud-controller-manager may be; empty when it is not looked for.
 	Provider, ConfigSecret, ConfigKey string
+	// TokenSecret and TokenKey are where the token of the cluster's manager is; empty when it is not looked for.
+	TokenSecret, TokenKey string
 }
 
 // seedPlane reads the control plane in the seed: the Deployments, their pods, and the cloud config that they mount. What a container runs decides, whatever
@@ -61,6 +65,7 @@ func (g *gatherer) seedPlane(ctx context.Context) {
 	slices.SortFunc(g.snap.Hosted, func(a, b v1.Component) int {
 		return strings.Compare(a.Name+"\x00"+a.Manifest, b.Name+"\x00"+b.Manifest)
 	})
+	g.seedToken(ctx)
 }
 
 func (g *gatherer) seedDeployment(ctx context.Context, d *appsv1.Deployment) {
@@ -146,6 +151,49 @@ func (g *gatherer) seedCloudConfig(ctx context.Context, spec *corev1.PodSpec, c 
 	}
 	if err := describeConfig(out, data, true); err != nil {
 		out.Error = mask.Text(err.Error())
+	}
+	return out
+}
+
+// seedToken notes when the token of the cluster's manager expires. Without a manager nothing is read: who checks a cluster before
+// its migration needs no right to a Secret that is not there yet.
+func (g *gatherer) seedToken(ctx context.Context) {
+	if !slices.ContainsFunc(g.snap.Hosted, func(c v1.Component) bool { return c.Name == ccm }) {
+		return
+	}
+	var err error
+	if g.snap.SeedToken, err = g.Seed.ManagerToken(ctx); err != nil {
+		g.unknown(seedTokenFact, err.Error())
+	}
+}
+
+// seedTokenFact is not one of those under seed/, without which nothing can be planned.
+const seedTokenFact = "manager-token"
+
+// ManagerToken returns what the token of the cluster's manager says of itself; nil where the seed has none.
+func (s *Seed) ManagerToken(ctx context.Context) (*v1.ManagerToken, error) {
+	if s.TokenSecret == "" {
+		return nil, nil
+	}
+	secret, err := s.Kube.CoreV1().Secrets(s.Namespace).Get(ctx, s.TokenSecret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s of the seed, which has the manager's token: %w", s.Namespace, s.TokenSecret, err)
+	}
+	data, found := secret.Data[s.TokenKey]
+	if !found {
+		return nil, nil
+	}
+	return describeToken("Secret/"+s.Namespace+"/"+s.TokenSecret, data), nil
+}
+
+// describeToken keeps when a token expires, and nothing else of it.
+func describeToken(from string, data []byte) *v1.ManagerToken {
+	claims, err := boundtoken.Read(string(data))
+	out := &v1.ManagerToken{Path: from, Expires: claims.Expires}
+	if err != nil {
+		out.Error = err.Error()
 	}
 	return out
 }

@@ -34,6 +34,8 @@ type Snapshot struct {
 	Cloud     *CloudInventory    `json:"cloud,omitempty"`
 	// Hosted are control-plane components that run as Deployments in this cluster; their Manifest is Deployment/namespace/name.
 	Hosted []Component `json:"hosted,omitempty"`
+	// SeedToken is the token of the manager of a hosted control plane, in a Secret of the seed; nil where there is none.
+	SeedToken *ManagerToken `json:"seedToken,omitempty"`
 	// Workloads, Webhooks, Budgets, CertificateRequests and Machines are sorted by Ref or name.
 	Workloads           []Workload           `json:"workloads,omitempty"`
 	Webhooks            []Webhook            `json:"webhooks,omitempty"`
@@ -100,8 +102,9 @@ type Host struct {
 	ManagerToken *ManagerToken `json:"managerToken,omitempty"`
 }
 
-// ManagerToken is what the token in a file says of itself. The token is left out.
+// ManagerToken is what the token in a file or a Secret says of itself. The token is left out.
 type ManagerToken struct {
+	// Path of the file, or Secret/namespace/name.
 	Path    string    `json:"path"`
 	Expires time.Time `json:"expires,omitzero"`
 	// Error says why the content of the file is no token that expires.
