@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // tokenCheckPeriod is how often the age of the token is looked at, and how long a renewal that failed is waited with.
@@ -78,28 +78,10 @@ func (r *tokenRenewer) renewIfDue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(r.file, []byte(token), info.Mode().Perm()); err != nil {
+	if err := wholefile.Write(r.file, []byte(token), info.Mode().Perm()); err != nil {
 		return err
 	}
 	showTokenExpiry(renewed)
 	klog.InfoS("Renewed the token of this manager", "file", r.file, "expires", renewed.Expires)
-	return nil
-}
-
-// replaceFile puts a new file in the place of an old one: a reader sees one of them, whole.
-func replaceFile(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".token-*")
-	if err != nil {
-		return fmt.Errorf("making a new token file: %w", err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Sync())
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("replacing the token file: %w", err)
-	}
 	return nil
 }

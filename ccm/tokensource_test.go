@@ -16,6 +16,7 @@ import (
 	"k8s.io/cloud-provider/options"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // bearers refuses requests without a token, and those with the old one once another is valid. It notes what the others ask for.
@@ -84,7 +85,7 @@ func newBearers(t *testing.T) (server *apitest.Server, b *bearers, kubeconfig, f
 // renew replaces the token in the file, and has the server refuse the old one at once.
 func (b *bearers) renew(t *testing.T, file string) {
 	t.Helper()
-	if err := replaceFile(file, []byte("new"), 0o600); err != nil {
+	if err := wholefile.Write(file, []byte("new"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b.accept("new")

@@ -18,6 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // planFlags are the options of a plan, shared by check, plan and apply.
@@ -331,32 +332,7 @@ func writeYAML(path string, doc any) error {
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return writeWhole(path, data)
-}
-
-func writeWhole(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".transplant-*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // it was renamed, or it is no good
-	_, err = tmp.Write(data)
-	if syncErr := tmp.Sync(); err == nil {
-		err = syncErr
-	}
-	if closeErr := tmp.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Chmod(tmp.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w; nothing of it was written", path, err)
-	}
-	return nil
+	return wholefile.Write(path, data, 0o644)
 }
 
 func readSnapshot(path string) (*v1.Snapshot, error) {

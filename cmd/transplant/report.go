@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/report"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // reportFlags name the evidence beside the journal.
@@ -51,7 +52,7 @@ func newReport(c *connection) *cobra.Command {
 				_, err = c.out.Write(b.Bytes())
 				return err
 			}
-			if err := writeWhole(out, b.Bytes()); err != nil {
+			if err := wholefile.Write(out, b.Bytes(), 0o644); err != nil {
 				return err
 			}
 			c.narrate("saved %s: %s", out, r.report.Result)

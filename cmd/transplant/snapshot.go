@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 func newSnapshot(c *connection) *cobra.Command {
@@ -41,7 +42,7 @@ func newSnapshot(c *connection) *cobra.Command {
 				_, err = c.out.Write(b.Bytes())
 				return err
 			}
-			if err := writeWhole(out, b.Bytes()); err != nil {
+			if err := wholefile.Write(out, b.Bytes(), 0o644); err != nil {
 				return err
 			}
 			c.narrate("saved %s", out)

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/transplant-dev/transplant/internal/wholefile"
 )
 
 // Part is what one campaign found of one command. A matrix is made of many, which are kept each in a file of its own, so that it can be made in pieces, by
@@ -123,7 +125,7 @@ func (s Store) Keep(p *Part) error {
 	if err := os.MkdirAll(string(s), 0o755); err != nil {
 		return fmt.Errorf("keeping %s: %w", p.Name, err)
 	}
-	return replace(filepath.Join(string(s), p.Name+".json"), string(data))
+	return wholefile.Write(filepath.Join(string(s), p.Name+".json"), data, 0o644)
 }
 
 // Parts are all that are kept, by name.
@@ -213,24 +215,8 @@ func (s Store) Write(file string, groups []Group) error {
 			}
 		}
 	}
-	return replace(file, "# What goes wrong at each step, and what comes of it\n\nHow to read it: docs/reference/faults.md.\n\n"+
-		"| command | campaign | result | faults | took | begun | commit |\n|---|---|---|---|---|---|---|\n"+overview.String()+"\n"+tables.String())
-}
-
-// replace writes a file that others may read at the same time: they read the old one or the new one.
-func replace(file, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	_, err = f.WriteString(text)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	if err := os.Rename(f.Name(), file); err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	return nil
+	return wholefile.Write(file, []byte("# What goes wrong at each step, and what comes of it\n\nHow to read it: docs/reference/faults.md.\n\n"+
+		"| command | campaign | result | faults | took | begun | commit |\n|---|---|---|---|---|---|---|\n"+overview.String()+"\n"+tables.String()), 0o644)
 }
 
 // row is a part's in the overview.
