@@ -16,16 +16,16 @@ import (
 // managerHosts are the hosts on which managers may run, and those that were found there last.
 type managerHosts struct {
 	hosts []hostaccess.Host
-	known map[string][]ownership.Target
+	known map[string][]migrate.Target
 	// deployed finds the managers that no host names, and lastDeployed are those that it found last; nil where there are none.
 	deployed     func(context.Context) ([]migrate.Target, error)
-	lastDeployed []ownership.Target
+	lastDeployed []migrate.Target
 }
 
 // newManagerHosts leaves out the hosts that were workers before the migration: to ask each of many every second would take longer than that. Without a
 // snapshot any host may run a manager.
 func newManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts {
-	m := &managerHosts{known: map[string][]ownership.Target{}}
+	m := &managerHosts{known: map[string][]migrate.Target{}}
 	for _, h := range hosts {
 		worker := before != nil && slices.ContainsFunc(before.Hosts, func(b v1.Host) bool { return b.Name == h.Name() && !b.ControlPlane && !b.APIOnly })
 		if !worker {
@@ -53,27 +53,22 @@ func (m *managerHosts) targets(ctx context.Context) []ownership.Target {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			m.known[h.Name()] = recorded(found)
+			m.known[h.Name()] = found
 		})
 	}
 	if m.deployed != nil {
 		asking.Go(func() {
 			if found, err := m.deployed(ctx); err == nil {
-				m.lastDeployed = recorded(found)
+				m.lastDeployed = found
 			}
 		})
 	}
 	asking.Wait()
-	var out []ownership.Target
+	var out []migrate.Target
 	for _, h := range m.hosts {
 		out = append(out, m.known[h.Name()]...)
 	}
-	for _, t := range m.lastDeployed {
-		if !slices.ContainsFunc(out, func(o ownership.Target) bool { return o.Component == t.Component && o.Host == t.Host }) {
-			out = append(out, t)
-		}
-	}
-	return out
+	return recorded(migrate.AddTargets(out, m.lastDeployed...))
 }
 
 func recorded(found []migrate.Target) []ownership.Target {

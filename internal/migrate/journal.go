@@ -309,19 +309,22 @@ func BeforeNames() []string {
 }
 
 // readable says why a snapshot could not be read for a rollback.
-func readable(packed []byte) error {
-	raw, err := unpack(packed)
-	if err != nil {
+func readable(raw []byte) error {
+	if err := judgeUnpacked(len(raw), maxUnpacked); err != nil {
 		return err
 	}
-	_, err = jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), maxMemory)
+	_, err := jsonweight.Of(raw, reflect.TypeFor[v1.Snapshot](), maxMemory)
 	return err
 }
 
 func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 	kept := *s
 	kept.TypeMeta = v1.Type(v1.KindSnapshot)
-	data, err := pack(kept)
+	raw, err := json.Marshal(kept)
+	if err != nil {
+		return fmt.Errorf("packing the snapshot: %w", err)
+	}
+	data, err := compress(raw)
 	if err != nil {
 		return fmt.Errorf("packing the snapshot: %w", err)
 	}
@@ -329,7 +332,7 @@ func (h Home) saveBefore(ctx context.Context, s *v1.Snapshot) error {
 		return fmt.Errorf("the snapshot from before the migration is %d MiB when it is compressed, and the ConfigMaps %s and %s-1 to -%d hold %d MiB: migrate with fewer hosts in --host-access at a time; nothing was changed",
 			len(data)>>20, h.name(BeforeName), h.name(BeforeName), journalParts, limit>>20)
 	}
-	if err := readable(data); err != nil {
+	if err := readable(raw); err != nil {
 		return fmt.Errorf("the snapshot from before the migration could not be read again: %w: migrate with fewer hosts in --host-access at a time; nothing was changed", err)
 	}
 	for i := 0; ; i++ {
@@ -371,6 +374,10 @@ func pack(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return compress(raw)
+}
+
+func compress(raw []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z := packers.Get().(*gzip.Writer)
 	defer packers.Put(z)
@@ -398,10 +405,14 @@ func unpackAtMost(packed []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is cut short: %w", err)
 	}
-	if int64(len(raw)) > limit {
-		return nil, fmt.Errorf("it is larger than %d bytes when it is unpacked, which no journal is", limit)
+	return raw, judgeUnpacked(len(raw), limit)
+}
+
+func judgeUnpacked(size int, limit int64) error {
+	if int64(size) > limit {
+		return fmt.Errorf("it is larger than %d bytes when it is unpacked, which no journal is", limit)
 	}
-	return raw, nil
+	return nil
 }
 
 // Bounds of what a journal may come to: a record of a worker's kubelet, with what a rollback adds to it, was measured to take under recordBytes when it is

@@ -118,11 +118,7 @@ func (e *Engine) targets(ctx context.Context, components ...string) ([]Target, [
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, t := range deployed {
-		if !slices.ContainsFunc(out, func(o Target) bool { return o.Component == t.Component && o.Host == t.Host }) {
-			out = append(out, t)
-		}
-	}
+	out = AddTargets(out, deployed...)
 	slices.SortFunc(out, func(a, b Target) int { return strings.Compare(a.Component+"@"+a.Host, b.Component+"@"+b.Host) })
 	return out, unknown, nil
 }

@@ -25,6 +25,16 @@ const (
 // Target is a manager that a manifest or a unit says should run.
 type Target struct{ Component, Host, Address, Path string }
 
+// AddTargets adds the managers whose component has none on the same host yet.
+func AddTargets(to []Target, more ...Target) []Target {
+	for _, t := range more {
+		if !slices.ContainsFunc(to, func(o Target) bool { return o.Component == t.Component && o.Host == t.Host }) {
+			to = append(to, t)
+		}
+	}
+	return to
+}
+
 // Targets reads the manifests and units of the hosts for the managers of the components that should run now, sorted. What cannot be read as either
 // is left out: check names it.
 func Targets(ctx context.Context, hosts []hostaccess.Host, components ...string) ([]Target, error) {

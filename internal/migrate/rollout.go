@@ -42,9 +42,8 @@ func DeployedTargets(ctx context.Context, kube kubernetes.Interface, p *v1.Plan,
 				pod = pod.RunningAs(ctx, h)
 			}
 			host, address := pod.Place(names)
-			isThere := slices.ContainsFunc(out, func(t Target) bool { return t.Host == host && t.Component == pod.Component }) // an old pod ends beside it
-			if pod.RunsNow() && address != "" && !isThere {
-				out = append(out, Target{Component: pod.Component, Host: host, Address: address})
+			if pod.RunsNow() && address != "" { // an old pod may end on the same host
+				out = AddTargets(out, Target{Component: pod.Component, Host: host, Address: address})
 			}
 		}
 	}
