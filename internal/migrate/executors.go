@@ -198,6 +198,10 @@ func fileMode(s v1.Step) (fs.FileMode, error) {
 	return fs.FileMode(mode), nil
 }
 
+// isWider reports whether a file gives a right that a mode does not give: a credential that all may read is written again. One
+// that somebody has closed further is left as it is.
+func isWider(f hostaccess.File, mode fs.FileMode) bool { return f.Mode.Perm()&^mode.Perm() != 0 }
+
 // write puts bytes on a host, after the record that says so was saved.
 func (e *Engine) write(ctx context.Context, s v1.Step, rec *v1.StepRecord, data []byte, mode fs.FileMode) error {
 	h, err := e.host(s.Host)
@@ -209,7 +213,7 @@ func (e *Engine) write(ctx context.Context, s v1.Step, rec *v1.StepRecord, data 
 		return err
 	}
 	e.Hook("during", s.ID)
-	if _, sum, err := e.read(ctx, s.Host, s.Path); err == nil && sum == rec.AfterSHA256 {
+	if f, sum, err := e.read(ctx, s.Host, s.Path); err == nil && sum == rec.AfterSHA256 && !isWider(f, mode) {
 		return nil
 	}
 	return h.WriteFile(ctx, s.Path, data, mode)

@@ -27,8 +27,12 @@ func (x writeFile) done(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil || want == nil {
 		return false, err
 	}
-	_, sum, err := x.read(ctx, s.Host, s.Path)
-	return sum == hostaccess.SHA256(want), err
+	f, sum, err := x.read(ctx, s.Host, s.Path)
+	if err != nil || sum != hostaccess.SHA256(want) {
+		return false, err
+	}
+	mode, err := fileMode(s)
+	return !isWider(f, mode), err
 }
 
 func (x writeFile) do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {

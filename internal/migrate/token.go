@@ -29,6 +29,10 @@ func (x writeFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 	if err != nil || sum == absent {
 		return false, err
 	}
+	mode, err := fileMode(s)
+	if err != nil || isWider(f, mode) { // who has read it may use it until it ends: a new one is written
+		return false, err
+	}
 	claims, err := boundtoken.Read(string(f.Data))
 	if err != nil || claims.Namespace != namespace || claims.Account != plan.CCMAccount || claims.IsDue(x.Clock.Now()) {
 		return false, nil //nolint:nilerr // what is there is no such token, so that one is written

@@ -66,6 +66,12 @@ func TestATokenIsWrittenAgainOnceItIsDueOrOfAnotherAccount(t *testing.T) {
 			}
 			w.api.Put(w.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: namespace, UID: "another"}})
 		}, false},
+		"all may read it": {func(w *world) {
+			at, _, _ := w.tokenOn("cp-1")
+			if err := os.Chmod(at, 0o644); err != nil {
+				w.t.Fatal(err)
+			}
+		}, false},
 		"something else is there": {func(w *world) {
 			at, _, _ := w.tokenOn("cp-1")
 			if err := os.WriteFile(at, []byte("nothing"), 0o600); err != nil {
