@@ -9,6 +9,9 @@ import (
 	"k8s.io/component-base/cli"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
+	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // version is set by the build with -ldflags "-X main.version=v1.2.3". Without it, go install has recorded the module's version.
@@ -30,6 +33,7 @@ func newCommand() *cobra.Command {
 			if err := logsapi.ValidateAndApply(logging, nil); err != nil {
 				return err
 			}
+			maskLogs()
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -39,4 +43,9 @@ func newCommand() *cobra.Command {
 	o.addFlags(c.Flags())
 	logsapi.AddFlags(logging, c.Flags())
 	return c
+}
+
+// maskLogs has everything masked that this process and its libraries log from now on.
+func maskLogs() {
+	klog.SetLoggerWithOptions(mask.Logger(klog.Background()), klog.ContextualLogger(true))
 }

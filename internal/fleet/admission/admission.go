@@ -8,7 +8,6 @@ package admission
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -23,7 +22,6 @@ import (
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
-	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Paths of the webhooks, as deploy/operator/webhooks.yaml names them.
@@ -153,7 +151,7 @@ func (w *Webhooks) facts(ctx context.Context, in write, judged bool) (rules.Fact
 	if name := in.after.Spec.Cloud.DatacenterName; name != "" && w.options.Datacenter != nil {
 		dc, err := w.options.Datacenter(ctx, name)
 		if err != nil {
-			w.options.Log.Error(errors.New(mask.Error(err)), "Looking up a datacenter", "datacenter", name)
+			w.options.Log.Error(err, "Looking up a datacenter", "datacenter", name)
 			warnings = append(warnings, fmt.Sprintf("what datacenter %q says was not looked at: try again if it matters", name))
 		}
 		facts.Datacenter = dc
@@ -162,7 +160,7 @@ func (w *Webhooks) facts(ctx context.Context, in write, judged bool) (rules.Fact
 	if judged && begins && in.after.Name != "" && w.options.OtherGroups != nil {
 		groups, err := w.options.OtherGroups(ctx, in.group, in.after.Name)
 		if err != nil {
-			w.options.Log.Error(errors.New(mask.Error(err)), "Looking for the cluster in other groups", "cluster", in.after.Name)
+			w.options.Log.Error(err, "Looking for the cluster in other groups", "cluster", in.after.Name)
 			warnings = append(warnings, "whether the cluster exists in the other group was not looked at: the operator looks before it migrates")
 		}
 		facts.OtherGroups = groups

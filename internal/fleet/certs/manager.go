@@ -88,7 +88,7 @@ func (m *Manager) Run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := m.Ensure(ctx); err != nil && ctx.Err() == nil {
-			m.options.Log.Error(errors.New(mask.Error(err)), "Keeping the certificates of the webhooks")
+			m.options.Log.Error(err, "Keeping the certificates of the webhooks")
 		}
 		select {
 		case <-ctx.Done():

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/mask/canary"
 	"github.com/transplant-dev/transplant/internal/migrate"
 )
@@ -55,7 +56,7 @@ func TestConditionsEventsAndLogsShowNoSecretOfAnError(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &logged{}
-			bubble(t, func(o *Options) { o.Log = funcr.New(log.write, funcr.Options{Verbosity: 9}) }, func(w *world) {
+			bubble(t, func(o *Options) { o.Log = mask.Logger(funcr.New(log.write, funcr.Options{Verbosity: 9})) }, func(w *world) {
 				w.change("a", behave)
 				w.cluster("a", enabled)
 				<-time.After(10 * time.Minute)

@@ -14,7 +14,6 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
-	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Operator migrates the user clusters of a seed. Warm and Lead may each be called once.
@@ -103,7 +102,7 @@ func (op *Operator) work(ctx, acting context.Context, worker int) {
 		op.pulse.end(worker)
 		op.Metrics.reconciled(time.Since(begun), err)
 		if err != nil && ctx.Err() == nil {
-			op.Log.Error(errors.New(mask.Error(err)), "A cluster could not be reconciled and is tried again", "cluster", name)
+			op.Log.Error(err, "A cluster could not be reconciled and is tried again", "cluster", name)
 			op.queue.AddRateLimited(name)
 		} else {
 			op.queue.Forget(name)

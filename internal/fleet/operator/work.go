@@ -249,7 +249,7 @@ func (op *Operator) annotate(ctx context.Context, t Target) {
 		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.annotating = false })
 		if err != nil {
-			op.Log.Error(errors.New(mask.Error(err)), "The annotations of a cluster could not be written", "cluster", t.Name)
+			op.Log.Error(err, "The annotations of a cluster could not be written", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
 			return
 		}
@@ -276,7 +276,7 @@ func (op *Operator) unconfirm(ctx context.Context, t Target) {
 		})
 		op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) { r.unconfirming = false })
 		if err != nil && !objects.IsStale(err) {
-			op.Log.Error(errors.New(mask.Error(err)), "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
+			op.Log.Error(err, "The annotation of a plan that was begun could not be taken off", "cluster", t.Name)
 			op.queue.AddAfter(t.Name, op.Limits.Retry)
 		}
 	})

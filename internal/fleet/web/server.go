@@ -88,7 +88,7 @@ func (s *server) fail(w http.ResponseWriter, err error) {
 	if errors.As(err, &no) {
 		code = no.code
 	} else {
-		s.Log.Error(errors.New(mask.Error(err)), "answering a request for the page")
+		s.Log.Error(err, "answering a request for the page")
 	}
 	if code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")

@@ -28,6 +28,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/mask"
 )
 
 // Tokens of people, and what those may: alice everything, vera look at everything, otto look at c1 and nothing else, nora nothing.
@@ -65,7 +66,7 @@ func newWorld(t testing.TB, change ...withOptions) *world {
 	o := Options{
 		Clusters: w, Kube: kube, Config: cfg, ToolVersion: "v0.1.0", Seed: v1.Cluster{Server: "https://seed:6443"}, EnableActions: true,
 		Plane: func(context.Context, view.Object) (Plane, error) { return w.plane, nil },
-		Log:   funcr.New(func(_, args string) { w.mu.Lock(); defer w.mu.Unlock(); w.logged.WriteString(args + "\n") }, funcr.Options{Verbosity: 9}),
+		Log:   mask.Logger(funcr.New(func(_, args string) { w.mu.Lock(); defer w.mu.Unlock(); w.logged.WriteString(args + "\n") }, funcr.Options{Verbosity: 9})),
 	}
 	for _, f := range change {
 		f(&o)
