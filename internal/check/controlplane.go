@@ -21,6 +21,7 @@ var manifestsParse = Check{
 			"kube-controller-manager.yaml.bak is a second pod of the same component: it was seen to win over the edited file, so that a change took no effect at all.",
 		"A file that is not YAML or not a Pod is no pod: the kubelet kills the component within 20 seconds and says so only in its own log.",
 		"Move backups out of the directory. Transplant keeps its own elsewhere.",
+		"A component that is a Deployment in kube-system and runs on hosts as well, or is two Deployments, is refused: delete the one that is left over. Deployments in other namespaces are those of other clusters' control planes.",
 	},
 	judge: judgeManifests,
 }
@@ -48,6 +49,11 @@ func judgeManifests(f facts) v1.Finding {
 			}
 		}
 	}
+	for _, name := range []string{kcm, kas} {
+		if places := f.placesOf(name); len(places) > 1 {
+			bad.add(name, "%s runs as %s: which of them is the control plane's own is not known", name, strings.Join(places, " and "))
+		}
+	}
 	switch {
 	case bad.empty() && n+len(f.Hosted) == 0:
 		return unknown("no manifest, unit or Deployment of the control plane was found")
@@ -58,6 +64,23 @@ func judgeManifests(f facts) v1.Finding {
 	}
 	return with(bad.finding(v1.Fail, "%s in the manifests directories cannot be relied on", plural(len(bad.lines), "thing")),
 		"one Pod for each component of a host", "/etc/kubernetes/manifests on each host", fix)
+}
+
+// placesOf are the Deployments that run a component, and the hosts that run it beside them.
+func (f facts) placesOf(name string) []string {
+	var out []string
+	for _, c := range f.Hosted {
+		if c.Name == name {
+			out = append(out, c.Manifest)
+		}
+	}
+	for _, h := range f.Hosts {
+		isBeside := len(out) > 0 && f.Cluster.Seed == "" && slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == name })
+		if isBeside {
+			out = append(out, "host "+h.Name)
+		}
+	}
+	return out
 }
 
 // likelyCopy is the file that looks least like the one kubeadm writes.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue"
@@ -46,6 +48,8 @@ type facts struct {
 	// scraped are what the managers say of themselves, by component and host.
 	scraped map[managerKey]v1.Manager
 	leases  map[string]v1.Lease
+	// foreign are cloud-controller-managers outside of the control plane's namespace, beside the managers of this cluster.
+	foreign []v1.Workload
 	// paths are the elements of Errors[i].Fact, and reported tells which of the errors some check has asked for.
 	paths    [][]string
 	reported map[int]bool
@@ -65,7 +69,9 @@ func newFacts(s *v1.Snapshot, opts Options) facts {
 		accept[strings.ToUpper(code)] = reason
 	}
 	opts.Accept = accept
-	f := facts{Snapshot: s, opts: opts, placed: map[string][]placed{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}, reported: map[int]bool{}, outcomes: map[string]v1.Outcome{}, blocker: new(string)}
+	known := *s
+	f := facts{Snapshot: &known, opts: opts, placed: map[string][]placed{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}, reported: map[int]bool{}, outcomes: map[string]v1.Outcome{}, blocker: new(string)}
+	f.Hosted = slices.DeleteFunc(slices.Clone(s.Hosted), func(c v1.Component) bool { return !f.isOwn(c.Manifest) }) // what earlier versions took for components
 	f.place()
 	f.inside = slices.DeleteFunc(slices.Clone(f.placed[kcm]), placed.external)
 	f.named = f.oneProvider()
@@ -90,37 +96,57 @@ func (f *facts) place() {
 			}
 		}
 	}
-	own := map[string]bool{} // names that were found where this cluster's own control plane is
-	for _, c := range f.workloadComponents() {
-		own[c.Name] = own[c.Name] || inSystem(c.Manifest)
+	for _, c := range f.Hosted {
+		f.placeWorkload(c)
 	}
-	for _, c := range f.workloadComponents() {
-		foreign := !inSystem(c.Manifest) && (own[c.Name] || len(f.placed[c.Name]) > 0) // the control plane of another cluster, which runs here
-		if foreign || c.Error != "" || c.Name == ccm && c.Replicas != nil && *c.Replicas == 0 {
-			continue
-		}
-		// A workload has no host; it stands in for one under its own name, so that findings can say where it is.
-		f.placed[c.Name] = append(f.placed[c.Name], placed{Component: c, host: v1.Host{Name: c.Manifest}})
+	own, foreign := f.workloadManagers()
+	isOwned := slices.ContainsFunc(f.placed[kcm], func(p placed) bool { return !p.external() }) || len(f.placed[ccm])+len(own) > 0
+	if !isOwned {
+		own, foreign = foreign, nil // nobody else runs the loops
 	}
-}
-
-// workloadComponents are the components that the API runs: Deployments, and DaemonSets of cloud-controller-managers, which are most common.
-func (f *facts) workloadComponents() []v1.Component {
-	out := slices.Clone(f.Hosted)
-	for _, w := range f.Workloads {
-		if w.Role != v1.RoleCCM || !strings.HasPrefix(w.Ref, "DaemonSet/") || len(w.Containers) == 0 {
-			continue
-		}
+	for _, w := range own {
 		c := managerOf(w)
-		replicas := w.Replicas
-		out = append(out, v1.Component{
-			Name: ccm, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags, EnvNames: c.EnvNames, Replicas: &replicas,
+		f.placeWorkload(v1.Component{
+			Name: ccm, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags, EnvNames: c.EnvNames, Replicas: ptr.To(w.Replicas),
 		})
 	}
-	return out
+	// Whoever may create a Deployment in some namespace does not decide what checks find.
+	f.foreign = foreign
+	isForeign := func(w v1.Workload) bool {
+		return slices.ContainsFunc(foreign, func(o v1.Workload) bool { return o.Ref == w.Ref })
+	}
+	f.Workloads = slices.DeleteFunc(slices.Clone(f.Workloads), isForeign)
 }
 
-// inSystem tells whether a workload is in the namespace of the control plane.
+// placeWorkload indexes a component that the API runs. It has no host, and stands in for one under its own name, so that findings can say where it is.
+func (f *facts) placeWorkload(c v1.Component) {
+	if c.Error != "" || c.Name == ccm && c.Replicas != nil && *c.Replicas == 0 {
+		return
+	}
+	f.placed[c.Name] = append(f.placed[c.Name], placed{Component: c, host: v1.Host{Name: c.Manifest}})
+}
+
+// workloadManagers are the cloud-controller-managers that are workloads: DaemonSets of the control plane, whose Deployments are known as components,
+// and what is in other namespaces.
+func (f *facts) workloadManagers() (own, foreign []v1.Workload) {
+	for _, w := range f.Workloads {
+		switch {
+		case w.Role != v1.RoleCCM || len(w.Containers) == 0:
+		case !f.isOwn(w.Ref):
+			foreign = append(foreign, w)
+		case strings.HasPrefix(w.Ref, "DaemonSet/"):
+			own = append(own, w)
+		}
+	}
+	return own, foreign
+}
+
+// isOwn tells whether a workload is in the namespace of the control plane.
+func (f *facts) isOwn(ref string) bool {
+	return inSystem(ref) || f.Cluster.Seed != "" && strings.Contains(ref, "/"+f.Cluster.Seed+"/")
+}
+
+// inSystem tells whether a workload is in the namespace of a cluster's own control plane.
 func inSystem(ref string) bool { return strings.Contains(ref, "/kube-system/") }
 
 // placed is a component on its host. The host of one that runs as a Deployment or DaemonSet is the workload's name and nothing else.

@@ -150,6 +150,8 @@ var otherCCM = Check{
 		"A Helm chart, an addon or an earlier try may have left a Deployment or DaemonSet of a cloud-controller-manager. It is found by its image and command, whatever it is called. Beside in-tree managers it is a second owner at once; beside another cloud-controller-manager it is one as soon as their leases differ: " +
 			"two with the same lease name and namespace exclude each other, one with --leader-elect=false or another --leader-elect-resource-name does not.",
 		"A workload that is scaled to 0 is a warning: whoever owns it may scale it up. Remove it with the tool that made it, or it comes back.",
+		"One in another namespace than the control plane's is a warning too, and nothing else is judged by it: it may be of the control plane of another cluster, and whoever may create a Deployment somewhere must not " +
+			"keep the cluster from its migration. Look at who made it, and whether it works on this cluster.",
 	},
 	judge: judgeOtherCCM,
 }
@@ -176,6 +178,10 @@ func judgeOtherCCM(f facts) v1.Finding {
 			continue
 		}
 		live.add(w.Ref, "%s (%s) has %s ready and elects by %s", w.Ref, imageOf(w), plural(int(w.Ready), "pod"), lease)
+	}
+	for _, w := range f.foreign {
+		idle.add(w.Ref, "%s (%s) is a cloud-controller-manager outside of the control plane's namespace: it is a second owner of the loops if it has this cluster's credentials",
+			w.Ref, imageOf(w))
 	}
 	const expected, source = "no other cloud-controller-manager", "/apis/apps/v1/deployments, /apis/apps/v1/daemonsets"
 	inTree := len(f.inTree()) > 0

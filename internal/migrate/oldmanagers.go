@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -92,8 +95,7 @@ func runsNoLoop(flags map[string]string) bool {
 }
 
 // oldManagers are the kube-controller-managers that run: processes on hosts, whatever starts them, pods of the
-// Deployments that the plan changes, and pods in the seed. A host that is out of reach is left out: its steps come
-// after the others.
+// control plane, and pods in the seed. A host that is out of reach is left out: its steps come after the others.
 func (e *Engine) oldManagers(ctx context.Context) ([]oldManager, error) {
 	if e.Seed != nil {
 		pods, err := e.seedPods(ctx, kcm)
@@ -119,17 +121,15 @@ func (e *Engine) oldManagers(ctx context.Context) ([]oldManager, error) {
 	return append(out, deployed...), err
 }
 
-// deployedOldManagers are the kube-controller-managers in pods of the Deployments that the plan changes.
+// deployedOldManagers are the kube-controller-managers in pods of kube-system, whatever made them and whichever of them
+// the plan changes. Static pods are asked as processes: what the API says of one lags behind, and is its kubelet's word.
 func (e *Engine) deployedOldManagers(ctx context.Context) ([]oldManager, error) {
-	var out []oldManager
-	for _, ref := range managerDeployments(e.plan) {
-		pods, err := podsOfDeployment(ctx, e.Kube, ref)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, inPods(snapshot.SeedPods(pods, kcm))...)
+	pods, err := e.Kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods in %s: %w", namespace, err)
 	}
-	return out, nil
+	isStatic := func(p corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
+	return inPods(snapshot.SeedPods(slices.DeleteFunc(pods.Items, isStatic), kcm)), nil
 }
 
 func inPods(pods []snapshot.SeedPod) []oldManager {

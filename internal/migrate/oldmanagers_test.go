@@ -227,3 +227,30 @@ func TestThePodsOfADeploymentAreAskedToo(t *testing.T) {
 		t.Errorf("when they have ended: %v", err)
 	}
 }
+
+// TestTheManagerThatThePlanDoesNotNameIsAsked: a plan that edits a Deployment somewhere else says nothing of the one that runs the loops, nor does one that
+// edits static pods. What a kubelet shows as its static pod is no manager: processes are asked for those.
+func TestTheManagerThatThePlanDoesNotNameIsAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	e := w.engineFor(t)
+	e.Hosts = nil
+	put := func(namespace, name, provider string, annotations map[string]string) {
+		w.api.Put(t, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
+			Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "x", Command: []string{kcm, "--cloud-provider=" + provider}}}},
+			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+		})
+	}
+	start := v1.Step{ID: "start/" + ccm, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm}
+	edit := v1.Step{ID: "external/" + kcm, Kind: v1.StepEditWorkload, Ref: "Deployment/a-tenant/" + kcm, Component: kcm}
+	e.plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
+	put("a-tenant", "external", "external", nil)
+	put("another-cluster", "in-tree", "aws", nil)
+	put(namespace, kcm+"-worker", "aws", map[string]string{corev1.MirrorPodAnnotationKey: "x"})
+	if err := e.checkOldManagers(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	put(namespace, "the-real-one", "aws", nil)
+	says(t, e.checkOldManagers(t.Context(), start), kcm+" in pod the-real-one", "--cloud-provider=aws", "is not external yet")
+}

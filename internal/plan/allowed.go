@@ -393,9 +393,8 @@ func ofKernel(at string) bool {
 
 // deployedSource holds the source of a cloud config to the kube-controller-manager's Deployment: a pod template that somebody else wrote could name any Secret.
 func (j judge) deployedSource(s v1.Step) error {
-	parts := strings.Split(s.Source, "/")
-	if j.cluster.Seed != "" || len(parts) != 3 || parts[0] != "Deployment" || parts[1] == "" || parts[2] == "" {
-		return fmt.Errorf("source %s is no Deployment of the cluster", s.Source)
+	if j.cluster.Seed != "" || !isOwnDeployment(j.cluster, s.Source) {
+		return fmt.Errorf("source %s is no Deployment of the cluster's control plane, which is in %s", s.Source, Namespace)
 	}
 	if j.live == nil {
 		return nil

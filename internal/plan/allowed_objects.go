@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -254,12 +255,22 @@ func (j judge) workload(s v1.Step) error {
 	if s.Object != "" || s.Patch != "" {
 		return fmt.Errorf("%s is edited, and neither made nor patched", s.Ref)
 	}
+	if isUsualWorkload(s) {
+		return nil
+	}
+	if !isOwnDeployment(j.cluster, s.Ref) {
+		return fmt.Errorf("%s is no Deployment in the namespace of the control plane (%s)", s.Ref, cmp.Or(j.cluster.Seed, Namespace))
+	}
 	seen := j.live != nil && slices.ContainsFunc(j.live.Hosted, func(c v1.Component) bool { return c.Manifest == s.Ref && c.Name == s.Component })
-	usual := s.Component == CCM && (s.Ref == CCMDaemonSet || s.Ref == "Deployment/"+Namespace+"/"+CCM) || s.Ref == "Deployment/"+Namespace+"/"+s.Component
-	if !usual && !seen && !j.inSeed(s.Ref, "Deployment") && (j.strict || j.live != nil) {
+	if !seen && j.cluster.Seed == "" && (j.strict || j.live != nil) {
 		return fmt.Errorf("%s is not seen to run %s", s.Ref, s.Component)
 	}
 	return nil
+}
+
+// isUsualWorkload reports whether a workload has the name that this program, or an installer, gives to one of its component.
+func isUsualWorkload(s v1.Step) bool {
+	return s.Component == CCM && s.Ref == CCMDaemonSet || s.Ref == "Deployment/"+Namespace+"/"+s.Component
 }
 
 // podRules are what the pods of a manager may be.

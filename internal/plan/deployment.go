@@ -31,13 +31,52 @@ func (b *builder) otherControlPlane() (bool, error) {
 	return false, nil
 }
 
+// hosted is the component of the control plane that runs as a Deployment; nil for none.
 func hosted(snap *v1.Snapshot, name string) *v1.Component {
-	for i := range snap.Hosted {
-		if snap.Hosted[i].Name == name {
-			return &snap.Hosted[i]
-		}
+	if all := allHosted(snap, name); len(all) > 0 {
+		return all[0]
 	}
 	return nil
+}
+
+// allHosted are the Deployments that run a component of the control plane.
+func allHosted(snap *v1.Snapshot, name string) []*v1.Component {
+	var out []*v1.Component
+	for i := range snap.Hosted {
+		if c := &snap.Hosted[i]; c.Name == name && isOwnDeployment(snap.Cluster, c.Manifest) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// isOwnDeployment reports whether a Deployment is in the namespace of the cluster's control plane. Who may create one in another namespace is no
+// administrator for that, and there may be the control plane of another cluster.
+func isOwnDeployment(of v1.Cluster, ref string) bool {
+	parts := strings.Split(ref, "/")
+	return len(parts) == 3 && parts[0] == "Deployment" && parts[1] == cmp.Or(of.Seed, Namespace) && parts[2] != ""
+}
+
+// checkCandidates refuses a cluster in which it is not clear which kube-controller-manager or kube-apiserver is its own.
+func checkCandidates(snap *v1.Snapshot) error {
+	var errs []error
+	for _, name := range []string{KCM, KAS} {
+		var found []string
+		for _, c := range allHosted(snap, name) {
+			found = append(found, c.Manifest)
+		}
+		isDeployed := len(found) > 0
+		for _, h := range snap.Hosts {
+			if isDeployed && snap.Cluster.Seed == "" && component(h, name) != nil {
+				found = append(found, "host "+h.Name)
+			}
+		}
+		if isDeployed && len(found) > 1 {
+			errs = append(errs, fmt.Errorf("%s runs as %s: which of them is the control plane's own is not known; delete what is left over, then plan again",
+				name, strings.Join(found, " and ")))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ChooseStrategy returns the strategy for a snapshot where none was asked for, and why.
@@ -115,7 +154,7 @@ func (b *builder) deployable(m *v1.Component) error {
 		return err
 	}
 	for _, w := range b.snap.Workloads {
-		if w.Role == v1.RoleCCM {
+		if w.Role == v1.RoleCCM && strings.Contains(w.Ref, "/"+Namespace+"/") {
 			return fmt.Errorf("%s is there already: remove it, or continue the migration that put it there", w.Ref)
 		}
 	}

@@ -146,7 +146,7 @@ func Make(snap *v1.Snapshot, opts v1.Options, findings []v1.Finding, now time.Ti
 		return nil, err
 	}
 	b := &builder{snap: snap, opts: opts, facts: map[string]v1.Fact{}}
-	if err := b.identify(); err != nil {
+	if err := errors.Join(b.identify(), checkCandidates(snap)); err != nil {
 		return nil, err
 	}
 	if handled, err := b.otherControlPlane(); err != nil {

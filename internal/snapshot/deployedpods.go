@@ -90,7 +90,7 @@ func (g *gatherer) deployedManagers(ctx context.Context) {
 			})
 		}
 		if len(asked) == 0 && (c.Replicas == nil || *c.Replicas != 0) {
-			add(v1.Manager{Component: c.Name, Host: c.Manifest, Error: g.whyNoPod(c)}, c.Manifest, c.Manifest)
+			add(v1.Manager{Component: c.Name, Host: c.Manifest, Error: g.whyNoPod()}, c.Manifest, c.Manifest)
 		}
 	}
 	wg.Wait()
@@ -133,11 +133,8 @@ func (p SeedPod) RunningAs(ctx context.Context, h hostaccess.Host) SeedPod {
 }
 
 // whyNoPod says why no pod of a Deployment can be asked.
-func (g *gatherer) whyNoPod(c v1.Component) string {
-	switch {
-	case !strings.HasPrefix(c.Manifest, podPlace+namespace+"/"):
-		return "its pods are in another namespace than " + namespace + ", where no pods are listed"
-	case g.runsOn == nil:
+func (g *gatherer) whyNoPod() string {
+	if g.runsOn == nil {
 		return "the pods in " + namespace + " could not be listed"
 	}
 	return "none of its pods runs"

@@ -13,28 +13,17 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// hosted finds the parts of the control plane that run as Deployments. A kube-scheduler counts only beside a kube-controller-manager, a
-// kube-apiserver or in kube-system: the same image also serves as somebody's second scheduler.
+// hosted finds the parts of the control plane that run as Deployments. They are in kube-system. What runs the same
+// programs in another namespace is the control plane of another cluster, or what a tenant calls one.
 func (g *gatherer) hosted() {
-	planes := map[string]bool{namespace: true}
-	for _, w := range g.found {
-		if w.Role == v1.RoleKCM || w.Role == v1.RoleKAS {
-			planes[w.namespace] = true
-		}
-	}
 	for i := range g.found {
 		w := &g.found[i]
-		if !strings.HasPrefix(w.Ref, "Deployment/") || !slices.Contains(components, w.Role) || w.Role == v1.RoleScheduler && !planes[w.namespace] {
+		if w.namespace != namespace || !strings.HasPrefix(w.Ref, "Deployment/") || !slices.Contains(components, w.Role) {
 			continue
 		}
-		c, ok := hostedComponent(w)
-		if !ok {
-			continue
+		if c, ok := hostedComponent(w); ok {
+			g.snap.Hosted = append(g.snap.Hosted, c)
 		}
-		if w.namespace != namespace {
-			c.Remarks = append(c.Remarks, "in namespace "+w.namespace+": it may be the control plane of another cluster")
-		}
-		g.snap.Hosted = append(g.snap.Hosted, c)
 	}
 	slices.SortFunc(g.snap.Hosted, func(a, b v1.Component) int {
 		return strings.Compare(a.Name+"\x00"+a.Manifest, b.Name+"\x00"+b.Manifest)

@@ -23,8 +23,11 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	})
 	manager.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/cloud"}}}}
 	s.Put(t,
-		deployment("plane", "kube-controller-manager", manager),
-		deployment("plane", "scheduler", template(nil, corev1.Container{Name: "s", Image: "registry.k8s.io/kube-scheduler:v1.26.0"})),
+		deployment("kube-system", "kube-controller-manager", manager),
+		deployment("kube-system", "scheduler", template(nil, corev1.Container{Name: "s", Image: "registry.k8s.io/kube-scheduler:v1.26.0"})),
+		deployment("another", "kube-controller-manager", template(nil, corev1.Container{Name: "k", Image: kcmImage, Command: []string{"kube-controller-manager", "--cloud-provider=gce"}})),
+		deployment("another", "kube-apiserver", template(nil, corev1.Container{Name: "k", Image: kasImage})),
+		deployment("another", "ccm", template(nil, corev1.Container{Name: "c", Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"})),
 		deployment("notebooks", "user-scheduler", template(nil, corev1.Container{Name: "s", Image: "registry.k8s.io/kube-scheduler:v1.26.0"})),
 		deployment("kube-system", "ccm", template(nil, corev1.Container{Name: "c", Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0", Args: []string{"--use-service-account-credentials", "--leader-elect-resource-name=own-lease"}})),
 		lease("own-lease", "x"),
@@ -34,7 +37,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	for _, c := range got.Hosted {
 		names = append(names, c.Name+" "+c.Manifest)
 	}
-	if diff := cmp.Diff([]string{"cloud-controller-manager Deployment/kube-system/ccm", "kube-controller-manager Deployment/plane/kube-controller-manager", "kube-scheduler Deployment/plane/scheduler"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"cloud-controller-manager Deployment/kube-system/ccm", "kube-controller-manager Deployment/kube-system/kube-controller-manager", "kube-scheduler Deployment/kube-system/scheduler"}, names); diff != "" {
 		t.Fatalf("hosted (-want +got):\n%s", diff)
 	}
 	c := got.Hosted[1]
@@ -42,7 +45,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	var d struct {
 		Spec struct{ Template map[string]any }
 	}
-	raw, err := live(t, s).Kube.AppsV1().RESTClient().Get().SetHeader("Accept", "application/json").Namespace("plane").Resource("deployments").Name("kube-controller-manager").DoRaw(t.Context())
+	raw, err := live(t, s).Kube.AppsV1().RESTClient().Get().SetHeader("Accept", "application/json").Namespace("kube-system").Resource("deployments").Name("kube-controller-manager").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +54,11 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	}
 	object = d.Spec.Template
 	want := v1.Component{
-		Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/plane/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: TemplateSHA256(object),
+		Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: TemplateSHA256(object),
 		Command: []string{"/bin/sh", "-c", "exec kube-controller-manager --cloud-provider=aws --cluster-name=plane --token=(masked)"},
 		Flags:   map[string]string{"cloud-provider": "aws", "cluster-name": "plane", "token": mask.Masked}, EnvNames: []string{"AWS_SECRET_ACCESS_KEY", "KUBERNETES_SERVICE_HOST"},
 		HostPaths: map[string]string{"/etc/cloud": "/etc/kubernetes/cloud"},
-		Remarks:   []string{"args split between command and args", "started by a shell", "in namespace plane: it may be the control plane of another cluster"},
+		Remarks:   []string{"args split between command and args", "started by a shell"},
 	}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("component (-want +got):\n%s", diff)

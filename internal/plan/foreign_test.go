@@ -1,0 +1,89 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// tenantsManager is a kube-controller-manager that somebody else has created; by its name it comes first.
+func tenantsManager(ref string, replicas int32) v1.Component {
+	return v1.Component{
+		Name: KCM, Runs: v1.RunsDeployment, Manifest: ref, SHA256: "t", Replicas: ptr.To(replicas), Command: []string{KCM, "--cloud-provider=aws"},
+		Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/x/cloud.conf", "cluster-name": "prod"},
+	}
+}
+
+// TestATenantsDeploymentIsNoControlPlane: the plan is the one of the cluster without it.
+func TestATenantsDeploymentIsNoControlPlane(t *testing.T) {
+	t.Parallel()
+	for name, cluster := range map[string]func() *v1.Snapshot{"static pods": aws26HA, "a Deployment": deployedCluster, "units": func() *v1.Snapshot { return units(aws26HA()) }} {
+		for _, replicas := range []int32{0, 1} {
+			o := v1.Options{Volumes: v1.VolumesInTree}
+			want := mustMake(t, cluster(), o)
+			s := cluster()
+			s.Hosted = append([]v1.Component{tenantsManager("Deployment/a-tenant/"+KCM, replicas)}, s.Hosted...)
+			s.Workloads = append(s.Workloads, v1.Workload{Ref: "Deployment/a-tenant/ccm", Role: v1.RoleCCM, Replicas: replicas})
+			if got := mustMake(t, s, o); Digest(got) != Digest(want) {
+				t.Errorf("%s, %d replicas: another plan, of strategy %s", name, replicas, got.Strategy)
+			}
+		}
+	}
+}
+
+func TestTwoCandidatesAreRefused(t *testing.T) {
+	t.Parallel()
+	api := tenantsManager("Deployment/kube-system/"+KAS, 1)
+	api.Name = KAS
+	for name, c := range map[string]struct {
+		cluster func() *v1.Snapshot
+		more    v1.Component
+		says    []string
+	}{
+		"beside static pods":        {aws26HA, tenantsManager("Deployment/kube-system/"+KCM, 1), []string{"Deployment/kube-system/" + KCM, "host cp-1"}},
+		"beside units":              {func() *v1.Snapshot { return units(aws26HA()) }, tenantsManager("Deployment/kube-system/"+KCM, 0), []string{"host cp-1"}},
+		"beside another Deployment": {deployedCluster, tenantsManager("Deployment/kube-system/kcm", 1), []string{"Deployment/kube-system/" + KCM + " and Deployment/kube-system/kcm"}},
+		"a kube-apiserver":          {deployedCluster, api, []string{KAS + " runs as", "host cp-1"}},
+	} {
+		s := c.cluster()
+		s.Hosted = append(s.Hosted, c.more)
+		_, err := Make(s, v1.Options{Volumes: v1.VolumesInTree}, nil, now)
+		for _, says := range append(c.says, "delete what is left over") {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v does not say %q", name, err, says)
+			}
+		}
+	}
+}
+
+// TestNoStepChangesATenantsDeployment: neither a snapshot of an earlier version that lists it as a component allows that, nor a plan that names it.
+func TestNoStepChangesATenantsDeployment(t *testing.T) {
+	t.Parallel()
+	const foreign = "Deployment/a-tenant/" + KCM
+	live := deployedCluster()
+	live.Hosted = append(live.Hosted, tenantsManager(foreign, 1))
+	p := mustMake(t, configuredDeployment(), v1.Options{Volumes: v1.VolumesInTree})
+	edit := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEditWorkload && s.Component == KCM })
+	derive := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Derive == DeriveDeployedCloudConfig })
+	for name, step := range map[string]func() v1.Step{
+		"edited":              func() v1.Step { s := p.Steps[edit]; s.Ref = foreign; return s },
+		"scaled":              func() v1.Step { return v1.Step{Kind: v1.StepScale, Component: KCM, Ref: foreign} },
+		"edited as a manager": func() v1.Step { s := p.Steps[edit]; s.Ref, s.Component = foreign, CCM; return s },
+		"read":                func() v1.Step { s := p.Steps[derive]; s.Source = foreign; return s },
+	} {
+		for _, seen := range []*v1.Snapshot{live, nil} {
+			if err := AllowedStep(p, step(), seen); err == nil || !strings.Contains(err.Error(), Namespace) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	for _, s := range []v1.Step{p.Steps[edit], p.Steps[derive]} {
+		if err := AllowedStep(p, s, configuredDeployment()); err != nil {
+			t.Error(err)
+		}
+	}
+}
