@@ -246,15 +246,13 @@ func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1
 			return nil, err
 		}
 		o.options = p.Options
-		for _, f := range p.Findings {
-			if f.Accepted != "" { // when the plan was made, and so it was reviewed
-				o.accept = append([]string{f.Code + "=" + f.Accepted}, o.accept...)
-			}
-		}
+		o.acceptAs(p) // the review shows it, and the plan's digest holds it
 		if err := plan.Allowed(p, snap); err != nil {
 			return nil, withCode(exitStale, "plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w", args[0], args[0], err)
 		}
-		return p, c.blockedBy(check.Run(snap, o.checkOptions()))
+		report := check.Run(snap, o.checkOptions())
+		plan.ReplaceFindings(p, report.Findings)
+		return p, c.blockedBy(report)
 	}
 	if err := o.choose(c, snap); err != nil {
 		return nil, err
@@ -393,11 +391,13 @@ func (c *connection) reviewRest(doc v1.Journal) error {
 }
 
 // samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal keeps the whole.
+// What the two accept may differ: the apply that began it may have accepted more, and no check is run when it is gone on with.
 func samePlan(path string, begun v1.Plan) bool {
 	p, err := readPlan(path)
 	if err != nil {
 		return false // it is of no use here, whatever is wrong with it
 	}
+	p.Findings = begun.Findings
 	return plan.Digest(p) == plan.Digest(&begun)
 }
 

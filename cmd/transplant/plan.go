@@ -91,6 +91,13 @@ func (f *planFlags) gathered(args []string) v1.Options {
 	return f.options
 }
 
+// acceptAs accepts what a plan of a file does. What the command itself accepts comes behind it and counts where both do.
+func (f *planFlags) acceptAs(p *v1.Plan) {
+	for _, finding := range plan.Accepted(p) {
+		f.accept = append([]string{finding.Code + "=" + finding.Accepted}, f.accept...)
+	}
+}
+
 func (f *planFlags) checkOptions() check.Options {
 	names := make([]string, 0, len(f.options.Env))
 	files := map[string]string{}
@@ -229,11 +236,7 @@ func refreshed(path string, f *planFlags, o *planOutput) (*v1.Plan, error) {
 		return nil, err
 	}
 	f.options = p.Options
-	for _, finding := range p.Findings {
-		if finding.Accepted != "" {
-			f.accept = append([]string{finding.Code + "=" + finding.Accepted}, f.accept...)
-		}
-	}
+	f.acceptAs(p)
 	if o.until == "" {
 		o.until = p.Until
 	}

@@ -48,6 +48,7 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 	for _, e := range p.Effects {
 		fmt.Fprintf(&b, "effect   %s\n", e)
 	}
+	b.WriteString(acceptedLines(p))
 	add, change, remove := counts(p.Steps)
 	undone := "every one can be undone"
 	if p.Options.Part == v1.PartFinish {
@@ -59,6 +60,15 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 	b.WriteString(managersGet(p))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
+}
+
+// acceptedLines are lines with each finding that would block without the reason for which it is accepted.
+func acceptedLines(p *v1.Plan) string {
+	var out strings.Builder
+	for _, f := range plan.Accepted(p) {
+		fmt.Fprintf(&out, "accepted %s (%s): %s because: %s\n", f.Code, f.Outcome, unbroken(f.Summary), unbroken(f.Accepted))
+	}
+	return out.String()
 }
 
 // more is what follows the line of a step: what a step waits for has to be read to be made; what is done by hand, by those who ask for all.

@@ -9,8 +9,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
-// Digest is the SHA-256 of what a plan does and of what it was made from: cluster, direction, options, facts and steps. Words for readers, when it was made and where it
-// stops are left out, so that the plan in a file, the one in the journal and the one that is made of the same cluster again have the same.
+// Digest is the SHA-256 of what a plan does and of what it was made from: cluster, direction, options, facts, steps, and
+// which findings are accepted. Words for readers, when it was made and where it stops are left out, so that the plan in a
+// file, the one in the journal and the one that is made of the same cluster again have the same.
 //
 // That of a hosted control plane is of its steps alone, since it is what a person confirms of them.
 func Digest(p *v1.Plan) string {
@@ -26,7 +27,8 @@ func Digest(p *v1.Plan) string {
 		Options                      v1.Options
 		Facts                        []v1.Fact
 		Steps                        []v1.Step
-	}{p.Cluster.UID, p.Direction, p.Strategy, p.Options, facts, bare(p.Steps)})
+		Accepted                     [][2]string `json:",omitempty"` // a plan without any has the digest of earlier versions
+	}{p.Cluster.UID, p.Direction, p.Strategy, p.Options, facts, bare(p.Steps), acceptances(p)})
 }
 
 // Seal is the SHA-256 of all that a run reads of a plan: unlike the Digest of a hosted control plane, it holds options, facts and the cluster as well. It is
@@ -43,7 +45,8 @@ func Seal(p *v1.Plan) string {
 		Options             v1.Options
 		Facts               []v1.Fact
 		Steps               []v1.Step
-	}{p.Cluster, p.Direction, p.Strategy, p.Until, p.Options, facts, bare(p.Steps)})
+		Accepted            [][2]string `json:",omitempty"`
+	}{p.Cluster, p.Direction, p.Strategy, p.Until, p.Options, facts, bare(p.Steps), acceptances(p)})
 }
 
 // Sum is the SHA-256 of what steps do. Words for readers are left out.
