@@ -19,6 +19,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -100,6 +101,7 @@ func (c *connection) hostedPlane(cmd *cobra.Command, f seedFlags) (*hosted.Plane
 	if err != nil {
 		return nil, err
 	}
+	userclusters.BoundConfig(userConfig)
 	user, err := clientsOf(userConfig)
 	if err != nil {
 		return nil, fmt.Errorf("using the kubeconfig of the cluster in namespace %s: %w", f.namespace, err)

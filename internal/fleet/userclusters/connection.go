@@ -55,7 +55,8 @@ func (p *Pool) connect(secret *corev1.Secret) (*connection, error) {
 	base := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSClientConfig: tls, TLSHandshakeTimeout: p.o.Dial,
 		ResponseHeaderTimeout: p.o.Answer, IdleConnTimeout: idle, MaxConnsPerHost: perCluster, MaxIdleConnsPerHost: perCluster, ForceAttemptHTTP2: true,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAnswer},
+		DisableCompression: true, // see BoundAnswers
 	}
 	rt, err := rest.HTTPWrappersForConfig(c, base)
 	if err != nil {

@@ -73,7 +73,7 @@ func (e *entry) build(o Options) error {
 		Host: "https://" + e.namespace + ".user-cluster", QPS: o.QPS, Burst: o.Burst,
 		ContentConfig: rest.ContentConfig{AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json", ContentType: "application/json"},
 	}
-	var rt http.RoundTripper = e
+	rt := BoundAnswers(e)
 	if o.Wrap != nil {
 		rt = o.Wrap(rt)
 	}

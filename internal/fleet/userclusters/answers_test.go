@@ -1,0 +1,215 @@
+package userclusters
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// blanks are any number of them: a reader of JSON keeps each until the value ends.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = " \n"[i%2]
+	}
+	return len(p), nil
+}
+
+const emptyNodes = `{"kind":"NodeList","apiVersion":"v1","metadata":{},"items":[]`
+
+// serve answers with what write writes, until that is done or the client has gone.
+func serve(t *testing.T, write func(w http.ResponseWriter, r *http.Request)) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		write(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// boundedClient asks a server as transplant does a user cluster.
+func boundedClient(t *testing.T, s *httptest.Server) *kubernetes.Clientset {
+	t.Helper()
+	c := &rest.Config{Host: s.URL, QPS: -1}
+	BoundConfig(c)
+	kube, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	return kube
+}
+
+// TestAnAnswerOfAUserClusterIsReadToABound: a user cluster must not fill the memory of the operator, which works for all.
+func TestAnAnswerOfAUserClusterIsReadToABound(t *testing.T) {
+	huge := func(w io.Writer) {
+		_, _ = io.WriteString(w, emptyNodes)
+		_, _ = io.Copy(w, io.LimitReader(blanks{}, 2*maxAnswer))
+		_, _ = io.WriteString(w, "}")
+	}
+	for name, write := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"plain": func(w http.ResponseWriter, _ *http.Request) { huge(w) },
+		"an error": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusForbidden)
+			huge(w)
+		},
+		"compressed unasked": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			huge(z)
+			_ = z.Close()
+		},
+		"compressed where that is asked for": func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+				w.Header().Set("Content-Encoding", "gzip")
+				z := gzip.NewWriter(w)
+				defer func() { _ = z.Close() }()
+				huge(z)
+				return
+			}
+			huge(w)
+		},
+	} {
+		s := serve(t, write)
+		kube := boundedClient(t, s)
+		_, err := kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{Limit: 500})
+		if err == nil {
+			t.Errorf("%s: an answer of %d bytes is taken", name, 2*maxAnswer)
+		} else if want := strings.TrimPrefix(s.URL, "http://") + " to GET /api/v1/nodes has more than 32 MiB"; !strings.Contains(err.Error(), want) &&
+			name != "compressed unasked" {
+			t.Errorf("%s: the error does not say %q: %v", name, want, err)
+		}
+		if name != "an error" {
+			continue
+		}
+		if _, err := kube.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "more than 32 MiB") {
+			t.Errorf("a watch that is refused at length: %v", err)
+		}
+	}
+}
+
+// TestThePoolBoundsAnswers, and says of which cluster.
+func TestThePoolBoundsAnswers(t *testing.T) {
+	p, seed, _ := newPool(t, Options{})
+	a := newUserAPI(t, "n", "t")
+	compress := make(chan bool, 1)
+	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		compress <- strings.Contains(r.Header.Get("Accept-Encoding"), "gzip")
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, emptyNodes)
+		_, _ = io.Copy(w, io.LimitReader(blanks{}, 2*maxAnswer))
+		_, _ = io.WriteString(w, "}")
+	})
+	seed.Put(t, secret("cluster-x", a.kubeconfig(t, "t")))
+	c, err := p.Get(t.Context(), "cluster-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "the answer of cluster-x.user-cluster to GET /api/v1/nodes has more than 32 MiB"
+	if _, err := c.Kube.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the answer ended with %v", err)
+	}
+	if <-compress {
+		t.Error("a compressed answer was asked for")
+	}
+}
+
+// TestAWatchIsNotCutAndItsEventsAreBounded: it lasts for hours, and each of its events is in memory alone.
+func TestAWatchIsNotCutAndItsEventsAreBounded(t *testing.T) {
+	const n, size = 40, 1 << 20
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for i := range n {
+			node := corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}}
+			node.Annotations = map[string]string{"a": strings.Repeat("{\"", size/4)}
+			data, err := json.Marshal(map[string]any{"type": "ADDED", "object": node})
+			if err != nil {
+				panic(err)
+			}
+			_, _ = w.Write(append(data, '\n'))
+		}
+		_, _ = io.WriteString(w, `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"blanks"}`)
+		_, _ = io.Copy(w, io.LimitReader(blanks{}, 2*maxEvent))
+		_, _ = io.WriteString(w, "}}\n")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	watch, err := boundedClient(t, s).CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	seen := 0
+	for event := range watch.ResultChan() {
+		if node, ok := event.Object.(*corev1.Node); ok && node.Name == fmt.Sprint(seen) {
+			seen++
+		} else if ok {
+			t.Errorf("event %d is of node %s", seen, node.Name)
+		}
+	}
+	if seen != n {
+		t.Errorf("%d events came, want %d", seen, n)
+	}
+}
+
+type answers string
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(iotest.OneByteReader(strings.NewReader(string(a))))}, nil
+}
+
+func TestWhatIsReadOfAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name, url, answer string
+		want              int // bytes that are read
+		whole             bool
+	}{
+		{"as much as may be", "/x", strings.Repeat("x", 40), 40, true},
+		{"one more", "/x", strings.Repeat("x", 41), 40, false},
+		{"events without an end", "/x?watch=1", strings.Repeat(`{"a":1}`, 30), 210, true},
+		{"an event that is too large", "/x?watch=1", `{"a":1}{"b":"` + strings.Repeat("x", 20) + `"}`, 27, false},
+		{"line breaks in an event", "/x?watch=1", `{"a":1}{` + strings.Repeat("\n", 30) + "}", 27, false},
+		{"blanks between events", "/x?watch=1", `{"a":1}` + strings.Repeat(" ", 21) + "{}", 27, false},
+		{"braces in a text", "/x?watch=1", `{"a":"` + strings.Repeat(`}\"{`, 6) + `"}`, 20, false},
+		{"brackets", "/x?watch=1", strings.Repeat(`[{"a":[1]},{}]`, 10), 140, true},
+	} {
+		req := httptest.NewRequest(http.MethodGet, c.url, nil)
+		resp, err := (&bounded{rt: answers(c.answer), answer: 40, event: 20}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(resp.Body)
+		if len(data) != c.want || (err == nil) != c.whole {
+			t.Errorf("%s: %d bytes were read and %v, want %d", c.name, len(data), err, c.want)
+		}
+		if _, again := resp.Body.Read(make([]byte, 1)); err != nil && !errors.Is(again, err) {
+			t.Errorf("%s: it is gone on with after it was refused: %v", c.name, again)
+		}
+	}
+}
+
+// TestAConnectionThatIsTakenOverIsLeftAlone: its body is written to as well.
+func TestAConnectionThatIsTakenOverIsLeftAlone(t *testing.T) {
+	body := io.NopCloser(strings.NewReader(""))
+	rt := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: body}, nil
+	})
+	resp, err := BoundAnswers(rt).RoundTrip(httptest.NewRequest(http.MethodGet, "/x", nil))
+	if err != nil || resp.Body != body {
+		t.Errorf("the body is %T, %v", resp.Body, err)
+	}
+}
