@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +74,7 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 	if err := f.checkWithout(); err != nil {
 		return err
 	}
+	f.ownEnv = len(flagsGiven(o.cmd, "ccm-env")) > 0 // checkAgainstPlan refuses another one than that of the plan
 	j, err := migrate.Open(ctx, c.kube)
 	switch {
 	case errors.Is(err, migrate.ErrNoJournal):
@@ -94,7 +94,6 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 			if err := c.openRest(ctx); err != nil {
 				return err
 			}
-			f.ownEnv = slices.Contains(flagsGiven(o.cmd, "ccm-env"), "--ccm-env") // then it is that of the journal, by the check above
 			return c.resumeApply(ctx, j, args, f)
 		}
 	}
@@ -139,6 +138,9 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	}
 	if f.dryRun {
 		return nil
+	}
+	if err := f.checkFileEnv(args, p); err != nil {
+		return err
 	}
 	if err := c.approve(f.yes, fmt.Sprintf("carry out these %s on cluster %s", count(n, "step"), snap.Cluster.UID)); err != nil {
 		return err
@@ -317,6 +319,9 @@ func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args [
 	return c.locked(ctx, f, func(ctx context.Context) error { return c.resumeLocked(ctx, f, n, before, approvalOf(&stored)) })
 }
 
+// journalUnseen says why a journal's plan is asked about its variables.
+const journalUnseen = "the plan in the journal was not approved on this machine"
+
 // approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that nobody
 // approved of on this machine.
 func (c *connection) approveRest(f changing, doc v1.Journal, stored *v1.Plan, approved bool) error {
@@ -325,8 +330,10 @@ func (c *connection) approveRest(f changing, doc v1.Journal, stored *v1.Plan, ap
 			return err
 		}
 	}
-	if err := f.checkEnv(approved, stored); err != nil {
-		return err
+	if !approved {
+		if err := f.checkEnv(journalUnseen, stored); err != nil {
+			return err
+		}
 	}
 	if err := f.pinned.checkApproved(f.yes, approved, stored, "transplant apply --dry-run"); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -278,7 +279,7 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 			return printPlan(h.out, p, h.layoutFor(h.out, false))
 		}
 		if !approved {
-			if err := h.reviewRest(doc); err != nil {
+			if err := h.reviewUnseen(doc); err != nil {
 				return err
 			}
 		}
@@ -309,6 +310,15 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 	return h.carryOut(ctx, func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
 		return h.plane.Run(ctx, h.part, tell, stop)
 	})
+}
+
+// reviewUnseen prints what is left of a plan that was not approved on this machine, and asks about the variables in it.
+func (h *hostedRun) reviewUnseen(doc v1.Journal) error {
+	if err := h.reviewRest(doc); err != nil {
+		return err
+	}
+	given := changing{ownEnv: slices.Equal(h.plane.Options.Env, doc.Plan.Options.Env), pinned: h.pin()}
+	return given.checkEnv(journalUnseen, &doc.Plan)
 }
 
 func hostedRollback(ctx context.Context, h *hostedRun) error {

@@ -136,6 +136,16 @@ func TestAPlantedRollbackInASeedIsNotGoneOnWith(t *testing.T) {
 	}
 }
 
+// TestAPlantedEnvironmentInASeedIsRefused: whoever may write in the namespace of the control plane could have the manager send
+// the cloud's credentials to a server of his.
+func TestAPlantedEnvironmentInASeedIsRefused(t *testing.T) {
+	const env = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.9/x"
+	s := newSeededJournal(t, env)
+	s.begin()
+	fails(t, s.run("apply"), exitNotApproved, "the plan in the journal was not approved on this machine", "gives the cloud-controller-manager AWS_CONTAINER_CREDENTIALS_FULL_URI")
+	fails(t, s.run("apply", "--ccm-env", env), exitNotApproved, "there is no terminal to ask on")
+}
+
 // TestARollbackInASeedThatIsMadeOfItsJournalIsShown, or the attacks above would be refused for another reason.
 func TestARollbackInASeedThatIsMadeOfItsJournalIsShown(t *testing.T) {
 	s := newSeededJournal(t, "HTTPS_PROXY=http://ops:hunter2hunter2@proxy.example.com")

@@ -76,31 +76,28 @@ func wordsOf(v any) []string {
 	return out
 }
 
-// decidesWhere reports whether a variable of a manager decides to whom it talks, whom it trusts, or which code it runs.
-func decidesWhere(name string) bool {
-	name = strings.ToUpper(name)
-	return strings.HasSuffix(name, "_PROXY") || name == "GODEBUG" ||
-		slices.ContainsFunc([]string{"SSL_CERT_", "AWS_ENDPOINT_URL", "LD_"}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-}
-
-// checkEnv refuses variables of a journal that decide where the cloud's credentials go, unless this command names them itself, or the plan was approved on
-// this machine or pinned: whoever may write the journal could have them sent to himself.
-func (f *changing) checkEnv(approved bool, p *v1.Plan) error {
-	if approved || f.ownEnv || f.pinned.sha256 != "" {
+// checkEnv refuses variables of a plan that may decide where the cloud's credentials go, unless this command names them
+// itself or pins the plan: whoever may write the plan could have them sent to himself. Unseen says where the plan is,
+// and why no person has looked at it.
+func (f *changing) checkEnv(unseen string, p *v1.Plan) error {
+	names := plan.RiskyEnv(p.Options)
+	if len(names) == 0 || f.ownEnv || f.pinned.sha256 != "" {
 		return nil
 	}
-	var names, again []string
+	var again []string
 	for _, e := range p.Options.Env {
 		name, value, _ := strings.Cut(e, "=")
 		again = append(again, fmt.Sprintf("--ccm-env='%s=%s'", name, mask.Text(mask.Named(name, value))))
-		if decidesWhere(name) {
-			names = append(names, name)
-		}
 	}
-	if len(names) == 0 {
-		return nil
+	return withCode(exitNotApproved, "%s, and gives the cloud-controller-manager %s, "+
+		"which may decide where the cloud's credentials go: nothing was changed; find out whether that is meant, and name the variables yourself (%s), or give --plan-sha256 %s",
+		unseen, unbroken(strings.Join(names, ", ")), unbroken(strings.Join(again, " ")), plan.Digest(p))
+}
+
+// checkFileEnv is checkEnv for a plan of a file. Its steps are made again and compared, and its options are not.
+func (f *changing) checkFileEnv(args []string, p *v1.Plan) error {
+	if !f.yes || len(args) == 0 {
+		return nil // a person looks at the review, or the plan was made now
 	}
-	return withCode(exitNotApproved, "the plan in the journal was not approved on this machine, and gives the cloud-controller-manager %s, which decides where the cloud's credentials go: "+
-		"nothing was changed; find out whether that is meant, and name the variables yourself (%s), or give --plan-sha256 %s",
-		unbroken(strings.Join(names, ", ")), unbroken(strings.Join(again, " ")), plan.Digest(p))
+	return f.checkEnv("with --yes nobody looks at plan "+args[0]+", which others may have written", p)
 }

@@ -56,14 +56,31 @@ func TestAPlantedEnvironmentIsShownAndRefused(t *testing.T) {
 	fails(t, r, exitNotApproved, "there is no terminal to ask on")
 }
 
-func TestWhichVariablesDecideWhereCredentialsGo(t *testing.T) {
-	for name, want := range map[string]bool{
-		"HTTPS_PROXY": true, "http_proxy": true, "NO_PROXY": true, "SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "GODEBUG": true, "AWS_ENDPOINT_URL": true, "AWS_ENDPOINT_URL_EC2": true,
-		"LD_PRELOAD": true, "AWS_REGION": false, "PROXY": false, "WELD_X": false,
-	} {
-		if decidesWhere(name) != want {
-			t.Errorf("%s: %v", name, !want)
-		}
+// TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment: its steps are made again and compared, its options are not.
+func TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment(t *testing.T) {
+	const env = "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.9/x"
+	c := newLive(t)
+	file := filepath.Join(t.TempDir(), "plan.yaml")
+	if made := c.run("plan", "--out", file, "--accept", "CLOUD-001=no cloud in this test", "--ccm-env", env); made.code != exitOK {
+		t.Fatal(made.text(nil))
+	}
+	p, err := readPlan(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails(t, c.run("apply", file, "--yes"), exitNotApproved, "with --yes nobody looks at plan "+file,
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI, which may decide", "--plan-sha256 "+plan.Digest(p))
+	fails(t, c.run("apply", file), exitNotApproved, "there is no terminal to ask on") // a person looks at the review
+	if r := c.run("apply", file, "--dry-run"); r.code != exitOK {
+		t.Error(r.text(nil))
+	}
+	c.unchanged()
+	own := changing{ownEnv: true, yes: true}
+	if err := own.checkEnv("the plan", p); err != nil {
+		t.Error(err)
+	}
+	if err := (&changing{pinned: pin{plan.Digest(p)}}).checkEnv("the plan", p); err != nil {
+		t.Error(err)
 	}
 }
 

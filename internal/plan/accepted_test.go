@@ -20,7 +20,8 @@ func TestDigestsHoldWhatIsAcceptedAndNoWordsOfIt(t *testing.T) {
 	for name, digest := range map[string]func(*v1.Plan) string{"Digest": Digest, "Seal": Seal} {
 		base := digest(with(gap, owner))
 		for what, p := range map[string]*v1.Plan{
-			"in another order": with(owner, gap), "with other words": with(later, owner), "with a finding that is not accepted": with(gap, v1.Finding{Code: "X-1"}, owner),
+			"in another order": with(owner, gap), "with other words": with(later, owner),
+			"with a finding that is not accepted": with(gap, v1.Finding{Code: "X-1"}, owner),
 		} {
 			if digest(p) != base {
 				t.Errorf("%s of the same acceptances %s is another one", name, what)

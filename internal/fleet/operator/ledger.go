@@ -88,6 +88,11 @@ func (l planLedger) Check(ctx context.Context, part hosted.Part, p *v1.Plan) err
 	case p.Options.Image != "" && !l.images(p.Options.Image):
 		return &hosted.UnknownPlanError{SHA256: sum, Why: fmt.Sprintf(
 			"it is approved, but the image %s of its manager is neither this operator's (--ccm-image) nor an official one", p.Options.Image)}
+	case len(plan.RiskyEnv(p.Options)) > 0:
+		names := strings.Fields(strings.Join(plan.RiskyEnv(p.Options), ", "))
+		return &hosted.UnknownPlanError{SHA256: sum, Why: fmt.Sprintf(
+			"it is approved, but its manager gets %s, which may decide where the cloud's credentials go: "+
+				"no operator begins such a plan, and a person may go on with it by hand", strings.Join(names, " "))}
 	}
 	return l.Note(ctx, part, p)
 }

@@ -107,6 +107,20 @@ func TestAPlanOfAJournalIsApprovedByItsSHA256(t *testing.T) {
 	}
 }
 
+// TestAnApprovedPlanWithRiskyVariablesIsLeftToAPerson: whoever approves of its steps by their sum need not have looked at them.
+func TestAnApprovedPlanWithRiskyVariablesIsLeftToAPerson(t *testing.T) {
+	for env, want := range map[string]bool{"AWS_REGION=eu-1": true, "AWS_CONTAINER_CREDENTIALS_FULL_URI=https://evil.example.com": false} {
+		w := idleWorld(t)
+		w.cluster("c", enabled)
+		p := &v1.Plan{Options: v1.Options{Env: []string{env}}, Steps: []v1.Step{{ID: "a"}}}
+		w.patch("c", `{"metadata":{"annotations":{"`+kubermaticv1.AnnotationPlan+`":"`+hosted.Sum(p.Steps)+`"}}}`)
+		err := w.ledger("c", &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}}).Check(t.Context(), hosted.Handover, p)
+		if want != (err == nil) || !want && (!isUnknown(err) || !strings.Contains(err.Error(), "AWS_CONTAINER_CREDENTIALS_FULL_URI")) {
+			t.Errorf("%s: %v", env, err)
+		}
+	}
+}
+
 func TestAClusterThatWasMadeAgainHasBegunNothing(t *testing.T) {
 	w := idleWorld(t)
 	w.cluster("c", enabled)

@@ -60,7 +60,8 @@ func TestRealHostsTakeBadInputs(t *testing.T) {
 
 	cp := s.controlPlanes()[0]
 	readOnly(t, cp, true)
-	stops(t, s, 1, []string{"read-only", "make it writable and run the same command again", cp.NodeName}, "apply", file, "--yes", "--probe", "--cloud", Cloud)
+	stops(t, s, 1, []string{"read-only", "make it writable and run the same command again", cp.NodeName},
+		append([]string{"apply", file, "--yes", "--probe", "--cloud", Cloud}, s.MigrationFlags()...)...)
 	readOnly(t, cp, false)
 
 	release := s.unevictable(t, first)
