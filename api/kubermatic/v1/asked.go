@@ -20,13 +20,9 @@ func (c *Cluster) NeedsMigration() bool {
 	return ccm && csi && !c.MigrationCompleted()
 }
 
-// ControlPlaneNamespace is the namespace of the control plane in the seed: what the status says, or cluster-<name>.
-func (c *Cluster) ControlPlaneNamespace() string {
-	if c.Status.NamespaceName != "" {
-		return c.Status.NamespaceName
-	}
-	return "cluster-" + c.Name
-}
+// ControlPlaneNamespace is the namespace of the control plane in the seed. It follows from the name of the cluster. The
+// status has it as well and is not asked: whoever may write that could lead the operator to any other namespace.
+func (c *Cluster) ControlPlaneNamespace() string { return "cluster-" + c.Name }
 
 // RestartsMachines tells that the owner of the cluster wants the operator to restart its MachineDeployments.
 func (c *Cluster) RestartsMachines() bool { return c.Annotations[AnnotationRestartMachines] == "true" }

@@ -59,7 +59,7 @@ func (v Verdict) String() string {
 
 // needed are the fields that are read or written; what a schema does not keep, the API server drops without a word.
 var needed = []string{
-	"spec.version", "spec.features.externalCloudProvider", "spec.cloud.openstack.useOctavia", "status.namespaceName",
+	"spec.version", "spec.features.externalCloudProvider", "spec.cloud.openstack.useOctavia",
 	"status.conditions.TransplantMigration.status", "status.conditions.TransplantMigration.reason", "status.conditions.TransplantMigration.message",
 	"status.conditions.TransplantMigration.lastTransitionTime", "status.conditions.TransplantMigration.lastHeartbeatTime",
 }
