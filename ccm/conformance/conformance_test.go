@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/names"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 )
@@ -78,6 +79,30 @@ func TestEveryMeantDifferenceIsDocumentedWithItsReason(t *testing.T) {
 	}
 	if n := len(Differences); n > 6 {
 		t.Errorf("%d differences are meant", n)
+	}
+}
+
+// A difference must say what it is about, or it would excuse whatever a scenario of another controller shows.
+func TestTheComparedDifferenceNamesWhatItsScenariosShow(t *testing.T) {
+	about := map[string]string{
+		names.ServiceLBController: "load balancers", names.NodeRouteController: "routes",
+		names.CloudNodeController: "Nodes", names.CloudNodeLifecycleController: "Nodes",
+	}
+	shown := map[string]bool{}
+	for _, s := range Scenarios() {
+		if s.Meant != ComparedWithWhatShouldBe {
+			continue
+		}
+		what := about[s.Controller]
+		shown[what] = true
+		if !strings.Contains(string(s.Meant), what) {
+			t.Errorf("%s: %q shows a difference that is not about %s: %s", s.Controller, s.Name, what, s.Meant)
+		}
+	}
+	for _, what := range about {
+		if !shown[what] {
+			t.Errorf("no scenario shows how %s are compared", what)
+		}
 	}
 }
 
