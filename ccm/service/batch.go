@@ -15,8 +15,8 @@ const (
 	leaveInterval = 2 * time.Second
 )
 
-// batching decides when nodes that have joined or left are given to the load balancers. One node is given after the window; those that follow wait
-// until the interval is over, so a group that scales up over ten seconds costs each load balancer two updates, and not one for each node.
+// batching decides when nodes that have joined or left are given to the load balancers. One node is given after the window. Several wait until none has
+// joined for two windows, or for the interval: a group that scales up over ten seconds costs each load balancer one update.
 type batching struct {
 	window, interval time.Duration
 
@@ -46,8 +46,12 @@ func (b *batching) due() time.Time {
 	var due time.Time
 	if !b.firstJoin.IsZero() {
 		earliest := later(b.firstJoin, b.joinsGiven.Add(b.interval))
-		due = later(earliest, b.lastJoin.Add(b.window))
-		if latest := earliest.Add(2 * b.window); due.After(latest) {
+		quiet := b.window
+		if b.lastJoin.After(b.firstJoin) {
+			quiet = 2 * b.window
+		}
+		due = later(earliest, b.lastJoin.Add(quiet))
+		if latest := later(earliest, b.firstJoin.Add(max(b.interval, 2*b.window))); due.After(latest) {
 			due = latest
 		}
 	}

@@ -16,7 +16,8 @@ type Options struct {
 	ResyncPeriod time.Duration
 	// DriftQPS bounds the calls that both make together.
 	DriftQPS float64
-	// NodeBatchWindow is how long nodes must have stopped joining before load balancers are updated; twice as long at most.
+	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has joined for twice as long, for
+	// NodeBatchInterval at most.
 	NodeBatchWindow time.Duration
 	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
 	NodeBatchInterval time.Duration
@@ -59,7 +60,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.DriftQPS, flagDriftQPS, o.DriftQPS,
 		"How many load balancers per second are looked at or ensured for drift, at most.")
 	fs.DurationVar(&o.NodeBatchWindow, flagNodeBatchWindow, o.NodeBatchWindow,
-		"How long no node must have joined before load balancers get the new nodes. They wait at most twice as long. Nodes that leave do not wait.")
+		"How long a node that has joined waits for others before load balancers get it. Several wait until none has joined for twice as long, "+
+			"for --"+flagNodeBatchInterval+" at most if that is longer. Nodes that leave do not wait.")
 	fs.DurationVar(&o.NodeBatchInterval, flagNodeBatchInterval, o.NodeBatchInterval,
 		"The least time between two updates of the load balancers for nodes that join, so that many nodes that join one after the other cost few updates.")
 	fs.DurationVar(&o.StuckAfter, flagStuckAfter, o.StuckAfter,
