@@ -130,6 +130,9 @@ func (e *Engine) worker(name string) bool {
 	if e.Before == nil || slices.ContainsFunc(beforeHosts(e.Live), isControlPlane) {
 		return false
 	}
+	if slices.ContainsFunc(e.Before.Managers, func(m v1.Manager) bool { return m.Host == name }) {
+		return false // it ran a manager of a Deployment, which has no manifest on the host
+	}
 	return slices.ContainsFunc(e.Before.Hosts, func(h v1.Host) bool { return h.Name == name && !h.ControlPlane && !h.APIOnly })
 }
 

@@ -254,3 +254,25 @@ func TestTheManagerThatThePlanDoesNotNameIsAsked(t *testing.T) {
 	put(namespace, "the-real-one", "aws", nil)
 	says(t, e.checkOldManagers(t.Context(), start), kcm+" in pod the-real-one", "--cloud-provider=aws", "is not external yet")
 }
+
+// TestAProcessOfADeploymentWithoutItsPodIsAskedToo: a pod that is deleted by force is gone while its process runs on. Its host has
+// no manifest, but was no worker.
+func TestAProcessOfADeploymentWithoutItsPodIsAskedToo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 2)
+	e := w.engineFor(t)
+	e.Before = &v1.Snapshot{
+		Hosts:    []v1.Host{{Name: "cp-1", NodeName: "node-cp-1"}, {Name: "cp-2", NodeName: "node-cp-2"}},
+		Hosted:   []v1.Component{{Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + kcm}},
+		Managers: []v1.Manager{{Component: kcm, Host: "cp-1"}},
+	}
+	args := []string{"/usr/bin/" + kcm, "--cloud-provider=aws"}
+	e.Hosts = []hostaccess.Host{runsOnly{e.hosts["cp-1"], args}, runsOnly{e.hosts["cp-2"], args}}
+	start := v1.Step{ID: "start/" + ccm, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm}
+	e.plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{start}}
+	err := e.checkOldManagers(t.Context(), start)
+	says(t, err, kcm+" on host cp-1 runs with --cloud-provider=aws", "is not external yet")
+	if err != nil && strings.Contains(err.Error(), "cp-2") {
+		t.Errorf("a worker was asked: %v", err)
+	}
+}

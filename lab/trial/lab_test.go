@@ -131,7 +131,11 @@ func watched(t *testing.T, lab *Trial, f func()) ownership.Judgement {
 		t.Errorf("the simulated cloud was asked for %s %s by %s, which it does not know", call.Service, call.Action, call.Key)
 	}
 	for _, g := range j.Gaps {
-		t.Logf("gap of %-20s %6.2fs  %s -> %s (%s)", g.Loop, g.Seconds, g.From, g.To, g.Cause)
+		lease := "not seen to be won"
+		if g.LeaseSeconds != nil {
+			lease = fmt.Sprintf("won after %.2fs", *g.LeaseSeconds)
+		}
+		t.Logf("gap of %-20s %6.2fs  %s -> %s (%s), lease %s", g.Loop, g.Seconds, g.From, g.To, g.Cause, lease)
 	}
 	t.Logf("took %s", time.Since(from).Round(time.Second))
 	return j
