@@ -424,7 +424,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 		return err
 	}
 	engine := migrate.New(migrate.Options{
-		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, ToolVersion: version, Before: before, Live: now, Tell: tell, Clock: testClock(), Hook: testHook,
+		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, HostsAreNodes: c.pods, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, ToolVersion: version, Before: before, Live: now, Tell: tell, Clock: testClock(), Hook: testHook,
 		Compare: c.comparing(j, before, accepted), Extend: c.extend,
 	}, j)
 	part := *p

@@ -47,7 +47,7 @@ type connection struct {
 	kube    kubernetes.Interface
 	dynamic dynamic.Interface
 	hosts   []hostaccess.Host
-	// pods tells that hosts are reached through pods, which takes rights of its own.
+	// pods tells that hosts are reached through pods, which takes rights of its own, and that they are Nodes.
 	pods    bool
 	session hostSession
 	inv     inventory.Source
@@ -165,7 +165,7 @@ func (c *connection) header(cl v1.Cluster) {
 // gather looks at everything once.
 func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 	return snapshot.Gather(ctx, snapshot.Sources{
-		Kube: c.kube, Dynamic: c.dynamic, Traffic: &c.traffic, Hosts: c.hosts, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
+		Kube: c.kube, Dynamic: c.dynamic, Traffic: &c.traffic, Hosts: c.hosts, HostsAreNodes: c.pods, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
 			m, err := c.scrape(ctx, component, host, address)
 			if err != nil {

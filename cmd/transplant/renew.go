@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // errEndless says that managers have tokens which never expire.
@@ -100,10 +101,8 @@ func (c *connection) managerHosts(ctx context.Context, named []string) ([]hostac
 			return nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
 		}
 		for _, n := range nodes.Items {
-			for _, role := range []string{"control-plane", "master"} {
-				if _, ok := n.Labels["node-role.kubernetes.io/"+role]; ok {
-					chosen[n.Name] = true
-				}
+			if snapshot.HasControlPlaneRole(n.Labels) {
+				chosen[n.Name] = true
 			}
 		}
 	}

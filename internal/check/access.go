@@ -33,10 +33,24 @@ var hostsReadable = Check{
 		"What a control plane runs with stands in the static pod manifests and the systemd units on its hosts. A host that cannot be read may run a manager with other flags, " +
 			"and a migration that does not know it would leave two owners.",
 		"Name every control-plane host with --host-access, and run with rights to read /etc/kubernetes there.",
+		"A host counts as control plane when the Node with its name has the label node-role.kubernetes.io/control-plane or node-role.kubernetes.io/master, which no kubelet may set. " +
+			"Its manifests alone are the word of its root: a worker would be given the manager's token and cloud config for them. " +
+			"A host that has no Node counts as well where you named it, which is with every --host-access but pod.",
 	},
 	judge: func(f facts) v1.Finding {
 		if errs := f.broadHostErrors(); len(errs) > 0 {
 			return with(unknown("%s", strings.Join(errs, "; ")), "the manifests of every control-plane host", "/etc/kubernetes/manifests on each host", "")
+		}
+		var bad complaints
+		for _, h := range f.Hosts {
+			if len(h.Claims) > 0 {
+				bad.add(h.Name, "host %s runs %s by its own word alone: no Node of its name is labelled as control plane", h.Name, strings.Join(h.Claims, ", "))
+			}
+		}
+		if !bad.empty() {
+			return with(bad.finding(v1.Fail, "%s control-plane manifests and no Node that is labelled as control plane", counting(len(bad.lines), "host", "has", "have")),
+				"the label node-role.kubernetes.io/control-plane on the Node with the host's name, if it is control plane", "/api/v1/nodes",
+				"kubectl get nodes -L node-role.kubernetes.io/control-plane   # find out who wrote the manifests of a worker")
 		}
 		n := 0
 		for _, h := range f.Hosts {

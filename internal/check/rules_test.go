@@ -58,7 +58,6 @@ func TestRules(t *testing.T) {
 // neverEnds says which checks cannot end in a certain way, and why.
 var neverEnds = map[string]string{
 	"API-001 fails or warns":   "an API server that does not answer is unknown",
-	"HOST-001 fails or warns":  "a host that cannot be read is unknown",
 	"CLOUD-001 fails or warns": "an inventory that could not be read is unknown",
 	"FACT-001 fails or warns":  "what is not known is unknown",
 	"GAP-001 passes":           "it tells what cannot be promised and always warns",
@@ -119,6 +118,10 @@ var accessRules = []rule{
 	{name: "one manifest cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/manifests/x.yaml") }},
 	{name: "the units cannot be read", code: "HOST-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/units") }},
 	{name: "only a process list is missing", code: "HOST-001", want: pass_, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-2/processes/kube-apiserver") }},
+	{name: "a worker with manifests of a control plane", code: "HOST-001", want: fails, says: []string{"1 host has control-plane manifests", "host w-1 runs kube-apiserver, kube-controller-manager by its own word alone", "kubectl get nodes -L"},
+		change: func(s *v1.Snapshot) {
+			s.Hosts = append(s.Hosts, v1.Host{Name: "w-1", Claims: []string{"kube-apiserver", "kube-controller-manager"}})
+		}},
 	{name: "no host at all", code: "HOST-001", want: unknwn, says: []string{"--host-access"}, change: func(s *v1.Snapshot) { s.Hosts = nil }},
 
 	{name: "every Node has its host", code: "HOST-002", want: pass_},

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -9,6 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // UntrustedError says that a plan or a record would do what no migration does. Whoever may write the ConfigMap of a journal is not thereby root on the control
@@ -94,6 +96,22 @@ func (e *Engine) allowed(s v1.Step) error {
 	}
 	if err := plan.AllowedStep(e.plan, s, e.seen()); err != nil {
 		return &UntrustedError{What: "step " + s.ID, Err: err}
+	}
+	return nil
+}
+
+// provesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of the API right before: what the host itself
+// says, and a snapshot of some time ago, may be a worker's.
+func (e *Engine) provesControlPlane(ctx context.Context, s v1.Step) error {
+	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
+		return nil
+	}
+	proven, err := snapshot.IsControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
+	if err != nil {
+		return err
+	}
+	if !proven {
+		return &UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, plan.Unproven(s.Host))}
 	}
 	return nil
 }

@@ -42,6 +42,8 @@ type Options struct {
 	Seed *Seed
 	// Hosts whose files and processes steps act on.
 	Hosts []hostaccess.Host
+	// HostsAreNodes tells that the hosts are those of the cluster's Nodes and have their names: nobody has named them.
+	HostsAreNodes bool
 	// NodeNames maps a host's name to its Node's.
 	NodeNames map[string]string
 	// Scrape asks a manager on a host, or in a pod of the seed, for its gauges; an error means unknown.
@@ -268,6 +270,9 @@ func (e *Engine) shown(ctx context.Context, s v1.Step, x executor, rec v1.StepRe
 // carryOut does a step, or goes on with one that was begun, and waits until the cluster shows what it is for.
 func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.StepRecord) error {
 	e.Hook("before", s.ID)
+	if err := e.steady(ctx, s, func(ctx context.Context) error { return e.provesControlPlane(ctx, s) }); err != nil {
+		return err
+	}
 	if rec.Result != "started" {
 		if err := e.steady(ctx, s, func(ctx context.Context) error { return e.requires(ctx, s) }); err != nil {
 			return err

@@ -93,6 +93,9 @@ func (j judge) place(s v1.Step) error {
 	if err := cleanPaths(s); err != nil {
 		return err
 	}
+	if h := j.host(s.Host); h != nil && len(h.Claims) > 0 && (s.Derive != "" || s.Kind == v1.StepAddManifest) {
+		return fmt.Errorf("host %s is control plane by its own word alone: it gets no token and no manager", s.Host)
+	}
 	switch s.Kind {
 	case v1.StepWriteFile, v1.StepCopyFile, v1.StepRemoveFile:
 		if !j.ownFile(s) {

@@ -108,9 +108,12 @@ func (j judge) named(at, host string) bool {
 	return j.configured(at)
 }
 
-// configured reports whether a cloud config of the cluster in view names a file.
+// configured reports whether a cloud config of a control-plane host in view names a file. A worker's is the word of its root.
 func (j judge) configured(at string) bool {
 	for _, h := range j.live.Hosts {
+		if len(h.Components) == 0 {
+			continue
+		}
 		configs := h.CloudConfigs
 		if h.CloudConfig != nil {
 			configs = append(slices.Clone(configs), *h.CloudConfig)

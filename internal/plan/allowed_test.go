@@ -153,7 +153,7 @@ var attacks = []attack{
 	{"a Deployment of the seed is edited that is no manager", "hosted-downtime", "rule P-46", put(v1.Step{Kind: v1.StepEditWorkload, Component: "etcd", Ref: "Deployment/cluster-x/etcd"}), false},
 }
 
-// TestAKeyThatOnlyAVariableNamesIsNoManagers, wherever the installer of a cluster puts its keys. One that the cloud config of a host names is for the cloud.
+// TestAKeyThatOnlyAVariableNamesIsNoManagers, wherever the installer of a cluster puts its keys. One that the cloud config of a control-plane host names is for the cloud.
 func TestAKeyThatOnlyAVariableNamesIsNoManagers(t *testing.T) {
 	for at, allowed := range map[string]bool{
 		"/etc/kubernetes/ssl/ca.key": false, "/etc/kubernetes/ssl": false, "/etc/ssl/etcd/ssl/node-cp-1-key.pem": false, "/etc/kubernetes/ssl/secrets_encryption.yaml": false,
@@ -165,6 +165,10 @@ func TestAKeyThatOnlyAVariableNamesIsNoManagers(t *testing.T) {
 		}
 		if strings.HasSuffix(at, "/other/ca.key") {
 			j.live.Hosts[0].CloudConfig = &v1.CloudConfig{Settings: map[string]string{"global.key-file": at}}
+			if err := j.hostFile(at, podRules{host: "cp-1"}); err == nil {
+				t.Error("a worker's cloud config lets the manager have a key")
+			}
+			j.live.Hosts[0].Components = []v1.Component{{Name: KCM}}
 			if err := j.hostFile(at, podRules{host: "cp-1"}); err != nil {
 				t.Errorf("the key of the cloud config: %v", err)
 			}

@@ -57,9 +57,19 @@ func isOwnDeployment(of v1.Cluster, ref string) bool {
 	return len(parts) == 3 && parts[0] == "Deployment" && parts[1] == cmp.Or(of.Seed, Namespace) && parts[2] != ""
 }
 
-// checkCandidates refuses a cluster in which it is not clear which kube-controller-manager or kube-apiserver is its own.
+// Unproven says why a host is not taken for the control plane, and what to do.
+func Unproven(host string) string {
+	return fmt.Sprintf("no Node %[1]s is labelled as control plane: if it is, run \"kubectl label node %[1]s %[2]s=\", else find out who wrote there", host, labelControlPlane)
+}
+
+// checkCandidates refuses a cluster in which it is not clear which hosts, and which kube-controller-manager or kube-apiserver, are its own.
 func checkCandidates(snap *v1.Snapshot) error {
 	var errs []error
+	for _, h := range snap.Hosts {
+		if len(h.Claims) > 0 {
+			errs = append(errs, fmt.Errorf("host %s runs %s by its own word alone, and %s", h.Name, strings.Join(h.Claims, ", "), Unproven(h.Name)))
+		}
+	}
 	for _, name := range []string{KCM, KAS} {
 		var found []string
 		for _, c := range allHosted(snap, name) {

@@ -87,3 +87,33 @@ func TestNoStepChangesATenantsDeployment(t *testing.T) {
 		}
 	}
 }
+
+// TestAHostThatOnlyClaimsToBeControlPlaneIsRefused: no plan is made, and no step of another plan gives it what only the control plane has.
+func TestAHostThatOnlyClaimsToBeControlPlaneIsRefused(t *testing.T) {
+	t.Parallel()
+	p := mustMake(t, aws26HA(), v1.Options{Volumes: v1.VolumesInTree})
+	live := aws26HA()
+	live.Hosts[0].ControlPlane, live.Hosts[0].Components, live.Hosts[0].Claims = false, nil, []string{KAS, KCM}
+	_, err := Make(live, v1.Options{Volumes: v1.VolumesInTree}, nil, now)
+	for _, says := range []string{"host cp-1 runs kube-apiserver, kube-controller-manager by its own word alone", "kubectl label node cp-1 node-role.kubernetes.io/control-plane="} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v does not say %q", err, says)
+		}
+	}
+	asked := 0
+	for _, s := range p.Steps {
+		if s.Host != "cp-1" || s.Derive == "" && s.Kind != v1.StepAddManifest {
+			continue
+		}
+		asked++
+		if err := AllowedStep(p, s, live); err == nil || !strings.Contains(err.Error(), "by its own word alone") {
+			t.Errorf("%s: %v", s.ID, err)
+		}
+		if err := AllowedStep(p, s, aws26HA()); err != nil {
+			t.Errorf("%s on a proven host: %v", s.ID, err)
+		}
+	}
+	if asked != 4 {
+		t.Errorf("%d steps were asked about", asked)
+	}
+}

@@ -53,6 +53,8 @@ type Sources struct {
 	Traffic *Traffic
 	// Hosts whose files and processes can be read.
 	Hosts []hostaccess.Host
+	// HostsAreNodes tells that the hosts are those of the cluster's Nodes and have their names: nobody has named them.
+	HostsAreNodes bool
 	// Scrape asks a manager on a host for its gauges; a Manager with an Error is unknown.
 	Scrape func(ctx context.Context, component, host, address string) v1.Manager
 	// ScrapeUnavailable says why Scrape is nil.

@@ -16,6 +16,7 @@ var addressFlags = []string{"advertise-address", "bind-address"}
 // matchPods finds the Node of each host and the mirror pod of each component. A host is a place with files, a Node a name in the API; nothing
 // says that the names are equal.
 func (g *gatherer) matchPods() {
+	g.checkClaims()
 	for i := range g.mirrors {
 		p := &g.mirrors[i]
 		if slices.ContainsFunc([]string{kas, kcm, ccm}, func(c string) bool { return isPodOf(p, c) }) {

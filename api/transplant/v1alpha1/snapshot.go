@@ -84,6 +84,9 @@ type Host struct {
 	NodeName string `json:"nodeName,omitempty"`
 	// ControlPlane tells that the host has a kube-controller-manager or kube-apiserver manifest.
 	ControlPlane bool `json:"controlPlane"`
+	// Claims are the components that the host itself says that it runs, while no Node of its name is labelled as control plane; sorted. Nothing else of them
+	// is kept, and ControlPlane is false.
+	Claims []string `json:"claims,omitempty"`
 	// Components found as static pod manifests; sorted by name.
 	Components []Component `json:"components,omitempty"`
 	Kubelet    *Kubelet    `json:"kubelet,omitempty"`
