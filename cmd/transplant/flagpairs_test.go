@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -120,7 +120,7 @@ func TestStrictSaysThatWarningsBlock(t *testing.T) {
 	}
 	args := []string{"check", "--from-snapshot", labSnapshot, "-q", "--strict"}
 	for _, f := range report.Findings {
-		if f.Outcome == v1.Warn && f.Level != check.LevelInfo {
+		if f.Outcome == v1.Warn && f.Level != findings.LevelInfo {
 			args = append(args, "--accept", f.Code+"=we know")
 		}
 	}

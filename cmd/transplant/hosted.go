@@ -20,6 +20,9 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
@@ -215,7 +218,7 @@ func hostedCheck(ctx context.Context, h *hostedRun) error {
 	report := h.plane.CheckPart(snap, h.part)
 	shown := showing{problems: boolFlag(h.cmd, "problems"), strict: boolFlag(h.cmd, "strict")}
 	if shown.strict {
-		check.Strict(&report, check.Options{Accept: h.plane.Accept, AcceptedBy: userName(), AcceptedAt: now().UTC()})
+		check.Strict(&report, facts.Options{Accept: h.plane.Accept, AcceptedBy: userName(), AcceptedAt: now().UTC()})
 	}
 	if err := h.printReport(h.output(), report, shown); err != nil {
 		return err
@@ -489,9 +492,9 @@ func warnOfToken(ctx context.Context, h *hostedRun, s *v1.Status) {
 	if token == nil {
 		return
 	}
-	if why := check.TokenProblem(token, s.Time); why != "" {
+	if why := cloudconfig.TokenProblem(token, s.Time); why != "" {
 		s.Health = append(s.Health, v1.Blocker{
-			Level: "warning", Impact: check.ImpactNoLoops,
+			Level: "warning", Impact: findings.ImpactNoLoops,
 			Message: "transplant renew --seed-namespace " + h.plane.Namespace + ": " + token.Path + " of the seed" + why,
 		})
 	}

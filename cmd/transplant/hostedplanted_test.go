@@ -12,6 +12,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -48,7 +49,7 @@ func newSeededJournal(t *testing.T, env ...string) *seededJournal {
 		Managers: []v1.Manager{{Component: plan.KCM, Host: "controller-manager-1", Loops: []string{"service"}, Leads: []string{plan.KCM}}},
 	}
 	options := plan.Defaults(v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0", Env: env, Part: v1.PartHandover})
-	report := check.Run(s.before, check.Options{Image: options.Image, Part: options.Part, Provider: "aws"})
+	report := check.Run(s.before, facts.Options{Image: options.Image, Part: options.Part, Provider: "aws"})
 	made, err := plan.Make(s.before, options, report.Findings, now())
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -98,7 +99,7 @@ func (f *planFlags) acceptAs(p *v1.Plan) {
 	}
 }
 
-func (f *planFlags) checkOptions() check.Options {
+func (f *planFlags) checkOptions() facts.Options {
 	names := make([]string, 0, len(f.options.Env))
 	files := map[string]string{}
 	for _, e := range f.options.Env {
@@ -113,7 +114,7 @@ func (f *planFlags) checkOptions() check.Options {
 		code, reason, _ := strings.Cut(a, "=")
 		accept[code] = reason
 	}
-	return check.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, CCMFiles: files, RenewDeadline: f.options.RenewDeadline,
+	return facts.Options{Strategy: f.options.Strategy, Shape: f.options.Shape, NodeIPAM: f.options.NodeIPAM, Volumes: f.options.Volumes, Image: f.options.Image, LeaseName: f.options.LeaseName, CCMEnv: names, CCMFiles: files, RenewDeadline: f.options.RenewDeadline,
 		ReplaceHosts: f.options.ReplaceHosts, TargetVersion: f.options.TargetVersion, Accept: accept, AcceptedBy: userName(), AcceptedAt: now().UTC()}
 }
 

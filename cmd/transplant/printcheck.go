@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
 // kindCheckList is the kind of the document that check --list prints.
@@ -99,7 +100,7 @@ func sameSkip(a, b v1.Finding) bool {
 // consequence is what suffers, and since when.
 func consequence(f v1.Finding, taken time.Time) string {
 	out := ""
-	if f.Impact != "" && f.Impact != check.ImpactNone {
+	if f.Impact != "" && f.Impact != findings.ImpactNone {
 		out = "   impact: " + f.Impact
 	}
 	if f.Since != nil && taken.After(*f.Since) {

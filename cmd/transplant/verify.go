@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/migrate"
 	"github.com/transplant-dev/transplant/internal/report"
 	"github.com/transplant-dev/transplant/internal/snapshot"
@@ -185,7 +185,7 @@ func verificationJUnit(w io.Writer, v v1.Verification) error {
 		switch c.Outcome {
 		case v1.Fail:
 			suite.Failures++
-			one.Failure = &junitMessage{Message: c.Summary, Type: check.LevelError, Text: text}
+			one.Failure = &junitMessage{Message: c.Summary, Type: findings.LevelError, Text: text}
 		case v1.Unknown:
 			suite.Errors++
 			one.Error = &junitMessage{Message: c.Summary, Type: "unknown", Text: text}

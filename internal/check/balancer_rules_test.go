@@ -7,6 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/loadbalancer"
 )
 
 // served gives a cluster two Services with a classic and a network load balancer, whose members are all nodes.
@@ -20,14 +22,14 @@ func served(s *v1.Snapshot) {
 		kind := []string{"classic", "network"}[i]
 		service := v1.Service{
 			Namespace: "shop", Name: "web-" + kind, UID: fmt.Sprintf("%08d-0000-4000-8000-000000000000", i), Created: taken.AddDate(0, -1, 0),
-			Addresses: []string{address}, Finalizers: []string{finalizerBalancer}, ExternalTrafficPolicy: "Cluster", Annotations: map[string]string{},
+			Addresses: []string{address}, Finalizers: []string{loadbalancer.FinalizerBalancer}, ExternalTrafficPolicy: "Cluster", Annotations: map[string]string{},
 		}
 		if kind == "network" {
 			service.Annotations["service.beta.kubernetes.io/aws-load-balancer-type"] = "nlb"
 		}
 		s.Services = append(s.Services, service)
 		s.Cloud.LoadBalancers = append(s.Cloud.LoadBalancers, v1.LoadBalancer{
-			ID: kind, Name: defaultBalancerName(service.UID), Kind: kind, Address: address, Created: taken.AddDate(0, -1, 0), Members: slices.Clone(members),
+			ID: kind, Name: loadbalancer.DefaultBalancerName(service.UID), Kind: kind, Address: address, Created: taken.AddDate(0, -1, 0), Members: slices.Clone(members),
 		})
 	}
 }
@@ -104,9 +106,9 @@ func installedCCM(flags map[string]string) func(*v1.Snapshot) {
 	}
 }
 
-var ownOpenStack = Options{Image: "ghcr.io/transplant-dev/openstack-cloud-controller-manager:v0.1.0"}
+var ownOpenStack = facts.Options{Image: "ghcr.io/transplant-dev/openstack-cloud-controller-manager:v0.1.0"}
 
-var balancerRules = []rule{
+var balancerRules = []ruleCase{
 	{name: "every Service has its address", code: "LB-002", want: pass_, says: []string{"2 Services"}},
 	{name: "F34: one is pending", code: "LB-002", want: warn, says: []string{"shop/web-classic", "no address since 2026-04-04 10:00", "LoadBalancerReady=False(Quota)", "kubectl -n shop describe service web-classic"}, change: service(func(s *v1.Service) {
 		s.Addresses, s.Conditions = nil, []string{"LoadBalancerReady=False(Quota)"}
@@ -118,7 +120,7 @@ var balancerRules = []rule{
 	{name: "Services could not be listed", code: "LB-002", want: unknwn, change: noServices},
 
 	{name: "none is being deleted", code: "LB-003", want: pass_},
-	{name: "F35: one is being deleted", code: "LB-003", want: warn, says: []string{"1 Service waits", "held by " + finalizerBalancer}, change: service(func(s *v1.Service) { s.Deleting = true })},
+	{name: "F35: one is being deleted", code: "LB-003", want: warn, says: []string{"1 Service waits", "held by " + loadbalancer.FinalizerBalancer}, change: service(func(s *v1.Service) { s.Deleting = true })},
 	{name: "Services could not be listed", code: "LB-003", want: unknwn, change: noServices},
 
 	{name: "F35: every Service has its finalizer", code: "LB-004", want: pass_, says: []string{"2 Services"}},
@@ -127,13 +129,13 @@ var balancerRules = []rule{
 
 	{name: "both providers read all annotations alike", code: "LB-005", want: pass_},
 	{name: "F35: an annotation that is refused", code: "LB-005", want: fails, says: []string{"shop/web-network", extraGroups + ": is refused"}, change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" }},
-	{name: "F35: an older manager does not refuse it", code: "LB-005", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}, change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" }},
+	{name: "F35: an older manager does not refuse it", code: "LB-005", want: pass_, opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}, change: func(s *v1.Snapshot) { s.Services[1].Annotations[extraGroups] = "sg-1" }},
 	{name: "F35: the type was changed after the load balancer was made", code: "LB-005", want: fails, says: []string{"asks for a network load balancer and has a classic one"}, change: annotation(awsType, "nlb")},
 	{name: "F35: the type was taken away", code: "LB-005", want: fails, says: []string{"asks for a classic load balancer and has a network one"}, change: func(s *v1.Snapshot) { delete(s.Services[1].Annotations, awsType) }},
 	{name: "F35: an annotation that only 1.21 knew", code: "LB-005", base: addressed(azureCluster), want: warn, says: []string{"mixed-protocols"}, change: func(s *v1.Snapshot) {
 		annotation("service.beta.kubernetes.io/azure-load-balancer-mixed-protocols", "true")(s)
 		for i := range s.Hosts {
-			manager(s, i, kcm).Image = "registry.k8s.io/kube-controller-manager:v1.21.14"
+			manager(s, i, facts.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.21.14"
 		}
 	}},
 	{name: "Services could not be listed", code: "LB-005", want: unknwn, change: noServices},
@@ -161,19 +163,19 @@ var balancerRules = []rule{
 		s.Cloud.LoadBalancers[0].Members = append(s.Cloud.LoadBalancers[0].Members, "i-gone")
 	}},
 	{name: "a label that says false", code: "LB-008", want: warn, says: []string{"gets ip-10-0-0-11"}, change: func(s *v1.Snapshot) {
-		s.Nodes[0].Labels[labelExclude] = "false"
+		s.Nodes[0].Labels[facts.LabelExclude] = "false"
 		s.Cloud.LoadBalancers[0].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[0].Members, func(id string) bool { return id == s.Cloud.Instances[0].ID })
 	}},
 	{name: "a node that the autoscaler is about to delete", code: "LB-008", want: warn, says: []string{"loses i-10000000000000001"}, change: func(s *v1.Snapshot) { s.Nodes[3].Taints = []string{"ToBeDeletedByClusterAutoscaler=1:NoSchedule"} }},
-	{name: "F34: an older manager takes it out", code: "LB-008", want: pass_, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}, change: func(s *v1.Snapshot) {
+	{name: "F34: an older manager takes it out", code: "LB-008", want: pass_, opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.1"}, change: func(s *v1.Snapshot) {
 		s.Nodes[3].Ready = "False"
 		for i := range s.Cloud.LoadBalancers {
 			s.Cloud.LoadBalancers[i].Members = slices.DeleteFunc(s.Cloud.LoadBalancers[i].Members, func(id string) bool { return id == s.Cloud.Instances[3].ID })
 		}
 	}},
-	{name: "a label that an older manager does not read", code: "LB-001", want: skipped, opts: Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}},
+	{name: "a label that an older manager does not read", code: "LB-001", want: skipped, opts: facts.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.1"}},
 	{name: "a Service that chooses its nodes", code: "LB-008", want: pass_, change: func(s *v1.Snapshot) {
-		annotation(annotationTargetLabels, "pool=edge")(s)
+		annotation(loadbalancer.AnnotationTargetLabels, "pool=edge")(s)
 		label("pool", "edge")(s)
 		s.Cloud.LoadBalancers[0].Members = []string{s.Cloud.Instances[3].ID}
 	}},
@@ -235,7 +237,7 @@ var balancerRules = []rule{
 		}
 		cannotGather(s, "hosts/cp-1/cloud-config")
 	}},
-	{name: "F34: a manager of the same kind", code: "LB-016", base: addressed(openstackCluster), opts: Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.25.6"}, want: skipped, says: []string{"library 0.25"}, change: monitors("")},
+	{name: "F34: a manager of the same kind", code: "LB-016", base: addressed(openstackCluster), opts: facts.Options{Image: "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.25.6"}, want: skipped, says: []string{"library 0.25"}, change: monitors("")},
 	{name: "other clouds check by themselves", code: "LB-016", want: skipped},
 
 	{name: "F33: one cluster", code: "LB-013", want: pass_, says: []string{"kubernetes.io/cluster/lab"}},

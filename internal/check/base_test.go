@@ -7,6 +7,8 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/node"
 )
 
 var taken = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -56,10 +58,10 @@ func healthy() *v1.Snapshot {
 		}
 		s.Hosts = append(s.Hosts, host)
 		s.ControlPlaneNodes = append(s.ControlPlaneNodes, node)
-		manager := v1.Manager{Component: kcm, Host: host.Name}
+		manager := v1.Manager{Component: facts.KCM, Host: host.Name}
 		if i == 1 {
 			manager.Loops = []string{"cloud-node-lifecycle", "nodeipam", "route", "service"}
-			manager.Leads = []string{kcm}
+			manager.Leads = []string{facts.KCM}
 		}
 		s.Managers = append(s.Managers, manager)
 		addNode(s, node, fmt.Sprintf("i-%017d", i))
@@ -75,22 +77,22 @@ func healthy() *v1.Snapshot {
 	for _, verb := range []string{"get", "list"} {
 		s.Access = append(s.Access, v1.AccessAnswer{Who: "self", Verb: verb, Resource: "nodes", Allowed: true})
 	}
-	for _, user := range []string{userKCM, userCCM} {
+	for _, user := range []string{facts.UserKCM, facts.UserCCM} {
 		s.Access = append(s.Access,
 			v1.AccessAnswer{Who: user, Verb: "create", Resource: "leases", Namespace: "kube-system", Allowed: true},
-			v1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true},
-			v1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: DefaultLeaseName, Allowed: true})
+			v1.AccessAnswer{Who: user, Verb: "get", Resource: "leases", Namespace: "kube-system", Name: facts.DefaultLeaseName, Allowed: true},
+			v1.AccessAnswer{Who: user, Verb: "update", Resource: "leases", Namespace: "kube-system", Name: facts.DefaultLeaseName, Allowed: true})
 	}
 	planeFacts(s)
 	return s
 }
 
 func apiServer() v1.Component {
-	return component(kas, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{"cloud-provider": "aws"})
+	return component(facts.KAS, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{"cloud-provider": "aws"})
 }
 
 func controllerManager() v1.Component {
-	return component(kcm, "registry.k8s.io/kube-controller-manager:v1.26.0", map[string]string{
+	return component(facts.KCM, "registry.k8s.io/kube-controller-manager:v1.26.0", map[string]string{
 		"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16",
 		"allocate-node-cidrs": "true", "leader-elect": "true",
 	})
@@ -105,7 +107,7 @@ func addNode(s *v1.Snapshot, name, id string) {
 	cidr := fmt.Sprintf("10.200.%d.0/24", n)
 	s.Nodes = append(s.Nodes, v1.Node{
 		Name: name, UID: "uid-" + name, ProviderID: "aws:///us-east-1a/" + id, Ready: "True", OS: "linux", PodCIDRs: []string{cidr}, Addresses: addressesOf(name, n),
-		Labels: map[string]string{zoneLabels.stable: "us-east-1a", regionLabels.stable: "us-east-1", typeLabels.stable: "m5.large"},
+		Labels: map[string]string{node.ZoneLabels.Stable: "us-east-1a", node.RegionLabels.Stable: "us-east-1", node.TypeLabels.Stable: "m5.large"},
 	})
 	s.Cloud.Instances = append(s.Cloud.Instances, instanceOf(name, id))
 	s.Cloud.Routes = append(s.Cloud.Routes, v1.Route{Table: "rtb-lab", CIDR: cidr, Target: id, State: "active"})
@@ -115,9 +117,9 @@ func addNode(s *v1.Snapshot, name, id string) {
 func migrated() *v1.Snapshot {
 	s := healthy()
 	for i := range s.Hosts {
-		setFlags(s, i, kcm, map[string]string{"cloud-provider": "external"})
-		setFlags(s, i, kas, map[string]string{"cloud-provider": "external"})
-		delete(manager(s, i, kcm).Flags, "cloud-config")
+		setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "external"})
+		setFlags(s, i, facts.KAS, map[string]string{"cloud-provider": "external"})
+		delete(manager(s, i, facts.KCM).Flags, "cloud-config")
 		delete(s.Hosts[i].Kubelet.Flags, "cloud-config")
 		kubeletFlags(s, i, map[string]string{"cloud-provider": "external"})
 		addCCM(s, i, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0")
@@ -125,7 +127,7 @@ func migrated() *v1.Snapshot {
 	s.Kubeadm.ExtraArgs = map[string]map[string]string{"apiServer": {"cloud-provider": "external"}, "controllerManager": {"cloud-provider": "external"}}
 	s.Managers[0].Loops = []string{"nodeipam"}
 	ccmManager(s, "cp-1").Loops = []string{"cloud-node", "cloud-node-lifecycle", "route", "service"}
-	ccmManager(s, "cp-1").Leads = []string{ccm}
+	ccmManager(s, "cp-1").Leads = []string{facts.CCM}
 	return s
 }
 
@@ -141,7 +143,7 @@ func manager(s *v1.Snapshot, i int, name string) *v1.Component {
 
 func ccmManager(s *v1.Snapshot, host string) *v1.Manager {
 	for i := range s.Managers {
-		if s.Managers[i].Component == ccm && s.Managers[i].Host == host {
+		if s.Managers[i].Component == facts.CCM && s.Managers[i].Host == host {
 			return &s.Managers[i]
 		}
 	}
@@ -154,11 +156,11 @@ func setFlags(s *v1.Snapshot, i int, name string, flags map[string]string) {
 
 // addCCM puts a cloud-controller-manager on the i-th host, without leader migration.
 func addCCM(s *v1.Snapshot, i int, image string) {
-	c := component(ccm, image, map[string]string{"cloud-provider": "aws", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16"})
+	c := component(facts.CCM, image, map[string]string{"cloud-provider": "aws", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16"})
 	c.Processes = []v1.Process{{PID: 9000 + i, StartTicks: 5, State: "S"}}
-	c.Pod = &v1.MirrorPod{Name: ccm + "-" + s.Hosts[i].NodeName, Ready: true, Command: c.Command}
+	c.Pod = &v1.MirrorPod{Name: facts.CCM + "-" + s.Hosts[i].NodeName, Ready: true, Command: c.Command}
 	s.Hosts[i].Components = append(s.Hosts[i].Components, c)
-	s.Managers = append(s.Managers, v1.Manager{Component: ccm, Host: s.Hosts[i].Name})
+	s.Managers = append(s.Managers, v1.Manager{Component: facts.CCM, Host: s.Hosts[i].Name})
 }
 
 const upstreamCCM = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.37.0"

@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
 // allRules are the cases of all checks.
-func allRules() []rule {
+func allRules() []ruleCase {
 	return slices.Concat(accessRules, controlPlaneRules, leaderMigrationRules, ownershipRules, versionRules, configRules, nodeRules, cloudRules, toolingRules, planeRules, migrationRules,
 		skewRules, credentialRules, identityRules, balancerRules, routeRules, volumeRules, kubeletRules, schedulingRules, factRules)
 }
@@ -89,7 +90,7 @@ func TestEveryFieldProblemIsFoundOnACapturedCluster(t *testing.T) {
 		for _, id := range ids {
 			seen[id] = seen[id] || fits && got == tc.want
 			if !fits || got != tc.want {
-				misses[id] = append(misses[id], fmt.Sprintf("%s %s: %s", tc.code, tc.name, orElse(string(got), "does not fit")))
+				misses[id] = append(misses[id], fmt.Sprintf("%s %s: %s", tc.code, tc.name, findings.OrElse(string(got), "does not fit")))
 			}
 		}
 	}
@@ -101,7 +102,7 @@ func TestEveryFieldProblemIsFoundOnACapturedCluster(t *testing.T) {
 }
 
 // onCaptured runs a case on the captured cluster; it does not fit where the case reaches for what that cluster does not have.
-func (tc rule) onCaptured(t *testing.T) (outcome v1.Outcome, fits bool) {
+func (tc ruleCase) onCaptured(t *testing.T) (outcome v1.Outcome, fits bool) {
 	t.Helper()
 	if tc.base != nil {
 		return "", false

@@ -12,12 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
 func TestAHealthyClusterIsNotBlocked(t *testing.T) {
 	for name, s := range map[string]*v1.Snapshot{"in-tree": healthy(), "migrated": migrated()} {
 		t.Run(name, func(t *testing.T) {
-			r := Run(s, Options{})
+			r := Run(s, facts.Options{})
 			if r.Summary.Blocked {
 				t.Error("the report blocks")
 			}
@@ -35,7 +37,7 @@ func TestTheReportIsInTheOrderOfTheListAndCounts(t *testing.T) {
 	s.Nodes[0].Ready = "False"                           // warn
 	s.Nodes[1].ProviderID = ""                           // fail
 	s.Cloud.Errors = []string{"loadbalancers: no right"} // unknown
-	r := Run(s, Options{})
+	r := Run(s, facts.Options{})
 	var codes []string
 	count := map[v1.Outcome]int{}
 	for _, f := range r.Findings {
@@ -63,12 +65,12 @@ func TestTheReportIsInTheOrderOfTheListAndCounts(t *testing.T) {
 
 func TestRunIsDeterministicAndLeavesTheSnapshotAlone(t *testing.T) {
 	s := migrated()
-	migrating(s, ccm, shortNames)
-	setFlags(s, 1, kcm, map[string]string{"cluster-name": "other", "cluster-cidr": "10.0.0.0/8"})
+	migrating(s, facts.CCM, shortNames)
+	setFlags(s, 1, facts.KCM, map[string]string{"cluster-name": "other", "cluster-cidr": "10.0.0.0/8"})
 	before := encode(t, s)
-	first := encode(t, Run(s, Options{}))
+	first := encode(t, Run(s, facts.Options{}))
 	for range 20 {
-		if again := encode(t, Run(s, Options{})); again != first {
+		if again := encode(t, Run(s, facts.Options{})); again != first {
 			t.Fatalf("the same snapshot gave another report:\n%s", cmp.Diff(first, again))
 		}
 	}
@@ -89,7 +91,7 @@ func encode(t *testing.T, v any) string {
 func TestOneCauseIsOneLine(t *testing.T) {
 	s := &v1.Snapshot{TakenAt: taken}
 	cannotGather(s, "cluster/uid", "cluster/version", "nodes", "services", "leases", "access", "pods", "hosts")
-	r := Run(s, Options{})
+	r := Run(s, facts.Options{})
 	var unknown []string
 	for _, f := range r.Findings {
 		switch f.Outcome {
@@ -114,7 +116,7 @@ func TestOneCauseIsOneLine(t *testing.T) {
 func TestAcceptTakesWhatIsNotMandatory(t *testing.T) {
 	s := healthy()
 	s.Nodes[0].ProviderID = ""
-	r := Run(s, Options{Accept: map[string]string{"node-001": "it is drained and about to go"}})
+	r := Run(s, facts.Options{Accept: map[string]string{"node-001": "it is drained and about to go"}})
 	if f := found(t, r, "NODE-001"); f.Outcome != v1.Fail || f.Accepted != "it is drained and about to go" {
 		t.Errorf("got %+v, want a failure that is accepted", f)
 	}
@@ -122,14 +124,14 @@ func TestAcceptTakesWhatIsNotMandatory(t *testing.T) {
 		t.Errorf("got %+v, want one accepted and nothing blocked", r.Summary)
 	}
 
-	setFlags(s, 0, kcm, map[string]string{"leader-elect": "false"})
-	if r = Run(s, Options{Accept: map[string]string{"CP-002": "whatever"}}); !r.Summary.Blocked || found(t, r, "CP-002").Accepted != "" {
+	setFlags(s, 0, facts.KCM, map[string]string{"leader-elect": "false"})
+	if r = Run(s, facts.Options{Accept: map[string]string{"CP-002": "whatever"}}); !r.Summary.Blocked || found(t, r, "CP-002").Accepted != "" {
 		t.Error("a mandatory finding was accepted")
 	}
 }
 
 func TestAMandatoryCheckCanBeAcceptedOnlyWhenItIsUnknown(t *testing.T) {
-	accept := Options{Accept: map[string]string{"LM-006": "the kubeconfig has no certificate"}}
+	accept := facts.Options{Accept: map[string]string{"LM-006": "the kubeconfig has no certificate"}}
 	s := healthy()
 	s.Managers[2].Error = "no credentials"
 	if r := Run(s, accept); r.Summary.Blocked || found(t, r, "LM-006").Accepted == "" {
@@ -145,7 +147,7 @@ func TestAMandatoryCheckCanBeAcceptedOnlyWhenItIsUnknown(t *testing.T) {
 func TestAnAcceptanceSaysWhoGaveItAndWhen(t *testing.T) {
 	s := healthy()
 	s.Nodes[0].ProviderID = ""
-	r := Run(s, Options{Accept: map[string]string{"NODE-001": "it goes today"}, AcceptedBy: "ops@bastion", AcceptedAt: taken})
+	r := Run(s, facts.Options{Accept: map[string]string{"NODE-001": "it goes today"}, AcceptedBy: "ops@bastion", AcceptedAt: taken})
 	f := found(t, r, "NODE-001")
 	if f.Accepted != "it goes today" || f.AcceptedBy != "ops@bastion" || f.AcceptedAt == nil || !f.AcceptedAt.Equal(taken) {
 		t.Errorf("got %q by %q at %v", f.Accepted, f.AcceptedBy, f.AcceptedAt)
@@ -153,7 +155,7 @@ func TestAnAcceptanceSaysWhoGaveItAndWhen(t *testing.T) {
 	if passed := found(t, r, "API-001"); passed.AcceptedBy != "" || passed.AcceptedAt != nil {
 		t.Errorf("a check that passes was accepted by %s", passed.AcceptedBy)
 	}
-	if r = Run(s, Options{Accept: map[string]string{"NODE-001": "it goes today"}}); found(t, r, "NODE-001").AcceptedAt != nil {
+	if r = Run(s, facts.Options{Accept: map[string]string{"NODE-001": "it goes today"}}); found(t, r, "NODE-001").AcceptedAt != nil {
 		t.Error("the zero time was taken for a time")
 	}
 }
@@ -162,19 +164,19 @@ func TestAcceptancesThatNothingNeedsAreNamed(t *testing.T) {
 	s := healthy()
 	s.Nodes[0].ProviderID = "" // fails
 	s.Nodes[1].Ready = "False" // warns
-	r := Run(s, Options{Accept: map[string]string{"node-001": "going", "NODE-003": "known", "VER-006": "old kubelets"}})
+	r := Run(s, facts.Options{Accept: map[string]string{"node-001": "going", "NODE-003": "known", "VER-006": "old kubelets"}})
 	if diff := cmp.Diff([]string{"NODE-003", "VER-006"}, r.StaleAcceptances); diff != "" {
 		t.Errorf("stale acceptances (-want +got):\n%s", diff)
 	}
-	if r = Run(s, Options{}); r.StaleAcceptances != nil {
+	if r = Run(s, facts.Options{}); r.StaleAcceptances != nil {
 		t.Errorf("nobody accepted anything, and %v are stale", r.StaleAcceptances)
 	}
 }
 
 func TestADependentOfAFailureSaysOnWhatItWaits(t *testing.T) {
 	s := healthy()
-	manager(s, 0, kcm).Error = "not a Pod"
-	for _, f := range Run(s, Options{}).Findings {
+	manager(s, 0, facts.KCM).Error = "not a Pod"
+	for _, f := range Run(s, facts.Options{}).Findings {
 		if f.Code == "LM-011" && (f.Outcome != v1.Skip || f.DependsOn != "CP-003" || f.Summary != "not evaluated: depends on CP-003") {
 			t.Errorf("got %s, depends on %q: %s", f.Outcome, f.DependsOn, f.Summary)
 		}
@@ -189,7 +191,7 @@ func TestFourTimesTheNodesAreFourTimesTheWork(t *testing.T) {
 		for i := range s.Nodes {
 			cannotGather(s, "hosts/"+s.Nodes[i].Name+"/kubelet", "preview/"+s.Nodes[i].Name, "clocks/"+s.Nodes[i].Name)
 		}
-		return testing.AllocsPerRun(1, func() { Run(s, Options{}) })
+		return testing.AllocsPerRun(1, func() { Run(s, facts.Options{}) })
 	}
 	if few, many := work(125), work(500); many > 6*few {
 		t.Errorf("%.0f allocations for 125 nodes, %.0f for 500", few, many)
@@ -201,7 +203,7 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(fmt.Sprintf("%d nodes", nodes), func(b *testing.B) {
 			s := large(nodes, 4*nodes)
 			for b.Loop() {
-				Run(s, Options{})
+				Run(s, facts.Options{})
 			}
 		})
 	}
@@ -230,9 +232,9 @@ func TestValidateAccept(t *testing.T) {
 func TestEveryCheckIsComplete(t *testing.T) {
 	code := regexp.MustCompile(`^[A-Z]+-\d{3}$`)
 	reason := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
-	levels := []string{LevelInfo, LevelWarning, LevelError, LevelCritical}
-	impacts := []string{ImpactNone, ImpactNodeDeletion, ImpactNoLoops, ImpactTwoOwners, ImpactLoadBalancers, ImpactRoutes, ImpactAPI, ImpactGap, ImpactNodeJoin, ImpactScheduling,
-		ImpactVolumes, ImpactImagePulls, ImpactDataLoss}
+	levels := []string{findings.LevelInfo, findings.LevelWarning, findings.LevelError, findings.LevelCritical}
+	impacts := []string{findings.ImpactNone, findings.ImpactNodeDeletion, findings.ImpactNoLoops, findings.ImpactTwoOwners, findings.ImpactLoadBalancers, findings.ImpactRoutes, findings.ImpactAPI, findings.ImpactGap, findings.ImpactNodeJoin, findings.ImpactScheduling,
+		findings.ImpactVolumes, findings.ImpactImagePulls, findings.ImpactDataLoss}
 	seen, categories := map[string]bool{}, []string{}
 	for _, c := range Checks {
 		switch {
@@ -244,7 +246,7 @@ func TestEveryCheckIsComplete(t *testing.T) {
 			t.Errorf("%s has level %q and impact %q", c.Code, c.Level, c.Impact)
 		case len(c.Explain) == 0 || c.Title == "" || strings.HasSuffix(c.Title, "."):
 			t.Errorf("%s lacks an explanation, or its title is not a clause", c.Code)
-		case c.judge == nil:
+		case c.Judge == nil:
 			t.Errorf("%s judges nothing", c.Code)
 		}
 		for _, paragraph := range c.Explain {

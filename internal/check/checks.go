@@ -1,38 +1,37 @@
 package check
 
-import "slices"
+import (
+	"slices"
 
-// Categories, in reporting order: who has to act.
-const (
-	categoryTooling         = "tooling and RBAC"
-	categoryControlPlane    = "control plane"
-	categoryLeaderMigration = "leader migration"
-	categoryVersions        = "versions and skew"
-	categoryCloud           = "cloud config and credentials"
-	categoryNodes           = "nodes and identity"
-	categoryBalancers       = "load balancers"
-	categoryRoutes          = "routes and node IPAM"
-	categoryVolumes         = "volumes and CSI"
-	categoryKubelets        = "kubelets and image credentials"
-	categoryScheduling      = "webhooks and scheduling deadlocks"
-	categoryFacts           = "facts"
+	"github.com/transplant-dev/transplant/internal/check/access"
+	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/check/controlplane"
+	"github.com/transplant-dev/transplant/internal/check/kubelet"
+	"github.com/transplant-dev/transplant/internal/check/leadermigration"
+	"github.com/transplant-dev/transplant/internal/check/loadbalancer"
+	"github.com/transplant-dev/transplant/internal/check/node"
+	"github.com/transplant-dev/transplant/internal/check/route"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/check/scheduling"
+	"github.com/transplant-dev/transplant/internal/check/version"
+	"github.com/transplant-dev/transplant/internal/check/volume"
 )
 
 // Checks are all checks in reporting order, a list for each category. A check comes after those it depends on.
 var Checks = slices.Concat(
-	toolingChecks,
-	controlPlaneChecks,
-	leaderMigrationChecks,
-	versionChecks,
-	cloudChecks,
-	nodeChecks,
-	balancerChecks,
-	routeChecks,
-	volumeChecks,
-	kubeletChecks,
-	schedulingChecks,
+	access.Checks,
+	controlplane.Checks,
+	leadermigration.Checks,
+	version.Checks,
+	cloudconfig.Checks,
+	node.Checks,
+	loadbalancer.Checks,
+	route.Checks,
+	volume.Checks,
+	kubelet.Checks,
+	scheduling.Checks,
 	factChecks,
 )
 
 // List returns a copy of all checks in reporting order.
-func List() []Check { return slices.Clone(Checks) }
+func List() []rule.Check { return slices.Clone(Checks) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 // withIdentities gives the instances of the healthy cluster an identity, and a metadata service that pods can reach.
@@ -19,7 +20,7 @@ func withIdentities(s *v1.Snapshot) {
 func onAzure() *v1.Snapshot {
 	s := healthy()
 	for i := range s.Hosts {
-		setFlags(s, i, kcm, map[string]string{"cloud-provider": "azure"})
+		setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "azure"})
 	}
 	return s
 }
@@ -28,7 +29,7 @@ func onAzure() *v1.Snapshot {
 func onAzureAfter() *v1.Snapshot {
 	s := migrated()
 	for i := range s.Hosts {
-		setFlags(s, i, ccm, map[string]string{"cloud-provider": "azure", "controllers": "*,-cloud-node"})
+		setFlags(s, i, facts.CCM, map[string]string{"cloud-provider": "azure", "controllers": "*,-cloud-node"})
 	}
 	s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
 	return s
@@ -72,8 +73,8 @@ func secretIn(s *v1.Snapshot, mode string) {
 }
 
 // envFile are options that name a file with credentials to the new manager.
-func envFile(path string) Options {
-	return Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}, CCMFiles: map[string]string{"AWS_SHARED_CREDENTIALS_FILE": path}}
+func envFile(path string) facts.Options {
+	return facts.Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}, CCMFiles: map[string]string{"AWS_SHARED_CREDENTIALS_FILE": path}}
 }
 
 // hasFiles are the hosts that have a file ccm.<host>, which was looked for on all of them.
@@ -94,7 +95,7 @@ func ccmWorkload() v1.Workload {
 	}
 }
 
-var credentialRules = []rule{
+var credentialRules = []ruleCase{
 	{name: "F40: every key is understood", code: "CFG-002", want: pass_, says: []string{"3 cloud configs"}},
 	{name: "F40: a key that no provider knows", code: "CFG-002", want: warn, says: []string{"Global.Zonne is no key of the external provider", "grep -n Zonne /etc/kubernetes/cloud.conf", "host cp-2"}, change: func(s *v1.Snapshot) {
 		s.Hosts[1].CloudConfig.Problems = []string{"Global.Zonne is no key of the external provider"}
@@ -143,14 +144,14 @@ var credentialRules = []rule{
 
 	{name: "nothing is in the environment", code: "CFG-004", want: pass_},
 	{name: "F45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
+		manager(s, 0, facts.KCM).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
 	}},
-	{name: "F45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, kcm).EnvNames = []string{"HTTPS_PROXY"} }},
+	{name: "F45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: facts.Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).EnvNames = []string{"HTTPS_PROXY"} }},
 	{name: "F45: OpenStack's variables", code: "CFG-004", want: fails, says: []string{"OS_REGION_NAME, which the external provider does not read"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, kcm, map[string]string{"cloud-provider": "openstack"})
+			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "openstack"})
 		}
-		manager(s, 0, kcm).EnvNames = []string{"OS_REGION_NAME"}
+		manager(s, 0, facts.KCM).EnvNames = []string{"OS_REGION_NAME"}
 	}},
 	{name: "F45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
@@ -229,14 +230,14 @@ var credentialRules = []rule{
 			s.Cloud.Instances[i].Profile, s.Cloud.Instances[i].MetadataHops = false, nil
 		}
 	}},
-	{name: "a file is given", code: "CRED-004", want: pass_, opts: Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
+	{name: "a file is given", code: "CRED-004", want: pass_, opts: facts.Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: func(s *v1.Snapshot) { s.Cloud.Instances[1].Profile = false }},
 	{name: "a file is given and there", code: "CRED-004", want: pass_, opts: envFile("/etc/kubernetes/ccm.{host}"), change: hasFiles("cp-1", "cp-2", "cp-3")},
 	{name: "a file is given and not there", code: "CRED-004", want: skipped, opts: envFile("/etc/kubernetes/ccm.{host}"), says: []string{"CRED-001"}, change: hasFiles("cp-1", "cp-3")},
 	{name: "a file is given and not there", code: "CRED-001", want: fails, opts: envFile("/etc/kubernetes/ccm.{host}"), says: []string{"is not on host cp-2", "ls -l /etc/kubernetes/ccm.cp-2   # on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
 	{name: "a file is given and there", code: "CRED-001", want: pass_, opts: envFile("/etc/kubernetes/ccm.{host}"), change: hasFiles("cp-1", "cp-2", "cp-3")},
 	{name: "a file is given that no plan mounts", code: "CRED-001", want: fails, opts: envFile("/opt/credentials"), says: []string{"is outside /etc/"}},
 	{name: "a file is given that was not looked for", code: "CRED-001", want: unknwn, opts: envFile("/etc/kubernetes/other"), says: []string{"transplant snapshot --ccm-env"}},
-	{name: "an authority's file is not there", code: "CFG-004", want: fails, opts: Options{CCMEnv: []string{"SSL_CERT_FILE"}, CCMFiles: map[string]string{"SSL_CERT_FILE": "/etc/kubernetes/ccm.cp-2"}}, says: []string{"is not on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
+	{name: "an authority's file is not there", code: "CFG-004", want: fails, opts: facts.Options{CCMEnv: []string{"SSL_CERT_FILE"}, CCMFiles: map[string]string{"SSL_CERT_FILE": "/etc/kubernetes/ccm.cp-2"}}, says: []string{"is not on host cp-2"}, change: hasFiles("cp-1", "cp-3")},
 	{name: "the cloud was not asked", code: "CRED-004", want: skipped, says: []string{"CLOUD-001"}, change: func(s *v1.Snapshot) { s.Cloud = nil }},
 	{name: "instances could not be read", code: "CRED-004", want: unknwn, change: func(s *v1.Snapshot) { s.Cloud.Errors = []string{"instances: no right"} }},
 
@@ -249,15 +250,15 @@ var credentialRules = []rule{
 		s.Cluster.Seed = "cluster-x"
 		s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
 	}},
-	{name: "F49: Azure with hosts that are replaced", code: "CLOUD-002", base: onAzure, opts: Options{ReplaceHosts: true}, want: fails, says: []string{"hosts are replaced"}},
+	{name: "F49: Azure with hosts that are replaced", code: "CLOUD-002", base: onAzure, opts: facts.Options{ReplaceHosts: true}, want: fails, says: []string{"hosts are replaced"}},
 	{name: "F49: Azure on Deployments", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"runs as Deployments"}, change: func(s *v1.Snapshot) {
-		s.Hosted = []v1.Component{{Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
+		s.Hosted = []v1.Component{{Name: facts.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
 	}},
 	{name: "F49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
 	{name: "F49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
 	{name: "F49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},
 	{name: "F49: two initialise nodes", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-controller-manager@cp-1 initialises nodes too"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, ccm, map[string]string{"controllers": "*"})
+		setFlags(s, 0, facts.CCM, map[string]string{"controllers": "*"})
 	}},
 	{name: "workloads could not be listed", code: "CLOUD-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 

@@ -13,31 +13,11 @@ func Explain(code string) (string, bool) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n\nPasses when %s.\n\n", c.Code, c.Reason, c.Title)
-	fmt.Fprintf(&b, "%s\n", c.about())
+	fmt.Fprintf(&b, "%s\n", c.About())
 	for _, paragraph := range c.Explain {
 		fmt.Fprintf(&b, "\n%s\n", paragraph)
 	}
 	return b.String(), true
-}
-
-// about is the line under a check's title.
-func (c Check) about() string {
-	parts := []string{"Category: " + c.Category, "level: " + c.Level, "impact: " + c.Impact}
-	switch {
-	case c.Mandatory && c.AcceptUnknown:
-		parts = append(parts, "a failure cannot be accepted, unknown can: --accept "+c.Code+"=\"reason\"")
-	case c.Mandatory:
-		parts = append(parts, "cannot be accepted")
-	default:
-		parts = append(parts, "can be accepted: --accept "+c.Code+"=\"reason\"")
-	}
-	if c.Retryable {
-		parts = append(parts, "may pass by itself: check --wait")
-	}
-	if len(c.DependsOn) > 0 {
-		parts = append(parts, "depends on "+strings.Join(c.DependsOn, ", "))
-	}
-	return strings.Join(parts, " · ")
 }
 
 // Markdown is the reference page of all checks, docs/reference/checks.md.
@@ -62,7 +42,7 @@ mandatory can be accepted with ` + "`--accept CODE=\"reason\"`" + `. A code is n
 			category = c.Category
 			fmt.Fprintf(&b, "\n## %s\n", strings.ToUpper(category[:1])+category[1:])
 		}
-		fmt.Fprintf(&b, "\n### %s\n\n**%s**: %s.\n\n%s\n", c.Code, c.Reason, c.Title, c.about())
+		fmt.Fprintf(&b, "\n### %s\n\n**%s**: %s.\n\n%s\n", c.Code, c.Reason, c.Title, c.About())
 		for _, paragraph := range c.Explain {
 			fmt.Fprintf(&b, "\n%s\n", paragraph)
 		}

@@ -2,7 +2,7 @@ package check
 
 import v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 
-var factRules = []rule{
+var factRules = []ruleCase{
 	{name: "everything is known", code: "FACT-001", want: pass_, says: []string{"nothing that was looked for is unknown"}},
 	{name: "a file of a host that only the plan reads", code: "FACT-001", want: unknwn, says: []string{"1 fact is unknown: hosts/cp-1/files/etc/kubernetes/controller-manager.conf", "errors of the snapshot"},
 		change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1/files/etc/kubernetes/controller-manager.conf") }},

@@ -7,6 +7,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 // blocking are the codes of the findings that keep a cluster from its migration.
@@ -39,7 +40,7 @@ func TestWhatATenantRunsBlocksNothing(t *testing.T) {
 	} {
 		s := healthy()
 		plant(s)
-		if r := Run(s, Options{}); r.Summary.Blocked {
+		if r := Run(s, facts.Options{}); r.Summary.Blocked {
 			t.Errorf("%s blocks: %v", name, blocking(r))
 		}
 	}
@@ -47,7 +48,7 @@ func TestWhatATenantRunsBlocksNothing(t *testing.T) {
 
 func tenants(namespace string) v1.Component {
 	c := controllerManager()
-	c.Runs, c.Manifest, c.Replicas = v1.RunsDeployment, "Deployment/"+namespace+"/"+kcm, ptr.To[int32](1)
+	c.Runs, c.Manifest, c.Replicas = v1.RunsDeployment, "Deployment/"+namespace+"/"+facts.KCM, ptr.To[int32](1)
 	return c
 }
 
@@ -58,7 +59,7 @@ func TestATenantsManagerIsSaid(t *testing.T) {
 	w := chartCCM()
 	w.Ref = "Deployment/a-tenant/x"
 	s.Workloads = append(s.Workloads, w)
-	for _, f := range Run(s, Options{}).Findings {
+	for _, f := range Run(s, facts.Options{}).Findings {
 		if f.Code == "CP-012" && (f.Outcome != v1.Warn || !slices.Contains(f.Objects, w.Ref)) {
 			t.Errorf("%s %s %v", f.Outcome, f.Summary, f.Objects)
 		}
@@ -77,9 +78,9 @@ func TestAManagerElsewhereCountsWhereItIsTheOnlyOne(t *testing.T) {
 			s.Workloads[i].Ref = "DaemonSet/cloud/aws-ccm"
 		}
 	}
-	f := newFacts(s, Options{})
-	if f.stage() != stageExternal || len(f.foreign) > 0 {
-		t.Errorf("stage %d, foreign %v", f.stage(), f.foreign)
+	f := facts.New(s, facts.Options{})
+	if f.Stage() != facts.StageExternal || len(f.Foreign) > 0 {
+		t.Errorf("stage %d, foreign %v", f.Stage(), f.Foreign)
 	}
 }
 
@@ -88,8 +89,8 @@ func TestOneComponentInTwoPlacesIsRefused(t *testing.T) {
 	t.Parallel()
 	s := healthy()
 	s.Hosted = append(s.Hosted, tenants("kube-system"))
-	for _, f := range Run(s, Options{}).Findings {
-		if f.Code == "CP-003" && (f.Outcome != v1.Fail || !slices.Contains(f.Objects, kcm)) {
+	for _, f := range Run(s, facts.Options{}).Findings {
+		if f.Code == "CP-003" && (f.Outcome != v1.Fail || !slices.Contains(f.Objects, facts.KCM)) {
 			t.Errorf("%s %s %v", f.Outcome, f.Summary, f.Objects)
 		}
 	}

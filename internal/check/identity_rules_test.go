@@ -7,6 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/node"
 )
 
 // addressesOf are the addresses of the n-th node.
@@ -38,7 +40,7 @@ func clusterOn(provider string, id func(i int) string) func() *v1.Snapshot {
 		s := healthy()
 		s.Cloud, s.Preview = nil, nil
 		for i := range s.Hosts {
-			setFlags(s, i, kcm, map[string]string{"cloud-provider": provider})
+			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": provider})
 		}
 		for i := range s.Nodes {
 			s.Nodes[i].Name = fmt.Sprintf("worker-%d", i)
@@ -88,7 +90,7 @@ func preview(change func(*v1.NodePreview)) func(*v1.Snapshot) {
 
 func notAsked(s *v1.Snapshot) { s.Preview = nil }
 
-var identityRules = []rule{
+var identityRules = []ruleCase{
 	{name: "F06: the provider reads every providerID", code: "NODE-005", want: pass_, says: []string{"5 providerIDs have the form aws:///<zone>/<instance id>"}},
 	{name: "F07: a placeholder of machine-controller", code: "NODE-005", want: fails, says: []string{"kubermatic://machine-1", "ip-10-0-1-11.ec2.internal", "kubectl drain", `"preconditions":{"uid":`, "restart the kubelet"}, change: providerID("kubermatic://machine-1")},
 	{name: "F06: a region that the in-tree provider refused", code: "NODE-005", base: openstackCluster, want: pass_, change: providerID("openstack://RegionOne/" + uuidOf(3))},
@@ -103,7 +105,7 @@ var identityRules = []rule{
 	}},
 	{name: "nobody names a provider", code: "NODE-005", want: skipped, change: func(s *v1.Snapshot) {
 		s.Hosts, s.Cloud = s.Hosts[:1], nil
-		setFlags(s, 0, kcm, map[string]string{"cloud-provider": "external"})
+		setFlags(s, 0, facts.KCM, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "nodes could not be listed", code: "NODE-005", want: unknwn, change: noNodes},
 
@@ -184,7 +186,7 @@ var identityRules = []rule{
 	{name: "F08: the types in another order", code: "NODE-012", want: pass_, change: preview(func(p *v1.NodePreview) { p.Addresses = []string{p.Addresses[2], p.Addresses[1], p.Addresses[0]} })},
 	{name: "F08: a hostname that the cloud does not give", code: "NODE-012", want: pass_, change: preview(func(p *v1.NodePreview) { p.Addresses = []string{p.Addresses[0], p.Addresses[2]} })},
 	{name: "F10: the kubelet chose one of two", code: "NODE-012", want: pass_, change: func(s *v1.Snapshot) {
-		s.Nodes[3].Annotations = map[string]string{annotationProvidedIP: "10.0.0.5"}
+		s.Nodes[3].Annotations = map[string]string{facts.AnnotationProvidedIP: "10.0.0.5"}
 		s.Preview.Nodes[3].Addresses = append([]string{"InternalIP=192.168.0.7"}, s.Preview.Nodes[3].Addresses...)
 	}},
 
@@ -193,9 +195,9 @@ var identityRules = []rule{
 	{name: "F11: another type", code: "NODE-013", want: fails, says: []string{"type m5.large would be m5"}, change: preview(func(p *v1.NodePreview) { p.Type = "m5" })},
 	{name: "F11: a provider without zones", code: "NODE-013", want: pass_, change: preview(func(p *v1.NodePreview) { p.Zone, p.Region = "", "" })},
 
-	{name: "F11: both names agree", code: "NODE-014", want: pass_, says: []string{"5 nodes have a zone"}, change: label(zoneLabels.beta, "us-east-1a")},
-	{name: "F11: the beta label says otherwise", code: "NODE-014", want: fails, says: []string{"topology.kubernetes.io/zone=us-east-1a would follow failure-domain.beta.kubernetes.io/zone=us-east-1b"}, change: label(zoneLabels.beta, "us-east-1b")},
-	{name: "F11: a node without a zone among others", code: "NODE-014", want: warn, says: []string{"no zone"}, change: func(s *v1.Snapshot) { s.Nodes[3].Labels = map[string]string{regionLabels.beta: "us-east-1"} }},
+	{name: "F11: both names agree", code: "NODE-014", want: pass_, says: []string{"5 nodes have a zone"}, change: label(node.ZoneLabels.Beta, "us-east-1a")},
+	{name: "F11: the beta label says otherwise", code: "NODE-014", want: fails, says: []string{"topology.kubernetes.io/zone=us-east-1a would follow failure-domain.beta.kubernetes.io/zone=us-east-1b"}, change: label(node.ZoneLabels.Beta, "us-east-1b")},
+	{name: "F11: a node without a zone among others", code: "NODE-014", want: warn, says: []string{"no zone"}, change: func(s *v1.Snapshot) { s.Nodes[3].Labels = map[string]string{node.RegionLabels.Beta: "us-east-1"} }},
 	{name: "F11: nobody has zones", code: "NODE-014", want: pass_, says: []string{"no node has a label"}, change: func(s *v1.Snapshot) {
 		for i := range s.Nodes {
 			s.Nodes[i].Labels = nil
@@ -203,14 +205,14 @@ var identityRules = []rule{
 	}},
 	{name: "nodes could not be listed", code: "NODE-014", want: unknwn, change: noNodes},
 
-	{name: "F08: the address is the node's", code: "NODE-015", want: pass_, says: []string{"1 kubelet is told"}, change: annotate(annotationProvidedIP, "10.0.0.5")},
-	{name: "F09: the cloud does not know the address", code: "NODE-015", want: fails, says: []string{"told 172.16.0.9"}, change: annotate(annotationProvidedIP, "172.16.0.9")},
+	{name: "F08: the address is the node's", code: "NODE-015", want: pass_, says: []string{"1 kubelet is told"}, change: annotate(facts.AnnotationProvidedIP, "10.0.0.5")},
+	{name: "F09: the cloud does not know the address", code: "NODE-015", want: fails, says: []string{"told 172.16.0.9"}, change: annotate(facts.AnnotationProvidedIP, "172.16.0.9")},
 	{name: "F09: the new provider does not know the node's address", code: "NODE-015", want: fails, says: []string{"told 10.0.0.5, knows InternalIP=192.168.0.7"}, change: func(s *v1.Snapshot) {
-		annotate(annotationProvidedIP, "10.0.0.5")(s)
+		annotate(facts.AnnotationProvidedIP, "10.0.0.5")(s)
 		s.Preview.Nodes[3].Addresses = []string{"InternalIP=192.168.0.7"}
 	}},
 	{name: "F09: the new provider refuses the address", code: "NODE-015", want: fails, says: []string{"failed to match nodeIP"}, change: func(s *v1.Snapshot) {
-		annotate(annotationProvidedIP, "10.0.0.5")(s)
+		annotate(facts.AnnotationProvidedIP, "10.0.0.5")(s)
 		s.Preview.Nodes[3].Addresses, s.Preview.Nodes[3].Error = nil, "failed to match nodeIP"
 	}},
 	{name: "F09: the flag of an in-tree kubelet", code: "NODE-015", want: fails, says: []string{"told 172.16.0.9", "ip-10-0-0-11.ec2.internal"}, change: kubeletFlag("node-ip", "172.16.0.9")},

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/kubelet"
 )
 
 const kubeadmFlagsEnv = "/var/lib/kubelet/kubeadm-flags.env"
@@ -75,7 +77,7 @@ func noHostKubelets(s *v1.Snapshot) {
 	}
 }
 
-var kubeletRules = []rule{
+var kubeletRules = []ruleCase{
 	{name: "F85: those that matter were read", code: "KUBELET-001", want: pass_, says: []string{"3 of 5 kubelets"}},
 	{name: "F85: a worker that pulls from the cloud was not read", code: "KUBELET-001", want: warn, says: []string{"ip-10-0-1-11.ec2.internal", "--host-access"}, change: func(s *v1.Snapshot) { pulling(s, 3) }},
 	{name: "F85: a worker with in-tree volumes was not read", code: "KUBELET-001", want: warn, says: []string{"kubernetes.io/aws-ebs"}, change: func(s *v1.Snapshot) { mountInTree(s, 4) }},
@@ -120,25 +122,25 @@ var kubeletRules = []rule{
 	{name: "F01 F02 F81: the name came from the cloud, and the plan keeps it", code: "KUBELET-004", want: warn, says: []string{"1 node has its name from the cloud: the plan gives --hostname-override",
 		"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
-		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+		s.Nodes[1].Labels[facts.LabelHostname] = "ip-10-0-0-12"
 	}},
 	{name: "F01 F02 F81: the name came from the cloud, to a kubelet that no plan changes", code: "KUBELET-004", want: fails, says: []string{"ip-10-0-0-12.ec2.internal would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
-		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+		s.Nodes[1].Labels[facts.LabelHostname] = "ip-10-0-0-12"
 		kubeletFlags(s, 1, map[string]string{"cloud-provider": "openstack"})
 	}},
 	{name: "F81: the name of a kubelet that a migration left in-tree", code: "KUBELET-004", base: migrated, want: fails, says: []string{"would come back as ip-10-0-0-12"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
-		s.Nodes[1].Labels[labelHostname] = "ip-10-0-0-12"
+		s.Nodes[1].Labels[facts.LabelHostname] = "ip-10-0-0-12"
 		kubeletFlags(s, 1, map[string]string{"cloud-provider": "aws"})
 	}},
 	{name: "F81: the name of a worker that was not read", code: "KUBELET-004", want: warn, says: []string{"ip-10-0-1-12.ec2.internal would come back as worker-2"}, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
-		s.Nodes[4].Labels[labelHostname] = "worker-2"
+		s.Nodes[4].Labels[facts.LabelHostname] = "worker-2"
 	}},
 	{name: "F81: the name is kept by --hostname-override", code: "KUBELET-004", want: pass_, change: func(s *v1.Snapshot) {
 		labelHostnames(s)
-		s.Nodes[0].Labels[labelHostname] = "cp-1"
+		s.Nodes[0].Labels[facts.LabelHostname] = "cp-1"
 		kubeletFlags(s, 0, map[string]string{"hostname-override": s.Nodes[0].Name})
 	}},
 	{name: "nodes could not be listed", code: "KUBELET-004", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
@@ -201,7 +203,7 @@ var kubeletRules = []rule{
 	}},
 	{name: "OpenStack has none", code: "PULL-001", want: skipped, says: []string{"openstack"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, kcm, map[string]string{"cloud-provider": "openstack"})
+			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "openstack"})
 		}
 	}},
 	{name: "nodes could not be listed", code: "PULL-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
@@ -248,13 +250,13 @@ func labelHostnames(s *v1.Snapshot) {
 		if s.Nodes[i].Labels == nil {
 			s.Nodes[i].Labels = map[string]string{}
 		}
-		s.Nodes[i].Labels[labelHostname] = n.Name
+		s.Nodes[i].Labels[facts.LabelHostname] = n.Name
 	}
 }
 
 // serving is a request of a kubelet for a serving certificate.
 func serving(s *v1.Snapshot, state string, age time.Duration) {
 	s.CertificateRequests = append(s.CertificateRequests, v1.CertificateRequest{
-		Name: "csr-1", SignerName: signerServing, Username: "system:node:ip-10-0-1-11.ec2.internal", State: state, Created: taken.Add(-age),
+		Name: "csr-1", SignerName: kubelet.SignerServing, Username: "system:node:ip-10-0-1-11.ec2.internal", State: state, Created: taken.Add(-age),
 	})
 }

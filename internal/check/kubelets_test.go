@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/kubelet"
+	"github.com/transplant-dev/transplant/internal/check/volume"
 )
 
 func TestAPatternMatchesAsInTheKubelet(t *testing.T) {
@@ -21,27 +24,27 @@ func TestAPatternMatchesAsInTheKubelet(t *testing.T) {
 		{"*.gcr.io", "gcr.io", false},
 		{"[.io", "gcr.io", false},
 	} {
-		if got := matchImage(tc.pattern, tc.registry); got != tc.want {
+		if got := kubelet.MatchImage(tc.pattern, tc.registry); got != tc.want {
 			t.Errorf("%s matches %s: %t", tc.pattern, tc.registry, got)
 		}
 	}
 }
 
 func TestTheLastValueOfAFlagCounts(t *testing.T) {
-	k := kubelet{Kubelet: v1.Kubelet{Flags: map[string]string{"cloud-provider": "external"}}}
-	if _, known := k.running("cloud-provider"); known || k.provider() != external {
+	k := facts.Kubelet{Kubelet: v1.Kubelet{Flags: map[string]string{"cloud-provider": "external"}}}
+	if _, known := k.Running("cloud-provider"); known || k.Provider() != facts.External {
 		t.Error("without a process the files count")
 	}
 	k.Process = &v1.Process{Args: []string{"kubelet", "--cloud-provider", "aws", "--v=2", "--fail-swap-on", "--cloud-provider=gce"}}
-	if values, _ := k.running("cloud-provider"); !slices.Equal(values, []string{"aws", "gce"}) || k.provider() != "gce" || !k.inTree() {
-		t.Errorf("got %q, provider %s", values, k.provider())
+	if values, _ := k.Running("cloud-provider"); !slices.Equal(values, []string{"aws", "gce"}) || k.Provider() != "gce" || !k.InTree() {
+		t.Errorf("got %q, provider %s", values, k.Provider())
 	}
-	if values, _ := k.running("fail-swap-on"); !slices.Equal(values, []string{"true"}) {
+	if values, _ := k.Running("fail-swap-on"); !slices.Equal(values, []string{"true"}) {
 		t.Errorf("a flag without a value is %q", values)
 	}
 	k.Process.Args = []string{"kubelet"}
-	if k.provider() != "" {
-		t.Errorf("a process without the flag names %s", k.provider())
+	if k.Provider() != "" {
+		t.Errorf("a process without the flag names %s", k.Provider())
 	}
 }
 
@@ -62,14 +65,14 @@ func TestAGateThatIsGoneHasItsLastValue(t *testing.T) {
 		{"KubeletCredentialProviders", 30, nil, true},
 		{"NeverWas", 26, nil, false},
 	} {
-		if got := effective(tc.gate, tc.set, tc.minor); got != tc.want {
+		if got := facts.Effective(tc.gate, tc.set, tc.minor); got != tc.want {
 			t.Errorf("%s in 1.%d with %v is %t", tc.gate, tc.minor, tc.set, got)
 		}
 	}
 }
 
 func TestVolumesInUseNameTheirPluginOrDriver(t *testing.T) {
-	got := mountsOf(v1.Node{VolumesInUse: []string{
+	got := volume.MountsOf(v1.Node{VolumesInUse: []string{
 		"kubernetes.io/aws-ebs/aws://us-east-1a/vol-1", "kubernetes.io/csi/ebs.csi.aws.com^vol-2", "kubernetes.io/csi/ebs.csi.aws.com^vol-3", "kubernetes.io/vsphere-volume/[ds] a/b.vmdk",
 	}})
 	for name, want := range map[string]int{"kubernetes.io/aws-ebs": 1, "ebs.csi.aws.com": 2, "kubernetes.io/vsphere-volume": 1} {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 // withoutFact takes a kind of fact out of a snapshot.
@@ -100,7 +101,7 @@ func TestWhatCouldNotBeGatheredIsNeverTakenForAbsent(t *testing.T) {
 		"healthy": healthy, "migrated": migrated,
 		"aws": func() *v1.Snapshot { return captured(t, "aws-v1.26.0.yaml") }, "gce": func() *v1.Snapshot { return captured(t, "gce-v1.30.14.yaml") },
 	} {
-		before := Run(base(), Options{})
+		before := Run(base(), facts.Options{})
 		for fact, without := range withoutFact {
 			s := base()
 			if s.Cloud == nil && strings.HasPrefix(fact, "cloud/") {
@@ -108,7 +109,7 @@ func TestWhatCouldNotBeGatheredIsNeverTakenForAbsent(t *testing.T) {
 			}
 			cannotGatherAny(s, fact)
 			without(s)
-			for i, f := range Run(s, Options{}).Findings {
+			for i, f := range Run(s, facts.Options{}).Findings {
 				if f.Outcome == v1.Pass && f.Summary != before.Findings[i].Summary && saysLess[f.Code] == "" {
 					t.Errorf("%s without %s: %s passes: %s", name, fact, f.Code, f.Summary)
 				}
@@ -119,7 +120,7 @@ func TestWhatCouldNotBeGatheredIsNeverTakenForAbsent(t *testing.T) {
 
 // TestNoCheckNeedsAFactToBeThere runs every check over snapshots in which everything of a kind is missing and nothing says why.
 func TestNoCheckNeedsAFactToBeThere(t *testing.T) {
-	Run(&v1.Snapshot{}, Options{})
+	Run(&v1.Snapshot{}, facts.Options{})
 	for first, one := range withoutFact {
 		for second, two := range withoutFact {
 			s := captured(t, "aws-v1.26.0.yaml")
@@ -128,17 +129,17 @@ func TestNoCheckNeedsAFactToBeThere(t *testing.T) {
 			}
 			one(s)
 			two(s)
-			if n := len(Run(s, Options{}).Findings); n != len(Checks) {
+			if n := len(Run(s, facts.Options{}).Findings); n != len(Checks) {
 				t.Errorf("without %s and %s: %d of %d findings", first, second, n, len(Checks))
 			}
 		}
 	}
 	s := captured(t, "aws-v1.26.0.yaml")
 	for i := range s.Hosts {
-		s.Hosts[i] = v1.Host{Name: s.Hosts[i].Name, ControlPlane: true, Components: []v1.Component{{Name: kcm}, {Name: kas}, {Name: ccm}}, Kubelet: &v1.Kubelet{}}
+		s.Hosts[i] = v1.Host{Name: s.Hosts[i].Name, ControlPlane: true, Components: []v1.Component{{Name: facts.KCM}, {Name: facts.KAS}, {Name: facts.CCM}}, Kubelet: &v1.Kubelet{}}
 	}
 	for i := range s.Nodes {
 		s.Nodes[i] = v1.Node{}
 	}
-	Run(s, Options{})
+	Run(s, facts.Options{})
 }

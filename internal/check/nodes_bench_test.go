@@ -6,6 +6,12 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/loadbalancer"
+	"github.com/transplant-dev/transplant/internal/check/node"
+	"github.com/transplant-dev/transplant/internal/check/route"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/check/scheduling"
 )
 
 // large is the healthy cluster with so many nodes and Services, each Service with a load balancer of all nodes.
@@ -17,7 +23,7 @@ func large(nodes, services int) *v1.Snapshot {
 		s.Nodes[i].PodCIDRs, s.Cloud.Routes[i].CIDR = []string{cidr}, cidr
 	}
 	for i := range s.Hosts {
-		setFlags(s, i, kcm, map[string]string{"cluster-cidr": "10.192.0.0/10"})
+		setFlags(s, i, facts.KCM, map[string]string{"cluster-cidr": "10.192.0.0/10"})
 	}
 	previewed(s)
 	s.Services, s.Cloud.LoadBalancers = nil, nil
@@ -28,22 +34,24 @@ func large(nodes, services int) *v1.Snapshot {
 		service.Name, service.UID = fmt.Sprintf("web-%d", i), fmt.Sprintf("%08d-0000-4000-8000-000000000000", i)
 		service.Addresses = []string{fmt.Sprintf("a%d-1.us-east-1.elb.amazonaws.com", i)}
 		if i%2 == 0 {
-			service.Annotations = map[string]string{annotationTargetLabels: "topology.kubernetes.io/region=us-east-1"}
+			service.Annotations = map[string]string{loadbalancer.AnnotationTargetLabels: "topology.kubernetes.io/region=us-east-1"}
 		}
-		balancer.Name, balancer.Address, balancer.Members = defaultBalancerName(service.UID), service.Addresses[0], members
+		balancer.Name, balancer.Address, balancer.Members = loadbalancer.DefaultBalancerName(service.UID), service.Addresses[0], members
 		s.Services, s.Cloud.LoadBalancers = append(s.Services, service), append(s.Cloud.LoadBalancers, balancer)
 	}
 	return s
 }
 
 // ours are the checks whose cost grows with nodes, Services, routes and webhooks.
-func ours() []Check { return slices.Concat(nodeChecks, balancerChecks, routeChecks, schedulingChecks) }
+func ours() []rule.Check {
+	return slices.Concat(node.Checks, loadbalancer.Checks, route.Checks, scheduling.Checks)
+}
 
 func TestALargeClusterPassesAsASmallOneDoes(t *testing.T) {
 	s := large(500, 2000)
-	f := newFacts(s, Options{})
+	f := facts.New(s, facts.Options{})
 	for _, c := range ours() {
-		got := c.judge(f)
+		got := c.Judge(f)
 		if got.Outcome == v1.Fail || got.Outcome == v1.Unknown || got.Outcome == v1.Warn && c.Code != "ROUTE-005" {
 			t.Errorf("%s is %s: %.300s", c.Code, got.Outcome, got.Summary+" "+got.Found)
 		}
@@ -60,9 +68,9 @@ func TestWhatIsWrongEverywhereIsSaidInFewWords(t *testing.T) {
 	for i := range s.Services {
 		s.Services[i].Addresses, s.Services[i].Finalizers, s.Services[i].LoadBalancerIP = nil, nil, "203.0.113.1"
 	}
-	f := newFacts(s, Options{})
+	f := facts.New(s, facts.Options{})
 	for _, c := range ours() {
-		got := c.judge(f)
+		got := c.Judge(f)
 		if n := len(got.Found) + len(got.Summary) + len(got.Fix); n > 4000 {
 			t.Errorf("%s says %d characters", c.Code, n)
 		}
@@ -72,10 +80,10 @@ func TestWhatIsWrongEverywhereIsSaidInFewWords(t *testing.T) {
 func BenchmarkChecksOfNodesAndServices(b *testing.B) {
 	for _, size := range []struct{ nodes, services int }{{50, 200}, {500, 2000}} {
 		b.Run(fmt.Sprintf("%d nodes, %d Services", size.nodes, size.services), func(b *testing.B) {
-			f := newFacts(large(size.nodes, size.services), Options{})
+			f := facts.New(large(size.nodes, size.services), facts.Options{})
 			for b.Loop() {
 				for _, c := range ours() {
-					c.judge(f)
+					c.Judge(f)
 				}
 			}
 		})

@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 // kcmFlags gives every kube-controller-manager flags.
 func kcmFlags(flags map[string]string) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, kcm, flags)
+			setFlags(s, i, facts.KCM, flags)
 		}
 	}
 }
@@ -53,7 +54,7 @@ func moreRoutes(n int) func(*v1.Snapshot) {
 	}
 }
 
-var routeRules = []rule{
+var routeRules = []ruleCase{
 	{name: "no node waits", code: "ROUTE-002", want: pass_},
 	{name: "F29: a node waits, and the loop runs", code: "ROUTE-002", want: warn, says: []string{"1 node waits for a route", "10.200.4.0/24"}, change: waitsForNetwork},
 	{name: "F29: a node waits, and nobody makes routes", code: "ROUTE-002", want: fails, says: []string{"no manager runs the route loop"}, change: both(waitsForNetwork, noRouteLoop)},

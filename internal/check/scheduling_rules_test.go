@@ -4,6 +4,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 // hook adds a webhook that must answer for a resource of the core group, whose backend is well.
@@ -18,7 +19,7 @@ func hook(resource string, change func(*v1.Webhook)) func(*v1.Snapshot) {
 			change(&w)
 		}
 		s.Webhooks = append(s.Webhooks, w)
-		s.Workloads = append(s.Workloads, v1.Workload{Ref: "Deployment/policy/webhook", Role: v1.RoleWebhook, Replicas: 2, Ready: 2, Tolerations: []string{taintUninitialized + "=:NoSchedule"}})
+		s.Workloads = append(s.Workloads, v1.Workload{Ref: "Deployment/policy/webhook", Role: v1.RoleWebhook, Replicas: 2, Ready: 2, Tolerations: []string{facts.TaintUninitialized + "=:NoSchedule"}})
 	}
 }
 
@@ -90,7 +91,7 @@ func journalDryRun(s *v1.Snapshot) {
 	s.DryRuns = []v1.DryRun{{Ref: "ConfigMap/kube-system/transplant-journal", Verb: "create", OK: true}}
 }
 
-var schedulingRules = []rule{
+var schedulingRules = []ruleCase{
 	{name: "no webhook", code: "HOOK-001", want: pass_},
 	{name: "F43: a webhook that can answer", code: "HOOK-001", want: pass_, says: []string{"1 webhook is asked"}, change: hook("nodes", nil)},
 	{name: "F43: nobody answers for nodes", code: "HOOK-001", want: fails, says: []string{"must answer for nodes, and its Service policy/webhook has no ready endpoint", `kubectl patch validatingwebhookconfiguration policy -p '{"webhooks":[{"name":"check.policy.example.com","failurePolicy":"Ignore"}]}'`, "or repair its backend"}, change: hook("nodes", dead)},
@@ -132,7 +133,7 @@ var schedulingRules = []rule{
 		onLeases(30)(w)
 		ignores(w)
 	})},
-	{name: "F43: the plan makes elections quicker", code: "HOOK-003", want: warn, says: []string{"below 3s", `"timeoutSeconds":1`}, opts: Options{RenewDeadline: "3s"}, change: hook("leases", onLeases(5))},
+	{name: "F43: the plan makes elections quicker", code: "HOOK-003", want: warn, says: []string{"below 3s", `"timeoutSeconds":1`}, opts: facts.Options{RenewDeadline: "3s"}, change: hook("leases", onLeases(5))},
 	{name: "F43: a manager has quicker elections", code: "HOOK-003", want: warn, says: []string{"below 4s"}, change: both(hook("leases", onLeases(5)), kcmFlags(map[string]string{"leader-elect-renew-deadline": "4s"}))},
 	{name: "webhooks could not be listed", code: "HOOK-003", want: unknwn, change: noWebhooks},
 
@@ -150,7 +151,7 @@ var schedulingRules = []rule{
 	{name: "F43: a dry run was not answered", code: "HOOK-005", want: warn, change: both(hook("configmaps", nil), journalDryRun, func(s *v1.Snapshot) { s.DryRuns[0].Unanswered = true })},
 	{name: "webhooks could not be listed", code: "HOOK-005", want: unknwn, change: noWebhooks},
 
-	{name: "F41: all of them tolerate the taint", code: "SCHED-001", want: pass_, says: []string{"3 workloads tolerate"}, change: both(noneKept, runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleProxy, "*=:NoSchedule"), runsAs(v1.RoleDNS, taintUninitialized+"=true:NoSchedule"))},
+	{name: "F41: all of them tolerate the taint", code: "SCHED-001", want: pass_, says: []string{"3 workloads tolerate"}, change: both(noneKept, runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleProxy, "*=:NoSchedule"), runsAs(v1.RoleDNS, facts.TaintUninitialized+"=true:NoSchedule"))},
 	{name: "F41: DNS does not, and nobody needs it", code: "SCHED-001", want: pass_, says: []string{"does not need the DNS"}, change: both(runsAs(v1.RoleCNI, "*:"), runsAs(v1.RoleDNS, "CriticalAddonsOnly=:"))},
 	{name: "F41: the manager asks a DNS that does not", code: "SCHED-001", want: fails, says: []string{"DaemonSet/kube-system/dns (DNS)", "kubectl -n kube-system patch daemonset dns"}, change: both(runsAs(v1.RoleDNS, "CriticalAddonsOnly=:"), podNetworkCCM, func(s *v1.Snapshot) {
 		s.Workloads[len(s.Workloads)-1].DNSPolicy = "ClusterFirst"

@@ -2,6 +2,7 @@ package check
 
 import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 // forbid makes every answer about an identity's access to a resource a no.
@@ -26,14 +27,14 @@ func withoutAccessOf(s *v1.Snapshot, who string) {
 // onlyAPIServers takes the managers from every host.
 func onlyAPIServers(s *v1.Snapshot) {
 	for i := range s.Hosts {
-		s.Hosts[i].Components = []v1.Component{*manager(s, i, kas)}
+		s.Hosts[i].Components = []v1.Component{*manager(s, i, facts.KAS)}
 	}
 }
 
 // onlyManagers takes the API servers from every host.
 func onlyManagers(s *v1.Snapshot) {
 	for i := range s.Hosts {
-		s.Hosts[i].Components = []v1.Component{*manager(s, i, kcm)}
+		s.Hosts[i].Components = []v1.Component{*manager(s, i, facts.KCM)}
 	}
 }
 
@@ -51,7 +52,7 @@ func trusts(s *v1.Snapshot) {
 	}
 }
 
-var toolingRules = []rule{
+var toolingRules = []ruleCase{
 	{name: "each host is a node", code: "HOST-003", want: pass_, says: []string{"3 hosts"}},
 	{name: "two hosts of one node", code: "HOST-003", want: fails, says: []string{"hosts cp-1 and cp-2 are all taken for Node ip-10-0-0-11.ec2.internal", "leave out of --host-access"}, change: func(s *v1.Snapshot) {
 		s.Hosts[1].NodeName = s.Hosts[0].NodeName
@@ -61,7 +62,7 @@ var toolingRules = []rule{
 	}},
 	{name: "two nodes of one host name", code: "HOST-003", want: warn, says: []string{"1 host name is shared", "have the host name twin"}, change: func(s *v1.Snapshot) {
 		for i := range s.Nodes[:2] {
-			s.Nodes[i].Labels = map[string]string{labelHostname: "twin"}
+			s.Nodes[i].Labels = map[string]string{facts.LabelHostname: "twin"}
 		}
 	}},
 	{name: "the nodes are not known", code: "HOST-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
@@ -92,49 +93,49 @@ var toolingRules = []rule{
 	}},
 
 	{name: "a host that only the API shows is a host that is missing", code: "HOST-002", want: fails, says: []string{"ip-10-0-0-12.ec2.internal", "--host-access"}, change: func(s *v1.Snapshot) { s.Hosts[1].APIOnly = true }},
-	{name: "the control plane runs as Deployments", code: "HOST-001", want: pass_, says: []string{"1 Deployment"}, change: hosted},
+	{name: "the control plane runs as Deployments", code: "HOST-001", want: pass_, says: []string{"1 Deployment"}, change: hostedCluster},
 
 	{name: "the new identity has its rights", code: "RBAC-002", want: pass_, says: []string{"all 4 things"}},
-	{name: "F46: a right is missing before", code: "RBAC-002", want: pass_, says: []string{"lacks 1 of 4", "patch nodes/status", "the plan grants"}, change: func(s *v1.Snapshot) { forbid(s, userCCM, "patch", "nodes/status", "") }},
-	{name: "F46: a right is missing while the manager runs", code: "RBAC-002", base: migrated, want: fails, says: []string{"1 of 4 things", "patch nodes/status", "--as=" + userCCM}, change: func(s *v1.Snapshot) {
-		forbid(s, userCCM, "patch", "nodes/status", "")
+	{name: "F46: a right is missing before", code: "RBAC-002", want: pass_, says: []string{"lacks 1 of 4", "patch nodes/status", "the plan grants"}, change: func(s *v1.Snapshot) { forbid(s, facts.UserCCM, "patch", "nodes/status", "") }},
+	{name: "F46: a right is missing while the manager runs", code: "RBAC-002", base: migrated, want: fails, says: []string{"1 of 4 things", "patch nodes/status", "--as=" + facts.UserCCM}, change: func(s *v1.Snapshot) {
+		forbid(s, facts.UserCCM, "patch", "nodes/status", "")
 	}},
 	{name: "the reviews failed", code: "RBAC-002", want: unknwn, says: []string{"timeout"}, change: func(s *v1.Snapshot) {
 		for i := range s.Access {
 			s.Access[i].Error = "timeout"
 		}
 	}},
-	{name: "nobody asked", code: "RBAC-002", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, userCCM) }},
+	{name: "nobody asked", code: "RBAC-002", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, facts.UserCCM) }},
 	{name: "nobody could ask", code: "RBAC-002", want: unknwn, says: []string{"reading access"}, change: func(s *v1.Snapshot) {
 		s.Access = nil
 		cannotGather(s, "access")
 	}},
 
 	{name: "RBAC among the modes", code: "RBAC-003", want: pass_, says: []string{"3 kube-apiservers authorize by RBAC"}},
-	{name: "a policy file", code: "RBAC-003", want: fails, says: []string{"kube-apiserver@cp-1 has --authorization-mode=Node,ABAC", userCCM, "create leases.coordination.k8s.io", "nodes/status"}, change: func(s *v1.Snapshot) {
-		eachHost(s, kas, map[string]string{"authorization-mode": "Node,ABAC"})
+	{name: "a policy file", code: "RBAC-003", want: fails, says: []string{"kube-apiserver@cp-1 has --authorization-mode=Node,ABAC", facts.UserCCM, "create leases.coordination.k8s.io", "nodes/status"}, change: func(s *v1.Snapshot) {
+		eachHost(s, facts.KAS, map[string]string{"authorization-mode": "Node,ABAC"})
 	}},
-	{name: "everybody may do everything", code: "RBAC-003", want: pass_, says: []string{"nothing has to be granted"}, change: func(s *v1.Snapshot) { eachHost(s, kas, map[string]string{"authorization-mode": "AlwaysAllow"}) }},
+	{name: "everybody may do everything", code: "RBAC-003", want: pass_, says: []string{"nothing has to be granted"}, change: func(s *v1.Snapshot) { eachHost(s, facts.KAS, map[string]string{"authorization-mode": "AlwaysAllow"}) }},
 	{name: "an authorization configuration", code: "RBAC-003", want: pass_, says: []string{"asked of the API server"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			delete(manager(s, i, kas).Flags, "authorization-mode")
+			delete(manager(s, i, facts.KAS).Flags, "authorization-mode")
 		}
-		eachHost(s, kas, map[string]string{"authorization-config": "/etc/kubernetes/authz.yaml"})
+		eachHost(s, facts.KAS, map[string]string{"authorization-config": "/etc/kubernetes/authz.yaml"})
 	}},
 	{name: "no API server on the hosts", code: "RBAC-003", want: unknwn, change: onlyManagers},
 
 	{name: "the main leases may be used", code: "RBAC-004", base: migrated, want: pass_},
-	{name: "F24: a role was patched by merge", code: "RBAC-004", base: migrated, want: fails, says: []string{userCCM + " may not update the lease cloud-controller-manager", "leader-locking"}, change: func(s *v1.Snapshot) {
-		forbid(s, userCCM, "update", "leases", ccm)
+	{name: "F24: a role was patched by merge", code: "RBAC-004", base: migrated, want: fails, says: []string{facts.UserCCM + " may not update the lease cloud-controller-manager", "leader-locking"}, change: func(s *v1.Snapshot) {
+		forbid(s, facts.UserCCM, "update", "leases", facts.CCM)
 	}},
-	{name: "no such manager, no such right", code: "RBAC-004", want: pass_, change: func(s *v1.Snapshot) { forbid(s, userCCM, "update", "leases", ccm) }},
+	{name: "no such manager, no such right", code: "RBAC-004", want: pass_, change: func(s *v1.Snapshot) { forbid(s, facts.UserCCM, "update", "leases", facts.CCM) }},
 	{name: "F24: create stands under resourceNames", code: "RBAC-004", want: fails, says: []string{"a rule with resourceNames does not stand for create"}, change: func(s *v1.Snapshot) {
-		forbid(s, userKCM, "create", "leases", "")
+		forbid(s, facts.UserKCM, "create", "leases", "")
 	}},
-	{name: "nobody asked", code: "RBAC-004", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, userKCM) }},
+	{name: "nobody asked", code: "RBAC-004", want: unknwn, change: func(s *v1.Snapshot) { withoutAccessOf(s, facts.UserKCM) }},
 	{name: "a review failed", code: "RBAC-004", want: unknwn, says: []string{"timeout"}, change: func(s *v1.Snapshot) {
 		for i := range s.Access {
-			if s.Access[i].Who == userKCM {
+			if s.Access[i].Who == facts.UserKCM {
 				s.Access[i].Error = "timeout"
 			}
 		}
@@ -160,9 +161,9 @@ func dryRuns(all ...v1.DryRun) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) { s.DryRuns = all }
 }
 
-// hosted moves the in-tree manager and the API server of the first host into a Deployment each, and takes the hosts away.
-func hosted(s *v1.Snapshot) {
-	c := *manager(s, 0, kcm)
+// hostedCluster moves the in-tree manager and the API server of the first host into a Deployment each, and takes the hosts away.
+func hostedCluster(s *v1.Snapshot) {
+	c := *manager(s, 0, facts.KCM)
 	c.Runs, c.Manifest, c.Processes, c.Pod = v1.RunsDeployment, "Deployment/kube-system/kube-controller-manager", nil, nil
 	replicas := int32(2)
 	c.Replicas = &replicas

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 )
 
 const (
@@ -121,16 +122,16 @@ func mountInTree(s *v1.Snapshot, i int) {
 	s.Nodes[i].VolumesInUse = []string{ebs + "/aws://us-east-1a/vol-1", "kubernetes.io/csi/ebs.csi.aws.com^vol-4"}
 }
 
-var volumeRules = []rule{
+var volumeRules = []ruleCase{
 	{name: "F60: every component leaves the volumes to CSI", code: "VOL-001", want: pass_, says: []string{"3 kube-controller-managers", "kubernetes.io/aws-ebs (3 volumes, 1 class)"}},
 	{name: "no in-tree volume", code: "VOL-001", base: noInTreeVolumes, want: pass_, says: []string{"none of 1 volume and 1 class"}},
 	{name: "F60: migration is off and the managers are in-tree", code: "VOL-001", base: of1_22, want: warn, says: []string{"--external-cloud-volume-plugin=aws", "CSIMigrationAWS off"}},
 	{name: "F60: the managers are external without migration", code: "VOL-001", base: of1_22, want: fails, says: []string{"kube-controller-manager@cp-2 is external", "no --external-cloud-volume-plugin=aws"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 1, kcm, map[string]string{"cloud-provider": "external"})
+		setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "the managers are external and keep the volume plugin", code: "VOL-001", base: of1_22, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, kcm, map[string]string{"cloud-provider": "external", "external-cloud-volume-plugin": "aws"})
+			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "external", "external-cloud-volume-plugin": "aws"})
 		}
 	}},
 	{name: "F60: a kubelet mounts in-tree while the managers are external", code: "VOL-001", base: migrated, want: fails, says: []string{"ip-10-0-1-11.ec2.internal"}, change: func(s *v1.Snapshot) {
@@ -139,7 +140,7 @@ var volumeRules = []rule{
 	}},
 	{name: "the version is not known", code: "VOL-001", want: unknwn, says: []string{"kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) {
 		s.Cluster.Version = "v1"
-		manager(s, 0, kcm).Image = "localhost/kcm"
+		manager(s, 0, facts.KCM).Image = "localhost/kcm"
 	}},
 	{name: "volumes could not be listed", code: "VOL-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
 	{name: "no storage object was gathered", code: "VOL-001", want: unknwn, says: []string{"transplant snapshot"}, change: func(s *v1.Snapshot) { s.Volumes = nil }},
@@ -150,15 +151,15 @@ var volumeRules = []rule{
 		asOf1_22(s)
 		migrateNode(s, 3)
 	}},
-	{name: "F61: one manager before the others", code: "VOL-002", base: of1_22, want: fails, says: []string{"on in kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { gate(s, 0, kcm, "CSIMigrationAWS=true") }},
-	{name: "the managers before the kubelets", code: "VOL-002", base: of1_22, want: pass_, change: func(s *v1.Snapshot) { gateEverywhere(s, kcm, "CSIMigrationAWS=true") }},
+	{name: "F61: one manager before the others", code: "VOL-002", base: of1_22, want: fails, says: []string{"on in kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { gate(s, 0, facts.KCM, "CSIMigrationAWS=true") }},
+	{name: "the managers before the kubelets", code: "VOL-002", base: of1_22, want: pass_, change: func(s *v1.Snapshot) { gateEverywhere(s, facts.KCM, "CSIMigrationAWS=true") }},
 	{name: "a scheduler that is behind", code: "VOL-002", base: of1_22, want: warn, says: []string{"kube-scheduler@cp-1"}, change: func(s *v1.Snapshot) {
-		gateEverywhere(s, kcm, "CSIMigrationAWS=true")
-		gateEverywhere(s, scheduler, "CSIMigrationAWS=false")
+		gateEverywhere(s, facts.KCM, "CSIMigrationAWS=true")
+		gateEverywhere(s, facts.Scheduler, "CSIMigrationAWS=false")
 		migrateNode(s, 3)
 	}},
 	{name: "the gate of all plugins is off", code: "VOL-002", base: of1_22, want: fails, change: func(s *v1.Snapshot) {
-		gateEverywhere(s, kcm, "CSIMigration=false,CSIMigrationAWS=true")
+		gateEverywhere(s, facts.KCM, "CSIMigration=false,CSIMigrationAWS=true")
 		migrateNode(s, 3)
 	}},
 	{name: "CSINodes could not be listed", code: "VOL-002", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
@@ -171,13 +172,13 @@ var volumeRules = []rule{
 	{name: "nodes could not be listed", code: "VOL-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "F65: nothing is unregistered", code: "VOL-004", want: pass_},
-	{name: "F65: unregistered, and all nodes are done", code: "VOL-004", want: pass_, says: []string{"1 plugin unregistered"}, change: func(s *v1.Snapshot) { gateEverywhere(s, kcm, "InTreePluginAWSUnregister=true") }},
+	{name: "F65: unregistered, and all nodes are done", code: "VOL-004", want: pass_, says: []string{"1 plugin unregistered"}, change: func(s *v1.Snapshot) { gateEverywhere(s, facts.KCM, "InTreePluginAWSUnregister=true") }},
 	{name: "F65: unregistered before the last node", code: "VOL-004", base: of1_22, want: fails, says: []string{"kube-controller-manager@cp-1 has InTreePluginAWSUnregister on", "node ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) {
-		gate(s, 0, kcm, "InTreePluginAWSUnregister=true")
+		gate(s, 0, facts.KCM, "InTreePluginAWSUnregister=true")
 	}},
 	{name: "F65: unregistered in an older version", code: "VOL-004", want: fails, change: func(s *v1.Snapshot) {
 		asOf1_22(s)
-		gateEverywhere(s, kcm, "CSIMigrationAWS=true,InTreePluginAWSUnregister=true")
+		gateEverywhere(s, facts.KCM, "CSIMigrationAWS=true,InTreePluginAWSUnregister=true")
 	}},
 	{name: "a kubelet unregisters too early", code: "VOL-004", base: of1_22, want: fails, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].Kubelet = &v1.Kubelet{Source: "/var/lib/kubelet/kubeadm-flags.env", Config: &v1.KubeletConfig{FeatureGates: map[string]bool{"InTreePluginAWSUnregister": true}}}
@@ -203,7 +204,7 @@ var volumeRules = []rule{
 
 	{name: "F64: every volume has its zone", code: "VOL-006", want: pass_, says: []string{"4 zonal disks of 4 volumes"}},
 	{name: "F64: the API server labels volumes", code: "VOL-006", want: warn, says: []string{"kube-apiserver@cp-1 has the admission plugin PersistentVolumeLabel"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, kas, map[string]string{"enable-admission-plugins": "NodeRestriction,PersistentVolumeLabel"})
+		setFlags(s, 0, facts.KAS, map[string]string{"enable-admission-plugins": "NodeRestriction,PersistentVolumeLabel"})
 	}},
 	{name: "F64: a volume without a zone among zones", code: "VOL-006", want: warn, says: []string{"volume pv-1 has no zone", "2 zones"}, change: func(s *v1.Snapshot) {
 		s.Volumes.PersistentVolumes[0].Zones = nil
@@ -277,7 +278,7 @@ var volumeRules = []rule{
 		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = w.Containers[:3]
 	}},
-	{name: "F70: the gate is off", code: "VOL-011", base: of1_22, want: warn, says: []string{"ExpandCSIVolumes off"}, change: func(s *v1.Snapshot) { gate(s, 1, kcm, "ExpandCSIVolumes=false") }},
+	{name: "F70: the gate is off", code: "VOL-011", base: of1_22, want: warn, says: []string{"ExpandCSIVolumes off"}, change: func(s *v1.Snapshot) { gate(s, 1, facts.KCM, "ExpandCSIVolumes=false") }},
 	{name: "F70: snapshots without their API", code: "VOL-011", want: warn, says: []string{"snapshot.storage.k8s.io"}, change: func(s *v1.Snapshot) {
 		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = append(w.Containers, v1.Container{Name: "csi-snapshotter", Image: "registry.k8s.io/sig-storage/csi-snapshotter:v6.3.0"})

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -46,7 +47,7 @@ func (p *Plane) Check(snap *v1.Snapshot) v1.CheckReport {
 // CheckPart is Check for a part: what is asked before the in-tree provider is taken out is not what is asked before the handover.
 func (p *Plane) CheckPart(snap *v1.Snapshot, part Part) v1.CheckReport {
 	o := plan.Choose(snap, p.options(part))
-	return check.Run(snap, check.Options{
+	return check.Run(snap, facts.Options{
 		Strategy: o.Strategy, Image: o.Image, LeaseName: o.LeaseName, RenewDeadline: o.RenewDeadline, Accept: p.Accept, Part: string(part), Provider: p.Provider,
 	})
 }

@@ -1,0 +1,109 @@
+package access
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var hostsDistinct = rule.Check{
+	Code: "HOST-003", Reason: "HostAmbiguous", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "each host is one Node of its own, and each Node has a host name of its own",
+	Explain: []string{
+		"A host is a place with files, a Node a name in the API. They are matched by --hostname-override, by name, or by the addresses in the manifests. Where two hosts are taken for one Node, the step of one would be proven by the pod of the other; a host with a kubelet " +
+			"that is no Node has left this cluster, has not joined it, or is another one's.",
+		"Two Nodes whose label " + facts.LabelHostname + " is the same are two machines of one name. Nothing fails by that as long as their kubelets have --hostname-override; without it, an external kubelet registers under its machine's name, and the two would write one Node in turns. That is a warning.",
+		"Leave a host out that is named twice or is none of this cluster's; give each machine a name of its own.",
+	},
+	Judge: judgeHostsDistinct,
+}
+
+func judgeHostsDistinct(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	var bad, odd findings.Problems
+	hosts := map[string][]string{}
+	for _, h := range f.Hosts {
+		switch {
+		case h.APIOnly:
+		case h.NodeName != "":
+			hosts[h.NodeName] = append(hosts[h.NodeName], h.Name)
+		case h.Kubelet != nil:
+			bad.Add(h.Name, "host %s has a kubelet and is no Node of this cluster", h.Name)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(hosts)) {
+		if names := hosts[node]; len(names) > 1 {
+			bad.Add(node, "hosts %s are all taken for Node %s", strings.Join(names, " and "), node)
+		}
+	}
+	labels := map[string][]string{}
+	for _, n := range f.Nodes {
+		if name := n.Labels[facts.LabelHostname]; name != "" {
+			labels[name] = append(labels[name], n.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if nodes := labels[name]; len(nodes) > 1 {
+			odd.Add(name, "Nodes %s have the host name %s", strings.Join(nodes, " and "), name)
+		}
+	}
+	const expected, source = "one Node for each host, and a host name of its own for each Node", "/api/v1/nodes, --host-access"
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Finding(v1.Fail, "which Node is which host is not clear: %s", strings.Join(bad.First(), "; ")), expected, source, "kubectl get nodes -L "+facts.LabelHostname+"   # and leave out of --host-access what is none of them")
+	case !odd.Empty():
+		return findings.With(odd.Finding(v1.Warn, "%s %s shared", findings.Plural(len(odd.Lines), "host name"), findings.Be(len(odd.Lines))), expected, source, "kubectl get nodes -L "+facts.LabelHostname)
+	}
+	return findings.Pass("each of %s is one Node of its own", findings.Plural(len(hosts), "host"))
+}
+
+var hostsOfCluster = rule.Check{
+	Code: "HOST-004", Reason: "HostOfAnotherCluster", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "the hosts belong to this cluster",
+	Explain: []string{
+		"A directory, or a machine of a name that two clusters use, may be another cluster's. Its manifests look alike, and an edit there would stop that cluster's managers while this one's went on.",
+		"The certificates that a host trusts (/etc/kubernetes/pki/ca.crt, or the authority in kubelet.conf or controller-manager.conf) are compared with those that the cluster gives to its pods (ConfigMap kube-system/kube-root-ca.crt). " +
+			"One in common is enough, so that an authority may be rotated. A host or cluster that shows none leaves the check skipped.",
+	},
+	Judge: judgeHostsOfCluster,
+}
+
+func judgeHostsOfCluster(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("authorities"); ok {
+		return finding
+	}
+	if len(f.Authorities) == 0 {
+		return findings.Skip("the cluster has no ConfigMap kube-system/kube-root-ca.crt to compare the hosts with")
+	}
+	var bad findings.Problems
+	compared := 0
+	for _, h := range f.Hosts {
+		if len(h.Authorities) == 0 {
+			continue
+		}
+		compared++
+		if !slices.ContainsFunc(h.Authorities, func(a string) bool { return slices.Contains(f.Authorities, a) }) {
+			bad.Add(h.Name, "host %s trusts another authority (SHA-256 %s) than the cluster (%s)", h.Name, fingerprint(h.Authorities), fingerprint(f.Authorities))
+		}
+	}
+	if compared == 0 {
+		return findings.Skip("no host shows the authority that it trusts")
+	}
+	if !bad.Empty() {
+		return findings.With(bad.Finding(v1.Fail, "%s of another cluster: %s", findings.HowMany(len(bad.Lines), "1 host is", "hosts are"), strings.Join(bad.Objects, ", ")), "a certificate that host and cluster both trust",
+			"/etc/kubernetes/pki/ca.crt on the host, ConfigMap kube-system/kube-root-ca.crt", "kubectl -n kube-system get configmap kube-root-ca.crt -o jsonpath='{.data.ca\\.crt}' | openssl x509 -noout -fingerprint -sha256   # and correct --host-access or --context")
+	}
+	return findings.Pass("%s and the cluster trust the same authority", findings.Plural(compared, "host"))
+}
+
+func fingerprint(sums []string) string {
+	return fmt.Sprintf("%.12s", sums[0])
+}

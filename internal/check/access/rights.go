@@ -1,0 +1,239 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var managerRights = rule.Check{
+	Code: "RBAC-002", Reason: "ManagerRightsMissing", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI,
+	Title: "the new manager's identity may do what its loops do, or the plan grants it before the manager starts",
+	Explain: []string{
+		"The cloud-controller-manager runs as system:serviceaccount:kube-system:cloud-controller-manager. It reads and patches nodes and their status, deletes nodes whose instance is gone, patches the status of Services, and writes events. The manager of a plan does all of that as this one identity (--use-service-account-credentials=false); one that is there already and was started with true also makes accounts and tokens for its loops. " +
+			"A right that is missing is an error every few seconds in its log, while it is healthy and holds the lease: load balancers without addresses in the Service, nodes that keep their taint.",
+		"As long as no such manager runs, missing rights are no fault: the plan's first steps make the identity and its roles, and the check passes and says how many rights are to come. With a cloud-controller-manager there already, each missing right is a fault now.",
+		"Who has not RBAC alone (RBAC-003) gets the same list as permissions to grant.",
+	},
+	Judge: judgeManagerRights,
+}
+
+func judgeManagerRights(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	var errs []string
+	asked := 0
+	for _, a := range f.Access {
+		if a.Who != facts.UserCCM || a.Resource == "leases" {
+			continue
+		}
+		asked++
+		switch {
+		case a.Error != "":
+			errs = append(errs, fmt.Sprintf("%s: %s", describeAccess(a), a.Error))
+		case !a.Allowed:
+			bad.Add(resourceOf(a), "%s", describeAccess(a))
+		}
+	}
+	const expected, source = "yes to every SubjectAccessReview", "SubjectAccessReview"
+	fix := "kubectl auth can-i --list --as=" + facts.UserCCM
+	switch {
+	case len(errs) > 0:
+		return findings.With(findings.Unknown("what %s may do is not known: %s", facts.UserCCM, errs[0]), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+	case asked == 0:
+		if finding, ok := f.Missing("access"); ok {
+			return findings.With(finding, expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+		}
+		return findings.With(findings.Unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", facts.UserCCM), expected, source, "transplant snapshot -o yaml")
+	case bad.Empty():
+		return findings.Pass("the new manager's identity may do all %s that its loops do", findings.Plural(asked, "thing"))
+	case len(f.InstancesOf(facts.CCM)) > 0:
+		return findings.With(bad.Some(v1.Fail, "the running cloud-controller-manager may not do %d of %s that its loops do: %s", len(bad.Lines), findings.Plural(asked, "thing"), bad.Lines[0]), expected, source, fix)
+	}
+	finding := findings.Pass("the new manager's identity lacks %d of %s; the plan grants them before it starts", len(bad.Lines), findings.Plural(asked, "right"))
+	finding.Found = findings.Few(bad.Lines)
+	return finding
+}
+
+var otherAuthorizer = rule.Check{
+	Code: "RBAC-003", Reason: "NoRBAC", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: []string{"HOST-001"},
+	Title: "every API server authorizes by RBAC, so that the roles of the plan have effect",
+	Explain: []string{
+		"The plan grants the managers' rights with roles. Where --authorization-mode does not contain RBAC, roles are objects without effect: somebody has to grant the same rights in the policy file (ABAC) or in the webhook's backend, before the managers need them. The finding lists them.",
+		"With AlwaysAllow everybody may do everything, and nothing has to be granted. An authorization configuration file (--authorization-config, since 1.29) is not read: whether RBAC is among its authorizers is judged by what the API server answered about the managers (LM-003, RBAC-002).",
+	},
+	Judge: judgeAuthorizer,
+}
+
+// grants are the permissions that the managers need where roles have no effect.
+var grants = []string{
+	facts.UserKCM + " and " + facts.UserCCM + ": get, update leases.coordination.k8s.io " + facts.DefaultLeaseName + " in kube-system; create leases.coordination.k8s.io in kube-system (without a name: a name is not known when something is created)",
+	facts.UserCCM + ": the same for leases.coordination.k8s.io " + facts.CCM,
+	facts.UserCCM + ": get, list, watch, update, patch, delete nodes; patch, update nodes/status",
+	facts.UserCCM + ": get, list, watch, update, patch services; patch, update services/status",
+	facts.UserCCM + ": create, patch, update events; create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io",
+	facts.UserCCM + ": in kube-system get, list, watch configmaps extension-apiserver-authentication; create configmaps, and get, update configmaps transplant-service-state-<provider>",
+}
+
+func judgeAuthorizer(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	configured, always := 0, 0
+	for _, p := range f.InstancesOf(facts.KAS) {
+		modes := strings.Split(p.Flag("authorization-mode", "AlwaysAllow"), ",")
+		switch {
+		case p.Flag("authorization-config", "") != "":
+			configured++
+		case slices.Contains(modes, "RBAC"):
+		case slices.Contains(modes, "AlwaysAllow"):
+			always++
+		default:
+			bad.Add(p.String(), "%s has --authorization-mode=%s", p, strings.Join(modes, ","))
+		}
+	}
+	n := len(f.InstancesOf(facts.KAS))
+	const source = "--authorization-mode of " + facts.KAS
+	switch {
+	case n == 0:
+		return findings.Unknown("no %s was found", facts.KAS)
+	case !bad.Empty():
+		finding := bad.Finding(v1.Fail, "%s without RBAC: the plan's roles have no effect, and these rights have to be granted by hand: %s", findings.Plural(n, facts.KAS), strings.Join(grants, "; "))
+		return findings.With(finding, "RBAC among the modes", source, "kubectl auth can-i update leases.coordination.k8s.io/"+facts.DefaultLeaseName+" -n kube-system --as="+facts.UserKCM)
+	case configured > 0:
+		return findings.Pass("%s an authorization configuration; what the managers may do was asked of the API server itself", findings.Plural(configured, facts.KAS)+" "+findings.Has(configured))
+	case always > 0:
+		return findings.Pass("%s everything to everybody: nothing has to be granted", findings.Plural(always, facts.KAS)+" "+allows(always))
+	}
+	return findings.Pass("%s by RBAC", findings.Plural(n, facts.KAS)+" "+authorizes(n))
+}
+
+func allows(n int) string {
+	if n == 1 {
+		return "allows"
+	}
+	return "allow"
+}
+
+func authorizes(n int) string {
+	if n == 1 {
+		return "authorizes"
+	}
+	return "authorize"
+}
+
+var mainLeaseAccess = rule.Check{
+	Code: "RBAC-004", Reason: "MainLeaseForbidden", Category: findings.CategoryTooling, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, DependsOn: []string{"API-001", "HOST-001", "RBAC-002"},
+	Title: "each manager that runs may use its own main lease, and rules limited to names do not stand for create",
+	Explain: []string{
+		"The documented preparation of leader migration patches the roles system::leader-locking-kube-controller-manager and system::leader-locking-cloud-controller-manager by merge. A merge patch replaces the list of rules: whatever the role gave before is gone, the main lease of a cloud-controller-manager among it, and the manager waits for its lease for ever " +
+			"(https://kubernetes.io/docs/tasks/administer-cluster/controller-manager-leader-migration/). kube-controller-manager has its main lease from the ClusterRole of the same name and survives.",
+		"create is never limited by resourceNames: an object has no name yet when its creation is judged. A role with verbs create, get and update and the lease's name under resourceNames gives get and update alone, so a lease that does not exist yet can never be made. Transplant writes a rule of its own for create.",
+		"The API server was asked about both managers' identities.",
+	},
+	Judge: judgeMainLease,
+}
+
+func judgeMainLease(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	var errs []string
+	asked := 0
+	for _, who := range []struct{ component, user string }{{facts.KCM, facts.UserKCM}, {facts.CCM, facts.UserCCM}} {
+		if len(f.InstancesOf(who.component)) == 0 {
+			continue
+		}
+		for _, verb := range []string{"get", "update"} {
+			switch a, ok := accessTo(f, who.user, verb, "leases", who.component); {
+			case !ok:
+				errs = append(errs, fmt.Sprintf("it was not asked whether %s may %s the lease %s", who.user, verb, who.component))
+			case a.Error != "":
+				errs = append(errs, fmt.Sprintf("asking whether %s may %s the lease %s: %s", who.user, verb, who.component, a.Error))
+			case !a.Allowed:
+				bad.Add(who.user, "%s may not %s the lease %s", who.user, verb, who.component)
+			default:
+				asked++
+			}
+		}
+		if complaint := mayNotCreate(f, who.user, who.component); complaint != "" {
+			bad.Add(who.user, "%s %s", who.user, complaint)
+		}
+	}
+	const expected, source = "get and update of its own lease by name, create without a name", "SubjectAccessReview"
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, source, "kubectl -n kube-system get roles -o yaml | grep -B2 -A12 leader-locking")
+	case len(errs) > 0:
+		return findings.With(findings.Unknown("%s", strings.Join(errs, "; ")), expected, source, "kubectl auth can-i create subjectaccessreviews.authorization.k8s.io")
+	case asked == 0:
+		return findings.Unknown("no manager was found")
+	}
+	return findings.Pass("every manager may get and update its main lease")
+}
+
+// mayNotCreate says what follows when an identity may not create leases; empty when it may, or when nothing follows.
+func mayNotCreate(f facts.Facts, user, mainLease string) string {
+	create, asked := f.LeaseAnswer(user, "create")
+	if !asked || create.Allowed || create.Error != "" {
+		return ""
+	}
+	if update, asked := f.LeaseAnswer(user, "update"); asked && update.Allowed {
+		return "may update the lease " + f.Opts.LeaseName + " and may not create leases: a rule with resourceNames does not stand for create"
+	}
+	if _, exists := f.Lease(mainLease); !exists && len(f.UnknownReasons("leases")) == 0 {
+		return "may not create leases, and its main lease " + mainLease + " does not exist"
+	}
+	return ""
+}
+
+// accessTo finds the answer about an object of kube-system.
+func accessTo(f facts.Facts, user, verb, resource, name string) (v1.AccessAnswer, bool) {
+	for _, a := range f.Access {
+		if a.Who == user && a.Verb == verb && a.Resource == resource && a.Name == name && a.Namespace == "kube-system" {
+			return a, true
+		}
+	}
+	return v1.AccessAnswer{}, false
+}
+
+var writeRefused = rule.Check{
+	Code: "PROOF-001", Reason: "WriteRefused", Category: findings.CategoryTooling, Level: findings.LevelError, Impact: findings.ImpactGap, DependsOn: rule.OnAPI,
+	Title: "the API server would take every object that apply writes",
+	Explain: []string{
+		"Every object of the plan is sent to the API server with dryRun=All: it is authorized, validated, defaulted and shown to admission plugins and webhooks, and then thrown away. What is refused here would stop the migration in the middle: a webhook that wants labels, a quota, a policy against the host's network, a name that somebody else's object has.",
+		"An object that was not answered for is unknown. The proof is made with --prove, and by nothing else: apply sends no dry run before its first step. Prove it before a maintenance window.",
+	},
+	Judge: judgeDryRuns,
+}
+
+func judgeDryRuns(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	var silent []string
+	for _, d := range f.DryRuns {
+		switch {
+		case d.OK:
+		case d.Unanswered:
+			silent = append(silent, fmt.Sprintf("%s %s: %s", d.Verb, d.Ref, d.Error))
+		default:
+			bad.Add(d.Ref, "%s %s: %s", d.Verb, d.Ref, d.Error)
+		}
+	}
+	const expected, source = "no refusal", "the API server, with dryRun=All"
+	switch {
+	case !bad.Empty():
+		fix := "kubectl auth can-i --list -n kube-system"
+		if strings.Contains(bad.Lines[0], "webhook") {
+			fix = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
+		}
+		return findings.With(bad.Some(v1.Fail, "the API server refuses %d of %s that apply writes: %s", len(bad.Lines), findings.Plural(len(f.DryRuns), "object"), bad.Lines[0]), expected, source, fix)
+	case len(silent) > 0:
+		return findings.With(findings.Unknown("no answer to %s: %s", findings.Plural(len(silent), "dry run"), silent[0]), expected, source, "transplant check --prove")
+	case len(f.DryRuns) == 0:
+		if finding, ok := f.Missing("dryruns"); ok {
+			return findings.With(finding, expected, source, "transplant check --prove")
+		}
+		return findings.Skip("the API server was not asked: transplant check --prove sends every object of the plan as a dry run")
+	}
+	return findings.Pass("the API server would take all %s that apply writes", findings.Plural(len(f.DryRuns), "object"))
+}

@@ -1,0 +1,146 @@
+// Package cloudconfig decides whether the new manager finds its cloud: cloud config and its keys, credentials and
+// their environment, what the cloud itself answers.
+package cloudconfig
+
+import (
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var nodeManagerMissing = rule.Check{
+	Code: "CLOUD-002", Reason: "NodeManagerMissing", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: []string{"API-001"}, Retryable: true,
+	Title: "a provider that initialises nodes from the nodes themselves has its manager on every node",
+	Explain: []string{
+		"On Azure a node is initialised by cloud-node-manager, a DaemonSet that asks the instance metadata on the node itself; the cloud-controller-manager runs with --controllers=*,-cloud-node beside it. With neither, a node that joins keeps its taint for ever; " +
+			"with both, two processes write its addresses.",
+		"Before the migration of a control plane on hosts its absence is no fault: the plan starts it. For a control plane of Deployments, in a seed or in the cluster itself, and with --replace-hosts no plan does, and nothing else of Transplant either: install it in the migrated cluster before. It does no harm beside the in-tree provider.",
+		"Where it runs, it has to run on every node.",
+	},
+	Judge: judgeNodeManager,
+}
+
+func judgeNodeManager(f facts.Facts) v1.Finding {
+	name := f.CloudName()
+	if f.Opts.Part == facts.PartInstall {
+		name = f.Opts.Provider // a new cluster may have no node yet that says it
+	}
+	provider, ok := catalogue.Lookup(name)
+	switch {
+	case !ok:
+		return findings.Skip("the cloud provider is not known (CP-001)")
+	case provider.NodeManager == "":
+		return findings.Skip("does not concern %s", provider.Name)
+	}
+	if finding, ok := f.Missing("workloads"); ok {
+		return finding
+	}
+	running, bad := nodeManagers(f)
+	const expected, source = "cloud-node-manager on every node, and --controllers=*,-cloud-node", "/apis/apps/v1/daemonsets"
+	switch {
+	case running == 0 && f.Stage() == facts.StageExternal:
+		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager")
+		return findings.With(bad.Finding(v1.Fail, "nobody initialises new nodes: cloud-node-manager does not run"), expected, source, "kubectl get daemonsets -A | grep cloud-node-manager")
+	case running == 0 && startsNoNodeManager(f):
+		bad.Add("DaemonSet/kube-system/cloud-node-manager", "no workload runs cloud-node-manager, and the plan for this control plane starts none")
+		return findings.With(bad.Finding(v1.Fail, "nodes that join after the handover would never be initialised: cloud-node-manager does not run, and no plan starts it where %s", shapeOfPlane(f)), expected, source,
+			"kubectl apply -f <cloud-node-manager.yaml of the release of cloud-provider-azure>   # examples/out-of-tree in kubernetes-sigs/cloud-provider-azure")
+	case running == 0:
+		return findings.Pass("cloud-node-manager does not run yet; the plan starts it on every node")
+	case bad.Empty():
+		return findings.Pass("cloud-node-manager is ready on every node")
+	}
+	return findings.With(bad.Some(v1.Fail, "%s", bad.Lines[0]), expected, source, "kubectl get daemonsets -A -o wide | grep cloud-node-manager")
+}
+
+// nodeManagers returns how many workloads run cloud-node-manager, and what is wrong with them.
+func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
+	for _, w := range f.Workloads {
+		if w.Role != v1.RoleNodeManager {
+			continue
+		}
+		running++
+		if w.Ready < w.Replicas {
+			bad.Add(w.Ref, "%s has %d of %d pods ready", w.Ref, w.Ready, w.Replicas)
+		}
+	}
+	for _, p := range f.InstancesOf(facts.CCM) {
+		if running > 0 && !leavesNodes(p.Flag("controllers", "*")) {
+			bad.Add(p.String(), "%s initialises nodes too: --controllers=%s", p, p.Flag("controllers", "*"))
+		}
+	}
+	return running, bad
+}
+
+// startsNoNodeManager tells that a plan for this control plane installs nothing on the nodes.
+func startsNoNodeManager(f facts.Facts) bool {
+	return f.Cluster.Seed != "" || f.Deployed(facts.KCM) != nil || f.Opts.ReplaceHosts
+}
+
+// shapeOfPlane says in a clause why that is so.
+func shapeOfPlane(f facts.Facts) string {
+	switch {
+	case f.Cluster.Seed != "":
+		return "a seed hosts the control plane"
+	case f.Opts.ReplaceHosts:
+		return "hosts are replaced"
+	}
+	return "the control plane runs as Deployments"
+}
+
+// leavesNodes tells whether --controllers takes the initialisation of nodes away, under any of the loop's names.
+func leavesNodes(controllers string) bool {
+	entries := strings.Split(controllers, ",")
+	return slices.ContainsFunc(entries, func(e string) bool {
+		e = strings.TrimSpace(e)
+		return e == "-cloud-node" || e == "-cloud-node-controller"
+	})
+}
+
+var ccmResources = rule.Check{
+	Code: "CLOUD-003", Reason: "ManagerResources", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: []string{"API-001"},
+	Title: "an existing cloud-controller-manager has the requests and the priority of a control-plane component",
+	Explain: []string{
+		"A cloud-controller-manager that runs as a workload is evicted like any other when its node is short of memory, unless it has requests and a system priority. A limit on its CPU throttles it when it has most to do, at the takeover, when every Service and node " +
+			"is looked at: a throttled leader misses its lease's renewal, exits, and the gap begins again. A limit on its memory that was found on a small cluster kills it on a large one.",
+		"Where the namespace has a ResourceQuota, its requests have to fit in it, and priorities of the system may be restricted by a quota of that scope: kubectl -n kube-system get resourcequota. The manager that a plan makes has requests, no limits and the priority " +
+			"system-cluster-critical or higher; in a seed the priority is that of the kube-controller-manager there.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("workloads"); ok {
+			return finding
+		}
+		var bad findings.Problems
+		n := 0
+		for _, w := range f.Workloads {
+			if w.Role != v1.RoleCCM {
+				continue
+			}
+			n++
+			if !strings.HasPrefix(w.PriorityClass, "system-") {
+				bad.Add(w.Ref, "%s has the priority class %s", w.Ref, findings.OrElse(w.PriorityClass, "of every pod"))
+			}
+			for _, c := range w.Containers {
+				switch {
+				case c.Requests["cpu"] == "" || c.Requests["memory"] == "":
+					bad.Add(w.Ref, "container %s of %s requests no cpu or memory", c.Name, w.Ref)
+				case c.Limits["cpu"] != "":
+					bad.Add(w.Ref, "container %s of %s may use %s of CPU at most", c.Name, w.Ref, c.Limits["cpu"])
+				}
+			}
+		}
+		switch {
+		case n == 0:
+			return findings.Skip("no cloud-controller-manager runs as a workload")
+		case bad.Empty():
+			return findings.Pass("%s requests, no CPU limit and a system priority", findings.Plural(n, "cloud-controller-manager")+" "+findings.Has(n))
+		}
+		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "requests, no CPU limit, system-cluster-critical", "/apis/apps/v1", "kubectl -n "+facts.NamespaceOf(bad.Objects[0])+" get "+strings.ToLower(facts.KindOf(bad.Objects[0]))+" "+facts.NameOf(bad.Objects[0])+
+			" -o jsonpath='{.spec.template.spec.priorityClassName}{.spec.template.spec.containers[*].resources}'")
+	},
+}

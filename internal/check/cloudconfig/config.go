@@ -1,0 +1,186 @@
+package cloudconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var cloudConfig = rule.Check{
+	Code: "CFG-001", Reason: "CloudConfigUnusable", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnHosts,
+	Title: "the external provider's cloud config can be derived from the in-tree one",
+	Explain: []string{
+		"The in-tree cloud config stays as it is until the end. The external one is derived from it on the host: keys that the external provider does not know are dropped, and ServiceOverride sections " +
+			"get the names of the newer AWS SDK. To upstream's manager the in-tree names (ec2, elasticloadbalancing) match no service and are not an error: calls would go to the real endpoints instead of the " +
+			"overridden ones. Our own manager understands both.",
+		"The finding says what the derivation changes. A file that cannot be read or parsed blocks, and so does a kube-controller-manager without --cloud-config where its provider needs one (Azure, OpenStack, vSphere).",
+		"That of a Deployment lies on a volume of its pods, which may be a Secret. It is read when the migration begins: the external provider's form of it becomes a Secret beside the new manager, before anything is stopped.",
+		"On AWS and Google both managers run without: what a cloud config would say they ask the metadata service of their instance. The new manager then gets no --cloud-config either. An empty --cloud-config counts as none.",
+	},
+	Judge: judgeCloudConfig,
+}
+
+func judgeCloudConfig(f facts.Facts) v1.Finding {
+	in := f.InTree()
+	bad, changes, without, deployed := sortConfigs(f, in)
+	if !bad.Empty() {
+		return findings.With(bad.Finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.Lines[0]), "a cloud config that parses, on every host",
+			"--cloud-config of "+facts.KCM, "transplant explain CFG-001")
+	}
+	if finding, ok := f.Missing("hosts/*/cloud-config"); ok {
+		return finding
+	}
+	if len(in) == 0 {
+		return findings.Skip("no in-tree manager is left")
+	}
+	if len(deployed) > 0 {
+		return judgeMountedConfig(deployed[0])
+	}
+	if p := unreadConfig(in); p != nil {
+		return findings.Unknown("the snapshot does not hold the cloud config of %s", p)
+	}
+	if len(without) > 0 {
+		return judgeManagersWithoutConfig(without, len(in))
+	}
+	slices.Sort(changes)
+	changes = slices.Compact(changes)
+	if len(changes) == 0 {
+		return findings.Pass("the cloud config serves the external provider as it is")
+	}
+	finding := findings.Pass("the external provider's cloud config can be derived, with %s", findings.Plural(len(changes), "change"))
+	finding.Found = strings.Join(changes, "; ")
+	finding.Source = in[0].Host.Name + ":" + in[0].Host.CloudConfig.Path // all of them have one
+	return finding
+}
+
+// sortConfigs tells the managers' cloud configs apart: what is wrong with them, what their derivation changes, who has none, and whose lie on volumes.
+func sortConfigs(f facts.Facts, in []facts.Instance) (bad findings.Problems, changes []string, without, deployed []facts.Instance) {
+	for _, p := range in {
+		c := p.Host.CloudConfig
+		switch {
+		case p.Flags["cloud-config"] == "":
+			provider, _ := catalogue.Lookup(p.Flags["cloud-provider"])
+			if !provider.ConfigOptional {
+				bad.Add(p.String(), "%s has no --cloud-config, and with provider %s %s", p, provider.Name, findings.OrElse(provider.WithoutConfig, "none is known to do without"))
+			} else {
+				without = append(without, p)
+			}
+		case c == nil && p.RunKind() == v1.RunsDeployment && f.Cluster.Seed == "":
+			deployed = append(deployed, p)
+		case c == nil:
+			continue
+		case c.Error != "":
+			bad.Add(p.Host.Name+":"+c.Path, "%s on host %s: %s", c.Path, p.Host.Name, c.Error)
+		default:
+			changes = append(changes, c.DerivedChanges...)
+		}
+	}
+	return bad, changes, without, deployed
+}
+
+// unreadConfig is the first manager that names a cloud config which was not read; nil when there is none.
+func unreadConfig(in []facts.Instance) *facts.Instance {
+	for i, p := range in {
+		if p.Host.CloudConfig == nil && p.Flags["cloud-config"] != "" {
+			return &in[i]
+		}
+	}
+	return nil
+}
+
+// judgeMountedConfig says when the cloud config of a Deployment is looked at: it may lie in a Secret, and a snapshot reads none.
+func judgeMountedConfig(p facts.Instance) v1.Finding {
+	finding := v1.Finding{
+		Outcome: v1.Warn, Objects: []string{p.Manifest},
+		Summary: fmt.Sprintf("the cloud config of %s lies on a volume of its pods and was not read: the external provider's is derived from it in the first phase, before anything is stopped, and a config that cannot be carried over ends the migration there", p.Manifest),
+	}
+	parts := strings.Split(p.Manifest, "/")
+	return findings.With(finding, "a cloud config that can be derived", "--cloud-config of "+p.Manifest, fmt.Sprintf("kubectl -n %s get %s %s -o yaml | grep -n -A3 volumes", parts[1], strings.ToLower(parts[0]), parts[len(parts)-1]))
+}
+
+// judgeManagersWithoutConfig judges the managers without a cloud config, of all that are in tree.
+func judgeManagersWithoutConfig(without []facts.Instance, all int) v1.Finding {
+	first := without[0]
+	if len(without) < all {
+		finding := v1.Finding{
+			Outcome: v1.Warn, Summary: fmt.Sprintf("%s has no --cloud-config, and others have one", first),
+			Objects: []string{first.String()},
+		}
+		return findings.With(finding, "the same on every host", "--cloud-config of "+facts.KCM, "grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name)
+	}
+	provider, _ := catalogue.Lookup(first.Flags["cloud-provider"])
+	return findings.Pass("%s has no --cloud-config and needs none: %s", facts.KCM, provider.WithoutConfig)
+}
+
+// credentialNames are the environment variables through which the AWS SDKs take credentials.
+var credentialNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+
+// credentialSources are the variables that give the new manager credentials without holding them.
+var credentialSources = []string{"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"}
+
+var credentialVariable = rule.Check{
+	Code: "CRED-001", Reason: "CredentialsInEnvironment", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
+	Title: "the new manager gets cloud credentials where the old one has them in its environment",
+	Explain: []string{
+		"kube-controller-manager has cloud credentials in the environment of its manifest. Transplant does not carry them over: a plan is printed and kept in the cluster, and must hold no secret. " +
+			"Without credentials the cloud-controller-manager would use the instance's role, which may not exist or may have fewer rights.",
+		"Put the credentials into a file on each host and name it: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials. The file is looked for on every control-plane host: a pod that mounts one which is not there never starts. With an instance role that has the rights, accept the warning.",
+		"Under leader migration the handover does not start before the new manager is ready and leads its own lease. Ours is ready when the cloud has answered it, so that wrong credentials stop the migration and do not end the loops, and this is a warning. " +
+			"An official manager may be ready without, and under the strategy downtime nobody runs the loops until the new manager has reached the cloud: then this blocks.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		var bad findings.Problems
+		for _, p := range f.InTree() {
+			var names []string
+			for _, n := range p.EnvNames {
+				if slices.Contains(credentialNames, n) {
+					names = append(names, n)
+				}
+			}
+			if len(names) > 0 {
+				bad.Add(p.String(), "%s has %s in its environment", p, strings.Join(names, " and "))
+			}
+		}
+		given := slices.ContainsFunc(f.Opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) })
+		files, wrong := envFiles(f, func(n string) bool { return slices.Contains(credentialSources, n) })
+		switch {
+		case len(f.InTree()) == 0:
+			return findings.Skip("no in-tree manager is left")
+		case wrong:
+			return files
+		case bad.Empty():
+			return findings.Pass("%s has no cloud credentials in its environment", facts.KCM)
+		case given:
+			return findings.Pass("the new manager gets its credentials through %s", strings.Join(f.Opts.CCMEnv, ", "))
+		}
+		return findings.With(bad.Finding(costly(f), "%s has cloud credentials in its environment, and the new manager would not get them", facts.KCM),
+			"--ccm-env that names a file, or an instance role with the same rights", "env of "+facts.KCM,
+			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials")
+	},
+}
+
+// costly is the outcome of what would keep the new manager from reaching the cloud, and may be mistaken: under leader migration the old one goes on until
+// the new one is ready, which ours is when the cloud has answered; otherwise nobody runs the loops until somebody has put it right.
+func costly(f facts.Facts) v1.Outcome {
+	if f.Strategy() == facts.StrategyDowntime || !bringsOurs(f) {
+		return v1.Fail
+	}
+	return v1.Warn
+}
+
+// bringsOurs tells that the manager which the plan brings in is this project's own.
+func bringsOurs(f facts.Facts) bool {
+	version, _ := f.Target()
+	cluster, ok := facts.VersionMinor(version)
+	if !ok {
+		return facts.Own(f.Opts.Image)
+	}
+	image, _, _ := f.NewImage(cluster)
+	return image != "" && facts.Own(image)
+}

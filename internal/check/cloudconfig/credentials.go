@@ -1,0 +1,138 @@
+package cloudconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var credentialsOnKubelets = rule.Check{
+	Code: "CRED-003", Reason: "CredentialsOnKubelets", Category: findings.CategoryCloud, Level: findings.LevelWarning, Impact: findings.ImpactNone, DependsOn: rule.OnHosts,
+	Title: "kubelets hold no cloud credentials that they do not need any more",
+	Explain: []string{
+		"An in-tree kubelet calls the cloud for its addresses, zone and image credentials, so every node has a cloud config or an instance role with rights of the cloud. Once the cloud-controller-manager makes these calls, a worker needs none of them but the " +
+			"right to read images. Whoever escapes from a pod on that worker has the rest.",
+		"Before the migration this check passes and says what there is. After it, a kubelet that is external and still names a cloud config is a warning: take the flag and the file away (the flag ends the kubelet in a later version), and then reduce the role of the " +
+			"workers' instances. On the control plane the file stays as long as a manager reads it.",
+	},
+	Judge: judgeCredentialsOnKubelets,
+}
+
+func judgeCredentialsOnKubelets(f facts.Facts) v1.Finding {
+	if finding, none := f.NoKubelets(); none {
+		return finding
+	}
+	var bad findings.Problems
+	configs := 0
+	for _, k := range f.Kubelets() {
+		file := k.Flags["cloud-config"]
+		if file == "" {
+			continue
+		}
+		configs++
+		if k.Provider() == facts.External {
+			bad.Add(k.String(), "%s is external and has --cloud-config=%s (%s)", k, file, k.FlagSource("cloud-config"))
+		}
+	}
+	have := fmt.Sprintf("%d of %s a cloud config", configs, findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Has(configs))
+	switch {
+	case !bad.Empty() && f.Stage() == facts.StageExternal:
+		return findings.With(bad.Some(v1.Warn, "%s credentials of the cloud without need: %s", findings.HowMany(len(bad.Lines), "1 kubelet holds", "kubelets hold"), have), "no --cloud-config on an external kubelet", "flags of the kubelets",
+			"sed -i.before 's| *--cloud-config=[^ \"]*||' "+sourceOf(f, bad.Objects[0], "cloud-config")+" && systemctl restart kubelet   # on host "+facts.HostIn(bad.Objects[0]))
+	case f.Stage() == facts.StageExternal:
+		have = "no external kubelet has a cloud config; " + have
+	default:
+		have = "the kubelets need them until the migration is over: " + have
+	}
+	finding := findings.Pass("%s", have)
+	finding.Found = identities(f)
+	return finding
+}
+
+// identities says how many instances have an identity of the cloud; nothing where the inventory does not tell.
+func identities(f facts.Facts) string {
+	if f.Cloud == nil || len(f.CloudErrors("instances")) > 0 {
+		return ""
+	}
+	roles := 0
+	for _, i := range f.Cloud.Instances {
+		if i.Profile {
+			roles++
+		}
+	}
+	if roles == 0 {
+		return ""
+	}
+	return findings.Plural(roles, "instance") + " " + findings.Has(roles) + " an identity of the cloud"
+}
+
+// sourceOf is the file from which a kubelet has a flag.
+func sourceOf(f facts.Facts, name, flag string) string {
+	for _, k := range f.Kubelets() {
+		if k.String() == name {
+			return k.FlagSource(flag)
+		}
+	}
+	return ""
+}
+
+var credentialsNowhere = rule.Check{
+	Code: "CRED-004", Reason: "CredentialsNowhere", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
+	Title: "every host of the new manager has credentials for the cloud",
+	Explain: []string{
+		"The cloud-controller-manager takes its credentials from the environment, a file, or the identity of the instance it runs on. A control-plane instance without one, on a cluster whose kube-controller-manager gets its credentials in a way that is not carried " +
+			"over, is a host on which the new manager reaches nothing as soon as it leads.",
+		"Attach an instance profile with the rights of the provider's documentation, or give a file: --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials.",
+	},
+	Judge: judgeCredentialsNowhere,
+}
+
+func judgeCredentialsNowhere(f facts.Facts) v1.Finding {
+	if finding, ok := f.ConcernsProvider("aws"); !ok {
+		return finding
+	}
+	if slices.ContainsFunc(f.Opts.CCMEnv, func(n string) bool { return slices.Contains(credentialSources, n) }) {
+		if _, wrong := envFiles(f, func(n string) bool { return slices.Contains(credentialSources, n) }); wrong {
+			return findings.Dependent("CRED-001")
+		}
+		return findings.Pass("the new manager gets its credentials through %s", strings.Join(f.Opts.CCMEnv, ", "))
+	}
+	if f.Cloud == nil {
+		return findings.Dependent("CLOUD-001")
+	}
+	if errs := f.CloudErrors("instances"); len(errs) > 0 {
+		return findings.Unknown("%s", strings.Join(errs, "; "))
+	}
+	instances := make(map[string]v1.CloudInstance, len(f.Cloud.Instances))
+	for _, i := range f.Cloud.Instances {
+		instances[i.Node] = i
+	}
+	if !slices.ContainsFunc(f.Cloud.Instances, func(i v1.CloudInstance) bool { return i.Profile || i.MetadataHops != nil }) {
+		return findings.Skip("the inventory does not say which identity instances have")
+	}
+	var bad findings.Problems
+	asked := 0
+	for _, node := range f.ControlPlaneNodes {
+		i, known := instances[node]
+		if !known || !i.Found {
+			continue // NODE-002
+		}
+		asked++
+		if !i.Profile {
+			bad.Add(node, "%s (%s) has no instance profile", node, i.ID)
+		}
+	}
+	switch {
+	case asked == 0:
+		return findings.Unknown("the cloud did not say which identity the instances of the control plane have")
+	case bad.Empty():
+		return findings.Pass("all %s of the control plane have an instance profile", findings.Plural(asked, "instance"))
+	}
+	return findings.With(bad.Some(v1.Warn, "%s no identity of the cloud: the new manager would have no credentials there", findings.HowMany(len(bad.Lines), "1 instance of the control plane has", "instances of the control plane have")),
+		"an instance profile, or --ccm-env with a credentials file", "ec2:DescribeInstances", "aws ec2 associate-iam-instance-profile --iam-instance-profile Name=<profile> --instance-id "+instances[bad.Objects[0]].ID)
+}

@@ -1,0 +1,40 @@
+package cloudconfig
+
+import (
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var inventoryComplete = rule.Check{
+	Code: "CLOUD-001", Reason: "InventoryIncomplete", Category: findings.CategoryCloud, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion,
+	Title: "what the cloud holds for the cluster was read",
+	Explain: []string{
+		"Whether the migration lost anything is decided by comparing the load balancers, routes and instances before and after. Whether the new manager would delete nodes is decided by asking the cloud " +
+			"for their instances. Both need read access to the cloud from where transplant runs: --cloud=aws, with credentials from the environment, a profile or the instance.",
+		"The rights are read-only: ec2:DescribeInstances, ec2:DescribeRouteTables, ec2:DescribeSecurityGroups, elasticloadbalancing:Describe*.",
+		"The inventory is read of AWS only. On another cloud this check is unknown: --prove asks the new provider's own code for every node, where it has one, and what load balancers and routes hold has to be compared by hand.",
+		"Accept this finding to migrate without that proof.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		const expected, fix = "load balancers, routes and instances", "transplant check --cloud=aws"
+		if f.Cloud == nil {
+			if finding, ok := f.Missing("cloud"); ok {
+				return findings.With(finding, expected, "the cloud's API", fix)
+			}
+			if name := f.CloudName(); name != "" && name != facts.InventoryOf {
+				return findings.With(findings.Unknown("transplant reads no inventory of %s: nodes that the new manager would delete are known from --prove at most, and before cannot be compared with after", name), expected,
+					"the cloud's API", `transplant check --prove --accept CLOUD-001="load balancers and routes are compared by hand"`)
+			}
+			return findings.With(findings.Unknown("the cloud was not asked: nodes that the new manager would delete are not known, and before cannot be compared with after"), expected, "the cloud's API", fix)
+		}
+		if errs := f.CloudErrors(""); len(errs) > 0 {
+			return findings.With(findings.Unknown("the inventory is incomplete: %s", strings.Join(errs, "; ")), expected, "the cloud's API", "aws sts get-caller-identity")
+		}
+		return findings.Pass("the cloud holds %s, %s and the instances of %s", findings.Plural(len(f.Cloud.LoadBalancers), "load balancer"), findings.Plural(len(f.Cloud.Routes), "route"),
+			findings.Plural(len(f.Cloud.Instances), "node"))
+	},
+}

@@ -1,0 +1,230 @@
+// Package controlplane decides whether the control plane's components agree with each other and with themselves:
+// flags, pods, processes, kubeadm's record, other managers, and which strategy fits.
+package controlplane
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// components are the control-plane programs in reporting order.
+var components = []string{facts.KAS, facts.KCM, facts.Scheduler, facts.CCM}
+
+// ownFlags are flags whose values belong to a host: addresses, names and files that kubeadm writes for each.
+var ownFlags = map[string]bool{
+	"address": true, "advertise-address": true, "bind-address": true, "hostname-override": true, "node-ip": true, "etcd-servers": true, "external-hostname": true,
+	"apiserver-count": true,
+}
+
+var hostsDiffer = rule.Check{
+	Code: "CP-008", Reason: "HostsDiffer", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnHosts,
+	Title: "a component has the same flags, gates and environment on every host, addresses aside",
+	Explain: []string{
+		"CP-004 compares the flags that decide what the cloud loops do. This check compares everything else of kube-apiserver, kube-controller-manager, kube-scheduler and cloud-controller-manager: flags, feature gates, the names of environment variables, mounted paths. " +
+			"A host that differs behaves differently when it leads, and a plan edits each manifest as it is: the difference stays.",
+		"Flags that hold a host's own address are left out. Versions are VER-007's.",
+	},
+	Judge: judgeHostsDiffer,
+}
+
+func judgeHostsDiffer(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	n := 0
+	for _, name := range components {
+		all := f.InstancesOf(name)
+		if f.Opts.InProgress {
+			all = slices.DeleteFunc(slices.Clone(all), func(p facts.Instance) bool { return name == facts.KCM && p.External() })
+		}
+		n += len(all)
+		for _, flag := range flagNames(all) {
+			if name == facts.KCM && slices.Contains(cloudFlags, flag) || ownFlags[flag] {
+				continue
+			}
+			if values, differ := byValue(all, func(p facts.Instance) string { return p.Flag(flag, "(not given)") }); differ {
+				bad.Add(name, "%s --%s: %s", name, flag, values)
+			}
+		}
+		if values, differ := byValue(all, func(p facts.Instance) string { return findings.OrElse(strings.Join(sorted(p.EnvNames), " "), "(none)") }); differ {
+			bad.Add(name, "%s environment: %s", name, values)
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("the flags and environment of %s are the same on every host", findings.Plural(n, "component"))
+	}
+	return findings.With(bad.Some(v1.Warn, "%s of control-plane components %s between the hosts: %s", findings.Plural(len(bad.Lines), "setting"), differs(len(bad.Lines)), bad.Lines[0]),
+		"the same on every host", "manifests and unit files", "transplant snapshot -o yaml")
+}
+
+func differs(n int) string {
+	if n == 1 {
+		return "differs"
+	}
+	return "differ"
+}
+
+func sorted(in []string) []string {
+	out := slices.Clone(in)
+	slices.Sort(out)
+	return out
+}
+
+// flagNames are the names of all flags that any of the components has, sorted.
+func flagNames(in []facts.Instance) []string {
+	names := map[string]bool{}
+	for _, p := range in {
+		for name := range p.Flags {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+var manifestCare = rule.Check{
+	Code: "CP-009", Reason: "ManifestNeedsCare", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactNone, DependsOn: rule.OnHosts,
+	Title: "no manifest is written in a way that an edit has to mind",
+	Explain: []string{
+		"Transplant edits the text of a manifest and leaves what it does not have to change: comments, order and indentation stay. Some things need a reader's eye before and after: a YAML anchor whose value stands in several places, arguments split between command and args, " +
+			"a flag given twice (the last one counts), a field that Kubernetes does not know, a shell that starts the program.",
+		"The plan shows each edit as a diff (transplant diff). An edit that cannot be made safely makes the plan fail; it is never guessed.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		var bad findings.Problems
+		n := 0
+		for _, name := range components {
+			for _, p := range f.InstancesOf(name) {
+				n++
+				for _, remark := range p.Remarks {
+					bad.Add(p.Host.Name+":"+p.Manifest, "%s on host %s: %s", p.Manifest, p.Host.Name, remark)
+				}
+				for _, flag := range repeated(p) {
+					bad.Add(p.Host.Name+":"+p.Manifest, "%s on host %s: --%s is given %d times, and the last one counts", p.Manifest, p.Host.Name, flag, len(p.Values(flag)))
+				}
+			}
+		}
+		if bad.Empty() {
+			return findings.Pass("%s can be edited line by line", findings.Plural(n, "manifest"))
+		}
+		return findings.With(bad.Some(v1.Warn, "%s in the manifests %s to be minded in an edit: %s", findings.Plural(len(bad.Lines), "thing"), findings.Has(len(bad.Lines)), bad.Lines[0]),
+			"plain lists of arguments", "manifests and unit files", "transplant diff")
+	},
+}
+
+// merged are flags that may be repeated: their values add up.
+var merged = []string{"feature-gates", "etcd-servers", "tls-sni-cert-key", "vmodule", "service-account-key-file", "controllers"}
+
+// repeated are the flags that stand on a command line more than once although only the last one counts, sorted.
+func repeated(p facts.Instance) []string {
+	count := map[string]int{}
+	for _, arg := range p.Command {
+		if name, ok := strings.CutPrefix(arg, "-"); ok {
+			name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
+			count[name]++
+		}
+	}
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		if count[name] > 1 && !slices.Contains(merged, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+var processCurrent = rule.Check{
+	Code: "CP-016", Reason: "ProcessNotCurrent", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactTwoOwners, DependsOn: rule.OnHosts,
+	Title: "the running process of every component has the arguments that its files give it",
+	Explain: []string{
+		"Arguments of a process are the proof of what it runs with; a file is only what it will run with after the next start. They differ when a unit file was edited without systemctl daemon-reload and restart, when a kubelet no longer reads its manifests, " +
+			"or when a drop-in that nobody looked at overrides the unit. A check or plan that believed the file would be wrong about who owns the loops.",
+		"For static pods CP-005 compares the manifest with the pod in the API; this one compares it with the process itself, and is the only such check for systemd units.",
+	},
+	Judge: judgeProcessArgs,
+}
+
+func judgeProcessArgs(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	n := 0
+	for _, name := range components {
+		for _, p := range f.InstancesOf(name) {
+			if !p.OnHost() || len(p.Processes) != 1 || len(p.Processes[0].Args) == 0 || len(p.Command) == 0 {
+				continue // CP-006 says what is wrong with its processes
+			}
+			n++
+			if difference := argumentDiff(arguments(p.Command), arguments(p.Processes[0].Args)); difference != "" {
+				bad.Add(p.String(), "%s (process %d): %s", p, p.Processes[0].PID, difference)
+			}
+		}
+	}
+	const expected, source = "the arguments that the manifest or unit gives", "/proc/<pid>/cmdline on each host"
+	if !bad.Empty() {
+		p := strings.SplitN(bad.Objects[0], "@", 2)
+		return findings.With(bad.Some(v1.Fail, "%s %s with other arguments than the files say: %s", findings.Plural(len(bad.Lines), "component"), findings.RunVerb(len(bad.Lines)), bad.Lines[0]), expected, source,
+			fmt.Sprintf("tr '\\0' ' ' < /proc/$(pidof %s)/cmdline   # on host %s", p[0], p[1]))
+	}
+	if finding, ok := f.Missing("hosts/*/processes"); ok {
+		return finding
+	}
+	if n == 0 {
+		return findings.Skip("no process of the control plane was seen with its arguments: CP-006 says why")
+	}
+	return findings.Pass("%s with the arguments of their files", runSentence(n))
+}
+
+func runSentence(n int) string { return findings.Plural(n, "process") + " " + findings.RunVerb(n) }
+
+// arguments are what follows the program, with shells and wrappers cut off: the first word that is a flag and all after it.
+func arguments(command []string) []string {
+	for i, arg := range command {
+		if strings.HasPrefix(arg, "-") {
+			return command[i:]
+		}
+	}
+	return nil
+}
+
+// argumentDiff says which arguments a process lacks and which it has beside those that it was given; empty when it has the same.
+func argumentDiff(want, have []string) string {
+	var parts []string
+	for _, w := range want {
+		if !slices.ContainsFunc(have, func(h string) bool { return sameArgument(w, h) }) {
+			parts = append(parts, "not "+w)
+		}
+	}
+	for _, h := range have {
+		if !slices.ContainsFunc(want, func(w string) bool { return sameArgument(w, h) }) {
+			parts = append(parts, "but "+h)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sameArgument compares an argument as a file gives it with one of a process. A container's paths are other ones outside of it where something in
+// front puts them elsewhere, so of absolute paths the last element counts; what stands for a variable is not known here.
+func sameArgument(given, running string) bool {
+	if given == running {
+		return true
+	}
+	flag, value, _ := strings.Cut(given, "=")
+	other, running, _ := strings.Cut(running, "=")
+	if flag != other && (!strings.HasPrefix(flag, "/") || path.Base(flag) != path.Base(other)) {
+		return false
+	}
+	if strings.Contains(value, "$(") {
+		return true
+	}
+	values, runnings := strings.FieldsFunc(value, separates), strings.FieldsFunc(running, separates)
+	return slices.EqualFunc(values, runnings, func(a, b string) bool {
+		return a == b || strings.HasPrefix(a, "/") && strings.HasPrefix(b, "/") && path.Base(a) == path.Base(b)
+	})
+}
+
+// separates tells whether a character stands between the values of one flag.
+func separates(r rune) bool { return strings.ContainsRune(",;:= ", r) }

@@ -1,0 +1,249 @@
+package controlplane
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var manifestsParse = rule.Check{
+	Code: "CP-003", Reason: "ManifestUnclear", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true,
+	DependsOn: []string{"HOST-001"},
+	Title:     "each manifest is a Pod, and each component has one manifest on its host",
+	Explain: []string{
+		"The kubelet starts a pod for every file in the manifests directory whose name does not begin with a dot. A backup such as " +
+			"kube-controller-manager.yaml.bak is a second pod of the same component: it was seen to win over the edited file, so that a change took no effect at all.",
+		"A file that is not YAML or not a Pod is no pod: the kubelet kills the component within 20 seconds and says so only in its own log.",
+		"Move backups out of the directory. Transplant keeps its own elsewhere.",
+		"A component that is a Deployment in kube-system and runs on hosts as well, or is two Deployments, is refused: delete the one that is left over. Deployments in other namespaces are those of other clusters' control planes.",
+	},
+	Judge: judgeManifests,
+}
+
+func judgeManifests(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	fix := ""
+	n := 0
+	for _, h := range f.Hosts {
+		files := map[string][]string{}
+		for _, c := range h.Components {
+			n++
+			files[c.Name] = append(files[c.Name], c.Manifest)
+			if c.Error != "" {
+				bad.Add(h.Name+":"+c.Manifest, "%s on host %s: %s", c.Manifest, h.Name, c.Error)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if len(files[name]) < 2 || name == "" {
+				continue
+			}
+			bad.Add(h.Name+":"+name, "%s on host %s has %d manifests: %s", name, h.Name, len(files[name]), strings.Join(files[name], ", "))
+			if fix == "" {
+				fix = fmt.Sprintf("mv --backup=numbered %s /var/tmp/   # on host %s", likelyCopy(files[name]), h.Name)
+			}
+		}
+	}
+	for _, name := range []string{facts.KCM, facts.KAS} {
+		if places := placesOf(f, name); len(places) > 1 {
+			bad.Add(name, "%s runs as %s: which of them is the control plane's own is not known", name, strings.Join(places, " and "))
+		}
+	}
+	switch {
+	case bad.Empty() && n+len(f.Hosted) == 0:
+		return findings.Unknown("no manifest, unit or Deployment of the control plane was found")
+	case bad.Empty() && n == 0:
+		return findings.Pass("the control plane runs as %s, one for each component", findings.Plural(len(f.Hosted), "Deployment"))
+	case bad.Empty():
+		return findings.Pass("all %s are Pods, one for each component of a host", findings.Plural(n, "manifest"))
+	}
+	return findings.With(bad.Finding(v1.Fail, "%s in the manifests directories cannot be relied on", findings.Plural(len(bad.Lines), "thing")),
+		"one Pod for each component of a host", "/etc/kubernetes/manifests on each host", fix)
+}
+
+// placesOf are the Deployments that run a component, and the hosts that run it beside them.
+func placesOf(f facts.Facts, name string) []string {
+	var out []string
+	for _, c := range f.Hosted {
+		if c.Name == name {
+			out = append(out, c.Manifest)
+		}
+	}
+	for _, h := range f.Hosts {
+		isBeside := len(out) > 0 && f.Cluster.Seed == "" && slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == name })
+		if isBeside {
+			out = append(out, "host "+h.Name)
+		}
+	}
+	return out
+}
+
+// likelyCopy is the file that looks least like the one kubeadm writes.
+func likelyCopy(files []string) string {
+	for _, f := range slices.Backward(files) {
+		if !strings.HasSuffix(f, ".yaml") && !strings.HasSuffix(f, ".json") {
+			return f
+		}
+	}
+	return slices.MaxFunc(files, func(a, b string) int { return len(a) - len(b) })
+}
+
+var inTreeEverywhere = rule.Check{
+	Code: "CP-001", Reason: "NotInTree", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnHosts,
+	Title: "kube-controller-manager runs with one in-tree provider on every control-plane host",
+	Explain: []string{
+		"The migration begins where every kube-controller-manager runs the cloud loops through the same in-tree provider. One without a provider runs none when it leads; " +
+			"one with another provider would act on another cloud.",
+		"When every kube-controller-manager is external already there is nothing left to move, and the check is skipped.",
+	},
+	Judge: judgeInTree,
+}
+
+func judgeInTree(f facts.Facts) v1.Finding {
+	bad, providers := notInTree(f)
+	names := slices.Sorted(maps.Keys(providers))
+	if len(names) > 1 {
+		bad.Add(facts.KCM, "the hosts name different providers: %s", strings.Join(names, ", "))
+	}
+	const expected, source = "the same in-tree --cloud-provider on every control-plane host", "manifests of " + facts.KCM
+	switch {
+	case f.Stage() == facts.StageExternal:
+		return findings.Skip("every %s is external already: nothing is left to move", facts.KCM)
+	case len(f.InstancesOf(facts.KCM)) == 0 && bad.Empty():
+		return findings.Unknown("no %s was found: not on a host, and not as a Deployment", facts.KCM)
+	case bad.Empty() && hostedManagers(f):
+		return findings.Pass("%s runs as %s with --cloud-provider=%s", facts.KCM, findings.Plural(providers[names[0]], "Deployment"), names[0])
+	case bad.Empty():
+		return findings.Pass("%s runs on all %s with --cloud-provider=%s", facts.KCM, findings.Plural(providers[names[0]], "control-plane host"), names[0])
+	case f.Opts.InProgress && len(names) == 1:
+		return findings.With(bad.Finding(v1.Warn, "the unfinished migration has moved some hosts: %s", f.StateSentence()), expected, source, "transplant apply")
+	}
+	return findings.With(bad.Finding(v1.Fail, "%s does not run with one in-tree provider everywhere", facts.KCM), expected, source, "transplant snapshot -o yaml")
+}
+
+// notInTree says which hosts run no in-tree manager, and counts the others by their provider.
+func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) {
+	providers = map[string]int{}
+	managed := map[string]bool{}
+	for _, m := range f.InstancesOf(facts.KCM) {
+		managed[m.Host.Name] = true
+		provider := m.Flag("cloud-provider", "")
+		if m.External() {
+			bad.Add(m.String(), "%s runs with --cloud-provider=%q", m, provider)
+			continue
+		}
+		providers[provider]++
+	}
+	for _, h := range f.Hosts {
+		if h.ControlPlane && !managed[h.Name] && !hostedManagers(f) {
+			bad.Add(h.Name, "host %s has no %s", h.Name, facts.KCM)
+		}
+	}
+	return bad, providers
+}
+
+// hostedManagers tells whether kube-controller-manager runs as a Deployment.
+func hostedManagers(f facts.Facts) bool {
+	return slices.ContainsFunc(f.InstancesOf(facts.KCM), func(p facts.Instance) bool { return p.RunKind() == v1.RunsDeployment })
+}
+
+var leaderElection = rule.Check{
+	Code: "CP-002", Reason: "LeaderElectionOff", Category: findings.CategoryControlPlane, Level: findings.LevelCritical, Impact: findings.ImpactTwoOwners, Mandatory: true, DependsOn: rule.OnHosts,
+	Title: "every manager takes part in leader election",
+	Explain: []string{
+		"With --leader-elect=false a manager runs its loops at once and for good, whoever else does. Leader migration is then off as well, silently, even with " +
+			"--enable-leader-migration: no lease keeps the two managers apart.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		var bad findings.Problems
+		for _, p := range f.AllManagers() {
+			if !p.On("leader-elect", true) {
+				bad.Add(p.String(), "%s has --leader-elect=%s", p, p.Flags["leader-elect"])
+			}
+		}
+		switch {
+		case len(f.AllManagers()) == 0:
+			return findings.Unknown("no manager was found")
+		case bad.Empty():
+			return findings.Pass("leader election is on in %s", findings.Plural(len(f.AllManagers()), "manager"))
+		}
+		return findings.With(bad.Finding(v1.Fail, "leader election is off in %s", findings.Plural(len(bad.Lines), "manager")), "--leader-elect=true", bad.Objects[0],
+			facts.EditManifest("/etc/kubernetes/manifests/"+strings.Split(bad.Objects[0], "@")[0]+".yaml", "s/--leader-elect=false/--leader-elect=true/")+"   # on each host named")
+	},
+}
+
+// cloudFlags are the flags of kube-controller-manager that decide what its cloud loops do.
+var cloudFlags = []string{
+	"allocate-node-cidrs", "cidr-allocator-type", "cloud-config", "cloud-provider", "cluster-cidr", "cluster-name", "concurrent-service-syncs",
+	"configure-cloud-routes", "controllers", "enable-leader-migration", "feature-gates", "leader-elect", "leader-elect-lease-duration",
+	"leader-elect-resource-name", "leader-elect-resource-namespace", "leader-migration-config", "node-cidr-mask-size", "route-reconciliation-period",
+	"use-service-account-credentials",
+}
+
+var sameCloudFlags = rule.Check{
+	Code: "CP-004", Reason: "CloudFlagsDiffer", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnHosts,
+	Title: "the flags that decide what the cloud loops do are the same on every host",
+	Explain: []string{
+		"The cloud-controller-manager is started with the flags of the kube-controller-manager it replaces. If the hosts differ, the loops behave differently after every change " +
+			"of leader; another --cluster-name orphans every load balancer, another --cluster-cidr every route.",
+		"The contents of the cloud config files are compared too; a difference there is a warning, since hosts may reach the cloud through endpoints of their own.",
+	},
+	Judge: judgeSameFlags,
+}
+
+func judgeSameFlags(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	kcms := f.InstancesOf(facts.KCM)
+	if f.Opts.InProgress {
+		kcms = f.InTree() // the moved ones differ on purpose
+	}
+	for _, name := range cloudFlags {
+		if values, differ := byValue(kcms, func(p facts.Instance) string { return p.Flag(name, "(not given)") }); differ {
+			bad.Add(facts.KCM, "--%s: %s", name, values)
+		}
+	}
+	flagsDiffer := !bad.Empty()
+	if values, differ := byValue(kcms, configDigest); differ {
+		bad.Add("cloud config", "the cloud config file differs: %s", values)
+	}
+	switch {
+	case len(f.InstancesOf(facts.KCM)) == 0:
+		return findings.Unknown("no %s was found", facts.KCM)
+	case bad.Empty():
+		return findings.Pass("the cloud flags of %s agree", findings.Plural(len(kcms), facts.KCM))
+	}
+	outcome := v1.Fail
+	if f.Opts.InProgress || !flagsDiffer {
+		outcome = v1.Warn // hosts may reach the cloud through endpoints of their own
+	}
+	return findings.With(bad.Finding(outcome, "%s of %s %s between the hosts", findings.Plural(len(bad.Lines), "setting"), facts.KCM, differs(len(bad.Lines))), "the same on every host", "manifests of "+facts.KCM,
+		"transplant snapshot -o yaml")
+}
+
+// configDigest is short: it tells contents apart, it does not prove them equal.
+func configDigest(p facts.Instance) string {
+	if p.Host.CloudConfig == nil || p.External() {
+		return ""
+	}
+	return p.Host.CloudConfig.SHA256[:min(8, len(p.Host.CloudConfig.SHA256))]
+}
+
+// byValue groups components by a value and says which hosts have which; differ is false when there is one value. Empty values are left out.
+func byValue(in []facts.Instance, value func(facts.Instance) string) (groups string, differ bool) {
+	hosts := map[string][]string{}
+	for _, p := range in {
+		if v := value(p); v != "" {
+			hosts[v] = append(hosts[v], p.Host.Name)
+		}
+	}
+	var parts []string
+	for _, v := range slices.Sorted(maps.Keys(hosts)) {
+		parts = append(parts, fmt.Sprintf("%s on %s", v, strings.Join(hosts[v], ", ")))
+	}
+	return strings.Join(parts, " and "), len(parts) > 1 // a semicolon would begin another finding
+}

@@ -1,0 +1,112 @@
+package controlplane
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// kubeadmNames are the components as ClusterConfiguration calls them.
+var kubeadmNames = map[string]string{"apiServer": facts.KAS, "controllerManager": facts.KCM}
+
+// kubeadmFlags are the flags of which kubeadm-config must have what the manifests have, since a migration depends on them. The ones that kubeadm
+// writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the fields they come from.
+var kubeadmFlags = []string{"cloud-provider", "cloud-config", "external-cloud-volume-plugin", "controllers", "configure-cloud-routes", "feature-gates", "cidr-allocator-type"}
+
+// kubeadmControllers is what kubeadm gives kube-controller-manager when the configuration does not say (cmd/kubeadm/app/phases/controlplane): every
+// controller that is on by default, and the two that kubeadm join needs.
+const kubeadmControllers = "*,bootstrapsigner,tokencleaner"
+
+var kubeadmReverts = rule.Check{
+	Code: "CP-017", Reason: "KubeadmWouldRevert", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactTwoOwners, DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Title: "kubeadm-config has the cloud flags that the manifests have",
+	Explain: []string{
+		"kubeadm upgrade writes the manifests of the control plane anew from ConfigMap kube-system/kubeadm-config. What was edited in a manifest and not there is gone after the next upgrade: after a migration, kube-controller-manager would be in-tree again beside the cloud-controller-manager. " +
+			"The plan therefore changes kubeadm-config too, from what is there. Where it differs from the live flags already, the plan would have to guess which of the two is meant.",
+		"A cluster without kubeadm-config was not made by kubeadm; whatever writes its manifests (an image, Ansible, a cluster API provider) has to be told of the new flags before it runs again.",
+	},
+	Judge: judgeKubeadm,
+}
+
+func judgeKubeadm(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("kubeadm"); ok {
+		return finding
+	}
+	const source, fix = "ConfigMap kube-system/kubeadm-config", "kubectl -n kube-system edit configmap kubeadm-config"
+	switch {
+	case f.Kubeadm == nil:
+		return findings.Skip("there is no kubeadm-config: kubeadm did not make this cluster, and what made it has to be told of the new flags")
+	case f.Kubeadm.Error != "":
+		return findings.With(findings.Unknown("kubeadm-config cannot be read: %s", f.Kubeadm.Error), "a ClusterConfiguration", source, "kubectl -n kube-system get configmap kubeadm-config -o yaml")
+	}
+	var bad findings.Problems
+	where := map[string][]string{} // hosts by what differs
+	for _, section := range slices.Sorted(maps.Keys(kubeadmNames)) {
+		for _, p := range f.InstancesOf(kubeadmNames[section]) {
+			if p.RunKind() != v1.RunsStaticPod {
+				continue
+			}
+			for _, complaint := range kubeadmComplaints(f, section, p) {
+				where[p.Name+": "+complaint] = append(where[p.Name+": "+complaint], p.Host.Name)
+			}
+		}
+	}
+	for _, complaint := range slices.Sorted(maps.Keys(where)) {
+		name, _, _ := strings.Cut(complaint, ":")
+		bad.Add(name, "%s (%s)", complaint, findings.Few(where[complaint]))
+	}
+	if bad.Empty() {
+		return findings.Pass("kubeadm-config has the cloud flags of the manifests")
+	}
+	return findings.With(bad.Some(v1.Warn, "the next kubeadm upgrade would change %s: %s", findings.Plural(len(bad.Lines), "cloud flag"), bad.Lines[0]),
+		"the same flags in kubeadm-config as in the manifests", source, fix)
+}
+
+// kubeadmComplaints says in which flags kubeadm-config and a component differ.
+func kubeadmComplaints(f facts.Facts, section string, p facts.Instance) []string {
+	args := f.Kubeadm.ExtraArgs[section]
+	var out []string
+	for _, flag := range kubeadmFlags {
+		have, given := p.Flags[flag]
+		want, configured := args[flag]
+		switch {
+		case given == configured && (!given || sameValue(flag, have, want)):
+		case given && configured:
+			out = append(out, fmt.Sprintf("--%s is %s in the manifest and %s in kubeadm-config", flag, have, want))
+		case configured:
+			out = append(out, fmt.Sprintf("--%s=%s stands in kubeadm-config and not in the manifest", flag, want))
+		case flag != "controllers" || have != kubeadmControllers:
+			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))
+		}
+	}
+	if p.Name == facts.KCM {
+		out = append(out, kubeadmFields(f, p, args)...)
+	}
+	return out
+}
+
+// kubeadmFields says which flags kubeadm would write otherwise from fields of its own.
+func kubeadmFields(f facts.Facts, p facts.Instance, args map[string]string) []string {
+	var out []string
+	for _, field := range []struct{ flag, want string }{{"cluster-name", f.Kubeadm.ClusterName}, {"cluster-cidr", f.Kubeadm.PodSubnet}} {
+		have, given := p.Flags[field.flag]
+		if _, extra := args[field.flag]; !extra && given && field.want != "" && have != field.want {
+			out = append(out, fmt.Sprintf("--%s is %s in the manifest, and kubeadm would write %s", field.flag, have, field.want))
+		}
+	}
+	return out
+}
+
+// sameValue compares lists without regard to their order where the order means nothing.
+func sameValue(flag, a, b string) bool {
+	if flag != "feature-gates" {
+		return a == b
+	}
+	return slices.Equal(sorted(strings.Split(a, ",")), sorted(strings.Split(b, ",")))
+}

@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+var controllersOverridden = rule.Check{
+	Code: "CP-010", Reason: "ControllersOverridden", Category: findings.CategoryControlPlane, Level: findings.LevelWarning, Impact: findings.ImpactNoLoops, DependsOn: rule.OnHosts,
+	Title: "--controllers of kube-controller-manager leaves every cloud loop on",
+	Explain: []string{
+		"The owner of the cluster may have switched controllers off or on with --controllers. Transplant merges: it never replaces the list, and a cloud loop that is off stays off in the cloud-controller-manager. A tool that writes its own list there loses bootstrapsigner and tokencleaner, which kubeadm needs for kubeadm join.",
+		"A list without \"*\" runs only what it names, so everything that a later version adds is off. The node lifecycle controller (node-lifecycle, not cloud-node-lifecycle) must stay in kube-controller-manager: without it nobody notices that a kubelet is gone. " +
+			"The loops that a migration moves are service, route and cloud-node-lifecycle, and nodeipam where the cloud allocates the CIDRs.",
+	},
+	Judge: judgeControllers,
+}
+
+func judgeControllers(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	given := ""
+	for _, p := range f.InstancesOf(facts.KCM) {
+		value, set := p.Flags["controllers"]
+		if !set {
+			continue
+		}
+		given = value
+		for _, complaint := range controllersComplaints(p, value) {
+			bad.Add(p.String(), "%s has --controllers=%s: %s", p, value, complaint)
+		}
+	}
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "--controllers with \"*\" and no cloud loop switched off", "manifests of "+facts.KCM, "kubectl -n kube-system get pods -l component="+facts.KCM+" -o jsonpath='{..command}'")
+	case len(f.InstancesOf(facts.KCM)) == 0:
+		return findings.Unknown("no %s was found", facts.KCM)
+	case given == "":
+		return findings.Pass("--controllers is not given: all controllers of %s run that are on by default", facts.KCM)
+	}
+	return findings.Pass("--controllers=%s leaves every cloud loop on; the plan keeps the list", given)
+}
+
+func controllersComplaints(p facts.Instance, value string) []string {
+	var out []string
+	if !hasEntry(value, "*") {
+		out = append(out, `without "*" only the controllers that it names run, and none that a later version adds`)
+	}
+	for _, loop := range controllernames.CloudLoops {
+		if facts.SwitchedOff(value, loop) && !p.External() {
+			out = append(out, fmt.Sprintf("the %s loop is off, and stays off in the cloud-controller-manager", loop))
+		}
+	}
+	for _, name := range []string{"node-lifecycle", "nodelifecycle", "node-lifecycle-controller"} {
+		if hasEntry(value, "-"+name) {
+			out = append(out, "the node lifecycle controller is off: nobody marks nodes whose kubelet is gone, and no manager of the cloud does it")
+		}
+	}
+	return out
+}
+
+func hasEntry(list, entry string) bool {
+	for e := range strings.SplitSeq(list, ",") {
+		if strings.TrimSpace(e) == entry {
+			return true
+		}
+	}
+	return false
+}
+
+const cloudAllocator = "CloudAllocator"
+
+var ipamFlags = rule.Check{
+	Code: "CP-018", Reason: "NodeIPAMContradiction", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnHosts,
+	Title: "the flags about pod CIDRs of kube-controller-manager do not contradict each other",
+	Explain: []string{
+		"Node IPAM and the route loop follow several flags at once. --cidr-allocator-type=CloudAllocator needs a cloud provider inside kube-controller-manager: with --cloud-provider=external the loop ends with \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is not configured\" " +
+			"(https://github.com/kubernetes/kubernetes/issues/120411), and only GCE ever had one. The plan moves node IPAM to the cloud-controller-manager then.",
+		"--allocate-node-cidrs without --cluster-cidr cannot start and ends the manager as soon as it leads. --configure-cloud-routes without --allocate-node-cidrs does nothing: the loop logs that it will not configure routes. A list of --controllers that switches nodeipam off leaves --allocate-node-cidrs without effect, and the cloud-controller-manager must not bring it back.",
+	},
+	Judge: judgeIPAMFlags,
+}
+
+func judgeIPAMFlags(f facts.Facts) v1.Finding {
+	var bad, note findings.Problems
+	for _, p := range f.InstancesOf(facts.KCM) {
+		for _, complaint := range ipamComplaints(p) {
+			bad.Add(p.String(), "%s: %s", p, complaint)
+		}
+		cidrs := p.On("allocate-node-cidrs", false)
+		if _, given := p.Flags["configure-cloud-routes"]; given && p.On("configure-cloud-routes", true) && !cidrs && !p.External() {
+			note.Add(p.String(), "%s: --configure-cloud-routes=true does nothing without --allocate-node-cidrs", p)
+		}
+		if cidrs && facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) {
+			note.Add(p.String(), "%s: --allocate-node-cidrs does nothing, since --controllers switches nodeipam off", p)
+		}
+	}
+	const expected, source = "flags about pod CIDRs that agree", "manifests of " + facts.KCM
+	fix := "transplant explain CP-018"
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, source, "sed -n '/cidr\\|controllers\\|cloud-provider/p' /etc/kubernetes/manifests/"+facts.KCM+".yaml   # on each host named")
+	case len(f.InstancesOf(facts.KCM)) == 0:
+		return findings.Unknown("no %s was found", facts.KCM)
+	case !note.Empty():
+		return findings.With(note.Finding(v1.Warn, "%s", note.Lines[0]), expected, source, fix)
+	}
+	p := f.InstancesOf(facts.KCM)[0]
+	if !p.On("allocate-node-cidrs", false) {
+		return findings.Pass("%s allocates no pod CIDRs", facts.KCM)
+	}
+	return findings.Pass("%s allocates pod CIDRs of %s by %s", facts.KCM, p.Flag("cluster-cidr", "the cloud's choice"), p.Flag("cidr-allocator-type", "RangeAllocator"))
+}
+
+func ipamComplaints(p facts.Instance) []string {
+	var out []string
+	allocator := p.Flag("cidr-allocator-type", "RangeAllocator")
+	runs := p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM)
+	provider := p.Flag("cloud-provider", "")
+	switch {
+	case !runs:
+	case allocator == cloudAllocator && p.External():
+		out = append(out, "--cidr-allocator-type=CloudAllocator needs a cloud provider, and --cloud-provider is "+findings.OrElse(provider, "empty")+": the manager exits when it leads")
+	case allocator == cloudAllocator && provider != "gce":
+		out = append(out, "--cidr-allocator-type=CloudAllocator is for gce alone, and --cloud-provider is "+provider)
+	case allocator != cloudAllocator && p.Flag("cluster-cidr", "") == "":
+		out = append(out, "--allocate-node-cidrs without --cluster-cidr: the loop cannot start, and the manager exits when it leads")
+	}
+	return out
+}

@@ -1,0 +1,121 @@
+package controlplane
+
+import (
+	"fmt"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var flagsContradict = rule.Check{
+	Code: "CP-014", Reason: "CloudFlagsContradict", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnHosts,
+	Title: "the cloud flags of kube-apiserver and kube-controller-manager fit each other on every host",
+	Explain: []string{
+		"--cloud-provider of kube-apiserver decides little: the admission of persistent volumes by their zone, the SSH tunnels of old versions, and since 1.29 whether it starts at all (VER-005). It has to name the same in-tree provider as kube-controller-manager until the end, or none. " +
+			"An API server that is external while the managers are in-tree is the mark of a migration that was begun by hand.",
+		"--external-cloud-volume-plugin keeps the in-tree volume code in an external kube-controller-manager. It has effect only beside --cloud-provider=external, it needs --cloud-config where the in-tree provider had one, and the plugin has to be in tree in that version: otherwise the manager exits when it leads, or attaches no volume and says so in its log alone.",
+		"An in-tree provider without --cloud-config takes its zone, network and credentials from the machine that it runs on; so does the new manager, on the network of the same host (CFG-001).",
+	},
+	Judge: judgeContradictions,
+}
+
+func judgeContradictions(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	for _, p := range f.InstancesOf(facts.KCM) {
+		for _, complaint := range volumePluginComplaints(f, p) {
+			bad.Add(p.String(), "%s: %s", p, complaint)
+		}
+	}
+	plugins := len(bad.Lines)
+	serverComplaints(f, &bad)
+	const expected, source = "one provider, and --external-cloud-volume-plugin only with --cloud-provider=external and --cloud-config", "manifests of " + facts.KAS + " and " + facts.KCM
+	switch {
+	case bad.Empty() && len(f.InstancesOf(facts.KAS))+len(f.InstancesOf(facts.KCM)) == 0:
+		return findings.Unknown("neither %s nor %s was found", facts.KAS, facts.KCM)
+	case bad.Empty():
+		return findings.Pass("the cloud flags of %s and %s fit each other", findings.Plural(len(f.InstancesOf(facts.KAS)), facts.KAS), findings.Plural(len(f.InstancesOf(facts.KCM)), facts.KCM))
+	case f.Opts.InProgress && plugins == 0:
+		return findings.With(bad.Finding(v1.Warn, "the unfinished migration has moved some components and others not yet"), expected, source, "transplant apply")
+	}
+	return findings.With(bad.Some(v1.Fail, "%s", bad.Lines[0]), expected, source, "grep -n cloud- /etc/kubernetes/manifests/kube-*.yaml   # on each host named")
+}
+
+// serverComplaints says which API servers name another provider than the managers.
+func serverComplaints(f facts.Facts, bad *findings.Problems) {
+	provider, inTree := f.Provider(), map[string]bool{}
+	for _, p := range f.InTree() {
+		inTree[p.Host.Name] = true
+	}
+	for _, p := range f.InstancesOf(facts.KAS) {
+		own := p.Flag("cloud-provider", "")
+		switch {
+		case own == "" || own == "external" && !inTree[p.Host.Name]:
+		case own == "external":
+			bad.Add(p.String(), "%s is external while %s of the same host is in-tree", p, facts.KCM)
+		case f.Stage() == facts.StageExternal:
+			bad.Add(p.String(), "%s names %s although every %s is external", p, own, facts.KCM)
+		case provider != "" && own != provider:
+			bad.Add(p.String(), "%s names %s, and %s names %s", p, own, facts.KCM, provider)
+		}
+	}
+}
+
+// volumePluginComplaints says what is wrong with --external-cloud-volume-plugin of a kube-controller-manager.
+func volumePluginComplaints(f facts.Facts, p facts.Instance) []string {
+	plugin := p.Flag("external-cloud-volume-plugin", "")
+	if plugin == "" {
+		return nil
+	}
+	var out []string
+	if v := p.Flag("cloud-provider", ""); v != "external" {
+		out = append(out, "--external-cloud-volume-plugin="+plugin+" has no effect beside --cloud-provider="+v)
+	}
+	if named, _ := catalogue.Lookup(plugin); p.Flag("cloud-config", "") == "" && (!named.ConfigOptional || cloudConfigBefore(f, p) != "") {
+		out = append(out, "--external-cloud-volume-plugin="+plugin+" without --cloud-config: the volume code does not know its zone and network")
+	}
+	known, ok := catalogue.Lookup(plugin)
+	minor, versioned := f.MinorOf(p)
+	switch {
+	case !ok:
+		out = append(out, fmt.Sprintf("--external-cloud-volume-plugin names %q, which no version has in tree", plugin))
+	case versioned && minor > known.LastInTree:
+		out = append(out, fmt.Sprintf("--external-cloud-volume-plugin=%s in 1.%d: %s left after 1.%d", plugin, minor, plugin, known.LastInTree))
+	}
+	return out
+}
+
+var sshTunnels = rule.Check{
+	Code: "CP-015", Reason: "SSHTunnels", Category: findings.CategoryControlPlane, Level: findings.LevelError, Impact: findings.ImpactAPI, DependsOn: rule.OnHosts,
+	Title: "no kube-apiserver reaches the nodes through SSH tunnels of the cloud provider",
+	Explain: []string{
+		"Old API servers could reach kubelets through SSH tunnels (--ssh-user, --ssh-keyfile): the in-tree provider installed the key on the instances and told the addresses. Without an in-tree provider the key is not installed any more, and kubectl logs, exec and port-forward, webhooks and aggregated APIs behind the tunnel fail as nodes are replaced. " +
+			"The flags went with Kubernetes 1.22.",
+		"The replacement is the API server network proxy, konnectivity (KEP-1281): an egress selector configuration (--egress-selector-config-file), a konnectivity server beside each API server, agents on the nodes. Set it up before the migration. Its agents must tolerate node.cloudprovider.kubernetes.io/uninitialized.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		var bad findings.Problems
+		selectors := 0
+		for _, p := range f.InstancesOf(facts.KAS) {
+			if p.Flag("egress-selector-config-file", "") != "" {
+				selectors++
+			}
+			if p.Flag("ssh-user", "") != "" || p.Flag("ssh-keyfile", "") != "" {
+				bad.Add(p.String(), "%s has --ssh-user=%s --ssh-keyfile=%s", p, p.Flag("ssh-user", ""), p.Flag("ssh-keyfile", ""))
+			}
+		}
+		switch {
+		case len(f.InstancesOf(facts.KAS)) == 0:
+			return findings.Unknown("no %s was found", facts.KAS)
+		case !bad.Empty():
+			return findings.With(bad.Finding(v1.Fail, "%s reach%s the nodes through SSH tunnels of the cloud provider", findings.Plural(len(bad.Lines), facts.KAS), findings.VerbES(len(bad.Lines))),
+				"--egress-selector-config-file, or a network in which the API servers reach the nodes", "manifests of "+facts.KAS,
+				"grep -n 'ssh-\\|egress-selector' /etc/kubernetes/manifests/"+facts.KAS+".yaml   # https://kubernetes.io/docs/tasks/extend-kubernetes/setup-konnectivity/")
+		case selectors > 0:
+			return findings.Pass("%s reach the nodes through an egress selector", findings.Plural(selectors, facts.KAS))
+		}
+		return findings.Pass("%s reach the nodes without SSH tunnels", findings.Plural(len(f.InstancesOf(facts.KAS)), facts.KAS))
+	},
+}

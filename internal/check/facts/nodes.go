@@ -1,0 +1,227 @@
+package facts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+)
+
+// CloudName is the provider whose loops are to move: the one that the in-tree managers or the snapshot name, or else the new managers, or the inventory.
+// Empty when nobody says, or the managers contradict each other.
+func (f Facts) CloudName() string {
+	if name := f.Provider(); name != "" || len(f.InTree()) > 0 {
+		return name
+	}
+	var names []string
+	for _, p := range f.InstancesOf(CCM) {
+		if name := p.Flag("cloud-provider", ""); name != "" && name != "external" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	switch names = slices.Compact(names); {
+	case len(names) == 1:
+		return names[0]
+	case len(names) == 0 && f.Cloud != nil:
+		return f.Cloud.Provider
+	}
+	return ""
+}
+
+// ConcernsProvider tells whether a check is about the cluster's provider; the finding says why not when it isn't.
+func (f Facts) ConcernsProvider(providers ...string) (v1.Finding, bool) {
+	switch name := f.CloudName(); {
+	case name == "":
+		return findings.Skip("the cloud provider is not known: no manager names one, or they contradict each other (CP-001)"), false
+	case !slices.Contains(providers, name):
+		return findings.Skip("does not concern %s", name), false
+	}
+	return v1.Finding{}, true
+}
+
+// InTreeMinor is the minor of the in-tree managers; 0 when it is not known.
+func (f Facts) InTreeMinor() int {
+	for _, p := range f.InTree() {
+		if m, ok := f.MinorOf(p); ok {
+			return m
+		}
+	}
+	m, _ := VersionMinor(f.Cluster.Version)
+	return m
+}
+
+// InstancesByNode are what the cloud said of each node's instance.
+func InstancesByNode(f Facts) map[string]v1.CloudInstance {
+	out := make(map[string]v1.CloudInstance, len(f.Nodes))
+	if f.Cloud == nil {
+		return out
+	}
+	for _, i := range f.Cloud.Instances {
+		out[i.Node] = i
+	}
+	return out
+}
+
+// OfType are the addresses of one type, in order, from entries of the form Type=address.
+func OfType(addresses []string, kind string) []string {
+	var out []string
+	for _, a := range addresses {
+		if ip, ok := strings.CutPrefix(a, kind+"="); ok {
+			out = append(out, ip)
+		}
+	}
+	return out
+}
+
+// None returns the finding of a check for which a cluster has nothing to look at.
+func None(what string) v1.Finding { return findings.Skip("there is no %s", what) }
+
+// SourceNodes is the source of findings about Nodes.
+const SourceNodes = "/api/v1/nodes"
+
+// LabelHostname is the label that a kubelet sets to its host's name.
+const LabelHostname = "kubernetes.io/hostname"
+
+// InstanceID is the last element of aws:///<zone>/<instance id>.
+func InstanceID(providerID string) string {
+	id := providerID[strings.LastIndex(providerID, "/")+1:]
+	if strings.HasPrefix(providerID, "aws:") && strings.HasPrefix(id, "i-") {
+		return id
+	}
+	return ""
+}
+
+// CloudErrors are the parts of the inventory that could not be read: those that begin with the part's name, or all for "".
+func (f Facts) CloudErrors(part string) []string {
+	var out []string
+	for _, e := range f.Cloud.Errors {
+		if part == "" || strings.HasPrefix(e, part+":") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// EachNode is the finding of a check that looks at every node. The judge returns what is wrong with one, or "".
+func (f Facts) EachNode(judge func(v1.Node) string) (findings.Problems, v1.Finding, bool) {
+	var bad findings.Problems
+	if finding, ok := f.Missing("nodes"); ok {
+		return bad, finding, false
+	}
+	if len(f.Nodes) == 0 && f.Cluster.Seed != "" {
+		return bad, findings.Skip("the cluster has no node"), false // hosted control planes need none, and a cluster of no machines is migrated, too
+	}
+	if len(f.Nodes) == 0 {
+		return bad, findings.Unknown("the API lists no node at all"), false
+	}
+	for _, n := range f.Nodes {
+		if complaint := judge(n); complaint != "" {
+			bad.Add(n.Name, "%s: %s", n.Name, complaint)
+		}
+	}
+	return bad, v1.Finding{}, true
+}
+
+// GiveProviderID is the command that gives a node its providerID, where that is known. It can be set once: a value to fill in by hand is no fix.
+func (f Facts) GiveProviderID(node string) string {
+	if id := f.providerIDOf(node); id != "" {
+		return fmt.Sprintf(`kubectl patch node %s -p '{"spec":{"providerID":"%s"}}'`, node, id)
+	}
+	if f.CloudName() == "aws" && f.Preview == nil {
+		return "transplant check --cloud=aws --prove   # the fix names the providerID then"
+	}
+	return "kubectl get node " + node + " -o yaml   # look its instance up in the cloud: a providerID can be set once"
+}
+
+// providerIDOf is the providerID that a node should have, as the new provider or the inventory says; empty when neither does.
+func (f Facts) providerIDOf(node string) string {
+	if f.Preview != nil {
+		for _, p := range f.Preview.Nodes {
+			if p.Node == node && p.Found && p.ProviderID != "" {
+				return p.ProviderID
+			}
+		}
+	}
+	if i := InstancesByNode(f)[node]; i.Found && i.ID != "" && i.Zone != "" && f.CloudName() == "aws" {
+		return "aws:///" + i.Zone + "/" + i.ID
+	}
+	return ""
+}
+
+// Readmits tells whether the new service loop keeps nodes as members that the one of today takes out because they are not ready.
+func (f Facts) Readmits() bool {
+	return !catalogue.ServiceLoopAt(f.InTreeMinor()).KeepsNotReady && catalogue.ServiceLoopAt(f.NewMinor()).KeepsNotReady
+}
+
+// BroadHostErrors are the errors that hide a whole host, its manifests or its systemd units. Narrower ones belong to narrower checks.
+func (f Facts) BroadHostErrors() []string {
+	var out []string
+	for i, e := range f.Errors {
+		parts := f.paths[i]
+		if parts[0] == "hosts" && (len(parts) <= 2 || parts[2] == "manifests" || parts[2] == "units") {
+			out = append(out, e.Error)
+			f.Reported[i] = true
+		}
+	}
+	return out
+}
+
+const (
+	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
+	LabelExclude       = "node.kubernetes.io/exclude-from-external-load-balancers"
+)
+
+// AnnotationProvidedIP is where a kubelet with an external provider says which address it was told to use.
+const AnnotationProvidedIP = "alpha.kubernetes.io/provided-node-ip"
+
+// NodeIPFlags are the addresses that kubelets on hosts are told to use, by node.
+func (f Facts) NodeIPFlags() map[string]string {
+	out := map[string]string{}
+	for _, h := range f.Hosts {
+		if h.Kubelet != nil && h.NodeName != "" {
+			out[h.NodeName] = h.Kubelet.Flags["node-ip"]
+		}
+	}
+	return out
+}
+
+// InstancesRead tells whether the cloud answered for the nodes' instances; the finding says why not.
+func (f Facts) InstancesRead() (v1.Finding, bool) {
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding, false
+	}
+	if f.Cloud == nil || len(f.CloudErrors("instances")) > 0 {
+		return findings.Dependent("CLOUD-001"), false
+	}
+	return v1.Finding{}, true
+}
+
+// InventoryOf is the provider whose inventory is read.
+const InventoryOf = "aws"
+
+// RouteTargets are the nodes' instances, by id.
+func (f Facts) RouteTargets() map[string]Target {
+	out := map[string]Target{}
+	for _, n := range f.Nodes {
+		if id := InstanceID(n.ProviderID); id != "" {
+			out[id] = Target{Node: n.Name}
+		}
+	}
+	for _, i := range f.Cloud.Instances {
+		if i.ID != "" {
+			out[i.ID] = Target{Node: i.Node, Gone: !i.Found}
+		}
+	}
+	return out
+}
+
+// Target is an instance that a route may lead to.
+type Target struct {
+	Node string
+	// Gone is set when the cloud says that there is no such instance.
+	Gone bool
+}

@@ -1,0 +1,72 @@
+package facts
+
+import (
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+)
+
+// Strategy is the plan's, leader migration when nothing is said.
+func (f Facts) Strategy() string { return findings.OrElse(f.Opts.Strategy, StrategyLeaderMigration) }
+
+// Target is the version that the control plane gets on the way: the one that versions are judged against where there is one, else the API server's.
+func (f Facts) Target() (version string, upgrade bool) {
+	if f.Opts.TargetVersion == "" || f.Opts.ReplaceHosts {
+		return f.Cluster.Version, false
+	}
+	return "v" + strings.TrimPrefix(f.Opts.TargetVersion, "v"), true
+}
+
+// NewImage is the image of the cloud-controller-manager that the plan brings in and the minor of the library in it: the one that was asked for, or
+// the catalogue's for the provider. It is not ok, with an image, where the minor cannot be told, and without one where there is none.
+func (f Facts) NewImage(cluster int) (image string, minor int, ok bool) {
+	if f.Opts.Image == catalogue.Official {
+		i, found := catalogue.OfficialImage(f.Provider(), cluster)
+		return i.Ref, i.Minor, found
+	}
+	if f.Opts.Image == "" {
+		if provider := f.Provider(); provider != "" {
+			i, found := catalogue.ImageFor(provider, cluster)
+			return i.Ref, i.Minor, found
+		}
+	}
+	minor, ok = f.ccmMinor(f.Opts.Image)
+	return findings.OrElse(f.Opts.Image, "ghcr.io/transplant-dev/"+CCM), minor, ok
+}
+
+// ImageVersion is v1.26.0 of an image's tag.
+func ImageVersion(image string) (string, bool) {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	_, ok := VersionMinor(tag)
+	return tag, ok
+}
+
+// HasLeaderMigration tells whether the cluster's version has leader migration, as far as that is known.
+func (f Facts) HasLeaderMigration() bool {
+	minor, ok := VersionMinor(f.Cluster.Version)
+	flag, held := catalogue.FlagAt(KCM, "enable-leader-migration", minor)
+	return !ok || !held || flag.Known
+}
+
+// GivenOrDefault says where the value of a feature gate comes from.
+func (p Instance) GivenOrDefault(gate string) string {
+	if v, given := p.Gates()[gate]; given {
+		return "given as " + v
+	}
+	return "by default"
+}
+
+// PartInstall is the part of a hosted migration that installs a manager in a cluster that never had in-tree loops.
+const PartInstall = v1.PartInstall
+
+// NewMinor is the minor of the library in the manager that the migration brings in.
+func (f Facts) NewMinor() int {
+	cluster, _ := VersionMinor(f.Cluster.Version)
+	if _, m, ok := f.NewImage(cluster); ok {
+		return m
+	}
+	return DefaultCCMMinor
+}

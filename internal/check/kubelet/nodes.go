@@ -1,0 +1,340 @@
+package kubelet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var nameFromCloud = rule.Check{
+	Code: "KUBELET-004", Reason: "NodeNameFromCloud", Category: findings.CategoryKubelets, Level: findings.LevelCritical, Impact: findings.ImpactNodeDeletion, DependsOn: []string{"API-001"},
+	Title: "no node would register under another name once its kubelet is external",
+	Explain: []string{
+		"An in-tree kubelet asks the cloud for the name of its Node (on AWS the private DNS name, on OpenStack the server's name). An external one takes --hostname-override, or else the host's own name. Where the two differ, " +
+			"the kubelet that becomes external registers a second Node; the first is left not ready and is deleted, with its labels, taints, attachments and pods.",
+		"Its certificate is made out to the old name as well, so that the API server refuses what it reports under the new one. The host's own name is in the label " + facts.LabelHostname + ", which the kubelet sets at registration: a node " +
+			"whose label is not its name got its name from the cloud.",
+		"The plan gives --hostname-override=<node name> to each kubelet that it makes external and that would come back under another name. That is a warning, since the label becomes the node's name as well: local volumes and pods that select the " +
+			"old value do not find the node any longer; --node-labels=" + facts.LabelHostname + "=<old value> keeps it. A node whose kubelet could not be read is a warning, too: no plan touches it, and whoever changes it has to know. It fails where a kubelet was " +
+			"read that no plan changes: one whose files do not name the managers' provider, or that was left in-tree by a migration.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("nodes"); ok {
+			return finding
+		}
+		names := keptNames(f)
+		var failing, planned, warning findings.Problems
+		labelled := 0
+		for _, n := range f.Nodes {
+			hostname := n.Labels[facts.LabelHostname]
+			if hostname != "" {
+				labelled++
+			}
+			if hostname == "" || hostname == n.Name {
+				continue
+			}
+			switch names[n.Name] {
+			case nameKept:
+			case namePlanned:
+				planned.Add(n.Name, "%s would come back as %s, and the plan keeps its name", n.Name, hostname)
+			case nameLost:
+				failing.Add(n.Name, "%s would come back as %s", n.Name, hostname)
+			case nameUnread:
+				warning.Add(n.Name, "%s would come back as %s", n.Name, hostname)
+			}
+		}
+		const source, fix = "/api/v1/nodes", "kubectl get nodes -L " + facts.LabelHostname
+		bad, outcome, found := findings.Worst(&failing, &warning)
+		switch {
+		case found:
+			return findings.With(bad.Some(outcome, "%s another name from an external kubelet", findings.HowMany(len(bad.Lines), "1 node would get", "nodes would get")), facts.LabelHostname+" equal to the node's name, or --hostname-override with it",
+				source, fix)
+		case !planned.Empty():
+			return findings.With(planned.Some(v1.Warn, "%s from the cloud: the plan gives --hostname-override to the kubelets, and the label %s changes to the node's name", findings.HowMany(len(planned.Lines), "1 node has its name", "nodes have their names"), facts.LabelHostname),
+				"nothing that selects nodes by the old value of "+facts.LabelHostname, source, fix)
+		}
+		return findings.Pass("all %s with the label %s have the host's name, or keep their own", findings.Plural(labelled, "node"), facts.LabelHostname)
+	},
+}
+
+// naming is what becomes of a Node's name when its kubelet is external.
+type naming int
+
+const (
+	// nameUnread is that of a node whose kubelet was not read.
+	nameUnread naming = iota
+	// nameKept is safe by itself.
+	nameKept
+	// namePlanned is kept by the plan, which adds --hostname-override.
+	namePlanned
+	// nameLost is that of a kubelet that no plan changes, and that comes back under another name.
+	nameLost
+)
+
+// keptNames tells for the nodes whose kubelets were read what becomes of their names.
+func keptNames(f facts.Facts) map[string]naming {
+	cloud := f.CloudName()
+	out := map[string]naming{}
+	for _, k := range f.Kubelets() {
+		switch {
+		case strings.EqualFold(k.Flags["hostname-override"], k.Host.NodeName) || k.Provider() == facts.External:
+			out[k.Host.NodeName] = nameKept
+		case f.Stage() != facts.StageExternal && !k.Host.APIOnly && cloud != "" && k.Flags["cloud-provider"] == cloud:
+			out[k.Host.NodeName] = namePlanned
+		default:
+			out[k.Host.NodeName] = nameLost
+		}
+	}
+	return out
+}
+
+var nodeIPAbsent = rule.Check{
+	Code: "KUBELET-005", Reason: "NodeIPAbsent", Category: findings.CategoryKubelets, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: []string{"API-001"},
+	Title: "kubelets whose version waits for addresses are told their own",
+	Explain: []string{
+		"An external kubelet without --node-ip leaves a new Node without address until the cloud-controller-manager writes one; pods on the host's network, static pods among them, have no IP until then " +
+			"(https://github.com/kubernetes/kubernetes/issues/125348, https://github.com/kubernetes/kubernetes/issues/120720). Older kubelets wrote the address of the default route for the time being. Nodes that exist keep their addresses.",
+		"With --node-ip the kubelet writes it at once and tells the manager by the annotation " + facts.AnnotationProvidedIP + "; NODE-015 compares that with what the cloud knows. A control plane that has to come up without a manager, " +
+			"after a power cut for example, needs it.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("nodes"); ok {
+			return finding
+		}
+		told := f.NodeIPFlags()
+		var bad findings.Problems
+		old := 0
+		for _, n := range f.Nodes {
+			minor, ok := facts.VersionMinor(n.KubeletVersion)
+			switch {
+			case !ok || !catalogue.WaitsForAddresses(minor):
+				old++
+			case n.Annotations[facts.AnnotationProvidedIP] == "" && told[n.Name] == "":
+				bad.Add(n.Name, "%s (%s) is told no address", n.Name, n.KubeletVersion)
+			}
+		}
+		if old == len(f.Nodes) {
+			return findings.Pass("the kubelets of all %s fill in their addresses themselves", findings.Plural(old, "node"))
+		}
+		if bad.Empty() {
+			return findings.Pass("%d of %s fill in their addresses themselves, the others are told theirs", old, findings.Plural(len(f.Nodes), "kubelet"))
+		}
+		return findings.With(bad.Some(v1.Warn, "%s new Nodes without address until the cloud-controller-manager runs", findings.HowMany(len(bad.Lines), "1 external kubelet would register", "external kubelets would register")),
+			"--node-ip on each kubelet", "/api/v1/nodes, flags of the kubelets", "kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}'")
+	},
+}
+
+var kubeletDefaults = rule.Check{
+	Code: "KUBELET-007", Reason: "KubeletDefaultsDiffer", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
+	Title: "ConfigMap kubelet-config gives a joining or upgraded kubelet what the others have",
+	Explain: []string{
+		"kubeadm join and kubeadm upgrade node write /var/lib/kubelet/config.yaml from ConfigMap kube-system/kubelet-config (kubelet-config-1.x before 1.24). A feature gate that was set in the files of the nodes alone is gone " +
+			"after the next upgrade: a node would fall back to the in-tree plugin or to the in-tree image credentials by itself. The plan changes the ConfigMap together with the kubelets.",
+		"A providerID in the ConfigMap is given to every node that joins: all of them would be one instance to the new manager.",
+	},
+	Judge: judgeKubeletDefaults,
+}
+
+func judgeKubeletDefaults(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("kubelet-defaults"); ok {
+		return finding
+	}
+	if _, missing := f.Missing(facts.KubeletFacts...); missing {
+		return findings.Dependent("KUBELET-001")
+	}
+	if f.KubeletDefaults == nil {
+		return findings.Skip("there is no kubelet-config: kubeadm did not make this cluster, and what makes its nodes has to be told of the new flags")
+	}
+	d := f.KubeletDefaults
+	name := "ConfigMap/kube-system/" + findings.OrElse(d.Name, "kubelet-config")
+	var failing, warning findings.Problems
+	if d.ProviderID != "" {
+		failing.Add(name, "%s gives every node the providerID %s", name, d.ProviderID)
+	}
+	compared := 0
+	for _, k := range f.Kubelets() {
+		if k.Config == nil || k.Config.Error != "" {
+			continue
+		}
+		compared++
+		if gates := gateDiff(k.Config.FeatureGates, d.FeatureGates); gates != "" {
+			warning.Add(k.String(), "%s has %s", k, gates)
+		}
+		if k.Config.ServerTLSBootstrap != d.ServerTLSBootstrap {
+			warning.Add(k.String(), "%s has serverTLSBootstrap %t, %s %t", k, k.Config.ServerTLSBootstrap, name, d.ServerTLSBootstrap)
+		}
+	}
+	all, outcome, bad := findings.Worst(&failing, &warning)
+	fix := "kubectl -n kube-system edit configmap " + findings.OrElse(d.Name, "kubelet-config")
+	switch {
+	case bad && outcome == v1.Fail:
+		return findings.With(all.Some(outcome, "%s", failing.Lines[0]), "no providerID there", name,
+			"kubectl -n kube-system get configmap "+findings.OrElse(d.Name, "kubelet-config")+" -o yaml | sed '/^ *providerID:/d' | kubectl replace -f -")
+	case bad:
+		return findings.With(all.Some(outcome, "kubeadm would change %s at its next upgrade", findings.HowMany(len(warning.Lines), "a kubelet", "settings of kubelets")), "the same gates in the ConfigMap and on the nodes", name, fix)
+	}
+	return findings.Pass("%s agrees with the configuration of %s and names no providerID", name, findings.Plural(compared, "kubelet"))
+}
+
+// gateDiff says which cloud gates differ; gates that have nothing to do with clouds, volumes or credentials are left to their owner.
+func gateDiff(have, would map[string]bool) string {
+	var out []string
+	for _, gate := range cloudGates() {
+		a, given := have[gate]
+		b, kept := would[gate]
+		if given != kept || a != b {
+			out = append(out, fmt.Sprintf("%s=%s where the ConfigMap has %s", gate, boolOr(a, given), boolOr(b, kept)))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+func boolOr(v, given bool) string {
+	if !given {
+		return "nothing"
+	}
+	return fmt.Sprint(v)
+}
+
+// cloudGates are the gates that a migration sets on kubelets, sorted.
+func cloudGates() []string {
+	out := []string{facts.MasterGate, "DisableCloudProviders", "DisableKubeletCloudCredentialProviders", "KubeletCredentialProviders", "RotateKubeletServerCertificate"}
+	for _, p := range catalogue.Providers() {
+		for _, plugin := range p.Plugins {
+			out = append(out, plugin.MigrationGate, plugin.UnregisterGate)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// SignerServing is the signer of kubelets' serving certificates.
+const SignerServing = "kubernetes.io/kubelet-serving"
+
+var servingCertificates = rule.Check{
+	Code: "KUBELET-008", Reason: "ServingCertificates", Category: findings.CategoryKubelets, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: []string{"API-001"}, Retryable: true,
+	Title: "kubelets that ask for serving certificates get them",
+	Explain: []string{
+		"With serverTLSBootstrap (RotateKubeletServerCertificate) a kubelet asks the cluster for its serving certificate, with its Node's addresses in it, and asks again when they change, which they may when the new manager writes " +
+			"them. An external kubelet does not ask before its Node has addresses. Nothing in Kubernetes approves these requests; until somebody does, kubectl logs, exec and metrics of that node fail.",
+		"What waits or was denied now is named, and so is that no workload of the cluster is known to approve requests. See https://github.com/kubernetes/kubernetes/issues/120720.",
+	},
+	Judge: judgeServing,
+}
+
+func judgeServing(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("csrs"); ok {
+		return finding
+	}
+	if finding, ok := f.Missing("kubelet-defaults"); ok {
+		return finding
+	}
+	if _, missing := f.Missing(facts.KubeletFacts...); missing {
+		return findings.Dependent("KUBELET-001")
+	}
+	asking := askingKubelets(f)
+	bad, serving := unanswered(f)
+	approver := slices.ContainsFunc(f.Workloads, func(w v1.Workload) bool { return w.Role == v1.RoleCSRApprover && w.Ready > 0 })
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Some(v1.Warn, "%s not answered", findings.HowMany(len(bad.Lines), "1 request of a kubelet is", "requests of kubelets are")), "approved soon after they are made", "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+			answer(f, bad.Objects[0]))
+	case asking == "" && serving == 0:
+		return findings.Pass("no kubelet asks the cluster for a serving certificate")
+	case !approver && len(f.UnknownReasons("workloads")) > 0:
+		finding, _ := f.Missing("workloads")
+		return finding
+	case !approver:
+		return findings.With(v1.Finding{Outcome: v1.Warn, Summary: "kubelets ask for serving certificates, and no approver is known in the cluster", Found: findings.OrElse(asking, findings.Plural(serving, "request"))}, "a workload that approves them",
+			"serverTLSBootstrap, workloads", "kubectl get csr --field-selector spec.signerName="+SignerServing)
+	}
+	return findings.Pass("kubelets ask for serving certificates (%s), and an approver answers: no request waits", findings.OrElse(asking, findings.Plural(serving, "request")))
+}
+
+// unanswered are the requests of kubelets for serving certificates that nobody answers, and how many requests there are.
+func unanswered(f facts.Facts) (bad findings.Problems, serving int) {
+	for _, c := range f.CertificateRequests {
+		if c.SignerName != SignerServing {
+			continue
+		}
+		serving++
+		node := strings.TrimPrefix(c.Username, "system:node:")
+		switch {
+		case c.State == "Pending" && f.TakenAt.Sub(c.Created) > facts.VolumeGracePeriod:
+			bad.Add(c.Name, "%s of %s waits since %s", c.Name, node, c.Created.UTC().Format("2006-01-02 15:04"))
+		case c.State == "Denied" || c.State == "Failed":
+			bad.Add(c.Name, "%s of %s is %s: the kubelet asks again when it is deleted", c.Name, node, strings.ToLower(c.State))
+		}
+	}
+	return bad, serving
+}
+
+// answer is the command that gives a kubelet what it asked for. A request that was denied or has failed can't be approved any more: its kubelet makes
+// another one when it is gone.
+func answer(f facts.Facts, name string) string {
+	if i := slices.IndexFunc(f.CertificateRequests, func(c v1.CertificateRequest) bool { return c.Name == name }); i >= 0 && f.CertificateRequests[i].State != "Pending" {
+		return "kubectl describe csr " + name + " && kubectl delete csr " + name
+	}
+	return "kubectl describe csr " + name + " && kubectl certificate approve " + name
+}
+
+// askingKubelets says where kubelets are told to ask for serving certificates; empty when nowhere.
+func askingKubelets(f facts.Facts) string {
+	if f.KubeletDefaults != nil && f.KubeletDefaults.ServerTLSBootstrap {
+		return "kubelet-config has serverTLSBootstrap"
+	}
+	var on []string
+	for _, k := range f.Kubelets() {
+		if k.Config != nil && k.Config.ServerTLSBootstrap || k.Flags["rotate-server-certificates"] == "true" {
+			on = append(on, k.String())
+		}
+	}
+	return findings.Few(on)
+}
+
+var kubeletProviderID = rule.Check{
+	Code: "KUBELET-009", Reason: "KubeletProviderID", Category: findings.CategoryKubelets, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnVolumes,
+	Title: "a kubelet that is told a providerID is told its Node's",
+	Explain: []string{
+		"--provider-id, or providerID in the kubelet's configuration, is what the kubelet registers its Node with. It can be set once: a Node that registers with another one than the cloud's is unknown to the new manager, and " +
+			"one that registers with its neighbour's (a copied file) shares that neighbour's fate.",
+		"It is not needed: the manager sets the providerID of a tainted Node. Where it is set, it must be right.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, none := f.NoKubelets(); none {
+			return finding
+		}
+		if finding, ok := f.Missing("nodes"); ok {
+			return finding
+		}
+		var bad findings.Problems
+		told := 0
+		for _, k := range f.Kubelets() {
+			id := k.Flags["provider-id"]
+			if id == "" && k.Config != nil {
+				id = k.Config.ProviderID
+			}
+			if id == "" {
+				continue
+			}
+			told++
+			if k.Node.Name != "" && k.Node.ProviderID != id {
+				bad.Add(k.String(), "%s is told %s, and its Node has %s", k, id, findings.OrElse(k.Node.ProviderID, "none"))
+			}
+		}
+		if told == 0 {
+			return findings.Pass("none of %s is told a providerID", findings.Plural(len(f.Kubelets()), "kubelet"))
+		}
+		if bad.Empty() {
+			return findings.Pass("%d of %s told a providerID, and none another than its Node's", told, findings.Plural(len(f.Kubelets()), "kubelet")+" "+findings.Be(told))
+		}
+		return findings.With(bad.Some(v1.Fail, "%s another providerID than its Node has", findings.HowMany(len(bad.Lines), "1 kubelet is told", "kubelets are told")), "none, or the Node's", "flags and configuration of the kubelets",
+			"grep -rn -i provider.\\?id /var/lib/kubelet /etc/systemd/system/kubelet.service.d   # on host "+facts.HostIn(bad.Objects[0]))
+	},
+}

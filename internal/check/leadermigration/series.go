@@ -1,0 +1,114 @@
+package leadermigration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// Series of KEP-2395 by the part of their names that versions share.
+const (
+	SeriesErrors = "nodesync_error_total"
+	SeriesSyncs  = "nodesync_latency_seconds"
+)
+
+// The KEP's objective: 99% of the work within a minute. The same share is asked of syncs without an error.
+const objective = 0.99
+
+// fewestSamples is how many samples a histogram needs before a share of them says anything.
+const fewestSamples = 20
+
+var loopErrors = rule.Check{
+	Code: "LM-014", Reason: "LoopErrors", Category: findings.CategoryLeaderMigration, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"HOST-001", "CP-003", "LM-006"}, Retryable: true,
+	Title: "the cloud loops work without errors and within a minute now, before anything is changed",
+	Explain: []string{
+		"KEP-2395 names the series by which an operator sees that a migration went wrong and should be taken back: errors and latency of node syncs, latency of load balancer updates, and the time from a node's creation to its first sync and to the removal of its taint. They mean something only against what they were before.",
+		"This check reads them from the manager that runs the loops now and judges by the KEP's objective: 99% within 60 s, and no more than 1% of syncs with an error. Values since the process started; the numbers are in the snapshot. " +
+			"Some series exist in the cloud-controller-manager alone, and some versions have none.",
+		"Nothing reads them during the migration: apply looks at owners, nodes and load balancers, and does not stop when errors or latency rise. Watch them in your own monitoring, or run transplant check again afterwards and compare.",
+	},
+	Judge: judgeSeries,
+}
+
+func judgeSeries(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	var said []string
+	for _, m := range f.Managers {
+		if m.Error != "" || len(m.Series) == 0 || len(m.Loops) == 0 {
+			continue
+		}
+		who := m.Component + "@" + m.Host
+		for _, complaint := range seriesComplaints(m.Series) {
+			bad.Add(who, "%s: %s", who, complaint)
+		}
+		for _, s := range m.Series {
+			said = append(said, s.Name)
+		}
+	}
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "99% within 60 s, no more than 1% errors", "/metrics of the managers", "kubectl -n kube-system logs -l component="+facts.KCM+" --tail=200 | grep -i 'error\\|failed'")
+	case len(said) == 0:
+		return findings.Skip("no manager that runs a loop shows one of the series")
+	}
+	slices.Sort(said)
+	return findings.Pass("%d series of the loops' owners are within the objective: %s", len(said), strings.Join(slices.Compact(said), ", "))
+}
+
+func seriesComplaints(all []v1.Series) []string {
+	var out []string
+	var errors float64
+	var syncs uint64
+	for _, s := range all {
+		switch s.Name {
+		case SeriesErrors:
+			errors = s.Sum
+		case SeriesSyncs:
+			syncs = s.Count
+		}
+		if s.Within60 != nil && s.Count >= fewestSamples && float64(*s.Within60) < objective*float64(s.Count) {
+			out = append(out, fmt.Sprintf("%s: %d of %d took more than 60 s", s.Name, s.Count-*s.Within60, s.Count))
+		}
+	}
+	if errors > 0 && errors > (1-objective)*float64(syncs) {
+		out = append(out, fmt.Sprintf("%s is %.0f (of %d syncs)", SeriesErrors, errors, syncs))
+	}
+	return out
+}
+
+// monitoringGroup is the API group of the Prometheus operator's rules and monitors.
+const monitoringGroup = "monitoring.coreos.com"
+
+var seriesMove = rule.Check{
+	Code: "GAP-003", Reason: "SeriesMove", Category: findings.CategoryLeaderMigration, Level: findings.LevelInfo, Impact: findings.ImpactNone, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "no monitoring in this cluster would lose sight of the cloud loops",
+	Explain: []string{
+		"The series of the cloud loops (cloudprovider_*, service_controller_*, node_lifecycle_controller_*, workqueue_* of the service, route and node loops) leave /metrics of kube-controller-manager on 10257 and appear at the cloud-controller-manager on 10258, with another job label. Alerts that select job=\"kube-controller-manager\" stop firing, silently; alerts on absent series fire. " +
+			"The new port has to be scraped, with rights to get /metrics.",
+		"The check warns where the Prometheus operator serves its API: there are rules and monitors in this cluster that should be looked at. Monitoring that lives elsewhere cannot be seen from here (see known-limits). It never fails.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("apigroups"); ok {
+			return finding
+		}
+		if len(f.APIGroups) == 0 {
+			return findings.Skip("the snapshot does not say which API groups are served")
+		}
+		if f.Stage() == facts.StageExternal {
+			return findings.Skip("the loops have left %s", facts.KCM)
+		}
+		i := slices.IndexFunc(f.APIGroups, func(g string) bool { return strings.HasPrefix(g, monitoringGroup) })
+		if i < 0 {
+			return findings.Pass("no API of a Prometheus operator is among %s", findings.Plural(len(f.APIGroups), "API group"))
+		}
+		return findings.With(v1.Finding{
+			Outcome: v1.Warn, Objects: []string{f.APIGroups[i]}, Found: f.APIGroups[i],
+			Summary: "the series of the cloud loops move to another port and job: rules and monitors for " + facts.KCM + " have to be extended",
+		}, "rules that select both managers, and a monitor for port "+facts.DefaultPorts[facts.CCM], "/apis", "kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+facts.KCM)
+	},
+}

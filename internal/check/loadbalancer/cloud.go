@@ -1,0 +1,256 @@
+package loadbalancer
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// inventoried tells whether the cloud's load balancers were read; the finding says why not.
+func inventoried(f facts.Facts) (v1.Finding, bool) {
+	if f.Cloud == nil || len(f.CloudErrors("loadbalancers")) > 0 {
+		return findings.Dependent("CLOUD-001"), false
+	}
+	if finding, ok := f.Missing("services"); ok {
+		return finding, false
+	}
+	return v1.Finding{}, true
+}
+
+// byAddress are the load balancers by the addresses that Services have in their status.
+func byAddress(balancers []v1.LoadBalancer) map[string]v1.LoadBalancer {
+	out := make(map[string]v1.LoadBalancer, len(balancers))
+	for _, b := range balancers {
+		if b.Address != "" {
+			out[strings.ToLower(b.Address)] = b
+		}
+	}
+	return out
+}
+
+// balancerOf is the load balancer of a Service.
+func balancerOf(s v1.Service, balancers map[string]v1.LoadBalancer) (v1.LoadBalancer, bool) {
+	for _, address := range s.Addresses {
+		if b, ok := balancers[strings.ToLower(address)]; ok {
+			return b, true
+		}
+	}
+	return v1.LoadBalancer{}, false
+}
+
+var membersChange = rule.Check{
+	Code: "LB-008", Reason: "MembersWouldChange", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
+	Title: "the members of every load balancer are those that the new manager would register",
+	Explain: []string{
+		"At its start the new manager registers every node that is not excluded by a label and that the autoscaler is not about to delete, ready or not (from 0.27 on, KEP-3458), and takes out all others. What was changed by hand in the cloud, or while no loop " +
+			"looked, comes back: instances that were taken out, nodes that are not ready, machines that are no nodes.",
+		"A load balancer whose health checks fail sends such members no traffic; one without health checks does. With externalTrafficPolicy Local the health check is the Service's own port on each node, which is safe.",
+		"Services with aws-load-balancer-target-node-labels register the nodes with those labels only.",
+	},
+	Judge: judgeMembers,
+}
+
+func judgeMembers(f facts.Facts) v1.Finding {
+	if finding, ok := f.ConcernsProvider("aws"); !ok {
+		return finding // the members of other clouds are addresses or pools, which their inventories do not hold
+	}
+	if finding, ok := inventoried(f); !ok {
+		return finding
+	}
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	balancers := byAddress(f.Cloud.LoadBalancers)
+	sets := map[string]map[string]string{} // the members by the labels that a Service asks for
+	looked := 0
+	bad, finding, ok := eachService(f, func(s v1.Service) string {
+		b, there := balancerOf(s, balancers)
+		if !there || elsewhere(f, s) {
+			return ""
+		}
+		looked++
+		labels := s.Annotations[AnnotationTargetLabels]
+		if _, made := sets[labels]; !made {
+			sets[labels] = newMembers(f, keyValues(labels))
+		}
+		return memberChange(b.Members, sets[labels])
+	})
+	switch {
+	case !ok:
+		return finding
+	case bad.Empty():
+		return findings.Pass("the new manager would register the members that %s now", findings.Counting(looked, "load balancer", "has", "have"))
+	}
+	return findings.With(bad.Finding(v1.Warn, "the members of %s would change at takeover", findings.Plural(len(bad.Lines), "load balancer")), "the nodes that are not excluded", sourceBalancers,
+		kubectlService("get", bad.Objects[0], "-o wide"))
+}
+
+// AnnotationTargetLabels limits the members of a Service's load balancer on AWS to Nodes with labels.
+const AnnotationTargetLabels = "service.beta.kubernetes.io/aws-load-balancer-target-node-labels"
+
+// newMembers are the nodes that the new manager would register, by instance id; with labels, only those that have them.
+func newMembers(f facts.Facts, labels map[string]string) map[string]string {
+	instances, loop := facts.InstancesByNode(f), catalogue.ServiceLoopAt(f.NewMinor())
+	out := make(map[string]string, len(f.Nodes))
+	for _, n := range f.Nodes {
+		i := instances[n.Name]
+		id := findings.OrElse(facts.InstanceID(n.ProviderID), i.ID)
+		if id == "" || i.Node != "" && (!i.Found || i.State == "terminated") || !included(n, loop) {
+			continue
+		}
+		has := true
+		for key, value := range labels {
+			has = has && n.Labels[key] == value
+		}
+		if has {
+			out[id] = n.Name
+		}
+	}
+	return out
+}
+
+// included tells whether a service loop registers a node.
+func included(n v1.Node, loop catalogue.ServiceLoop) bool {
+	if !loop.KeepsNotReady && n.Ready != "True" {
+		return false
+	}
+	for _, t := range n.Taints {
+		if strings.HasPrefix(t, "ToBeDeletedByClusterAutoscaler") {
+			return false
+		}
+	}
+	value, labelled := n.Labels[facts.LabelExclude]
+	if !labelled || !loop.ReadsExclusion {
+		return !labelled
+	}
+	excluded, err := strconv.ParseBool(value)
+	return err == nil && !excluded
+}
+
+// memberChange says which members a load balancer would get and lose; empty when none.
+func memberChange(has []string, would map[string]string) string {
+	has = slices.Compact(slices.Sorted(slices.Values(has)))
+	var leave, join []string
+	for _, id := range has {
+		if _, stays := would[id]; !stays {
+			leave = append(leave, id)
+		}
+	}
+	if len(leave) == 0 && len(has) == len(would) {
+		return ""
+	}
+	is := make(map[string]bool, len(has))
+	for _, id := range has {
+		is[id] = true
+	}
+	for id, node := range would {
+		if !is[id] {
+			join = append(join, node)
+		}
+	}
+	slices.Sort(leave)
+	slices.Sort(join)
+	var parts []string
+	if len(join) > 0 {
+		parts = append(parts, "gets "+findings.Few(join))
+	}
+	if len(leave) > 0 {
+		parts = append(parts, "loses "+findings.Few(leave))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// keyValues reads k1=v1,k2=v2.
+func keyValues(text string) map[string]string {
+	out := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if key != "" {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+var balancersLeft = rule.Check{
+	Code: "LB-009", Reason: "BalancerWithoutService", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
+	Title: "every load balancer that is tagged for the cluster belongs to a Service",
+	Explain: []string{
+		"A load balancer without a Service was left behind: by a Service that was deleted while no loop ran, or without its finalizer, or by a change of --cluster-name. Neither manager ever deletes it. It costs money, may hold an address that somebody " +
+			"still uses, and its security group keeps the cluster's own from being deleted.",
+		"The migration does not touch it. Delete it if nobody uses it; otherwise know that nothing updates its members.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := inventoried(f); !ok {
+			return finding
+		}
+		addresses := map[string]bool{}
+		for _, s := range f.Services {
+			for _, a := range s.Addresses {
+				addresses[strings.ToLower(a)] = true
+			}
+			addresses[strings.ToLower(DefaultBalancerName(s.UID))] = true
+		}
+		var bad findings.Problems
+		for _, b := range f.Cloud.LoadBalancers {
+			if b.Kind == "application" || addresses[strings.ToLower(b.Address)] || addresses[strings.ToLower(b.Name)] {
+				continue // application load balancers are made by ingress controllers
+			}
+			bad.Add(b.Name, "%s (%s, made %s, %s)", b.Name, findings.OrElse(b.Address, "no address"), b.Created.UTC().Format("2006-01-02"), findings.Plural(len(b.Members), "member"))
+		}
+		if bad.Empty() {
+			return findings.Pass("%s in the cloud, and none without a Service", findings.Counting(len(f.Cloud.LoadBalancers), "load balancer", "is", "are"))
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s left in the cloud without a Service", findings.Counting(len(bad.Lines), "load balancer", "is", "are")), "a Service for each", sourceBalancers,
+			"aws elb describe-load-balancers --load-balancer-names "+bad.Objects[0])
+	},
+}
+
+// DefaultBalancerName is the name that AWS, GCE and OpenStack's in-tree provider give the load balancer of a Service: DefaultLoadBalancerName of
+// k8s.io/cloud-provider.
+func DefaultBalancerName(uid string) string {
+	name := "a" + strings.ReplaceAll(uid, "-", "")
+	return name[:min(len(name), 32)]
+}
+
+var balancersThere = rule.Check{
+	Code: "LB-010", Reason: "ServiceWithoutBalancer", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
+	Title: "the cloud has the load balancer of every Service that has an address",
+	Explain: []string{
+		"A Service whose address leads to no load balancer of the cluster was deleted from under the in-tree loop, which does not look again. The new manager ensures every Service when it starts: it makes a new load balancer, with a new " +
+			"address, and what points to the old one (DNS, firewalls, clients) reaches nothing. On AWS it may also be there and lack the cluster's tag: then it is found by its name and kept.",
+		"If it is to come back, touch the Service and let the in-tree loop make it before the migration, so that the change of address is not part of it.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := inventoried(f); !ok {
+			return finding
+		}
+		balancers := byAddress(f.Cloud.LoadBalancers)
+		there := 0
+		bad, finding, ok := eachService(f, func(s v1.Service) string {
+			if len(s.Addresses) == 0 || s.Deleting || elsewhere(f, s) {
+				return ""
+			}
+			if _, found := balancerOf(s, balancers); found {
+				there++
+				return ""
+			}
+			return fmt.Sprintf("has the address %s, which no load balancer of the cluster has", strings.Join(s.Addresses, ", "))
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s a load balancer in the cloud, and none lacks it", findings.Counting(there, "Service", "has", "have"))
+		}
+		return findings.With(bad.Finding(v1.Fail, "%s no load balancer in the cloud, and would get a new one with a new address", findings.Counting(len(bad.Lines), "Service", "has", "have")),
+			"a load balancer with the address in the status", sourceBalancers, kubectlService("get", bad.Objects[0], "-o wide"))
+	},
+}

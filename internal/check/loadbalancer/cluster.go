@@ -1,0 +1,382 @@
+package loadbalancer
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// defaultClusterName is what both managers take when --cluster-name is not given.
+const defaultClusterName = "kubernetes"
+
+var clusterNames = rule.Check{
+	Code: "LB-011", Reason: "ClusterNameDiffers", Category: findings.CategoryBalancers, Level: findings.LevelCritical, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "every manager, and kubeadm's configuration, has the cluster's name that names load balancers",
+	Explain: []string{
+		"--cluster-name is a part of the names of load balancers on Azure and OpenStack (kube_service_<cluster>_<namespace>_<name>), and of tags, firewall rules and descriptions everywhere. A manager with another name finds none of the existing load " +
+			"balancers: it makes all of them again, with new addresses, and leaves the old ones behind. AWS and GCE name them after the Service's uid.",
+		"The default is kubernetes in both managers, and kubeadm always gives one. A plan copies the name that the live kube-controller-manager runs with; a cloud-controller-manager that somebody installed may have another, and so may kubeadm's " +
+			"ConfigMap, which the next kubeadm upgrade writes into the manifest. See https://github.com/kubermatic/kubermatic/pull/5322.",
+	},
+	Judge: judgeClusterNames,
+}
+
+func judgeClusterNames(f facts.Facts) v1.Finding {
+	names, first := map[string][]string{}, ""
+	for _, p := range f.InstancesOf(facts.KCM) {
+		name := p.Flag("cluster-name", defaultClusterName)
+		first = findings.OrElse(first, name)
+		names[name] = append(names[name], p.String())
+	}
+	if first == "" {
+		return findings.Unknown("no kube-controller-manager says the cluster's name")
+	}
+	news := f.CCMs()
+	for _, p := range news {
+		name := p.Flag("cluster-name", defaultClusterName)
+		names[name] = append(names[name], p.String())
+	}
+	var bad findings.Problems
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if name != first {
+			bad.Add(names[name][0], "%s: --cluster-name=%s", findings.Few(names[name]), name)
+		}
+	}
+	decides := catalogue.NamesBalancersByCluster(f.CloudName())
+	if k := f.Kubeadm; k != nil {
+		if arg, given := k.ExtraArgs["controllerManager"]["cluster-name"]; given && arg != first {
+			bad.Add("ConfigMap/kube-system/kubeadm-config", "kubeadm would write --cluster-name=%s", arg)
+		} else if !given && k.ClusterName != "" && k.ClusterName != first {
+			bad.Add("ConfigMap/kube-system/kubeadm-config", "kubeadm would write --cluster-name=%s", k.ClusterName)
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("%s --cluster-name=%s, which the new manager gets too", findings.Counting(len(f.InstancesOf(facts.KCM))+len(news), "manager", "has", "have"), first)
+	}
+	outcome := v1.Warn
+	if decides {
+		outcome = v1.Fail
+	}
+	fix := "kubectl -n kube-system get pods -o yaml | grep cluster-name"
+	if strings.HasPrefix(bad.Objects[0], "ConfigMap/") {
+		fix = "kubectl -n kube-system edit configmap kubeadm-config"
+	}
+	return findings.With(bad.Finding(outcome, "%s another name of the cluster than the live %s, which has %s", findings.Counting(len(bad.Lines), "place", "has", "have"), facts.KCM, first), "--cluster-name="+first,
+		"the managers' flags, ConfigMap/kube-system/kubeadm-config", fix)
+}
+
+var neutronBalancers = rule.Check{
+	Code: "LB-012", Reason: "NeutronBalancers", Category: findings.CategoryBalancers, Level: findings.LevelCritical, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "on OpenStack, load balancers are Octavia's",
+	Explain: []string{
+		"The in-tree provider talks to Neutron's LBaaS unless the configuration says use-octavia=true. The external one knows Octavia only: it finds no load balancer of Neutron's, makes every one again with a new address, and never deletes the old. " +
+			"Some clouds gave Octavia the old load balancers and answer the old calls with a proxy; there the addresses stay.",
+		"Move to Octavia before the migration: the cloud's operator can copy load balancers over (openstack loadbalancer list shows them then). Then set use-octavia=true in the [LoadBalancer] section of the in-tree configuration, restart the " +
+			"managers one by one, and see that addresses stay. Without load balancers there is nothing to lose.",
+	},
+	Judge: judgeNeutron,
+}
+
+func judgeNeutron(f facts.Facts) v1.Finding {
+	if finding, ok := f.ConcernsProvider("openstack"); !ok {
+		return finding
+	}
+	if finding, ok := f.Missing("services"); ok {
+		return finding
+	}
+	served := slices.DeleteFunc(slices.Clone(f.Services), func(s v1.Service) bool { return len(s.Addresses) == 0 || elsewhere(f, s) })
+	if len(served) == 0 {
+		return findings.Pass("no Service has a load balancer that could be lost")
+	}
+	var bad findings.Problems
+	read := 0
+	for _, h := range f.Hosts {
+		if !readable(h.CloudConfig) {
+			continue
+		}
+		read++
+		if value := setting(h.CloudConfig, "LoadBalancer.use-octavia"); !isTrue(value) {
+			bad.Add(h.Name, "%s:%s says use-octavia=%s", h.Name, h.CloudConfig.Path, findings.OrElse(value, "nothing, which means false"))
+		}
+	}
+	const expected, source = "use-octavia=true in [LoadBalancer]", "the in-tree cloud config"
+	switch finding, missing := f.Missing("hosts/*/cloud-config"); {
+	case !bad.Empty():
+		return findings.With(bad.Finding(v1.Fail, "the load balancers of %s are Neutron's, and would all be made again with new addresses", findings.Plural(len(served), "Service")), expected, source,
+			"openstack loadbalancer list")
+	case missing:
+		return finding
+	case read == 0:
+		return findings.With(findings.Unknown("no host's cloud config was read"), expected, source, "")
+	}
+	return findings.Pass("%s use-octavia=true, for %s", findings.Counting(read, "cloud config", "says", "say"), findings.Plural(len(served), "Service"))
+}
+
+var uncheckedMembers = rule.Check{
+	Code: "LB-016", Reason: "UncheckedMembers", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: []string{"API-001", "HOST-001"},
+	Title: "on OpenStack, load balancers check the health of their members",
+	Explain: []string{
+		"Up to 1.26 the service loop takes a node that is not ready out of every load balancer. From 0.27 on it leaves that to the load balancer's health checks (KEP-3458), and on OpenStack there are none unless create-monitor=true stands in the " +
+			"[LoadBalancer] section: it is false by default in both providers. From the handover on, a node that dies keeps its share of every Service's connections until somebody deletes it.",
+		"Set create-monitor=true in the new manager's configuration: it then adds monitors to existing pools when it ensures each Service, without making them again. A Service may also ask for one with the annotation " +
+			"loadbalancer.openstack.org/enable-health-monitor.",
+	},
+	Judge: judgeUncheckedMembers,
+}
+
+func judgeUncheckedMembers(f facts.Facts) v1.Finding {
+	if finding, ok := f.ConcernsProvider("openstack"); !ok {
+		return finding
+	}
+	if !f.Readmits() {
+		return findings.Skip("the new manager's library 0.%d treats nodes that are not ready as the in-tree loop does", f.NewMinor())
+	}
+	asked := 0
+	bad, finding, ok := eachService(f, func(s v1.Service) string {
+		switch {
+		case len(s.Addresses) == 0 || elsewhere(f, s):
+			return ""
+		case isTrue(s.Annotations["loadbalancer.openstack.org/enable-health-monitor"]):
+			asked++
+			return ""
+		}
+		return "no health monitor"
+	})
+	const expected = "create-monitor=true in [LoadBalancer]"
+	switch {
+	case !ok:
+		return finding
+	case bad.Empty() && asked > 0:
+		return findings.Pass("%s for a health monitor", findings.Counting(asked, "Service", "asks", "ask"))
+	case bad.Empty():
+		return findings.Pass("no Service has a load balancer")
+	}
+	says, finding, ok := everyConfigSays(f, "LoadBalancer.create-monitor")
+	switch {
+	case !ok:
+		return findings.With(finding, expected, "the in-tree cloud config", "")
+	case says:
+		return findings.Pass("create-monitor=true, for %s", findings.Plural(len(bad.Lines), "Service"))
+	}
+	return findings.With(bad.Finding(v1.Warn, "the load balancers of %s go on sending connections to nodes that are not ready", findings.Plural(len(bad.Lines), "Service")), expected, "the in-tree cloud config",
+		kubectlService("annotate", bad.Objects[0], "loadbalancer.openstack.org/enable-health-monitor=true"))
+}
+
+// everyConfigSays tells whether the cloud config of every host sets a key to true; the finding says why that is not known.
+func everyConfigSays(f facts.Facts, key string) (says bool, finding v1.Finding, ok bool) {
+	configs := 0
+	says = true
+	for _, h := range f.Hosts {
+		if readable(h.CloudConfig) {
+			configs++
+			says = says && isTrue(setting(h.CloudConfig, key))
+		}
+	}
+	if finding, missing := f.Missing("hosts/*/cloud-config"); missing {
+		return false, finding, false
+	}
+	return says, findings.Unknown("no host's cloud config was read"), configs > 0
+}
+
+// readable tells whether a cloud config was understood. One from which the external config cannot be derived has an error, and its keys all the same.
+func readable(c *v1.CloudConfig) bool {
+	return c != nil && (c.Error == "" || len(c.Keys) > 0)
+}
+
+// setting is the value of a key in a cloud config; sections and keys of the ini format differ in case between clusters.
+func setting(c *v1.CloudConfig, key string) string {
+	for _, k := range slices.Sorted(maps.Keys(c.Settings)) {
+		if strings.EqualFold(k, key) {
+			return c.Settings[k]
+		}
+	}
+	return ""
+}
+
+// isTrue reads a boolean as gcfg does.
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on", "1":
+		return true
+	}
+	return false
+}
+
+var clusterTags = rule.Check{
+	Code: "LB-013", Reason: "ClusterTags", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI,
+	Title: "on AWS, every instance of a node is tagged for one and the same cluster",
+	Explain: []string{
+		"The AWS provider finds the cluster's own things (instances, security groups, subnets, the route table) by the tag kubernetes.io/cluster/<id>, with the value owned or shared. It takes the id from the configuration (KubernetesClusterID), or " +
+			"from the instance that it runs on, and refuses to start when that has tags of two clusters (\"Found multiple cluster tags\") or none. Nodes without the tag get no load balancer traffic and no routes.",
+		"owned means that the thing goes with the cluster, shared that it stays. Instances are owned. The legacy tag KubernetesCluster=<id> still counts where no other is.",
+	},
+	Judge: judgeClusterTags,
+}
+
+func judgeClusterTags(f facts.Facts) v1.Finding {
+	if finding, ok := f.ConcernsProvider("aws"); !ok {
+		return finding
+	}
+	if finding, ok := f.InstancesRead(); !ok {
+		return finding
+	}
+	count, read := map[string]int{}, false
+	for _, i := range f.Cloud.Instances {
+		read = read || i.ClusterGroups != nil || len(i.ClusterTags) > 0
+		for _, id := range clusterIDs(i) {
+			count[id]++
+		}
+	}
+	if !read {
+		return findings.Skip("the inventory does not hold the instances' tags")
+	}
+	most := mostOf(count)
+	var bad findings.Problems
+	for _, i := range f.Cloud.Instances {
+		switch ids := clusterIDs(i); {
+		case !i.Found || slices.Equal(ids, []string{most}):
+		case len(ids) == 0:
+			bad.Add(i.Node, "%s: instance %s has no tag kubernetes.io/cluster/<id>", i.Node, i.ID)
+		default:
+			bad.Add(i.Node, "%s: instance %s is tagged for %s", i.Node, i.ID, strings.Join(ids, " and "))
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("%s tagged kubernetes.io/cluster/%s", findings.Counting(count[most], "instance", "is", "are"), most)
+	}
+	cluster := findings.OrElse(most, findings.OrElse(f.Cluster.Name, "<id>"))
+	instances := facts.InstancesByNode(f)
+	return findings.With(bad.Finding(v1.Fail, "%s not tagged for the cluster alone", findings.Counting(len(bad.Lines), "instance", "is", "are")), "kubernetes.io/cluster/"+cluster+"=owned on each", "ec2:DescribeInstances",
+		retag(instances[bad.Objects[0]], cluster))
+}
+
+// clusterIDs are the clusters that an instance is tagged for, sorted and each once.
+func clusterIDs(i v1.CloudInstance) []string {
+	var ids []string
+	for _, tag := range i.ClusterTags {
+		id, _, _ := strings.Cut(tag, "=")
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// retag is the command that makes an instance the cluster's alone. Tags of other clusters go last, so that it's never nobody's.
+func retag(i v1.CloudInstance, cluster string) string {
+	fix := ""
+	if ids := clusterIDs(i); !slices.Contains(ids, cluster) {
+		fix = fmt.Sprintf("aws ec2 create-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=owned", i.ID, cluster)
+	}
+	for _, tag := range slices.Sorted(slices.Values(i.ClusterTags)) {
+		id, value, _ := strings.Cut(tag, "=")
+		if id == cluster {
+			continue
+		}
+		if fix != "" {
+			fix += " && "
+		}
+		fix += fmt.Sprintf("aws ec2 delete-tags --resources %s --tags Key=kubernetes.io/cluster/%s,Value=%s", i.ID, id, value) // no other value's
+	}
+	return fix
+}
+
+// mostOf is the key that counts most, the first of them in order when several do.
+func mostOf(count map[string]int) string {
+	most := ""
+	for _, key := range slices.Sorted(maps.Keys(count)) {
+		if most == "" || count[key] > count[most] {
+			most = key
+		}
+	}
+	return most
+}
+
+var taggedGroups = rule.Check{
+	Code: "LB-014", Reason: "TaggedGroups", Category: findings.CategoryBalancers, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
+	Title: "on AWS, every instance has exactly one security group with the cluster's tag",
+	Explain: []string{
+		"For each load balancer the AWS provider opens the nodes' ports in the one security group of each instance that is tagged for the cluster. With two it gives up (\"Multiple tagged security groups found for instance\"), and the load balancer " +
+			"gets no traffic through; without any it takes the only group of the instance, and gives up if there are several. The in-tree provider does the same, but only when it next ensures a Service; the new manager ensures all of them when it " +
+			"starts, so that an old mistake becomes an outage on that day. See https://github.com/kubernetes/kubernetes/issues/73906.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.ConcernsProvider("aws"); !ok {
+			return finding
+		}
+		if finding, ok := f.InstancesRead(); !ok {
+			return finding
+		}
+		if len(f.CloudErrors("securitygroups")) > 0 {
+			return findings.Dependent("CLOUD-001")
+		}
+		var several, without findings.Problems
+		read := 0
+		for _, i := range f.Cloud.Instances {
+			if !i.Found || i.ClusterGroups == nil {
+				continue
+			}
+			read++
+			switch n := *i.ClusterGroups; {
+			case n > 1:
+				several.Add(i.Node, "%s: instance %s has %d", i.Node, i.ID, n)
+			case n == 0:
+				without.Add(i.Node, "%s: instance %s has none", i.Node, i.ID)
+			}
+		}
+		const expected, source = "one security group with the tag kubernetes.io/cluster/<id>", "ec2:DescribeInstances, ec2:DescribeSecurityGroups"
+		fix := func(node string) string {
+			return "aws ec2 describe-instances --instance-ids " + facts.InstancesByNode(f)[node].ID + " --query 'Reservations[].Instances[].SecurityGroups'"
+		}
+		switch {
+		case read == 0:
+			return findings.Skip("the inventory does not hold the instances' security groups")
+		case !several.Empty():
+			return findings.With(several.Finding(v1.Fail, "%s several security groups with the cluster's tag, where load balancers cannot be let in", findings.Counting(len(several.Lines), "instance", "has", "have")),
+				expected, source, fix(several.Objects[0]))
+		case !without.Empty():
+			return findings.With(without.Finding(v1.Warn, "%s no security group with the cluster's tag, which works only while they have a single one", findings.Counting(len(without.Lines), "instance", "has", "have")),
+				expected, source, fix(without.Objects[0]))
+		}
+		return findings.Pass("%s one security group with the cluster's tag", findings.Counting(read, "instance", "has", "have"))
+	},
+}
+
+var excludeLabel = rule.Check{
+	Code: "LB-001", Reason: "ExcludeLabelFalse", Category: findings.CategoryBalancers, Level: findings.LevelWarning, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
+	Title: "no node is excluded from load balancers by a label that says false",
+	Explain: []string{
+		"The in-tree service loop keeps a node out of load balancers when it has the label " + facts.LabelExclude + ", whatever its value. From 0.34 on, the external one reads the value: with false, the node is registered at takeover.",
+		"Set the label to true where exclusion is meant, or remove it.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if minor := f.NewMinor(); !catalogue.ServiceLoopAt(minor).ReadsExclusion {
+			return findings.Skip("the new manager's library 0.%d does not read the value of %s either", minor, facts.LabelExclude)
+		}
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			v, labelled := n.Labels[facts.LabelExclude]
+			if !labelled || v == "" {
+				return ""
+			}
+			if excluded, err := strconv.ParseBool(v); err == nil && !excluded {
+				return facts.LabelExclude + "=" + v
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("no node has %s=false", facts.LabelExclude)
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s excluded from load balancers now and would be registered at takeover", findings.Plural(len(bad.Lines), "node")+" "+findings.Be(len(bad.Lines))), "true, or no such label",
+			"/api/v1/nodes", "kubectl label --overwrite node "+bad.Objects[0]+" "+facts.LabelExclude+"=true")
+	},
+}

@@ -1,0 +1,159 @@
+// Package node decides whether each Node stays what it is under a new manager: provider IDs, names, addresses,
+// labels, zones, taints.
+package node
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var addressShared = rule.Check{
+	Code: "NODE-007", Reason: "AddressShared", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactLoadBalancers, DependsOn: rule.OnAPI,
+	Title: "no two nodes have the same internal address",
+	Explain: []string{
+		"Of two nodes with one address, one is the Node object of a machine that is gone, or its address was read from the wrong network. Load balancers of OpenStack, Azure and vSphere have addresses as members, machine-controller matches machines " +
+			"with nodes by them, and a pod network that routes by them sends packets to the wrong place.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		first := map[string]string{}
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			for _, ip := range facts.OfType(n.Addresses, "InternalIP") {
+				if other, taken := first[ip]; taken && other != n.Name {
+					return fmt.Sprintf("InternalIP %s is also that of %s (this node ready: %s)", ip, other, n.Ready)
+				}
+				first[ip] = n.Name
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%d internal addresses among %s: none is there twice", len(first), findings.Plural(len(f.Nodes), "node"))
+		}
+		return findings.With(bad.Finding(v1.Fail, "%s the internal address of another", findings.Counting(len(bad.Lines), "node", "has", "have")), "one node for each address", facts.SourceNodes, "kubectl get nodes -o wide")
+	},
+}
+
+var providedAddress = rule.Check{
+	Code: "NODE-015", Reason: "ProvidedAddressUnknown", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
+	Title: "the address that each kubelet was told to use is one of its node's",
+	Explain: []string{
+		"A kubelet with --node-ip and an external provider writes that address into the annotation " + facts.AnnotationProvidedIP + ", and the manager takes only addresses of the cloud that it finds there. Where the cloud does not know the address " +
+			"(a second network, a VIP, another family) the manager changes nothing and logs an error: the node keeps stale addresses, and a new one is never initialised.",
+		"Compared with what the new provider would write where it was asked (--prove), else with the addresses that the node has now. See https://github.com/kubernetes/kubernetes/issues/125348.",
+	},
+	Judge: judgeProvidedAddress,
+}
+
+func judgeProvidedAddress(f facts.Facts) v1.Finding {
+	previews := map[string]v1.NodePreview{}
+	if f.Preview != nil {
+		for _, p := range f.Preview.Nodes {
+			previews[p.Node] = p
+		}
+	}
+	told := f.NodeIPFlags()
+	n := 0
+	bad, finding, ok := f.EachNode(func(node v1.Node) string {
+		provided := findings.OrElse(node.Annotations[facts.AnnotationProvidedIP], told[node.Name])
+		if provided == "" {
+			return ""
+		}
+		n++
+		p := previews[node.Name]
+		switch {
+		case p.Found && p.Error != "" && node.Annotations[facts.AnnotationProvidedIP] != "":
+			return "told " + provided + ", and the new provider says: " + p.Error
+		case p.Found && len(p.Addresses) > 0:
+			return strange(provided, p.Addresses)
+		}
+		return strange(provided, node.Addresses)
+	})
+	unread, missing := f.Missing("hosts/*/kubelet")
+	switch {
+	case !ok:
+		return finding
+	case bad.Empty() && len(f.BroadHostErrors()) > 0:
+		return findings.Dependent("HOST-001")
+	case bad.Empty() && missing:
+		return unread
+	case bad.Empty():
+		return findings.Pass("%s told an address%s", findings.Counting(n, "kubelet", "is", "are"), findings.Also(n, ", each its node's"))
+	}
+	return findings.With(bad.Finding(v1.Fail, "the new manager would not write the addresses of %s", findings.Plural(len(bad.Lines), "node")), "one of the addresses that the cloud knows", facts.SourceNodes,
+		"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.metadata.annotations}{.status.addresses}'")
+}
+
+// strange says which of the addresses that a kubelet was told is not one of those that are known; empty when all are.
+func strange(provided string, known []string) string {
+	for ip := range strings.SplitSeq(provided, ",") {
+		ip = strings.TrimSpace(ip)
+		if addr, err := netip.ParseAddr(ip); err == nil && addr.IsUnspecified() {
+			continue // "any of this family"
+		}
+		if !slices.Contains(facts.OfType(known, "InternalIP"), ip) && !slices.Contains(facts.OfType(known, "ExternalIP"), ip) {
+			return fmt.Sprintf("told %s, knows %s", ip, findings.OrElse(strings.Join(known, ", "), "no address"))
+		}
+	}
+	return ""
+}
+
+var severalAddresses = rule.Check{
+	Code: "NODE-016", Reason: "SeveralInternalAddresses", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI,
+	Title: "every node has one internal address of each family, or the new provider was seen to keep their order",
+	Explain: []string{
+		"Of several internal addresses the first one counts: it is how the API server reaches the kubelet and what hostNetwork pods get. Each provider orders them in its own way (by network name, by interface, by attachment), and the in-tree and the " +
+			"external one of OpenStack and vSphere do not do it alike. --node-ip on the kubelets, internal-network-name on OpenStack or the Nodes section on vSphere fixes the order.",
+		"With --prove the new provider is asked for the order, and NODE-012 compares it.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		asked := map[string]bool{}
+		if f.Preview != nil {
+			for _, p := range f.Preview.Nodes {
+				asked[p.Node] = p.Found && len(p.Addresses) > 0
+			}
+		}
+		told, several := f.NodeIPFlags(), 0
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			if !twoOfAFamily(facts.OfType(n.Addresses, "InternalIP")) {
+				return ""
+			}
+			several++
+			if asked[n.Name] || told[n.Name] != "" || n.Annotations[facts.AnnotationProvidedIP] != "" {
+				return ""
+			}
+			return strings.Join(facts.OfType(n.Addresses, "InternalIP"), ", ")
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty() && several > 0:
+			return findings.Pass("%s several internal addresses, and their order is settled", findings.Counting(several, "node", "has", "have"))
+		case bad.Empty():
+			return findings.Pass("%s one internal address of each family", findings.Counting(len(f.Nodes), "node", "has", "have"))
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s several internal addresses whose order the new provider may change", findings.Counting(len(bad.Lines), "node", "has", "have")), "one of each family, --node-ip, or a proof",
+			facts.SourceNodes, "transplant check --prove")
+	},
+}
+
+// twoOfAFamily tells whether two addresses are of the same family.
+func twoOfAFamily(ips []string) bool {
+	v4, v6 := 0, 0
+	for _, ip := range ips {
+		if strings.Contains(ip, ":") {
+			v6++
+		} else {
+			v4++
+		}
+	}
+	return v4 > 1 || v6 > 1
+}

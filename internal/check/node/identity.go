@@ -1,0 +1,273 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var providerIDForm = rule.Check{
+	Code: "NODE-005", Reason: "ProviderIDMalformed", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
+	Title: "every providerID has the form that the external provider reads",
+	Explain: []string{
+		"The external manager takes the instance's id out of a node's providerID. One of another provider, or a placeholder such as kubermatic://<machine>, which machine-controller writes where no cloud provider is " +
+			"known, is not an instance to it: the node counts as one that does not exist, and is deleted once it is not ready.",
+		"spec.providerID can be set once and never changed. A node with a wrong one has to be drained, deleted and registered again; its kubelet does that when it starts. Labels and taints that were set by hand go " +
+			"with the Node object, so write them down first. The fix deletes the Node only if it is the same object still, and only behind a drain that succeeded. Where no node has a providerID of the provider, the " +
+			"provider is more likely to be mistaken than all nodes, and the fix is to look.",
+		"OpenStack's external provider also reads openstack://<region>/<server id>, which the in-tree one refused; on vSphere the uuid may be written in either case.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		name := f.CloudName()
+		form, ok := catalogue.ProviderIDForm(name)
+		if !ok {
+			return findings.Skip("no form of providerIDs is known for %s", findings.OrElse(name, "a cluster that names no provider"))
+		}
+		n := 0
+		bad, finding, ok := f.EachNode(func(node v1.Node) string {
+			if node.ProviderID == "" {
+				return "" // NODE-001
+			}
+			n++
+			if form.Pattern.MatchString(node.ProviderID) {
+				return ""
+			}
+			return "providerID " + node.ProviderID
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s the form %s", findings.Counting(n, "providerID", "has", "have"), form.Example)
+		}
+		return findings.With(bad.Finding(v1.Fail, "%s cannot be read by the external provider of %s", findings.Plural(len(bad.Lines), "providerID"), name), form.Example, facts.SourceNodes,
+			registerAgain(f, bad.Objects, n))
+	},
+}
+
+// registerAgain is the command that has a node register under another providerID, one node at a time. It deletes no object but the one that was judged, and
+// none at all where every node is at fault.
+func registerAgain(f facts.Facts, bad []string, judged int) string {
+	if len(bad) == judged && judged > 1 {
+		return "kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID"
+	}
+	name := bad[0]
+	remove := "kubectl delete node " + name
+	for _, n := range f.Nodes {
+		if n.Name == name && n.UID != "" {
+			remove = fmt.Sprintf(`printf '{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"%s"}}' | kubectl delete --raw /api/v1/nodes/%s -f -`, n.UID, name)
+		}
+	}
+	return fmt.Sprintf("test ! -e %[1]s.yaml && kubectl get node %[1]s -o yaml > %[1]s.yaml && kubectl drain %[1]s --ignore-daemonsets && %[2]s   # then restart the kubelet of %[1]s: it registers when it starts", name, remove)
+}
+
+var providerIDShared = rule.Check{
+	Code: "NODE-006", Reason: "ProviderIDShared", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
+	Title: "no two nodes have the same providerID",
+	Explain: []string{
+		"Two Node objects of one instance are what is left when a machine registered under another name: one of them has no kubelet any more. To the external manager both exist as long as the instance does, so it " +
+			"deletes neither; the dead one stays in load balancers and its pod CIDR in the route table. Once the instance goes, both are deleted.",
+		"Delete the Node that no kubelet reports for. See https://github.com/kubernetes/cloud-provider-aws/issues/916.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		first := map[string]string{}
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			if n.ProviderID == "" {
+				return ""
+			}
+			id := strings.ToLower(n.ProviderID) // Azure and vSphere answer in either case
+			if other, taken := first[id]; taken {
+				return fmt.Sprintf("%s is also that of %s (this node ready: %s)", n.ProviderID, other, n.Ready)
+			}
+			first[id] = n.Name
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s among %s: none is there twice", findings.Plural(len(first), "providerID"), findings.Plural(len(f.Nodes), "node"))
+		}
+		return findings.With(bad.Finding(v1.Fail, "%s an instance with another node", findings.Counting(len(bad.Lines), "node", "shares", "share")), "one Node for each instance", facts.SourceNodes,
+			"kubectl get nodes -o custom-columns=NAME:.metadata.name,ID:.spec.providerID | sort -k2")
+	},
+}
+
+var nodeNames = rule.Check{
+	Code: "NODE-008", Reason: "NodeNameForeign", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
+	Title: "every node has the name that the provider and its kubelet give it",
+	Explain: []string{
+		"Routes and load balancer members are looked up by a node's name: on GCE it has to be the instance's name, on Azure the virtual machine's. On AWS it is the private DNS name, which NODE-002 compares; OpenStack and " +
+			"vSphere are asked in NODE-010.",
+		"A kubelet whose --hostname-override is not its node's name registers another node when it starts again, and the volumes, credentials and labels of the old one are orphaned. An empty value (seen with RKE) makes " +
+			"it take the host's name. Never rename a node: drain it and let it register again. See https://github.com/kubernetes/kubernetes/issues/70897.",
+	},
+	Judge: judgeNodeNames,
+}
+
+func judgeNodeNames(f facts.Facts) v1.Finding {
+	provider := f.CloudName()
+	compared := 0
+	bad, finding, ok := f.EachNode(func(n v1.Node) string {
+		want := catalogue.NodeNameIn(provider, n.ProviderID)
+		if want == "" {
+			return ""
+		}
+		compared++
+		have, _, _ := strings.Cut(n.Name, ".") // a name with its domain is found by its first part
+		if provider == "gce" && have == want || strings.EqualFold(n.Name, want) {
+			return ""
+		}
+		return "the instance is " + want
+	})
+	if !ok {
+		return finding
+	}
+	overrides := otherNames(f, &bad)
+	finding, unread := f.Missing("hosts/*/kubelet")
+	switch {
+	case bad.Empty() && len(f.BroadHostErrors()) > 0:
+		return findings.Dependent("HOST-001")
+	case bad.Empty() && unread:
+		return finding
+	case bad.Empty() && compared == 0:
+		return findings.Pass("%s named as --hostname-override says; the cloud's names are compared by NODE-002 and NODE-010", findings.Counting(overrides, "node", "is", "are"))
+	case bad.Empty():
+		return findings.Pass("%s named as the instance%s", findings.Counting(compared, "node", "is", "are"), findings.Also(overrides, fmt.Sprintf(", %d as --hostname-override says", overrides)))
+	}
+	return findings.With(bad.Finding(v1.Fail, "%s not the name that the provider looks for", findings.Counting(len(bad.Lines), "node", "has", "have")), "the node's name", facts.SourceNodes+", the kubelets' flags",
+		"kubectl get node "+bad.Objects[0]+" -o wide")
+}
+
+// otherNames adds the nodes whose kubelets would register under another name when they start again, and counts those that are told a name.
+func otherNames(f facts.Facts, bad *findings.Problems) (told int) {
+	for _, h := range f.Hosts {
+		if h.Kubelet == nil {
+			continue
+		}
+		override, given := h.Kubelet.Flags["hostname-override"]
+		if !given {
+			continue
+		}
+		told++
+		switch {
+		case override == "":
+			bad.Add(findings.OrElse(h.NodeName, h.Name), "%s: --hostname-override of its kubelet is empty", h.Name)
+		case h.NodeName != "" && override != h.NodeName:
+			bad.Add(h.NodeName, "%s: its kubelet would register %s when it starts again", h.NodeName, override)
+		}
+	}
+	return told
+}
+
+var resourceNames = rule.Check{
+	Code: "NODE-009", Reason: "ResourceBasedName", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
+	Title: "a node that registers again gets the name that it has",
+	Explain: []string{
+		"An AWS subnet or launch template decides whether an instance is named after its address (ip-10-0-0-1.ec2.internal) or after its id (i-0123.ec2.internal). The external provider understands both; a kubelet that becomes " +
+			"external takes the instance's own name if nobody gives it another, so that a node of the old kind comes back under a new name, and the old Node object, its volumes' attachments and its CSI node id are orphaned.",
+		"Keep --hostname-override on such kubelets. See https://github.com/kubernetes/kops/issues/13358.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.ConcernsProvider("aws"); !ok {
+			return finding
+		}
+		if finding, ok := f.InstancesRead(); !ok {
+			return finding
+		}
+		instances, overridden := facts.InstancesByNode(f), overridden(f)
+		known := 0
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			i := instances[n.Name]
+			if i.HostnameType == "" {
+				return ""
+			}
+			known++
+			byID := strings.HasPrefix(n.Name, "i-")
+			if byID == (i.HostnameType == "resource-name") || overridden[n.Name] {
+				return ""
+			}
+			return fmt.Sprintf("instance %s has the hostname type %s", i.ID, i.HostnameType)
+		})
+		switch {
+		case !ok:
+			return finding
+		case known == 0:
+			return findings.Skip("the inventory does not say how instances are named")
+		case bad.Empty():
+			return findings.Pass("%s would register under the same name again", findings.Plural(known, "node"))
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s would register under another name", findings.Plural(len(bad.Lines), "node")), "ip-name for nodes named after addresses, or --hostname-override", "ec2:DescribeInstances",
+			"aws ec2 describe-instances --instance-ids "+instances[bad.Objects[0]].ID+" --query 'Reservations[].Instances[].PrivateDnsNameOptions'")
+	},
+}
+
+// overridden are the nodes whose kubelet is told its name.
+func overridden(f facts.Facts) map[string]bool {
+	out := map[string]bool{}
+	for _, h := range f.Hosts {
+		if h.Kubelet != nil && h.Kubelet.Flags["hostname-override"] == h.NodeName && h.NodeName != "" {
+			out[h.NodeName] = true
+		}
+	}
+	return out
+}
+
+var systemUUIDs = rule.Check{
+	Code: "NODE-017", Reason: "SystemUUIDMismatch", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactNodeDeletion, DependsOn: rule.OnAPI,
+	Title: "on vSphere, the system UUID of every node is the one in its providerID",
+	Explain: []string{
+		"vSphere's external provider finds a node's virtual machine by its UUID, first by status.nodeInfo.systemUUID and then by its name. A machine that was cloned or restored with another UUID is not found, and its " +
+			"node is deleted once it is not ready; SKIP_NODE_DELETION=true in the manager's environment keeps such nodes for as long as you look.",
+		"Old virtual hardware shows the first half of the UUID with its bytes swapped; that is accepted. The CSI driver also needs disk.enableUUID=TRUE on the machine, without which there is no stable disk name in the guest.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.ConcernsProvider("vsphere"); !ok {
+			return finding
+		}
+		n := 0
+		bad, finding, ok := f.EachNode(func(node v1.Node) string {
+			id, isID := strings.CutPrefix(strings.ToLower(node.ProviderID), "vsphere://")
+			if !isID {
+				return ""
+			}
+			n++
+			switch has := strings.ToLower(node.SystemUUID); {
+			case has == "":
+				return "the kubelet reports no system UUID"
+			case has != id && has != swapUUID(id):
+				return "system UUID " + node.SystemUUID + ", providerID " + node.ProviderID
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s the UUID of the providerID", findings.Counting(n, "node", "reports", "report"))
+		}
+		return findings.With(bad.Finding(v1.Fail, "%s another UUID than their virtual machine", findings.Counting(len(bad.Lines), "node", "has", "have")), "the UUID in the providerID", facts.SourceNodes,
+			"kubectl get node "+bad.Objects[0]+" -o jsonpath='{.status.nodeInfo.systemUUID} {.spec.providerID}'")
+	},
+}
+
+// swapUUID returns a UUID with the bytes of its first three groups in the other order; the same text for what is no UUID.
+func swapUUID(uuid string) string {
+	groups := strings.Split(uuid, "-")
+	if len(groups) != 5 {
+		return uuid
+	}
+	for i, group := range groups[:3] {
+		var swapped strings.Builder
+		for at := len(group) - 2; at >= 0; at -= 2 {
+			swapped.WriteString(group[at : at+2])
+		}
+		groups[i] = swapped.String()
+	}
+	return strings.Join(groups, "-")
+}

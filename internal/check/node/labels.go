@@ -1,0 +1,177 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// labelPair is a label that exists under two keys.
+type labelPair struct{ what, Stable, Beta string }
+
+var (
+	ZoneLabels   = labelPair{"zone", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"}
+	RegionLabels = labelPair{"region", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"}
+	TypeLabels   = labelPair{"type", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"}
+)
+
+// of is the label's value on a node: the stable one, or else the beta one.
+func (l labelPair) of(n v1.Node) string { return findings.OrElse(n.Labels[l.Stable], n.Labels[l.Beta]) }
+
+// change says that the label's value changes when its stable name follows the beta one; empty when it does not.
+func (l labelPair) change(n v1.Node) string {
+	stable, beta := n.Labels[l.Stable], n.Labels[l.Beta]
+	if stable == "" || beta == "" || stable == beta {
+		return ""
+	}
+	return fmt.Sprintf("%s=%s would follow %s=%s", l.Stable, stable, l.Beta, beta)
+}
+
+// labelled counts the nodes that have a zone, and those that have a region.
+func labelled(f facts.Facts) map[string]int {
+	out := map[string]int{}
+	for _, n := range f.Nodes {
+		for _, l := range []labelPair{ZoneLabels, RegionLabels} {
+			if l.of(n) != "" {
+				out[l.what]++
+			}
+		}
+	}
+	return out
+}
+
+var topologyLabels = rule.Check{
+	Code: "NODE-014", Reason: "TopologyLabelsDiffer", Category: findings.CategoryNodes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnAPI,
+	Title: "zone, region and type of every node are labelled, and both names of each label agree",
+	Explain: []string{
+		"The node loop of an external manager, which no in-tree manager has, makes the stable labels (topology.kubernetes.io/zone) follow the beta ones (failure-domain.beta.kubernetes.io/zone) on every node, from its first minute. " +
+			"Where the two differ, the zone that the scheduler sees changes, and volumes bound to the old one cannot be mounted there.",
+		"It gives missing labels to nodes that it initialises, and to no others: a node without a zone among nodes that have one keeps none. Pods that spread over zones or mount volumes of a zone do not run on it.",
+	},
+	Judge: judgeTopologyLabels,
+}
+
+func judgeTopologyLabels(f facts.Facts) v1.Finding {
+	labelled := labelled(f)
+	differ := false
+	bad, finding, ok := f.EachNode(func(n v1.Node) string {
+		var wrong []string
+		for _, l := range []labelPair{ZoneLabels, RegionLabels, TypeLabels} {
+			switch change := l.change(n); {
+			case change != "":
+				differ = true
+				wrong = append(wrong, change)
+			case l.of(n) == "" && labelled[l.what] > 0:
+				wrong = append(wrong, "no "+l.what)
+			}
+		}
+		return strings.Join(wrong, ", ")
+	})
+	switch {
+	case !ok:
+		return finding
+	case bad.Empty() && labelled["zone"] == 0:
+		return findings.Pass("no node has a label of its zone, so that none can change")
+	case bad.Empty():
+		return findings.Pass("%s a zone, and both names of each label agree", findings.Counting(labelled["zone"], "node", "has", "have"))
+	}
+	outcome := v1.Warn
+	if differ {
+		outcome = v1.Fail
+	}
+	fix := "kubectl get nodes -L " + strings.Join([]string{ZoneLabels.Stable, ZoneLabels.Beta, RegionLabels.Stable, RegionLabels.Beta}, ",")
+	return findings.With(bad.Finding(outcome, "%s labels of zone, region or type that are missing or contradict each other", findings.Counting(len(bad.Lines), "node", "has", "have")), "one value under both names",
+		facts.SourceNodes, fix)
+}
+
+var metadataAtRisk = rule.Check{
+	Code: "NODE-018", Reason: "MetadataAtRisk", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: rule.OnAPI,
+	Title: "no node that could be deleted carries labels or taints that somebody set by hand",
+	Explain: []string{
+		"A node that is not ready and whose instance the cloud does not know is deleted by the new manager, where the in-tree one kept it. If its kubelet comes back, it registers a new Node object: labels, taints and annotations that were " +
+			"set by hand are gone, and with them where pods may run. Write them down, or give them to the kubelet with --node-labels and --register-with-taints.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		instances := facts.InstancesByNode(f)
+		marked := 0
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			by := byHand(n)
+			if len(by) == 0 {
+				return ""
+			}
+			marked++
+			if i, asked := instances[n.Name]; n.Ready == "True" || asked && i.Found && i.State != "terminated" {
+				return ""
+			}
+			return "Ready is " + findings.OrElse(n.Ready, "not reported") + ", with " + findings.Few(by)
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s labels or taints set by hand%s", findings.Counting(marked, "node", "has", "have"), findings.Also(marked, ", and none of those could be deleted"))
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s could be deleted with labels or taints that nobody would set again", findings.Plural(len(bad.Lines), "node")), "ready, or found in the cloud", facts.SourceNodes,
+			"kubectl get node "+bad.Objects[0]+" -o yaml > "+bad.Objects[0]+".yaml")
+	},
+}
+
+// byHand are the labels and taints of a node that neither its kubelet nor a controller of Kubernetes or of the cloud sets by itself; sorted.
+func byHand(n v1.Node) []string {
+	var out []string
+	for key := range n.Labels {
+		if !reservedDomain(key) {
+			out = append(out, "label "+key)
+		}
+	}
+	for _, t := range n.Taints {
+		key, _, _ := strings.Cut(t, "=")
+		key, _, _ = strings.Cut(key, ":")
+		if !reservedDomain(key) && !strings.HasPrefix(key, "ToBeDeleted") {
+			out = append(out, "taint "+t)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// reservedDomain tells whether a key belongs to Kubernetes, a cloud or a driver, which set it again.
+func reservedDomain(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return false
+	}
+	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "k8s.aws", "amazonaws.com", "azure.com", "cloud.google.com", "gke.io", "openstack.org", "vmware.com"}, func(own string) bool {
+		return domain == own || strings.HasSuffix(domain, "."+own)
+	})
+}
+
+var windowsNodes = rule.Check{
+	Code: "NODE-019", Reason: "WindowsNodes", Category: findings.CategoryNodes, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
+	Title: "there are no Windows nodes, whose kubelets a plan does not change",
+	Explain: []string{
+		"A Windows kubelet is a Windows service: its flags are in the service's command line, and a plan edits no such thing. Change --cloud-provider to external and install the image credential provider's .exe there yourself, after the " +
+			"cloud-controller-manager runs and before the cluster goes past 1.30.",
+		"On Azure, the cloud-node-manager is a DaemonSet for each operating system: without the one for Windows such nodes are never initialised. DaemonSets of Linux CSI drivers and CNI plugins do not cover them either.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			if system := findings.OrElse(n.OS, n.Labels["kubernetes.io/os"]); strings.EqualFold(system, "windows") {
+				return "kubelet " + findings.OrElse(n.KubeletVersion, "of an unknown version") + " on Windows"
+			}
+			return ""
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("none of %s runs Windows", findings.Plural(len(f.Nodes), "node"))
+		}
+		return findings.With(bad.Finding(v1.Warn, "the kubelets of %s have to be changed by hand", findings.Plural(len(bad.Lines), "Windows node")), "linux", facts.SourceNodes, "kubectl get nodes -l kubernetes.io/os=windows -o wide")
+	},
+}

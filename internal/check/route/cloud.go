@@ -1,0 +1,81 @@
+package route
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+var routesHaveNodes = rule.Check{
+	Code: "ROUTE-001", Reason: "StaleRoute", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: append([]string{"API-001"}, rule.OnHosts...),
+	Title: "every route to an instance leads to the instance of a node",
+	Explain: []string{
+		"The external route loop looks up the node of every route row that names an instance. One row whose node is gone, or whose instance the cloud does not know, stops it: it creates and deletes no route " +
+			"at all from then on. The in-tree loop deletes a row whose node is gone, and is stopped only by an instance that the cloud does not know.",
+		"Delete such rows before the migration. Rows that lead to gateways and interfaces are not looked at.",
+	},
+	Judge: judgeRoutes,
+}
+
+func judgeRoutes(f facts.Facts) v1.Finding {
+	runs := false
+	for _, p := range f.AllManagers() {
+		runs = runs || f.WouldRun(p, controllernames.Route)
+	}
+	switch {
+	case !runs:
+		return findings.Skip("no manager runs the route loop")
+	case f.Cloud == nil:
+		return findings.Dependent("CLOUD-001")
+	}
+	if errs := f.CloudErrors("routes"); len(errs) > 0 {
+		return findings.Unknown("%s", strings.Join(errs, "; "))
+	}
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	var bad findings.Problems
+	fix := ""
+	n := 0
+	instances := f.RouteTargets()
+	for _, r := range f.Cloud.Routes {
+		if !strings.HasPrefix(r.Target, "i-") {
+			continue
+		}
+		n++
+		if why := stale(r, instances); why != "" {
+			bad.Add(r.CIDR, "%s leads to %s", r.CIDR, why)
+			if fix == "" {
+				fix = deleteRoute(r)
+			}
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("all %s to instances lead to nodes", findings.Plural(n, "route"))
+	}
+	return findings.With(bad.Finding(v1.Fail, "%s would stop the external route loop", findings.Plural(len(bad.Lines), "route")), "routes to instances of nodes only", "ec2:DescribeRouteTables", fix)
+}
+
+// deleteRoute is the command that deletes a route, if it leads still where it led.
+func deleteRoute(r v1.Route) string {
+	return fmt.Sprintf("aws ec2 describe-route-tables --route-table-ids %[1]s --query \"RouteTables[].Routes[?DestinationCidrBlock=='%[2]s'].InstanceId\" --output text | grep -qx %[3]s && "+
+		"aws ec2 delete-route --route-table-id %[1]s --destination-cidr-block %[2]s", r.Table, r.CIDR, r.Target)
+}
+
+// stale says what is wrong with where a route leads; empty when nothing is.
+func stale(r v1.Route, instances map[string]facts.Target) string {
+	switch to, known := instances[r.Target]; {
+	case !known:
+		return r.Target + ", which is no node's instance"
+	case to.Gone:
+		return r.Target + " of node " + to.Node + ", which the cloud does not know"
+	case r.State == "blackhole":
+		return r.Target + " of node " + to.Node + " and is a blackhole"
+	}
+	return ""
+}

@@ -1,0 +1,278 @@
+package route
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+)
+
+// allocators are the kube-controller-managers that give out pod CIDRs.
+func allocators(f facts.Facts) []facts.Instance {
+	return slices.DeleteFunc(slices.Clone(f.InstancesOf(facts.KCM)), func(p facts.Instance) bool { return !f.WouldRun(p, controllernames.NodeIPAM) })
+}
+
+var ipamByCloud = rule.Check{
+	Code: "IPAM-001", Reason: "CloudAllocator", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: onManifests,
+	Title: "pod CIDRs do not come from the in-tree provider",
+	Explain: []string{
+		"With --cidr-allocator-type=CloudAllocator (GCE, as alias ranges) the kube-controller-manager asks the in-tree provider for each node's pod CIDR. Once it is external it says \"--cidr-allocator-type is set to 'CloudAllocator' but cloud provider is " +
+			"not configured\" and allocates nothing: nodes that join get no pod CIDR and no pods. The node IPAM loop has to move with the others: into both leader migration configs, and out of every external kube-controller-manager's --controllers. " +
+			"See https://github.com/kubernetes/kubernetes/issues/120411.",
+		"A plan with --node-ipam does that. Note that the documentation's sample configuration for it has a stray list item. IPAMFromCluster and IPAMFromCloud cannot be moved at all; other providers than GCE know no CloudAllocator. In a seed no plan moves the loop.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		allocators := allocators(f)
+		switch {
+		case len(f.InstancesOf(facts.KCM)) == 0:
+			return findings.Unknown("no %s was found", facts.KCM)
+		case len(allocators) == 0:
+			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
+		}
+		var moves, never findings.Problems
+		for _, p := range allocators {
+			switch kind := p.Flag("cidr-allocator-type", "RangeAllocator"); {
+			case kind == "RangeAllocator":
+			case kind == "CloudAllocator" && f.CloudName() == "gce" && f.Cluster.Seed == "":
+				moves.Add(p.String(), "%s: --cidr-allocator-type=%s", p, kind)
+			default:
+				never.Add(p.String(), "%s: --cidr-allocator-type=%s with --cloud-provider=%s", p, kind, p.Flag("cloud-provider", "none"))
+			}
+		}
+		const expected, source = "RangeAllocator, or node IPAM that moves", "the managers' flags"
+		switch {
+		case !never.Empty():
+			return findings.With(never.Finding(v1.Fail, "%s pod CIDRs in a way that no external manager can take over", findings.Counting(len(never.Lines), facts.KCM, "allocates", "allocate")), expected, source, "transplant explain IPAM-001")
+		case !moves.Empty():
+			return findings.With(moves.Finding(v1.Warn, "pod CIDRs come from the cloud: node IPAM moves with the other loops"), expected, source, "transplant plan")
+		}
+		return findings.Pass("%s out pod CIDRs of --cluster-cidr, and it stays so", findings.Counting(len(allocators), facts.KCM, "gives", "give"))
+	},
+}
+
+var podCIDRMissing = rule.Check{
+	Code: "IPAM-002", Reason: "PodCIDRMissing", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: onManifests, Retryable: true,
+	Title: "every node has the pod CIDR that a manager allocates",
+	Explain: []string{
+		"A node without a pod CIDR, in a cluster whose manager allocates them, runs no pod that needs an address. The node IPAM loop gives one within a second; if it has not, the range is used up, the loop is stopped, or the node's own " +
+			"providerID keeps it waiting. The new manager's route loop passes over such nodes and says nothing.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if len(allocators(f)) == 0 {
+			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
+		}
+		bad, finding, ok := f.EachNode(func(n v1.Node) string {
+			if len(n.PodCIDRs) > 0 {
+				return ""
+			}
+			return "no pod CIDR since " + n.Created.UTC().Format("2006-01-02 15:04")
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s a pod CIDR", findings.Counting(len(f.Nodes), "node", "has", "have"))
+		}
+		return findings.With(bad.Finding(v1.Fail, "%d of %s %s no pod CIDR", len(bad.Lines), findings.Plural(len(f.Nodes), "node"), findings.Has(len(bad.Lines))), "spec.podCIDRs", facts.SourceNodes,
+			"kubectl describe node "+bad.Objects[0])
+	},
+}
+
+// podCIDR is one pod CIDR of a node.
+type podCIDR struct {
+	netip.Prefix
+	node string
+}
+
+// podCIDRs are the pod CIDRs of all nodes in order of their addresses, the larger first; what cannot be read is in bad.
+func podCIDRs(f facts.Facts) (cidrs []podCIDR, bad findings.Problems) {
+	for _, n := range f.Nodes {
+		for _, text := range n.PodCIDRs {
+			p, err := netip.ParsePrefix(text)
+			if err != nil {
+				bad.Add(n.Name, "%s: pod CIDR %s is none", n.Name, text)
+				continue
+			}
+			cidrs = append(cidrs, podCIDR{p.Masked(), n.Name})
+		}
+	}
+	slices.SortFunc(cidrs, func(a, b podCIDR) int {
+		if c := a.Addr().Compare(b.Addr()); c != 0 {
+			return c
+		}
+		if a.Bits() != b.Bits() {
+			return a.Bits() - b.Bits()
+		}
+		return strings.Compare(a.node, b.node)
+	})
+	return cidrs, bad
+}
+
+var podCIDROverlap = rule.Check{
+	Code: "IPAM-003", Reason: "PodCIDROverlap", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
+	Title: "pod CIDRs do not overlap, and lie inside --cluster-cidr and outside the Services' range",
+	Explain: []string{
+		"The route loop deletes and makes rows inside --cluster-cidr only. A node with a pod CIDR outside keeps a row that nobody updates, or has none; and two nodes with one pod CIDR share a route that leads to one of them. That comes from a " +
+			"--cluster-cidr that was changed, from two managers that allocated, or from nodes of another cluster. Where the range holds the Services' addresses too, routes take packets that kube-proxy should.",
+		"A pod CIDR cannot be changed: drain the node, delete it and let it register again. A manager that begins with the wrong --cluster-cidr would see all nodes outside: a plan copies the value.",
+	},
+	Judge: judgePodCIDRs,
+}
+
+func judgePodCIDRs(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	cidrs, bad := podCIDRs(f)
+	if len(cidrs) == 0 && bad.Empty() {
+		return findings.Skip("no node has a pod CIDR")
+	}
+	cluster := clusterCIDRs(f)
+	var cover podCIDR // the last one that reaches furthest: prefixes nest or are apart
+	for _, c := range cidrs {
+		if cover.IsValid() && cover.Overlaps(c.Prefix) {
+			bad.Add(c.node, "%s: %s overlaps %s of %s", c.node, c.Prefix, cover.Prefix, cover.node)
+		} else {
+			cover = c
+		}
+		if len(cluster) > 0 && !slices.ContainsFunc(cluster, func(in netip.Prefix) bool { return in.Bits() <= c.Bits() && in.Contains(c.Addr()) }) {
+			bad.Add(c.node, "%s: %s is outside --cluster-cidr %s", c.node, c.Prefix, joined(cluster))
+		}
+	}
+	services := serviceRange(f)
+	for _, in := range cluster {
+		if services.IsValid() && in.Overlaps(services) {
+			bad.Add("--cluster-cidr", "--cluster-cidr %s overlaps the Services' range %s", in, services)
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("%s of %s: apart, and inside --cluster-cidr %s", findings.Plural(len(cidrs), "pod CIDR"), findings.Plural(len(f.Nodes), "node"), findings.OrElse(joined(cluster), "(not given)"))
+	}
+	return findings.With(bad.Finding(v1.Fail, "%s of pod CIDRs that overlap or lie outside their range", findings.Plural(len(bad.Lines), "case")), "one CIDR for each node, inside --cluster-cidr", facts.SourceNodes+", the managers' flags",
+		"kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs")
+}
+
+func joined(prefixes []netip.Prefix) string {
+	var out []string
+	for _, p := range prefixes {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// serviceRange is the first --service-cluster-ip-range that a component gives.
+func serviceRange(f facts.Facts) netip.Prefix {
+	for _, p := range append(f.InstancesOf(facts.KAS), f.InstancesOf(facts.KCM)...) {
+		first, _, _ := strings.Cut(p.Flag("service-cluster-ip-range", ""), ",")
+		if prefix, err := netip.ParsePrefix(first); err == nil {
+			return prefix.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+var nodeMasks = rule.Check{
+	Code: "IPAM-004", Reason: "NodeMaskDiffers", Category: findings.CategoryRoutes, Level: findings.LevelWarning, Impact: findings.ImpactNodeJoin, DependsOn: onManifests,
+	Title: "the nodes' pod CIDRs have the size that the flags say, and some are left for nodes to come",
+	Explain: []string{
+		"A manager that allocates divides --cluster-cidr into pieces of --node-cidr-mask-size (24 for IPv4 and 64 for IPv6 by default) and marks those that nodes have. Pieces of another size come from another time or another manager, and take " +
+			"several of its pieces, or part of one. When none is left, nodes that join have no pod CIDR: replacing machines one by one needs at least one piece more than there are nodes.",
+	},
+	Judge: judgeNodeMasks,
+}
+
+func judgeNodeMasks(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	allocators := allocators(f)
+	cidrs, _ := podCIDRs(f)
+	switch {
+	case len(allocators) == 0:
+		return findings.Skip("no kube-controller-manager allocates pod CIDRs")
+	case len(cidrs) == 0:
+		return findings.Skip("no node has a pod CIDR")
+	}
+	flags := allocators[0]
+	var bad findings.Problems
+	used := map[bool]int{}
+	for _, c := range cidrs {
+		used[c.Addr().Is4()]++
+		if want := maskSize(flags, c.Addr().Is4()); c.Bits() != want {
+			bad.Add(c.node, "%s: %s instead of /%d", c.node, c.Prefix, want)
+		}
+	}
+	var left []string
+	for _, in := range clusterCIDRs(f) {
+		v4 := in.Addr().Is4()
+		bits := maskSize(flags, v4) - in.Bits()
+		if bits < 0 || bits > 30 {
+			continue // more than anybody uses up
+		}
+		free := 1<<bits - used[v4]
+		left = append(left, fmt.Sprintf("%d of %d pieces of %s are free", max(free, 0), 1<<bits, in))
+		if free < 1+len(f.Nodes)/20 {
+			bad.Add("--cluster-cidr", "%d of %d pieces of %s are free", max(free, 0), 1<<bits, in)
+		}
+	}
+	if bad.Empty() {
+		return findings.Pass("%s the size that the flags say; %s", findings.Counting(len(cidrs), "pod CIDR", "has", "have"), findings.OrElse(strings.Join(left, ", "), "--cluster-cidr is not given"))
+	}
+	return findings.With(bad.Finding(v1.Warn, "%s of another size, or too few that are left", findings.Plural(len(bad.Lines), "pod CIDR")), fmt.Sprintf("/%d, and one more piece than nodes", maskSize(flags, true)),
+		facts.SourceNodes+", the managers' flags", "kubectl get nodes -o custom-columns=NAME:.metadata.name,CIDR:.spec.podCIDRs")
+}
+
+// maskSize is the size of the pieces that a manager allocates.
+func maskSize(p facts.Instance, v4 bool) int {
+	family, otherwise := "node-cidr-mask-size-ipv6", 64
+	if v4 {
+		family, otherwise = "node-cidr-mask-size-ipv4", 24
+	}
+	for _, flag := range []string{family, "node-cidr-mask-size"} {
+		if n, err := strconv.Atoi(p.Flag(flag, "0")); err == nil && n > 0 {
+			return n
+		}
+	}
+	return otherwise
+}
+
+var twoAllocators = rule.Check{
+	Code: "IPAM-005", Reason: "TwoAllocators", Category: findings.CategoryRoutes, Level: findings.LevelError, Impact: findings.ImpactRoutes, DependsOn: onManifests,
+	Title: "no cloud-controller-manager that exists allocates pod CIDRs beside the kube-controller-manager",
+	Explain: []string{
+		"The official managers of Azure and GCE have a node IPAM loop of their own, which --allocate-node-cidrs=true starts; copying the kube-controller-manager's flags does. Node IPAM is not one of the loops of the default leader migration " +
+			"configuration, so that both allocate at once: two nodes get the same pod CIDR, and traffic to one of them is lost. See https://github.com/kubermatic/kubeone/pull/2107.",
+		"Leave node IPAM where it is: --allocate-node-cidrs=false, or --controllers=*,-nodeipam, in the cloud-controller-manager. On AWS, OpenStack and vSphere the official managers have no such loop, and the flag does nothing there.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("workloads"); ok {
+			return finding
+		}
+		news, old := f.CCMs(), allocators(f)
+		if len(news) == 0 {
+			return findings.Pass("there is no %s yet; %s pod CIDRs", facts.CCM, findings.Counting(len(old), facts.KCM, "allocates", "allocate"))
+		}
+		var bad findings.Problems
+		for _, p := range news {
+			if p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) && catalogue.HasNodeIPAM(f.CloudName()) && !facts.Own(p.Image) {
+				bad.Add(p.String(), "%s: --allocate-node-cidrs=true --controllers=%s", p, p.Flag("controllers", "*"))
+			}
+		}
+		switch {
+		case bad.Empty():
+			return findings.Pass("none of %s allocates pod CIDRs", findings.Plural(len(news), facts.CCM))
+		case len(old) == 0:
+			return findings.Pass("%s pod CIDRs, and no %s does", findings.Counting(len(bad.Lines), facts.CCM, "allocates", "allocate"), facts.KCM)
+		}
+		return findings.With(bad.Finding(v1.Fail, "%s pod CIDRs beside %s", findings.Counting(len(bad.Lines), facts.CCM, "allocates", "allocate"), findings.Plural(len(old), facts.KCM)), "--allocate-node-cidrs=false there", "the managers' flags",
+			"kubectl -n kube-system get pods -o yaml | grep allocate-node-cidrs")
+	},
+}

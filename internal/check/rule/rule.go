@@ -1,0 +1,67 @@
+// Package rule says what a check is: a code that is never reused, what it needs, how bad its failure is, and the
+// function that judges the facts.
+package rule
+
+import (
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+)
+
+// Check is one rule with everything a reader needs to know about it.
+type Check struct {
+	// Code is stable and never reused, e.g. LM-001.
+	Code string
+	// Reason is its CamelCase name.
+	Reason string
+	// Category groups checks in the order of the list.
+	Category string
+	// Level and Impact are one of the constants of this package.
+	Level  string
+	Impact string
+	// Mandatory checks cannot be accepted by --accept when they fail.
+	Mandatory bool
+	// AcceptUnknown lets a mandatory check be accepted when it is unknown: where what it asks cannot be had, the migration must not be out of reach.
+	AcceptUnknown bool
+	// Title says in one line what holds when the check passes.
+	Title string
+	// Explain is what explain prints and what the documentation shows, a paragraph each.
+	Explain []string
+	// DependsOn names the checks that have to be answered, with pass or warn, before this one can be.
+	DependsOn []string
+
+	// Retryable tells that what the check waits for may come by itself, so that check --wait looks again; a wrong flag does not mend itself.
+	Retryable bool
+
+	Judge func(facts.Facts) v1.Finding
+}
+
+// OnAPI is what every check of objects depends on.
+var OnAPI = []string{"API-001"}
+
+// OnHosts is what every check of manifests depends on.
+var OnHosts = []string{"HOST-001", "CP-003"}
+
+// OnVolumes is what every check of volumes depends on.
+var OnVolumes = append([]string{"API-001"}, OnHosts...)
+
+// About is the line under a check's title.
+func (c Check) About() string {
+	parts := []string{"Category: " + c.Category, "level: " + c.Level, "impact: " + c.Impact}
+	switch {
+	case c.Mandatory && c.AcceptUnknown:
+		parts = append(parts, "a failure cannot be accepted, unknown can: --accept "+c.Code+"=\"reason\"")
+	case c.Mandatory:
+		parts = append(parts, "cannot be accepted")
+	default:
+		parts = append(parts, "can be accepted: --accept "+c.Code+"=\"reason\"")
+	}
+	if c.Retryable {
+		parts = append(parts, "may pass by itself: check --wait")
+	}
+	if len(c.DependsOn) > 0 {
+		parts = append(parts, "depends on "+strings.Join(c.DependsOn, ", "))
+	}
+	return strings.Join(parts, " · ")
+}

@@ -1,0 +1,181 @@
+// Package scheduling decides whether pods and webhooks could keep the new manager from starting, or a new machine
+// from joining.
+package scheduling
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+const sourceWorkloads = "/apis/apps/v1"
+
+// tolerates tells whether tolerations, as a snapshot has them (key=value:effect, "*" for every key, empty for every value or effect), cover a taint
+// whose value is true.
+func tolerates(tolerations []string, key, effect string) bool {
+	for _, t := range tolerations {
+		pair, onEffect := t, ""
+		if i := strings.LastIndex(t, ":"); i >= 0 {
+			pair, onEffect = t[:i], t[i+1:]
+		}
+		onKey, value, _ := strings.Cut(pair, "=")
+		if (onKey == "*" || onKey == key) && (value == "" || value == "true") && (onEffect == "" || onEffect == effect) {
+			return true
+		}
+	}
+	return false
+}
+
+// needed are the workloads without which a node, or the new manager on it, does not come up.
+var needed = map[string]string{
+	v1.RoleCNI:          "CNI",
+	v1.RoleProxy:        "kube-proxy",
+	v1.RoleDNS:          "DNS",
+	v1.RoleCSINode:      "CSI",
+	v1.RoleNodeManager:  "cloud-node-manager",
+	v1.RoleKonnectivity: "konnectivity",
+}
+
+var tolerationMissing = rule.Check{
+	Code: "SCHED-001", Reason: "TolerationMissing", Category: findings.CategoryScheduling, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
+	Title: "the pod network, DNS, kube-proxy, CSI and konnectivity run on nodes that are not initialised",
+	Explain: []string{
+		"A node that joins with an external kubelet has the taint " + facts.TaintUninitialized + ":NoSchedule until the new manager clears it. What does not tolerate it starts a little later, which harms nobody as long as the manager itself needs none of it. " +
+			"A manager in the pod network waits for the CNI plugin, one that reaches the API through the Service address waits for kube-proxy, one that resolves the cloud's names in the cluster waits for DNS: then each waits for the other, and " +
+			"a cluster whose nodes are all new never comes up. DNS is counted only where a manager asks it (dnsPolicy ClusterFirst). Azure's nodes are initialised by the cloud-node-manager on them, which therefore must tolerate the taint.",
+		"Workloads that others maintain get the toleration from their own manifests or charts, else their next update takes it away. See https://github.com/kubernetes/kops/pull/18510.",
+	},
+	Judge: judgeTolerations,
+}
+
+func judgeTolerations(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("workloads"); ok {
+		return finding
+	}
+	var bad findings.Problems
+	looked, unused, deadlock, first := 0, 0, false, v1.Workload{}
+	waitedFor := waitedFor(f)
+	for _, w := range f.Workloads {
+		role, ok := needed[w.Role]
+		if !ok {
+			continue
+		}
+		looked++
+		switch {
+		case tolerates(w.Tolerations, facts.TaintUninitialized, "NoSchedule"):
+			continue
+		case w.Role == v1.RoleDNS && !waitedFor[w.Role]:
+			unused++
+			continue
+		case bad.Empty():
+			first = w
+		}
+		deadlock = deadlock || waitedFor[w.Role]
+		bad.Add(w.Ref, "%s (%s)", w.Ref, role)
+	}
+	expected := "a toleration of " + facts.TaintUninitialized + ":NoSchedule"
+	switch {
+	case looked == 0:
+		return findings.Skip("no CNI, DNS, kube-proxy, CSI or konnectivity workload was recognised")
+	case bad.Empty() && unused > 0:
+		return findings.Pass("%s %s, and the manager does not need the DNS that does not", findings.Counting(looked-unused, "workload", "tolerates", "tolerate"), facts.TaintUninitialized)
+	case bad.Empty():
+		return findings.Pass("%s %s", findings.Counting(looked, "workload", "tolerates", "tolerate"), facts.TaintUninitialized)
+	case deadlock:
+		return findings.With(bad.Finding(v1.Fail, "new nodes and the new manager would wait for each other: %s", findings.Counting(len(bad.Lines), "workload", "does not tolerate the taint", "do not tolerate the taint")), expected, sourceWorkloads, addToleration(first))
+	}
+	return findings.With(bad.Finding(v1.Warn, "%s not start on a new node before it is initialised", findings.Counting(len(bad.Lines), "workload", "does", "do")), expected, sourceWorkloads, addToleration(first))
+}
+
+// waitedFor are the roles without which the cloud-controller-manager that is there cannot work, or without which nobody initialises nodes.
+func waitedFor(f facts.Facts) map[string]bool {
+	out := map[string]bool{v1.RoleNodeManager: true}
+	for _, w := range f.Workloads {
+		if w.Role == v1.RoleCCM {
+			out[v1.RoleCNI] = out[v1.RoleCNI] || !w.HostNetwork
+			out[v1.RoleDNS] = out[v1.RoleDNS] || strings.HasPrefix(w.DNSPolicy, "ClusterFirst")
+		}
+	}
+	return out
+}
+
+var controlPlaneUnschedulable = rule.Check{
+	Code: "SCHED-002", Reason: "ControlPlaneUnschedulable", Category: findings.CategoryScheduling, Level: findings.LevelError, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI, Retryable: true,
+	Title: "a control-plane node is ready and takes pods",
+	Explain: []string{
+		"A cloud-controller-manager that is a Deployment or DaemonSet runs on control-plane nodes. Where all of them are cordoned or not ready, it never starts, and the loops stop when the in-tree manager lets go of them. Static pods run on cordoned nodes " +
+			"too; but konnectivity agents, CSI controllers and what a drain moves from one of them need another to go to.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("nodes"); ok {
+			return finding
+		}
+		members := map[string]bool{}
+		for _, name := range f.ControlPlaneNodes {
+			members[name] = true
+		}
+		var bad findings.Problems
+		total, open, ready := 0, 0, 0
+		for _, n := range f.Nodes {
+			_, current := n.Labels["node-role.kubernetes.io/control-plane"]
+			_, former := n.Labels["node-role.kubernetes.io/master"]
+			if !members[n.Name] && !current && !former {
+				continue
+			}
+			total++
+			switch {
+			case n.Ready != "True":
+				bad.Add(n.Name, "%s: Ready is %s", n.Name, findings.OrElse(n.Ready, "not reported"))
+			case n.Unschedulable:
+				ready++
+				bad.Add(n.Name, "%s is cordoned", n.Name)
+			default:
+				ready++
+				open++
+			}
+		}
+		const expected = "one that is ready and not cordoned"
+		switch {
+		case total == 0:
+			return findings.Skip("no node is one of the control plane")
+		case open > 0:
+			return findings.Pass("%d of %s ready and take pods", open, findings.Counting(total, "control-plane node", "is", "are"))
+		case ready == 0:
+			return findings.With(bad.Finding(v1.Fail, "none of %s is ready", findings.Plural(total, "control-plane node")), expected, facts.SourceNodes, "kubectl describe node "+bad.Objects[0])
+		}
+		return findings.With(bad.Finding(v1.Warn, "none of %s takes pods", findings.Plural(total, "control-plane node")), expected, facts.SourceNodes, "kubectl uncordon "+bad.Objects[0])
+	},
+}
+
+var drainBlocked = rule.Check{
+	Code: "SCHED-003", Reason: "DrainBlocked", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: rule.OnAPI, Retryable: true,
+	Title: "every PodDisruptionBudget allows a disruption now",
+	Explain: []string{
+		"Nodes with volumes of the in-tree plugin are drained before their kubelet changes. A budget that allows no disruption, because its workload has one replica or is not healthy, holds the drain until its time is up, and the migration of kubelets with it. " +
+			"The loops have changed hands by then; what waits is the rest.",
+		"Add a replica, repair the workload, or agree on a window in which the budget is relaxed. A budget that selects nothing is not reported.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		if finding, ok := f.Missing("budgets"); ok {
+			return finding
+		}
+		var bad findings.Problems
+		for _, b := range f.Budgets {
+			if b.Allowed > 0 || b.Expected == 0 && b.Desired == 0 {
+				continue
+			}
+			name := b.Namespace + "/" + b.Name
+			bad.Add(name, "%s: %d of %d pods healthy, %d needed", name, b.Healthy, b.Expected, b.Desired)
+		}
+		if bad.Empty() {
+			return findings.Pass("none of %s holds a drain", findings.Plural(max(f.Counts["poddisruptionbudgets"], len(f.Budgets)), "PodDisruptionBudget"))
+		}
+		namespace, name, _ := strings.Cut(bad.Objects[0], "/")
+		return findings.With(bad.Finding(v1.Warn, "%s no disruption, and would hold a drain", findings.Counting(len(bad.Lines), "PodDisruptionBudget", "allows", "allow")), "at least one allowed disruption", "/apis/policy/v1/poddisruptionbudgets",
+			fmt.Sprintf("kubectl -n %s describe poddisruptionbudget %s", namespace, name))
+	},
+}

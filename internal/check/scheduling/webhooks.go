@@ -1,0 +1,232 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+const sourceWebhooks = "/apis/admissionregistration.k8s.io/v1"
+
+var webhookDead = rule.Check{
+	Code: "HOOK-001", Reason: "WebhookDead", Category: findings.CategoryScheduling, Level: findings.LevelCritical, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI, Retryable: true,
+	Title: "every webhook that must answer for nodes, leases, pods and the like has a ready endpoint",
+	Explain: []string{
+		"With failurePolicy Fail, the API server refuses every write that a webhook without an endpoint would be asked about. If those are leases, the managers lose their elections and end; if they are nodes, no taint is cleared and no address written; " +
+			"if pods, no manager is started. Restarting control-plane components is the moment at which such a webhook is noticed.",
+		"Repair the backend, or exempt kube-system and the system's identities, or delete the configuration for the time of the migration (keep it: kubectl get -o yaml). A rule about every resource (*) counts too. " +
+			"See https://github.com/open-policy-agent/gatekeeper/issues/725.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		var unknowns []string
+		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
+			switch {
+			case !must(w) || w.Service == "":
+				return ""
+			case w.Ready == nil:
+				unknowns = append(unknowns, w.Ref)
+				return ""
+			case *w.Ready == 0:
+				return fmt.Sprintf("must answer for %s, and its Service %s has no ready endpoint", about, w.Service)
+			}
+			return ""
+		})
+		const expected = "a ready endpoint, or failurePolicy Ignore"
+		switch {
+		case !ok:
+			return finding
+		case !bad.Empty():
+			return findings.With(bad.Finding(v1.Fail, "%s must answer for writes that the migration needs, and cannot", findings.Plural(len(bad.Lines), "webhook")), expected, sourceWebhooks,
+				patchWebhook(bad.Objects[0], `"failurePolicy":"Ignore"`)+"   # or repair its backend")
+		case len(unknowns) > 0:
+			return findings.With(findings.Unknown("the endpoints of %s are not known: %s", findings.Plural(len(unknowns), "webhook"), findings.Few(unknowns)), expected, "/apis/discovery.k8s.io/v1/endpointslices", "")
+		}
+		return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"), findings.Also(n, ", and each that must answer can"))
+	},
+}
+
+var webhookDeadlock = rule.Check{
+	Code: "HOOK-002", Reason: "WebhookDeadlock", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactScheduling, DependsOn: rule.OnAPI,
+	Title: "the backend of every webhook that must answer for nodes, leases, pods and the like runs on uninitialised nodes too",
+	Explain: []string{
+		"A node that registers with an external kubelet has the taint " + facts.TaintUninitialized + " until the new manager clears it. If the pods behind a webhook do not tolerate that taint, and every node is new (a pool that was replaced, a restore), " +
+			"they do not start; without them the API server refuses what the manager writes; and without the manager no taint is cleared. Existing nodes are not tainted again, so a cluster whose nodes stay is not in danger.",
+		"Give the backend the toleration, or exempt nodes, leases and kube-system from the webhook. See https://github.com/deckhouse/deckhouse/issues/3257.",
+	},
+	Judge: judgeWebhookDeadlock,
+}
+
+func judgeWebhookDeadlock(f facts.Facts) v1.Finding {
+	if finding, ok := f.Missing("workloads"); ok {
+		return finding
+	}
+	workloads := map[string]v1.Workload{}
+	for _, w := range f.Workloads {
+		workloads[w.Ref] = w
+	}
+	known := 0
+	bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
+		backend, found := workloads[w.Backend]
+		if !must(w) || !found {
+			return ""
+		}
+		known++
+		if tolerates(backend.Tolerations, facts.TaintUninitialized, "NoSchedule") {
+			return ""
+		}
+		return fmt.Sprintf("must answer for %s; its backend %s does not tolerate the taint", about, backend.Ref)
+	})
+	switch {
+	case !ok:
+		return finding
+	case bad.Empty():
+		return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"),
+			findings.Also(n, fmt.Sprintf(", %d with a known backend that must answer: each tolerates the taint", known)))
+	}
+	backend := workloads[backendOf(f, bad.Objects[0])]
+	return findings.With(bad.Finding(v1.Warn, "the backends of %s do not run on uninitialised nodes", findings.Plural(len(bad.Lines), "webhook")), "a toleration of "+facts.TaintUninitialized, sourceWebhooks, addToleration(backend))
+}
+
+func backendOf(f facts.Facts, ref string) string {
+	i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == ref })
+	if i < 0 {
+		return ""
+	}
+	return f.Webhooks[i].Backend
+}
+
+// addToleration is the command that gives a workload the toleration of the uninitialised.
+func addToleration(w v1.Workload) string {
+	parts := strings.Split(w.Ref, "/")
+	if len(parts) != 3 {
+		return ""
+	}
+	path, value := "/spec/template/spec/tolerations/-", fmt.Sprintf(`{"key":"%s","operator":"Exists","effect":"NoSchedule"}`, facts.TaintUninitialized)
+	if len(w.Tolerations) == 0 {
+		path, value = "/spec/template/spec/tolerations", "["+value+"]" // there is no list to add to
+	}
+	return fmt.Sprintf(`kubectl -n %s patch %s %s --type=json -p '[{"op":"add","path":"%s","value":%s}]'`, parts[1], strings.ToLower(parts[0]), parts[2], path, value)
+}
+
+var webhookSlow = rule.Check{
+	Code: "HOOK-003", Reason: "WebhookSlow", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactNoLoops, DependsOn: rule.OnAPI,
+	Title: "no webhook that is asked about leases may take as long as an election waits for its renewal",
+	Explain: []string{
+		"A leader that cannot renew its lease within --leader-elect-renew-deadline (10 s by default, shorter where a plan asks for quick handovers) ends itself. A webhook that is asked about leases, and does not answer, holds each renewal for its whole " +
+			"timeoutSeconds, 10 by default, also with failurePolicy Ignore: all managers lose their leases at once, again and again.",
+		"Exempt leases from the webhook: nobody has a policy for them. Otherwise give it a timeout of a second or two.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		deadline := renewDeadline(f)
+		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, _ string) string {
+			if !slices.Contains(asked(f, w), "leases") {
+				return ""
+			}
+			if time.Duration(w.TimeoutSeconds)*time.Second < deadline {
+				return ""
+			}
+			return fmt.Sprintf("may take %d s for a lease (failurePolicy %s)", w.TimeoutSeconds, findings.OrElse(w.FailurePolicy, "Fail"))
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"), findings.Also(n, ", and none may hold a lease for "+deadline.String()))
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s could hold the renewal of a lease until its leader ends", findings.Plural(len(bad.Lines), "webhook")), "timeoutSeconds below "+deadline.String()+", or no rule about leases",
+			sourceWebhooks, patchWebhook(bad.Objects[0], fmt.Sprintf(`"timeoutSeconds":%d`, quickAnswer(deadline))))
+	},
+}
+
+// quickAnswer is a timeout in seconds that leaves a leader time to try again: two, and one where the deadline is short.
+func quickAnswer(deadline time.Duration) int {
+	if deadline > 4*time.Second {
+		return 2
+	}
+	return 1
+}
+
+// renewDeadline is the shortest that a manager has, or gets during the migration.
+func renewDeadline(f facts.Facts) time.Duration {
+	shortest := facts.DefaultRenewDeadline
+	texts := []string{f.Opts.RenewDeadline}
+	for _, p := range f.AllManagers() {
+		texts = append(texts, p.Flag("leader-elect-renew-deadline", ""))
+	}
+	for _, text := range texts {
+		if d, err := time.ParseDuration(text); err == nil && d > 0 {
+			shortest = min(shortest, d)
+		}
+	}
+	return shortest
+}
+
+var webhookOutside = rule.Check{
+	Code: "HOOK-004", Reason: "WebhookOutside", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactAPI, DependsOn: rule.OnAPI,
+	Title: "no webhook at a URL outside the cluster must answer for nodes, leases, pods and the like",
+	Explain: []string{
+		"Whether a webhook at a URL answers cannot be seen from the cluster: it depends on DNS, routes and certificates of the control-plane hosts. If it is reached through a load balancer or a name that the cluster itself serves, it can be gone for " +
+			"as long as nobody owns the service loop. Where the API server reached webhooks through the cloud's SSH tunnels or a network proxy, that way changes with the provider's code.",
+		"Ask it once from a control-plane host, or set failurePolicy Ignore for the time of the migration.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		bad, n, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
+			if w.URL == "" || !must(w) {
+				return ""
+			}
+			return "must answer for " + about + " at " + w.URL
+		})
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("%s asked about nodes, leases, pods and the like%s", findings.Counting(n, "webhook", "is", "are"), findings.Also(n, ", and none that must answer is outside the cluster"))
+		}
+		url := ""
+		if i := slices.IndexFunc(f.Webhooks, func(w v1.Webhook) bool { return w.Ref == bad.Objects[0] }); i >= 0 {
+			url = f.Webhooks[i].URL
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s must answer from outside the cluster", findings.Plural(len(bad.Lines), "webhook")), "a Service of the cluster, or failurePolicy Ignore", sourceWebhooks,
+			"curl -sk -m 5 -o /dev/null -w '%{http_code}\\n' "+url)
+	},
+}
+
+var webhookOnMigration = rule.Check{
+	Code: "HOOK-005", Reason: "WebhookOnMigration", Category: findings.CategoryScheduling, Level: findings.LevelWarning, Impact: findings.ImpactGap, DependsOn: rule.OnAPI,
+	Title: "no webhook stands between the migration and the objects that it writes, or all of them let it pass",
+	Explain: []string{
+		"apply writes ConfigMaps (its journal and the snapshot), leases, service accounts, a token's Secret, roles and bindings; depending on the control plane DaemonSets, Deployments and a PodDisruptionBudget; and, where it reaches hosts through pods, a Job and these pods. A policy engine that wants labels, forbids hostNetwork or knows no registry but its own refuses the one object that it was never asked about " +
+			"before, half-way.",
+		"With --prove every object of the plan is sent with dryRun=All, and the API server asks the webhooks that support it; one with side effects refuses dry runs. PROOF-001 reports what was refused.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		bad, _, finding, ok := eachWebhook(f, func(w v1.Webhook, about string) string {
+			if !must(w) {
+				return ""
+			}
+			return "is asked about " + about
+		})
+		answered := 0
+		for _, d := range f.DryRuns {
+			if !d.Unanswered {
+				answered++
+			}
+		}
+		switch {
+		case !ok:
+			return finding
+		case bad.Empty():
+			return findings.Pass("no webhook that must answer is asked about the migration's objects")
+		case len(f.DryRuns) > 0 && answered == len(f.DryRuns):
+			return findings.Pass("%s sent as dry runs past %s; PROOF-001 says what they answered", findings.Counting(answered, "object", "was", "were"), findings.Plural(len(bad.Lines), "webhook"))
+		}
+		return findings.With(bad.Finding(v1.Warn, "%s about objects of the migration, which no dry run has shown to pass", findings.Counting(len(bad.Lines), "webhook", "is asked", "are asked")), "a dry run of every object", sourceWebhooks,
+			"transplant check --prove")
+	},
+}

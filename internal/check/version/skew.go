@@ -1,0 +1,177 @@
+package version
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+// withProvider is what checks depend on that judge versions of the in-tree provider.
+var withProvider = append(append([]string{"API-001"}, rule.OnHosts...), "VER-002")
+
+var inScope = rule.Check{
+	Code: "VER-004", Reason: "VersionOutOfScope", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnAPI,
+	Title: "Transplant knows this version of Kubernetes, and the strategy exists in it",
+	Explain: []string{
+		fmt.Sprintf("What flags and feature gates mean is known to Transplant from Kubernetes 1.%d on. Older control planes have other defaults for elections and other names for flags; a plan for one would be a guess.", catalogue.Oldest),
+		"Leader migration came with 1.21 (KEP-2436, https://github.com/kubernetes/enhancements/issues/2436). With 1.20 only --strategy=downtime is possible, or an upgrade to 1.21 first: every provider that Transplant moves is in tree there too.",
+	},
+	Judge: judgeScope,
+}
+
+func judgeScope(f facts.Facts) v1.Finding {
+	minor, ok := facts.VersionMinor(f.Cluster.Version)
+	oldest := fmt.Sprintf("1.%d or later", catalogue.Oldest)
+	if !ok {
+		return findings.With(findings.Unknown("version %q of the API server is not one that can be compared", f.Cluster.Version), oldest, "/version", "kubectl version")
+	}
+	if minor < catalogue.Oldest {
+		return findings.With(v1.Finding{
+			Outcome: v1.Fail, Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version), Objects: []string{facts.KAS}, Found: f.Cluster.Version,
+		}, oldest, "/version", fmt.Sprintf("kubeadm upgrade plan v1.%d.0", catalogue.Oldest))
+	}
+	if f.Strategy() == facts.StrategyLeaderMigration && !f.HasLeaderMigration() {
+		return findings.With(v1.Finding{
+			Outcome: v1.Fail, Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version), Objects: []string{facts.KCM}, Found: f.Cluster.Version,
+		}, "a version with --enable-leader-migration, or --strategy=downtime", "/version", "transplant plan --strategy=downtime")
+	}
+	return findings.Pass("Kubernetes %s is within what Transplant knows, 1.%d to 1.%d", f.Cluster.Version, catalogue.Oldest, catalogue.Newest)
+}
+
+// Gates that switch the in-tree providers off.
+const (
+	gateDisableProviders   = "DisableCloudProviders"
+	gateDisableCredentials = "DisableKubeletCloudCredentialProviders"
+)
+
+var providersDisabled = rule.Check{
+	Code: "VER-005", Reason: "CloudProvidersDisabled", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnHosts,
+	Title: "the gates that disable in-tree cloud providers agree with --cloud-provider in every component",
+	Explain: []string{
+		"DisableCloudProviders is off by default up to 1.28 and on from 1.29 (KEP-2395). With it on, a kube-controller-manager that names an in-tree provider is ready and healthy as a standby, and exits with " +
+			"\"built-in cloud providers are disabled\" when it becomes leader: the cluster has no cloud loops from the first change of leader on, see https://github.com/kubernetes/kubernetes/issues/120411.",
+		"A kube-apiserver of 1.29 or 1.30 refuses to start unless this gate and DisableKubeletCloudCredentialProviders both agree with its --cloud-provider: false beside an in-tree provider, true beside external. " +
+			"So an in-tree cluster upgraded to 1.29 has both switched off in its manifests, and the lines have to go in the same edit that makes the component external.",
+		"From 1.31 on both gates are locked on, and no in-tree provider is left.",
+	},
+	Judge: judgeDisabled,
+}
+
+func judgeDisabled(f facts.Facts) v1.Finding {
+	var bad findings.Problems
+	var unclear []string
+	n := 0
+	for _, name := range []string{facts.KCM, facts.KAS} {
+		for _, p := range f.InstancesOf(name) {
+			minor, ok := f.MinorOf(p)
+			if !ok {
+				unclear = append(unclear, p.Unversioned())
+				continue
+			}
+			n++
+			for _, complaint := range disabledComplaints(p, minor) {
+				bad.Add(p.String(), "%s (1.%d) %s", p, minor, complaint)
+			}
+		}
+	}
+	const expected = "--feature-gates=DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false beside an in-tree provider; neither line beside external"
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, "manifests of "+facts.KAS+" and "+facts.KCM, "grep -n feature-gates /etc/kubernetes/manifests/*.yaml   # on each host")
+	case len(unclear) > 0:
+		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), expected, "images in the manifests", "")
+	case n == 0:
+		return findings.Unknown("no manifest of %s or %s could be read", facts.KAS, facts.KCM)
+	}
+	return findings.Pass("the gates of %s agree with --cloud-provider", findings.Plural(n, "component"))
+}
+
+// disabledComplaints says what a component does because of the gates. kube-apiserver looks at them since they are beta (1.29,
+// pkg/kubeapiserver/options/cloudprovider.go); kube-controller-manager always did, at one of them and beside an in-tree provider alone.
+func disabledComplaints(p facts.Instance, minor int) []string {
+	provider := p.Flag("cloud-provider", "")
+	if provider == "" {
+		return nil
+	}
+	var out []string
+	for _, gate := range []string{gateDisableProviders, gateDisableCredentials} {
+		if !minds(p, gate, minor) {
+			continue
+		}
+		end := "it does not start"
+		if p.Name == facts.KCM {
+			end = "it exits as soon as it leads"
+		}
+		switch on := p.Gate(gate, minor); {
+		case on && provider != "external":
+			out = append(out, fmt.Sprintf("names the in-tree provider %s while %s is on (%s): %s", provider, gate, p.GivenOrDefault(gate), end))
+		case !on && provider == "external":
+			out = append(out, fmt.Sprintf("is external while %s is off (%s): %s", gate, p.GivenOrDefault(gate), end))
+		}
+	}
+	return out
+}
+
+// minds tells whether a component looks at a gate.
+func minds(p facts.Instance, gate string, minor int) bool {
+	state := catalogue.GateFor(p.Name, gate, minor)
+	if p.Name == facts.KCM {
+		return state.Known && gate == gateDisableProviders && !p.External()
+	}
+	return state.Known && state.Stage != "alpha"
+}
+
+var kubeletSkew = rule.Check{
+	Code: "VER-006", Reason: "KubeletSkew", Category: findings.CategoryVersions, Level: findings.LevelError, Impact: findings.ImpactNodeJoin, DependsOn: rule.OnAPI,
+	Title: "no kubelet is newer than the API server, nor older than the version skew policy allows",
+	Explain: []string{
+		"A kubelet may be two minor versions older than the API servers, three from 1.28 on, and never newer (https://kubernetes.io/releases/version-skew-policy/). Kubelets outside of that are an upgrade that was left half-way.",
+		"It matters more than usual here: a kubelet of a version that has no in-tree provider any more exits when its flags still name one, and what a kubelet does without one (image credentials, CSI migration) depends on its own version, not on the control plane's.",
+	},
+	Judge: judgeKubeletSkew,
+}
+
+func judgeKubeletSkew(f facts.Facts) v1.Finding {
+	server, ok := facts.VersionMinor(f.Cluster.Version)
+	if !ok {
+		return findings.Unknown("version %q of the API server is not one that can be compared", f.Cluster.Version)
+	}
+	version, _ := f.Target()
+	later, ok := facts.VersionMinor(version)
+	if !ok {
+		return findings.Unknown("target version %q is not one that can be compared", version)
+	}
+	behind := catalogue.KubeletSkew(later)
+	versions := map[string]int{}
+	var unclear []string
+	bad, finding, ok := f.EachNode(func(n v1.Node) string {
+		versions[n.KubeletVersion]++
+		switch minor, ok := facts.VersionMinor(n.KubeletVersion); {
+		case !ok:
+			unclear = append(unclear, n.Name)
+		case minor > server:
+			return fmt.Sprintf("kubelet %s is newer than the API server (%s)", n.KubeletVersion, f.Cluster.Version)
+		case minor < later-behind:
+			return fmt.Sprintf("kubelet %s is %d minor versions older than the API server (%s)", n.KubeletVersion, later-minor, serverName(f))
+		}
+		return ""
+	})
+	expected := fmt.Sprintf("1.%d to 1.%d", later-behind, server)
+	switch {
+	case !ok:
+		return finding
+	case !bad.Empty():
+		return findings.With(bad.Some(v1.Fail, "the kubelets of %d of %s are outside the version skew policy", len(bad.Objects), findings.Plural(len(f.Nodes), "node")), expected, "/api/v1/nodes",
+			"kubectl get nodes -o custom-columns=NAME:.metadata.name,KUBELET:.status.nodeInfo.kubeletVersion")
+	case len(unclear) > 0:
+		return findings.With(findings.Unknown("the kubelet version of %s is not known: %s", findings.Plural(len(unclear), "node"), findings.Few(unclear)), expected, "/api/v1/nodes", "kubectl get nodes")
+	}
+	return findings.Pass("the kubelets of all %s fit API server %s (%s)", findings.Plural(len(f.Nodes), "node"), serverName(f), strings.Join(slices.Sorted(maps.Keys(versions)), ", "))
+}

@@ -1,0 +1,251 @@
+package volume
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var deletionLeaks = rule.Check{
+	Code: "VOL-005", Reason: "DeletionLeaks", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactDataLoss, DependsOn: rule.OnVolumes, Retryable: true,
+	Title: "the disk of every volume that is to be deleted with it has somebody who deletes it",
+	Explain: []string{
+		"Who deletes a disk is decided by annotations of the PersistentVolume: pv.kubernetes.io/provisioned-by names who made it, and pv.kubernetes.io/migrated-to, which kube-controller-manager sets when migration " +
+			"of the plugin is on, names the CSI driver that takes over. A CSI volume whose provisioned-by still names the in-tree plugin belongs to nobody: the PersistentVolume goes, the disk stays and is paid for. " +
+			"The OpenStack guide to the external provider has it rewritten on all volumes for that.",
+		"Volumes whose deletion has failed already are named too: after the migration another component would have to finish it.",
+	},
+	Judge: judgeDeletion,
+}
+
+func judgeDeletion(f facts.Facts) v1.Finding {
+	vols, finding, ok := storage(f, "persistentvolumes")
+	if !ok {
+		return finding
+	}
+	leaves := pluginsLeft(f)
+	var failing, warning findings.Problems
+	n := 0
+	for _, pv := range vols.PersistentVolumes {
+		if pv.ReclaimPolicy != "Delete" {
+			continue
+		}
+		n++
+		driver := catalogue.VolumePlugin{Name: pv.Plugin, Driver: pv.Driver}
+		if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+			driver = p
+		}
+		_, _, foreign := catalogue.PluginOf(pv.ProvisionedBy)
+		switch {
+		case pv.Plugin == "" && foreign && pv.MigratedTo != pv.Driver:
+			failing.Add(pv.Name, "%s is a volume of %s and provisioned-by is %s", pv.Name, pv.Driver, pv.ProvisionedBy)
+		case leaves[pv.Plugin] && pv.ProvisionedBy != "" && pv.MigratedTo != driver.Driver:
+			failing.Add(pv.Name, "%s is not marked as migrated to %s", pv.Name, driver.Driver)
+		case pv.Phase == "Failed":
+			warning.Add(pv.Name, "the deletion of %s failed", pv.Name)
+		}
+	}
+	all, outcome, bad := findings.Worst(&failing, &warning)
+	if n == 0 {
+		return findings.Pass("no volume of a cloud takes its disk with it")
+	}
+	if !bad {
+		return findings.Pass("all %s that go with their disks have somebody who deletes them", findings.Plural(n, "volume"))
+	}
+	const expected, source = "migrated-to or provisioned-by names the CSI driver", "/api/v1/persistentvolumes"
+	if outcome == v1.Warn {
+		return findings.With(all.Some(outcome, "%d of %s could not be deleted", len(all.Lines), findings.Plural(n, "volume")), expected, source, "kubectl describe pv "+all.Objects[0])
+	}
+	return findings.With(all.Some(outcome, "%d of %s would leave their disks behind", len(failing.Lines), findings.Plural(n, "volume")), expected, source, "kubectl annotate --overwrite pv "+all.Objects[0]+" "+markOf(vols, all.Objects[0]))
+}
+
+// markOf is the annotation that gives a volume to its CSI driver.
+func markOf(vols *v1.Volumes, name string) string {
+	i := slices.IndexFunc(vols.PersistentVolumes, func(pv v1.PersistentVolume) bool { return pv.Name == name })
+	pv := vols.PersistentVolumes[i]
+	if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+		return "pv.kubernetes.io/migrated-to=" + p.Driver
+	}
+	return "pv.kubernetes.io/provisioned-by=" + pv.Driver
+}
+
+// pluginsLeft are the in-tree plugins that every kube-controller-manager leaves to CSI.
+func pluginsLeft(f facts.Facts) map[string]bool {
+	out := map[string]bool{}
+	for _, provider := range catalogue.Providers() {
+		for _, plugin := range provider.Plugins {
+			on, off, unclear := whoLeaves(f, plugin, facts.KCM)
+			out[plugin.Name] = len(on) > 0 && len(off) == 0 && len(unclear) == 0
+		}
+	}
+	return out
+}
+
+const labelAdmission = "PersistentVolumeLabel"
+
+var zoneUnknown = rule.Check{
+	Code: "VOL-006", Reason: "VolumeZoneUnknown", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
+	Title: "volumes know their zone without the API server's cloud provider",
+	Explain: []string{
+		"Disks live in a zone. Volumes that were made by hand got their zone from the admission plugin " + labelAdmission + " of kube-apiserver, which asks the cloud by the in-tree provider and --cloud-config. Without " +
+			"provider it labels nothing or refuses the volume (https://github.com/kubernetes/kubernetes/issues/119129, https://github.com/kubernetes/kubernetes/issues/124504), and the plugin itself is gone from later versions. " +
+			"The cloud-controller-manager does not label volumes; a mutating webhook may, or whoever writes the volume.",
+		"A volume of a zonal disk without zone in its labels and node affinity is scheduled anywhere and attached nowhere in a cluster of several zones.",
+	},
+	Judge: judgeZones,
+}
+
+func judgeZones(f facts.Facts) v1.Finding {
+	vols, finding, ok := storage(f, "persistentvolumes")
+	if !ok {
+		return finding
+	}
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	var bad findings.Problems
+	for _, p := range f.InstancesOf(facts.KAS) {
+		plugins := p.Flag("enable-admission-plugins", p.Flag("admission-control", ""))
+		if slices.Contains(strings.Split(plugins, ","), labelAdmission) {
+			bad.Add(p.String(), "%s has the admission plugin %s", p, labelAdmission)
+		}
+	}
+	admissions := len(bad.Lines)
+	zones := zones(f)
+	zonal := 0
+	for _, pv := range vols.PersistentVolumes {
+		if !zonalVolume(pv) {
+			continue
+		}
+		zonal++
+		if len(pv.Zones) == 0 && len(zones) > 1 {
+			bad.Add("PersistentVolume/"+pv.Name, "volume %s has no zone", pv.Name)
+		}
+	}
+	const expected, source = "zones in labels or node affinity, and no admission plugin " + labelAdmission, "/api/v1/persistentvolumes, --enable-admission-plugins"
+	switch unlabelled := len(bad.Lines) - admissions; {
+	case bad.Empty() && zonal == 0:
+		return findings.Pass("no volume is bound to a zone, and no API server labels volumes")
+	case bad.Empty():
+		return findings.Pass("%s of %s in %s, and no API server labels volumes", findings.Plural(zonal, "zonal disk"), findings.Plural(len(vols.PersistentVolumes), "volume"), findings.Plural(len(zones), "zone"))
+	case unlabelled > 0:
+		return findings.With(bad.Some(v1.Warn, "%s in a cluster of %s (%d of the API servers would have labelled new ones)", findings.HowMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
+			findings.Plural(len(zones), "zone"), admissions), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
+	}
+	return findings.With(bad.Some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", findings.Plural(admissions, facts.KAS)), expected, source,
+		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+facts.HostIn(bad.Objects[0]))
+}
+
+func zonalVolume(pv v1.PersistentVolume) bool {
+	driver := pv.Driver
+	if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+		driver = p.Driver
+	}
+	d, ok := catalogue.DriverOf(driver)
+	return ok && d.Zonal
+}
+
+// zones are the zones of the nodes.
+func zones(f facts.Facts) map[string]bool {
+	out := map[string]bool{}
+	for _, n := range f.Nodes {
+		if z := findings.OrElse(n.Labels["topology.kubernetes.io/zone"], n.Labels["failure-domain.beta.kubernetes.io/zone"]); z != "" {
+			out[z] = true
+		}
+	}
+	return out
+}
+
+var defaultClass = rule.Check{
+	Code: "VOL-007", Reason: "DefaultClass", Category: findings.CategoryVolumes, Level: findings.LevelWarning, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
+	Title: "there is exactly one default StorageClass",
+	Explain: []string{
+		"Installing a CSI driver often brings a class that calls itself the default beside the in-tree one. With two, Kubernetes before 1.26 refuses every claim that names no class, and later versions take the newest: " +
+			"claims quietly get other disks than before. With none, such claims wait for ever.",
+		"A class whose provisioner is the in-tree plugin goes on working after migration, as its parameters are translated for the driver. It need not be replaced, and cannot be changed, only made again.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		vols, finding, ok := storage(f, "storageclasses")
+		if !ok {
+			return finding
+		}
+		var bad findings.Problems
+		var inTree []string
+		for _, c := range vols.StorageClasses {
+			if c.Default {
+				bad.Add(c.Name, "%s is a default (provisioner %s)", c.Name, c.Provisioner)
+			}
+			if _, _, ok := catalogue.PluginOf(c.Provisioner); ok {
+				inTree = append(inTree, c.Name)
+			}
+		}
+		const expected, source = "one class with storageclass.kubernetes.io/is-default-class=true", "/apis/storage.k8s.io/v1/storageclasses"
+		switch {
+		case len(vols.StorageClasses) == 0:
+			return findings.Skip("there is no StorageClass")
+		case len(bad.Lines) == 0:
+			return findings.With(v1.Finding{Outcome: v1.Warn, Summary: fmt.Sprintf("none of %s is the default: claims that name none wait for ever", findings.Plural(len(vols.StorageClasses), "class")), Found: "no default"},
+				expected, source, "kubectl annotate --overwrite storageclass "+vols.StorageClasses[0].Name+" storageclass.kubernetes.io/is-default-class=true")
+		case len(bad.Lines) > 1:
+			return findings.With(bad.Some(v1.Warn, "%s call themselves the default", findings.Plural(len(bad.Lines), "class")), expected, source,
+				"kubectl annotate storageclass "+bad.Objects[0]+" storageclass.kubernetes.io/is-default-class-")
+		case len(inTree) > 0:
+			return findings.Pass("%s is the only default of %s; %s of an in-tree plugin, which migration translates: %s", bad.Objects[0], findings.Plural(len(vols.StorageClasses), "class"),
+				findings.HowMany(len(inTree), "one is", "are"), findings.Few(inTree))
+		}
+		return findings.Pass("%s is the only default of %s", bad.Objects[0], findings.Plural(len(vols.StorageClasses), "class"))
+	},
+}
+
+var volumesUnsupported = rule.Check{
+	Code: "VOL-008", Reason: "VolumeUnsupported", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: []string{"API-001"},
+	Title: "the CSI drivers take every existing volume and class of the in-tree plugins",
+	Explain: []string{
+		"CSI migration translates volumes and classes in memory, and some have no translation. On Azure these are disks that are blobs in a storage account (kind Shared or Dedicated): after migration they do not attach. " +
+			"On vSphere these are disks under a datastore cluster's path, which the driver cannot register, and the parameters of classes for thick disks and raw vSAN settings: existing volumes go on, new ones fail. " +
+			"See https://github.com/kubernetes-sigs/vsphere-csi-driver/issues/628.",
+		"Copy such data to volumes that the driver takes, and replace the class, before migration goes on. What is refused is a table of this tool's catalogue, by plugin.",
+	},
+	Judge: func(f facts.Facts) v1.Finding {
+		vols, finding, ok := storage(f, "persistentvolumes", "storageclasses")
+		if !ok {
+			return finding
+		}
+		var failing, warning findings.Problems
+		n := 0
+		for _, pv := range vols.PersistentVolumes {
+			if pv.Plugin == "" {
+				continue
+			}
+			n++
+			if why := catalogue.RefusedHandle(pv.Plugin, pv.Handle); why != "" {
+				failing.Add("PersistentVolume/"+pv.Name, "%s %s: %s", pv.Name, why, pv.Handle)
+			}
+		}
+		for _, c := range vols.StorageClasses {
+			for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
+				if p, refused := catalogue.RefusedParameter(c.Provisioner, name, c.Parameters[name]); refused {
+					warning.Add("StorageClass/"+c.Name, "class %s has %s=%s: %s", c.Name, name, c.Parameters[name], p.Why)
+				}
+			}
+		}
+		const expected, source = "volumes and parameters that CSI migration translates", "/api/v1/persistentvolumes, /apis/storage.k8s.io/v1/storageclasses"
+		all, outcome, bad := findings.Worst(&failing, &warning)
+		switch {
+		case bad && outcome == v1.Fail:
+			return findings.With(all.Some(outcome, "the CSI driver does not take %s", findings.Plural(len(failing.Lines), "existing volume")), expected, source, "kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml")
+		case bad:
+			return findings.With(all.Some(outcome, "%s of a StorageClass would have no effect through CSI", findings.Plural(len(warning.Lines), "parameter")), expected, source, "kubectl get "+strings.ToLower(all.Objects[0])+" -o yaml")
+		case n == 0 && len(facts.Uses(f, vols)) == 0:
+			return findings.Skip("no in-tree cloud plugin is in use")
+		}
+		return findings.Pass("the CSI drivers take %s and the parameters of %s", findings.HowMany(n, "the in-tree volume", "in-tree volumes"), findings.Plural(len(vols.StorageClasses), "class"))
+	},
+}

@@ -1,0 +1,282 @@
+package volume
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/check/rule"
+)
+
+var volumesLeftBehind = rule.Check{
+	Code: "VOL-001", Reason: "VolumesLeftBehind", Category: findings.CategoryVolumes, Level: findings.LevelCritical, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
+	Title: "in-tree volumes have somebody who attaches and deletes them once kube-controller-manager is external",
+	Explain: []string{
+		"kube-controller-manager attaches, detaches, provisions and deletes the volumes of in-tree plugins with the provider's code. With --cloud-provider=external it has no provider, and every such " +
+			"volume fails to attach when its pod moves (\"Failed to get AWS Cloud Provider. GetCloudProvider returned <nil>\"); pods that run already go on, so that the fault shows only later. " +
+			"See https://github.com/kubernetes/kubernetes/issues/94234.",
+		"Two things prevent that: CSI migration (KEP-625), by which kube-controller-manager leaves the plugin's volumes to a CSI driver, or --external-cloud-volume-plugin=<provider> together with --cloud-config, " +
+			"which keeps the provider for volumes alone. The second ends with the version that drops the plugin, and a plan keeps it only until the last kubelet is done.",
+		"A volume on a node whose kubelet does not migrate is attached by the in-tree plugin even when kube-controller-manager migrates, so such nodes need the second one too.",
+	},
+	Judge: judgeLeftBehind,
+}
+
+func judgeLeftBehind(f facts.Facts) v1.Finding {
+	vols, finding, ok := allStorage(f)
+	if !ok {
+		return finding
+	}
+	uses := facts.Uses(f, vols)
+	if len(vols.PersistentVolumes)+len(vols.StorageClasses)+len(uses) == 0 {
+		return findings.Pass("there is no volume and no class of a cloud")
+	}
+	if len(uses) == 0 {
+		return findings.Pass("none of %s and %s is of an in-tree cloud plugin", findings.Plural(len(vols.PersistentVolumes), "volume"), findings.Plural(len(vols.StorageClasses), "class"))
+	}
+	kcms := f.InstancesOf(facts.KCM)
+	if len(kcms) == 0 {
+		return findings.Unknown("no %s is known, so who attaches %s is not", facts.KCM, describeUses(uses))
+	}
+	var failing, warning findings.Problems
+	var unclear []string
+	migrated := migratedNodes(vols)
+	for _, u := range uses {
+		for _, p := range kcms {
+			judgeAttacher(f, p, u, notMigrated(f, u, migrated), &failing, &warning, &unclear)
+		}
+	}
+	all, outcome, bad := findings.Worst(&failing, &warning)
+	switch {
+	case bad && outcome == v1.Fail:
+		return findings.With(all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing.Lines[0]), "CSI migration, or --external-cloud-volume-plugin with --cloud-config",
+			"flags of "+facts.KCM, "kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'")
+	case len(unclear) > 0:
+		return findings.Unknown("%s", strings.Join(unclear, "; "))
+	case bad:
+		return findings.With(all.Finding(outcome, "%s would not be attached any more without --external-cloud-volume-plugin=%s", describeUses(uses), uses[0].Provider.Name),
+			"CSI migration everywhere before the plugin leaves Kubernetes", "flags of "+facts.KCM, "transplant plan --out plan.yaml")
+	}
+	return findings.Pass("%s and every kubelet leave %s to CSI drivers", findings.Plural(len(kcms), facts.KCM), describeUses(uses))
+}
+
+func describeUses(uses []facts.VolumeUse) string {
+	parts := make([]string, 0, len(uses))
+	for _, u := range uses {
+		parts = append(parts, u.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// notMigrated are the nodes that do not leave the plugin to CSI and have volumes of it in use.
+func notMigrated(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string]bool) []string {
+	var out []string
+	for _, n := range f.Nodes {
+		if !migrated[n.Name][u.Name] && MountsOf(n)[u.Name] > 0 {
+			out = append(out, n.Name)
+		}
+	}
+	return out
+}
+
+func judgeAttacher(f facts.Facts, p facts.Instance, u facts.VolumeUse, inTreeNodes []string, failing, warning *findings.Problems, unclear *[]string) {
+	leaves, known := leaves(f, p, u.VolumePlugin)
+	keeps := p.Flag("external-cloud-volume-plugin", "") == u.Provider.Name
+	switch {
+	case !known:
+		*unclear = append(*unclear, p.Unversioned()+"; nor is whether it leaves "+u.Name+" to CSI")
+	case p.External() && !keeps && !leaves:
+		failing.Add(p.String(), "%s is external, has %s off and no --external-cloud-volume-plugin=%s", p, u.MigrationGate, u.Provider.Name)
+	case p.External() && !keeps && len(inTreeNodes) > 0:
+		failing.Add(p.String(), "%s is external and cannot detach the volumes of %s on %s", p, u.Name, findings.Few(inTreeNodes))
+	case !p.External() && !leaves:
+		warning.Add(p.String(), "%s has %s off", p, u.MigrationGate)
+	case !p.External() && len(inTreeNodes) > 0:
+		warning.Add(p.String(), "%s attaches volumes of %s for %s", p, u.Name, findings.Few(inTreeNodes))
+	}
+}
+
+var migrationOrder = rule.Check{
+	Code: "VOL-002", Reason: "MigrationGatesOrder", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
+	Title: "no kubelet leaves volumes to CSI before every kube-controller-manager and scheduler does",
+	Explain: []string{
+		"CSI migration of a plugin goes on in kube-controller-manager and kube-scheduler first, and in each kubelet, after a drain, last; it goes off in the reverse order (KEP-625, upgrade and downgrade). A kubelet " +
+			"that leaves a volume to CSI while kube-controller-manager attaches it in-tree waits for a VolumeAttachment that nobody makes: its pods stay in ContainerCreating.",
+		"Managers of different settings change who attaches with every change of leader. A scheduler that is behind counts the in-tree attach limit instead of the driver's.",
+		"What is set in flags counts, else the default of the component's version. For kubelets the annotation storage.alpha.kubernetes.io/migrated-plugins of the CSINode counts: it is what attach/detach believes.",
+	},
+	Judge: judgeMigrationOrder,
+}
+
+func judgeMigrationOrder(f facts.Facts) v1.Finding {
+	vols, finding, ok := storage(f, "csinodes", "persistentvolumes", "storageclasses")
+	if !ok {
+		return finding
+	}
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	var failing, warning findings.Problems
+	var unclear, passed []string
+	migrated := migratedNodes(vols)
+	uses := facts.Uses(f, vols)
+	for _, u := range uses {
+		state, unknowns := judgeOrder(f, u, migrated, &failing, &warning)
+		passed, unclear = append(passed, state), append(unclear, unknowns...)
+	}
+	all, outcome, bad := findings.Worst(&failing, &warning)
+	switch {
+	case len(uses) == 0:
+		return findings.Pass("no volume of an in-tree cloud plugin is in use")
+	case bad && outcome == v1.Fail:
+		return findings.With(all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing.Lines[0]), "on in every "+facts.KCM+" and "+facts.Scheduler+" before any kubelet",
+			"--feature-gates, CSINode annotations", "kubectl get csinodes -o yaml | grep -B2 migrated-plugins")
+	case len(unclear) > 0:
+		return findings.Unknown("%s", strings.Join(unclear, "; "))
+	case bad:
+		return findings.With(all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning.Lines[0]), "the same in "+facts.KCM+" and "+facts.Scheduler, "--feature-gates", "transplant plan --out plan.yaml")
+	}
+	return findings.Pass("%s", strings.Join(passed, "; "))
+}
+
+// judgeOrder judges who leaves a plugin to CSI before whom, and returns how many do.
+func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string]bool, failing, warning *findings.Problems) (state string, unclear []string) {
+	on, off, unclear := whoLeaves(f, u.VolumePlugin, facts.KCM)
+	schedulersOn, schedulersOff, _ := whoLeaves(f, u.VolumePlugin, facts.Scheduler)
+	var nodes []string
+	for _, n := range f.Nodes {
+		if migrated[n.Name][u.Name] {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	for _, p := range off {
+		switch {
+		case len(nodes) > 0:
+			failing.Add(p.String(), "%s is off in %s and on in the %s %s", u.MigrationGate, p, findings.HowMany(len(nodes), "kubelet of", "kubelets of"), findings.Few(nodes))
+		case len(on) > 0:
+			failing.Add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
+		}
+	}
+	for _, p := range schedulersOff {
+		if len(off) == 0 && len(on) > 0 && len(nodes) > 0 {
+			warning.Add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
+		}
+	}
+	return fmt.Sprintf("%s is on in %d of %s, %d of %s and %d of %s", u.MigrationGate, len(on), findings.Plural(len(on)+len(off), facts.KCM), len(schedulersOn),
+		findings.Plural(len(schedulersOn)+len(schedulersOff), facts.Scheduler), len(nodes), findings.Plural(len(f.Nodes), "kubelet")), unclear
+}
+
+// whoLeaves tells which components of a name leave a plugin to CSI and which do not, and of which it is not known.
+func whoLeaves(f facts.Facts, plugin catalogue.VolumePlugin, name string) (on, off []facts.Instance, unclear []string) {
+	for _, p := range f.InstancesOf(name) {
+		switch leaves, known := leaves(f, p, plugin); {
+		case !known:
+			unclear = append(unclear, p.Unversioned())
+		case leaves:
+			on = append(on, p)
+		default:
+			off = append(off, p)
+		}
+	}
+	return on, off, unclear
+}
+
+var unregisteredTooEarly = rule.Check{
+	Code: "VOL-004", Reason: "UnregisteredTooEarly", Category: findings.CategoryVolumes, Level: findings.LevelError, Impact: findings.ImpactVolumes, DependsOn: rule.OnVolumes,
+	Title: "no component drops an in-tree volume plugin before everything has left it",
+	Explain: []string{
+		"The gates InTreePlugin<Name>Unregister (CSIMigration<Name>Complete in 1.20) take the plugin out of a component altogether. They come last in KEP-625: as long as one kubelet, scheduler or kube-controller-manager has the plugin's migration off, or " +
+			"one node has a volume mounted in-tree, the component that dropped it can neither attach nor unmount that volume.",
+	},
+	Judge: judgeUnregistered,
+}
+
+func judgeUnregistered(f facts.Facts) v1.Finding {
+	vols, finding, ok := storage(f, "csinodes")
+	if !ok {
+		return finding
+	}
+	if finding, ok := f.Missing("nodes"); ok {
+		return finding
+	}
+	if _, missing := f.Missing(facts.KubeletFacts...); missing {
+		return findings.Dependent("KUBELET-001")
+	}
+	var bad findings.Problems
+	n := 0
+	migrated := migratedNodes(vols)
+	for _, provider := range catalogue.Providers() {
+		for _, plugin := range provider.Plugins {
+			by := unregisteredBy(f, plugin)
+			if len(by) == 0 {
+				continue
+			}
+			n++
+			if left := behind(f, plugin, migrated); len(left) > 0 {
+				for _, who := range by {
+					bad.Add(who, "%s has %s on while %s still %s the plugin %s", who, plugin.UnregisterGate, findings.Few(left), need(len(left)), plugin.Name)
+				}
+			}
+		}
+	}
+	switch {
+	case !bad.Empty():
+		return findings.With(bad.Some(v1.Fail, "%s an in-tree volume plugin that is still needed", drops(len(bad.Lines))), "InTreePlugin…Unregister only after the last kubelet migrates", "--feature-gates",
+			"kubectl get csinodes -o yaml | grep -B2 migrated-plugins")
+	case n == 0:
+		return findings.Pass("no component unregisters an in-tree volume plugin")
+	}
+	return findings.Pass("%s unregistered, and nothing uses %s any more", findings.Plural(n, "plugin"), findings.HowMany(n, "it", "of them"))
+}
+
+func need(n int) string {
+	if n == 1 {
+		return "needs"
+	}
+	return "need"
+}
+
+func drops(n int) string {
+	if n == 1 {
+		return "1 component drops"
+	}
+	return fmt.Sprintf("%d components drop", n)
+}
+
+// unregisteredBy are the components and kubelets that have a plugin's Unregister gate set to true.
+func unregisteredBy(f facts.Facts, plugin catalogue.VolumePlugin) []string {
+	var out []string
+	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
+		for _, p := range f.InstancesOf(name) {
+			if set := setGates(p); set[plugin.UnregisterGate] || set[plugin.CompleteGate] {
+				out = append(out, p.String())
+			}
+		}
+	}
+	for _, k := range f.Kubelets() {
+		if set := k.Gates(); set[plugin.UnregisterGate] || set[plugin.CompleteGate] {
+			out = append(out, k.String())
+		}
+	}
+	return out
+}
+
+// behind are the components and nodes that do not leave a plugin to CSI, or have volumes of it mounted.
+func behind(f facts.Facts, plugin catalogue.VolumePlugin, migrated map[string]map[string]bool) []string {
+	var out []string
+	for _, name := range []string{facts.KCM, facts.Scheduler} {
+		_, off, _ := whoLeaves(f, plugin, name)
+		for _, p := range off {
+			out = append(out, p.String())
+		}
+	}
+	for _, n := range f.Nodes {
+		if !migrated[n.Name][plugin.Name] || MountsOf(n)[plugin.Name] > 0 {
+			out = append(out, "node "+n.Name)
+		}
+	}
+	return out
+}
