@@ -64,7 +64,7 @@ bad-hosts: ## Give real hosts what an operator meets on a bad day: budgets, lost
 # Packages that the race detector would only make ten times slower. The first ones start no goroutine. Of the others a part is raced in each make test:
 # whatever they do side by side, and the engine's whole migration. make race races all of them.
 pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/catalogue ./internal/repopolicy
-engine  := ./internal/migrate ./internal/hosted ./cmd/transplant
+engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock ./internal/hosted ./cmd/transplant
 # Upstream's controllers run here, and its service controller has a data race. Ours are raced in their own packages.
 upstream := ./ccm/conformance
 unraced := $(pure) $(engine) $(upstream)
@@ -102,7 +102,7 @@ test-lab:
 .PHONY: e2e
 e2e: ## Run the long versions of the lab's tests, an hour: crashes, upgrades, mistakes of the documents, every fix, every scenario, every version
 	$(GO) test ./internal/hosted -count=1 -timeout 0 -hosted.all
-	$(GO) test ./internal/migrate -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all
+	$(GO) test ./internal/migrate/journal -run TestAJournalOfFiveThousandWorkers -count=1 -v -timeout 0 -migrate.all
 	cd lab && $(GO) test ./trial -count=1 -v -timeout 0 -trial.all
 	cd lab && $(GO) test ./field -count=1 -v -timeout 0 -field.all
 	cd lab && $(GO) test ./ccmtrial -count=1 -v -timeout 0 -ccmtrial.freezes=3 -ccmtrial.handovers=10

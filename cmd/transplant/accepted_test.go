@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // twin gives both nodes the same providerID, which blocks: one of them would be deleted as soon as the other's instance goes.
@@ -72,7 +71,7 @@ func TestAnAcceptanceOfAPlanCountsForItsApply(t *testing.T) {
 		t.Fatal(r.text(nil))
 	}
 	kube, _ := c.api.Clients(t)
-	j, err := migrate.Open(t.Context(), kube)
+	j, err := journal.Open(t.Context(), kube)
 	if err != nil {
 		t.Fatal(err)
 	}

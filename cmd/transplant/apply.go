@@ -10,10 +10,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -75,9 +80,9 @@ func (c *connection) apply(ctx context.Context, args []string, f changing, o pla
 		return err
 	}
 	f.ownEnv = len(flagsGiven(o.cmd, "ccm-env")) > 0 // checkAgainstPlan refuses another one than that of the plan
-	j, err := migrate.Open(ctx, c.kube)
+	j, err := journal.Open(ctx, c.kube)
 	switch {
-	case errors.Is(err, migrate.ErrNoJournal):
+	case errors.Is(err, journal.ErrNoJournal):
 	case err != nil:
 		return err
 	default:
@@ -130,10 +135,10 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 	if err := c.review(p, f); err != nil {
 		return err
 	}
-	if err := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); err != nil {
+	if err := precondition.Preflight(ctx, step.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); err != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
 	}
-	if err := migrate.Changeable(ctx, migrate.Options{Kube: c.kube, Hosts: c.hosts, NodeNames: nodeNames(snap)}, p); err != nil {
+	if err := kubelet.Changeable(ctx, step.Options{Kube: c.kube, Hosts: c.hosts, NodeNames: nodeNames(snap)}, p); err != nil {
 		return withCode(exitBlocked, "%w", err)
 	}
 	if f.dryRun {
@@ -153,7 +158,7 @@ func (c *connection) startApply(ctx context.Context, args []string, f changing, 
 		if err := c.noteApproval(p, now.Format(runFormat)); err != nil {
 			return err
 		}
-		j, err := migrate.Create(ctx, c.kube, v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: userName(), Plan: *p}, snap)
+		j, err := journal.Create(ctx, c.kube, v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: userName(), Plan: *p}, snap)
 		if err != nil {
 			return err
 		}
@@ -178,7 +183,7 @@ func (c *connection) sameAgain(ctx context.Context, snap *v1.Snapshot, p *v1.Pla
 		p.Effects = made.Effects
 		return nil
 	}
-	if stale := migrate.Preflight(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); stale != nil {
+	if stale := precondition.Preflight(ctx, step.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, p); stale != nil {
 		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", stale)
 	}
 	if err != nil {
@@ -196,8 +201,8 @@ func (c *connection) sameAgain(ctx context.Context, snap *v1.Snapshot, p *v1.Pla
 
 // stillUnbegun refuses when somebody else has begun a migration, or carried one out, while this command looked at the cluster, asked, and waited for the lock.
 func (c *connection) stillUnbegun(ctx context.Context) error {
-	j, err := migrate.Open(ctx, c.kube)
-	if errors.Is(err, migrate.ErrNoJournal) {
+	j, err := journal.Open(ctx, c.kube)
+	if errors.Is(err, journal.ErrNoJournal) {
 		return nil
 	} else if err != nil {
 		return err
@@ -281,16 +286,16 @@ func blocking(r v1.CheckReport) string {
 	return count(r.Summary.Failed+r.Summary.Unknown-r.Summary.Accepted, "finding")
 }
 
-func (c *connection) resumeApply(ctx context.Context, j *migrate.Journal, args []string, f changing) error {
+func (c *connection) resumeApply(ctx context.Context, j *journal.Journal, args []string, f changing) error {
 	doc := j.Doc()
 	if len(args) == 1 && !samePlan(args[0], doc.Plan) {
 		return withCode(exitError, "migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback", doc.Run)
 	}
-	before, err := migrate.Before(ctx, c.kube)
+	before, err := journal.Before(ctx, c.kube)
 	if err != nil {
 		return err
 	}
-	if err := migrate.Judge(doc, nil); err != nil {
+	if err := trust.CheckJournal(doc, nil); err != nil {
 		return err
 	}
 	c.header(doc.Plan.Cluster)
@@ -351,7 +356,7 @@ func questionOfResume(without []string) string {
 // resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on with it before the lock was free. Its plan
 // has to be the one that was approved before.
 func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before *v1.Snapshot, approved string) error {
-	j, err := migrate.Open(ctx, c.kube)
+	j, err := journal.Open(ctx, c.kube)
 	if err != nil {
 		return err
 	}
@@ -375,7 +380,7 @@ func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before
 		return err
 	}
 	live := c.gather(ctx, doc.Plan.Options)
-	if err := migrate.Judge(doc, live); err != nil {
+	if err := trust.CheckJournal(doc, live); err != nil {
 		return err
 	}
 	return c.execute(ctx, j, &doc.Plan, n, before, live, f.accepted)
@@ -409,7 +414,7 @@ func samePlan(path string, begun v1.Plan) bool {
 }
 
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
-func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot, accepted map[string]string) error {
+func (c *connection) execute(ctx context.Context, j *journal.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot, accepted map[string]string) error {
 	hard, stop, done := signals(ctx, c)
 	defer done()
 	doc := j.Doc()
@@ -423,7 +428,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 	if err != nil {
 		return err
 	}
-	engine := migrate.New(migrate.Options{
+	engine := migrate.New(step.Options{
 		Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, HostsAreNodes: c.pods, NodeNames: nodeNames(now), Scrape: c.scrape, Version: c.versionOf, ToolVersion: version, Before: before, Live: now, Tell: tell, Clock: testClock(), Hook: testHook,
 		Compare: c.comparing(j, before, accepted), Extend: c.extend,
 	}, j)
@@ -438,7 +443,7 @@ func (c *connection) execute(ctx context.Context, j *migrate.Journal, p *v1.Plan
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
 		c.choices(err, p.Direction)
-		if errors.Is(err, migrate.ErrInterrupted) {
+		if errors.Is(err, step.ErrInterrupted) {
 			if idle := engine.Unowned(context.WithoutCancel(ctx)); len(idle) > 0 {
 				c.narrate("this is the middle of the downtime: nobody runs %s until it goes on or back", strings.Join(idle, ", "))
 			}
@@ -476,7 +481,7 @@ func startOf(doc v1.Journal, p *v1.Plan) time.Time {
 
 // locked holds the lock on the cluster during f.
 func (c *connection) locked(ctx context.Context, f changing, do func(context.Context) error) error {
-	held, lock, err := migrate.Acquire(ctx, c.kube, lockClock, migrate.Taking{Holder: migrate.Holder(userName()), Steal: f.steal, Tell: func(s string) { c.narrate("%s", s) }})
+	held, lock, err := lock.Acquire(ctx, c.kube, lockClock, lock.Taking{Holder: lock.Holder(userName()), Steal: f.steal, Tell: func(s string) { c.narrate("%s", s) }})
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask/canary"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // withCanaries is a cluster whose managers, kubelets, Nodes and cloud configs hold secrets, and in which the API server
@@ -101,7 +100,7 @@ func TestNothingSaidOfAMigrationShowsASecret(t *testing.T) {
 		doc.Records = append(doc.Records, r)
 	}
 	kube, _ := c.api.Clients(t)
-	if _, err := migrate.Create(t.Context(), kube, doc, before); err != nil { // as earlier versions wrote it
+	if _, err := journal.Create(t.Context(), kube, doc, before); err != nil { // as earlier versions wrote it
 		t.Fatal(err)
 	}
 	shown := ""
@@ -137,7 +136,7 @@ func TestTheJournalsConfigMapsHoldNoSecret(t *testing.T) {
 	}
 	kube, _ := c.api.Clients(t)
 	doc := v1.Journal{Run: "20261121-120000", Started: now(), Phase: v1.RunApplying, User: "ops", Plan: *p}
-	j, err := migrate.Create(t.Context(), kube, doc, c.snapshot())
+	j, err := journal.Create(t.Context(), kube, doc, c.snapshot())
 	if err != nil {
 		t.Fatal(err)
 	}

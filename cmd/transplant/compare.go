@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/report"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -15,7 +15,7 @@ import (
 var besides = map[string]bool{"finished": true, "owners": true, "hosts": true, "disruption": true, "facts": true}
 
 // comparing is the comparison of transplant verify for the steps of a run that verify, so that a migration which goes on behind one would also pass the other.
-func (c *connection) comparing(j *migrate.Journal, before *v1.Snapshot, accepted map[string]string) func(context.Context) (problems, unknown []string) {
+func (c *connection) comparing(j *journal.Journal, before *v1.Snapshot, accepted map[string]string) func(context.Context) (problems, unknown []string) {
 	return func(ctx context.Context) (problems, unknown []string) {
 		doc := j.Doc()
 		after := c.gather(ctx, doc.Plan.Options)

@@ -13,6 +13,14 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,15 +29,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/inventory"
-	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // connection is what the global flags say, and what was opened from them.
@@ -58,7 +57,7 @@ type connection struct {
 
 	// publish shows how a run goes on the lock while it is held, progress what is shown.
 	publish  func(string)
-	progress *migrate.Progress
+	progress *lock.Progress
 	// extend has the lock last longer while it is held.
 	extend func(context.Context, time.Duration) (func(), error)
 

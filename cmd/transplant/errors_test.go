@@ -15,7 +15,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // needCluster are the commands that cannot do without a cluster.
@@ -180,7 +181,7 @@ func TestAPlaceThatCannotBeWritten(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	lost := fmt.Errorf("%w: %w", migrate.ErrLockLost, &migrate.StepError{Err: context.Canceled})
+	lost := fmt.Errorf("%w: %w", lock.ErrLockLost, &step.StepError{Err: context.Canceled})
 	for _, c := range []struct {
 		err  error
 		want int
@@ -189,14 +190,14 @@ func TestExitCodes(t *testing.T) {
 		{errors.New("x"), exitError},
 		{withCode(exitPending, ""), exitPending},
 		{fmt.Errorf("outer: %w", withCode(exitBlocked, "x")), exitBlocked},
-		{&migrate.StepError{Err: &migrate.VerifyError{}}, exitUnverified},
+		{&step.StepError{Err: &step.VerifyError{}}, exitUnverified},
 		{fmt.Errorf("waiting: %w", context.DeadlineExceeded), exitTimeout},
-		{&migrate.StepError{Err: &migrate.StaleError{}}, exitStale},
+		{&step.StepError{Err: &step.StaleError{}}, exitStale},
 		{withCode(exitNotApproved, "x"), exitNotApproved},
-		{&migrate.LockedError{}, exitLocked},
+		{&lock.HeldError{}, exitLocked},
 		{lost, exitLocked},
-		{migrate.ErrInterrupted, exitInterrupted},
-		{&migrate.StepError{Err: context.Canceled}, exitInterrupted},
+		{step.ErrInterrupted, exitInterrupted},
+		{&step.StepError{Err: context.Canceled}, exitInterrupted},
 	} {
 		if have := codeOf(c.err); have != c.want {
 			t.Errorf("%v: exit %d, want %d", c.err, have, c.want)

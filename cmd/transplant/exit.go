@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // Exit codes; they are part of the interface and printed by --help.
@@ -55,18 +57,18 @@ func withCode(code int, format string, args ...any) error {
 // codeOf finds the exit code of an error.
 func codeOf(err error) int {
 	var code *codeError
-	var stale *migrate.StaleError
-	var locked *migrate.LockedError
-	var verify *migrate.VerifyError
-	var lost *migrate.LostError
+	var stale *step.StaleError
+	var locked *lock.HeldError
+	var verify *step.VerifyError
+	var lost *lostnode.Error
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &code):
 		return code.code
-	case errors.As(err, &locked), errors.Is(err, migrate.ErrLockLost): // before what the lost lock has cancelled
+	case errors.As(err, &locked), errors.Is(err, lock.ErrLockLost): // before what the lost lock has cancelled
 		return exitLocked
-	case errors.Is(err, migrate.ErrInterrupted), errors.Is(err, hostaccess.ErrStopped), errors.Is(err, context.Canceled):
+	case errors.Is(err, step.ErrInterrupted), errors.Is(err, hostaccess.ErrStopped), errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &stale):
 		return exitStale

@@ -117,7 +117,7 @@ func (c *connection) eachChange(ctx context.Context, show func(*roster.Following
 			return ctx.Err()
 		case <-again.C:
 		case <-changed:
-			pause(ctx, together)
+			waitBriefly(ctx, together)
 		}
 	}
 }

@@ -12,12 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
@@ -27,8 +21,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // seedFlags say that the control plane of the cluster runs in another one, and where.
@@ -117,7 +117,7 @@ func (c *connection) hostedPlane(cmd *cobra.Command, f seedFlags) (*hosted.Plane
 	o, accept := hostedOptions(cmd)
 	return &hosted.Plane{
 		Name: strings.TrimPrefix(f.namespace, "cluster-"), Namespace: f.namespace, Seed: seed, User: user, Scrape: hosted.NewScraperThrough(user, dial), Options: o, Accept: accept,
-		Holder: migrate.Holder(userName()), StealLock: boolFlag(cmd, "steal-lock"), ToolVersion: version, Clock: testClock(), Hook: testHook,
+		Holder: lock.Holder(userName()), StealLock: boolFlag(cmd, "steal-lock"), ToolVersion: version, Clock: testClock(), Hook: testHook,
 		Tell: func(s string) { c.narrate("%s", s) }, Pinned: strings.ToLower(strings.TrimSpace(stringFlag(cmd, "plan-sha256"))),
 	}, nil
 }
@@ -310,7 +310,7 @@ func hostedApply(ctx context.Context, h *hostedRun) error {
 		}
 	}
 	h.plane.Ledger = approvals{h}
-	return h.carryOut(ctx, func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
+	return h.carryOut(ctx, func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 		return h.plane.Run(ctx, h.part, tell, stop)
 	})
 }
@@ -438,13 +438,13 @@ func (l looked) HasBack(_ context.Context, p *v1.Plan) (bool, error) {
 func (looked) Forget(context.Context, hosted.Part) error { return nil }
 
 // carryOut runs something that may be interrupted, and tells what happens.
-func (h *hostedRun) carryOut(ctx context.Context, do func(context.Context, func(migrate.Event), <-chan struct{}) error) error {
+func (h *hostedRun) carryOut(ctx context.Context, do func(context.Context, func(step.Event), <-chan struct{}) error) error {
 	hard, stop, done := signals(ctx, h.connection)
 	defer done()
 	defer signal.Reset(syscall.SIGPIPE)
 	heart := heart{said: map[string]time.Time{}}
 	started := now()
-	err := do(hard, func(e migrate.Event) {
+	err := do(hard, func(e step.Event) {
 		if heart.worth(e) {
 			h.tell(e)
 		}

@@ -5,16 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // seededNamespace is where the seed keeps the control plane of the tests, and its journal.
@@ -68,7 +67,7 @@ func newSeededJournal(t *testing.T, env ...string) *seededJournal {
 func (s *seededJournal) begin() {
 	s.t.Helper()
 	kube, _ := s.seed.Clients(s.t)
-	if _, err := (migrate.Home{Kube: kube, Namespace: seededNamespace}).Create(s.t.Context(), s.doc, s.before); err != nil {
+	if _, err := (journal.ObjectLocation{Kube: kube, Namespace: seededNamespace}).Create(s.t.Context(), s.doc, s.before); err != nil {
 		s.t.Fatal(err)
 	}
 }

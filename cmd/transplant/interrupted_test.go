@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 )
 
 // buffer may be written to by a goroutine while a test reads it.
@@ -78,7 +78,7 @@ func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
 		}
 	}
 	kube, _ := c.api.Clients(t)
-	if holder, err := migrate.LockHolder(t.Context(), kube); err != nil || holder != "" {
+	if holder, err := lock.CurrentHolder(t.Context(), kube); err != nil || holder != "" {
 		t.Errorf("the lock is left: %q, %v", holder, err)
 	}
 }

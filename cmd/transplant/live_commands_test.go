@@ -12,16 +12,16 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 func TestWhatGoingOnDoesIsShownFirst(t *testing.T) {
@@ -88,7 +88,7 @@ func TestASnapshotOfALiveCluster(t *testing.T) {
 // lock lets somebody hold the lock.
 func (c *live) lock(holder string) {
 	now := metav1.NewMicroTime(time.Now())
-	c.api.Put(c.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: migrate.LockName, Namespace: plan.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now}})
+	c.api.Put(c.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: plan.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now}})
 }
 
 // unchanged fails when a command wrote anything.
@@ -261,7 +261,7 @@ func TestNoPermission(t *testing.T) {
 }
 
 func TestAMigrationThatSomebodyBeganMeanwhileIsNotOverwritten(t *testing.T) {
-	const path = "/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName
+	const path = "/api/v1/namespaces/kube-system/configmaps/" + journal.Name
 	for phase, words := range map[string]string{
 		v1.RunApplying:    "ops has begun migration 20261121-120000 meanwhile: nothing was changed; transplant apply without a plan goes on with it",
 		v1.RunRollingBack: "a rollback of migration 20261121-120000 was begun meanwhile: nothing was changed; transplant rollback goes on with it",

@@ -17,23 +17,22 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 const metricsVariable = "TRANSPLANT_TEST_METRICS"
 
 // manager is what a component of a host is here: a process of the right name in the right directory, which answers /metrics on the socket that it
 // was given and ends when its standard input does.
-func manager() {
+func runManager() {
 	if l, err := net.FileListener(os.NewFile(3, "socket")); err == nil {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
@@ -191,7 +190,7 @@ func (c *live) plan() string {
 }
 
 // journal writes that a migration was begun of which n steps were done, and m more were begun.
-func (c *live) journal(phase string, n, m int) *migrate.Journal {
+func (c *live) journal(phase string, n, m int) *journal.Journal {
 	c.t.Helper()
 	kube, _ := c.api.Clients(c.t)
 	p, err := readPlan(c.plan())
@@ -207,8 +206,8 @@ func (c *live) journal(phase string, n, m int) *migrate.Journal {
 		doc.Records = append(doc.Records, r)
 	}
 	before := c.snapshot()
-	c.api.Delete("/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + migrate.JournalName)
-	j, err := migrate.Create(c.t.Context(), kube, doc, before)
+	c.api.Delete("/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + journal.Name)
+	j, err := journal.Create(c.t.Context(), kube, doc, before)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -216,7 +215,7 @@ func (c *live) journal(phase string, n, m int) *migrate.Journal {
 }
 
 // approvedHere notes that a journal's plan was approved on this machine, and returns the flag that says where.
-func (c *live) approvedHere(j *migrate.Journal) string {
+func (c *live) approvedHere(j *journal.Journal) string {
 	c.t.Helper()
 	doc, dir := j.Doc(), c.t.TempDir()
 	if err := (&connection{stateDir: dir}).noteApproval(&doc.Plan, doc.Run); err != nil {

@@ -26,7 +26,7 @@ const labSnapshot = "../../internal/plan/testdata/lab.yaml"
 
 func TestMain(m *testing.M) {
 	if component := filepath.Base(os.Args[0]); strings.HasPrefix(component, "kube-") {
-		manager() // this is a process of a host; see live_test.go
+		runManager() // this is a process of a host; see live_test.go
 		return
 	}
 	now = func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // lockHolder is who carries a run out that is looked at from elsewhere.
@@ -92,11 +93,11 @@ func (o *onlooker) node(name string, ready corev1.ConditionStatus) {
 }
 
 // begin writes the journal as it is.
-func (o *onlooker) begin() *migrate.Journal {
+func (o *onlooker) begin() *journal.Journal {
 	o.t.Helper()
 	kube, _ := o.api.Clients(o.t)
-	o.api.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName)
-	j, err := migrate.Create(o.t.Context(), kube, o.doc, &v1.Snapshot{})
+	o.api.Delete("/api/v1/namespaces/kube-system/configmaps/" + journal.Name)
+	j, err := journal.Create(o.t.Context(), kube, o.doc, &v1.Snapshot{})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -122,17 +123,17 @@ func leaseObject(name, holder string, age time.Duration) *coordinationv1.Lease {
 // lock lets lockHolder hold the lock, and say what it does.
 func (o *onlooker) lock(age time.Duration, steps ...v1.StepProgress) {
 	o.t.Helper()
-	l := leaseObject(migrate.LockName, lockHolder, age)
+	l := leaseObject(lock.LeaseName, lockHolder, age)
 	data, err := json.Marshal(v1.Progress{Run: o.doc.Run, Steps: steps, Disruption: "probes: 3 paths, no outage"})
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	l.Annotations = map[string]string{migrate.ProgressAnnotation: string(data)}
+	l.Annotations = map[string]string{lock.ProgressAnnotation: string(data)}
 	o.api.Put(o.t, l)
 }
 
 func (o *onlooker) unlock() {
-	o.api.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrate.LockName)
+	o.api.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + lock.LeaseName)
 }
 
 // waiting is what the holder of the lock says of the step that is under way.
@@ -142,7 +143,7 @@ func (o *onlooker) waiting(what string) v1.StepProgress {
 
 // paused lets somebody ask the run to wait.
 func (o *onlooker) paused() {
-	o.api.Put(o.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: migrate.ControlName, Namespace: plan.Namespace}, Data: map[string]string{
+	o.api.Put(o.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: plan.Namespace}, Data: map[string]string{
 		"run": o.doc.Run, "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z", "reason": "the shop is open",
 	}})
 }

@@ -8,9 +8,10 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
 )
 
 func newPause(c *connection) *cobra.Command {
@@ -28,11 +29,11 @@ func newPause(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			asked, err := migrate.AskToPause(cmd.Context(), c.kube, v1.Pause{Run: doc.Run, By: c.asker(), At: c.serverTime().UTC(), Reason: reason})
+			asked, err := pause.Request(cmd.Context(), c.kube, v1.Pause{Run: doc.Run, By: c.asker(), At: c.serverTime().UTC(), Reason: reason})
 			if err != nil {
 				return err
 			}
-			c.narrate("migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on", doc.Run, migrate.PausedWords(*asked), c.waitsWhen(cmd.Context()))
+			c.narrate("migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on", doc.Run, pause.Describe(*asked), c.waitsWhen(cmd.Context()))
 			return nil
 		},
 	}
@@ -53,7 +54,7 @@ func newResume(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			was, err := migrate.AskToResume(cmd.Context(), c.kube, doc.Run)
+			was, err := pause.Resume(cmd.Context(), c.kube, doc.Run)
 			if err != nil {
 				return err
 			}
@@ -61,11 +62,11 @@ func newResume(c *connection) *cobra.Command {
 				c.narrate("migration %s was not paused: nothing to do", doc.Run)
 				return nil
 			}
-			c.narrate("migration %s goes on; it was %s", doc.Run, migrate.PausedWords(*was))
-			if lock, err := migrate.ReadLock(cmd.Context(), c.kube); errors.Is(err, migrate.ErrNoLock) {
+			c.narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
+			if ownLock, err := lock.Read(cmd.Context(), c.kube); errors.Is(err, lock.ErrNoLock) {
 				c.narrate("nobody carries it out now\nnext: transplant %s", map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase])
 			} else if err == nil {
-				c.narrate("%s carries it out\nnext: transplant status --watch", lock.Who())
+				c.narrate("%s carries it out\nnext: transplant status --watch", ownLock.Who())
 			}
 			return nil
 		},
@@ -74,8 +75,8 @@ func newResume(c *connection) *cobra.Command {
 
 // running is the run that is begun and not ended; an error where there is none to pause or resume.
 func (c *connection) running(ctx context.Context, what string) (v1.Journal, error) {
-	j, err := migrate.Open(ctx, c.kube)
-	if errors.Is(err, migrate.ErrNoJournal) {
+	j, err := journal.Open(ctx, c.kube)
+	if errors.Is(err, journal.ErrNoJournal) {
 		return v1.Journal{}, withCode(exitError, "no migration was started on this cluster: there is nothing to %s", what)
 	} else if err != nil {
 		return v1.Journal{}, err
@@ -89,14 +90,14 @@ func (c *connection) running(ctx context.Context, what string) (v1.Journal, erro
 
 // waitsWhen says from when on a paused run waits.
 func (c *connection) waitsWhen(ctx context.Context) string {
-	lock, err := migrate.ReadLock(ctx, c.kube)
+	ownLock, err := lock.Read(ctx, c.kube)
 	switch {
-	case errors.Is(err, migrate.ErrNoLock):
+	case errors.Is(err, lock.ErrNoLock):
 		return "nobody carries it out now; the next apply or rollback waits before its first step"
 	case err != nil:
 		return fmt.Sprintf("whether somebody carries it out now is unknown: %v", err)
 	}
-	return lock.Who() + " finishes the step that is under way, and waits"
+	return ownLock.Who() + " finishes the step that is under way, and waits"
 }
 
 // asker is who pauses a run.

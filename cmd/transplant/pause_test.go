@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	clocktesting "k8s.io/utils/clock/testing"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 const controlPath = "/api/v1/namespaces/kube-system/configmaps/transplant-control"
@@ -87,7 +86,7 @@ func (o *onlooker) unlocking(between func(), args ...string) result {
 			}
 			if c.HasWaiters() {
 				between()
-				c.Step(2 * migrate.LockRenewal)
+				c.Step(2 * lock.Renewal)
 			}
 		}
 	}()
@@ -124,7 +123,7 @@ func TestUnlock(t *testing.T) {
 			}
 			r := o.unlocking(between, c.args...)
 			fails(t, r, c.code, c.words...)
-			if have := o.api.Field("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+migrate.LockName, "metadata", "name") == ""; have != c.gone {
+			if have := o.api.Field("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+lock.LeaseName, "metadata", "name") == ""; have != c.gone {
 				t.Errorf("the lock is gone: %v, want %v", have, c.gone)
 			}
 		})

@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -77,7 +76,7 @@ func rollbackRun(run string) string { return run + ".rollback" }
 // isBackApproved tells that a rollback was approved on this machine. One that is made now follows from its plan, whose approval counts. One that
 // stands in the journal need not follow from it: only its own approval counts.
 func (c *connection) isBackApproved(doc *v1.Journal, back *v1.Plan, run string) bool {
-	return c.isApprovedHere(back, rollbackRun(run)) || !migrate.GoesOnBack(doc) && c.isApprovedHere(&doc.Plan, run)
+	return c.isApprovedHere(back, rollbackRun(run)) || !trust.IsRollingBack(doc) && c.isApprovedHere(&doc.Plan, run)
 }
 
 // checkApproved refuses --yes for a plan that stands in a journal and was neither approved on this machine nor pinned: then no person has looked at it.

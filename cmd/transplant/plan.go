@@ -9,17 +9,16 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/wholefile"
+	"sigs.k8s.io/yaml"
 )
 
 // planFlags are the options of a plan, shared by check, plan and apply.
@@ -264,7 +263,7 @@ func (c *connection) wayOut(ctx context.Context, from string) string {
 	if from != "" || c.kube == nil {
 		return ""
 	}
-	j, err := migrate.Open(ctx, c.kube)
+	j, err := journal.Open(ctx, c.kube)
 	if err != nil {
 		return ""
 	}

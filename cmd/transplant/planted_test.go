@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // plant writes a journal of a migration that nobody began, as somebody would who may write ConfigMaps in kube-system.
@@ -27,7 +26,7 @@ func (c *live) plant(change func(p *v1.Plan, doc *v1.Journal)) {
 	doc := v1.Journal{Run: "20261121-120000", Started: now(), Phase: v1.RunApplying, User: "ops"}
 	change(p, &doc)
 	doc.Plan = *p
-	if _, err := migrate.Create(c.t.Context(), kube, doc, c.snapshot()); err != nil {
+	if _, err := journal.Create(c.t.Context(), kube, doc, c.snapshot()); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -185,7 +184,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 
 // TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is carried out.
 func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
-	const journalPath = "/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + migrate.JournalName
+	const journalPath = "/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + journal.Name
 	for _, command := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host", "cp-2"}} {
 		c := newLive(t)
 		journal := func(change func(*v1.Plan)) (*v1.Plan, *corev1.ConfigMap) {
@@ -319,7 +318,7 @@ func TestARollbackIsRefusedWhileAManagerRunsThatNoRecordNames(t *testing.T) {
 		}
 	}
 	kube, _ := c.api.Clients(t)
-	after, err := migrate.Open(t.Context(), kube)
+	after, err := journal.Open(t.Context(), kube)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -55,7 +55,7 @@ func TestTheReadersRoleIsWhatLookingOnTakes(t *testing.T) {
 	w.out.shows(t, "paused by")
 	w.stop()
 	<-w.code
-	needed := slices.Concat(asked.Rights(), toGet(migrate.JournalNames())) // as far as a journal has parts
+	needed := slices.Concat(asked.Rights(), toGet(journal.Names())) // as far as a journal has parts
 	holds(t, needed, "reader")
 	noMore(t, needed, "reader")
 
@@ -88,7 +88,7 @@ func TestThePlannersRoleIsWhatPlanningTakes(t *testing.T) {
 	}
 	needed := slices.Concat(planning, asked.Rights())
 	holds(t, needed, "reader", "planner")
-	before := toGet(migrate.BeforeNames()) // as far as the snapshot is in pieces
+	before := toGet(journal.BeforeNames()) // as far as the snapshot is in pieces
 	holds(t, before, "planner")
 	noMore(t, slices.Concat(needed, before, refs(plan.ObjectRefs())), "planner")
 }

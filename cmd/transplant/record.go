@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 // logPath is where the ownership log of a run is kept on this machine.
@@ -67,13 +67,13 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 	if err != nil {
 		return nil, fmt.Errorf("using the kubeconfig: %w", err)
 	}
-	before, err := migrate.Before(ctx, c.kube)
+	before, err := journal.Before(ctx, c.kube)
 	if err != nil {
 		before = nil // it is of use only to leave the workers out
 	}
 	managers := newManagerHosts(c.hosts, before)
-	managers.deployed = func(ctx context.Context) ([]migrate.Target, error) {
-		return migrate.DeployedTargets(ctx, c.kube, p, hostsOfNodes(c.hosts, before), plan.KCM, plan.CCM)
+	managers.deployed = func(ctx context.Context) ([]manager.Target, error) {
+		return manager.DeployedTargets(ctx, c.kube, p, hostsOfNodes(c.hosts, before), plan.KCM, plan.CCM)
 	}
 	var once sync.Once
 	r := ownership.NewRecorder(ownership.RecorderOptions{

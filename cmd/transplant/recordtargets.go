@@ -8,7 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
@@ -16,16 +16,16 @@ import (
 // managerHosts are the hosts on which managers may run, and those that were found there last.
 type managerHosts struct {
 	hosts []hostaccess.Host
-	known map[string][]migrate.Target
+	known map[string][]manager.Target
 	// deployed finds the managers that no host names, and lastDeployed are those that it found last; nil where there are none.
-	deployed     func(context.Context) ([]migrate.Target, error)
-	lastDeployed []migrate.Target
+	deployed     func(context.Context) ([]manager.Target, error)
+	lastDeployed []manager.Target
 }
 
 // newManagerHosts leaves out the hosts that were workers before the migration: to ask each of many every second would take longer than that. Without a
 // snapshot any host may run a manager.
 func newManagerHosts(hosts []hostaccess.Host, before *v1.Snapshot) *managerHosts {
-	m := &managerHosts{known: map[string][]migrate.Target{}}
+	m := &managerHosts{known: map[string][]manager.Target{}}
 	for _, h := range hosts {
 		worker := before != nil && slices.ContainsFunc(before.Hosts, func(b v1.Host) bool { return b.Name == h.Name() && !b.ControlPlane && !b.APIOnly })
 		if !worker {
@@ -47,7 +47,7 @@ func (m *managerHosts) targets(ctx context.Context) []ownership.Target {
 	var asking sync.WaitGroup
 	for _, h := range m.hosts {
 		asking.Go(func() {
-			found, err := migrate.Targets(ctx, []hostaccess.Host{h}, plan.KCM, plan.CCM)
+			found, err := manager.Targets(ctx, []hostaccess.Host{h}, plan.KCM, plan.CCM)
 			if err != nil {
 				return // the engine names it when it needs it
 			}
@@ -64,14 +64,14 @@ func (m *managerHosts) targets(ctx context.Context) []ownership.Target {
 		})
 	}
 	asking.Wait()
-	var out []migrate.Target
+	var out []manager.Target
 	for _, h := range m.hosts {
 		out = append(out, m.known[h.Name()]...)
 	}
-	return recorded(migrate.AddTargets(out, m.lastDeployed...))
+	return recorded(manager.AddTargets(out, m.lastDeployed...))
 }
 
-func recorded(found []migrate.Target) []ownership.Target {
+func recorded(found []manager.Target) []ownership.Target {
 	out := make([]ownership.Target, 0, len(found))
 	for _, t := range found {
 		out = append(out, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/internal/report"
 	"github.com/transplant-dev/transplant/internal/wholefile"
@@ -73,7 +73,7 @@ func (c *connection) openMigrated(ctx context.Context) error {
 	if err := c.connect(); err != nil {
 		return err
 	}
-	if _, err := migrate.Open(ctx, c.kube); err != nil {
+	if _, err := journal.Open(ctx, c.kube); err != nil {
 		return err
 	}
 	return c.openRest(ctx)
@@ -88,15 +88,15 @@ type built struct {
 
 // buildReport gathers the evidence of the last migration and judges it.
 func (c *connection) buildReport(ctx context.Context, f reportFlags) (*built, error) {
-	j, err := migrate.Open(ctx, c.kube)
+	j, err := journal.Open(ctx, c.kube)
 	if err != nil {
 		return nil, err
 	}
 	doc := j.Doc()
-	if err := migrate.Judge(doc, nil); err != nil { // its options say which files of hosts are looked at
+	if err := trust.CheckJournal(doc, nil); err != nil { // its options say which files of hosts are looked at
 		return nil, err
 	}
-	before, err := migrate.Before(ctx, c.kube)
+	before, err := journal.Before(ctx, c.kube)
 	if err != nil {
 		return nil, err
 	}

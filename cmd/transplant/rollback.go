@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -37,8 +39,8 @@ func newRollback(c *connection) *cobra.Command {
 }
 
 func (c *connection) rollback(ctx context.Context, f changing) error {
-	j, err := migrate.Open(ctx, c.kube)
-	if errors.Is(err, migrate.ErrNoJournal) {
+	j, err := journal.Open(ctx, c.kube)
+	if errors.Is(err, journal.ErrNoJournal) {
 		return withCode(exitError, "no migration was started on this cluster: there is nothing to roll back")
 	} else if err != nil {
 		return err
@@ -51,7 +53,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err := f.checkWithout(); err != nil {
 		return err
 	}
-	if err := migrate.Judge(doc, nil); err != nil { // its options say which files of hosts are looked at
+	if err := trust.CheckJournal(doc, nil); err != nil { // its options say which files of hosts are looked at
 		return err
 	}
 	if err := c.openRest(ctx); err != nil {
@@ -105,11 +107,11 @@ func (f changing) rollbackDryRun() string {
 // rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with the digest that was shown. Only then
 // the hosts of --without-host are taken out. Their steps stay in the plan and are skipped.
 func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Snapshot, shown string) error {
-	before, err := migrate.Before(ctx, c.kube)
+	before, err := journal.Before(ctx, c.kube)
 	if err != nil {
 		return err
 	}
-	j, err := migrate.Open(ctx, c.kube)
+	j, err := journal.Open(ctx, c.kube)
 	if err != nil {
 		return err
 	}
@@ -148,16 +150,16 @@ func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Sn
 }
 
 // managersRecorded refuses a rollback that would leave a cloud-controller-manager running.
-func (c *connection) managersRecorded(ctx context.Context, j *migrate.Journal) error {
-	return migrate.ManagersRecorded(ctx, migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, j)
+func (c *connection) managersRecorded(ctx context.Context, j *journal.Journal) error {
+	return precondition.ManagersRecorded(ctx, step.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts}, j)
 }
 
 // rollbackPlan goes on with a rollback that was begun, or makes a plan for one.
 func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
-	if err := migrate.Judge(doc, snap); err != nil {
+	if err := trust.CheckJournal(doc, snap); err != nil {
 		return nil, err
 	}
-	if migrate.GoesOnBack(&doc) {
+	if trust.IsRollingBack(&doc) {
 		return doc.Rollback, nil
 	}
 	p, err := plan.MakeRollback(&doc, snap, time.Now())

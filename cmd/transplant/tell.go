@@ -5,19 +5,20 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // heartbeat is how long nothing is said of a step that waits for the same thing.
 const heartbeat = 30 * time.Second
 
 // teller prints what happens during a run, and publishes it for onlookers elsewhere.
-func (c *connection) teller(run string) func(migrate.Event) {
+func (c *connection) teller(run string) func(step.Event) {
 	if c.publish != nil {
-		c.progress = migrate.NewProgress(run, c.publish)
+		c.progress = lock.NewProgress(run, c.publish)
 	}
 	h := heart{said: map[string]time.Time{}}
-	return func(e migrate.Event) {
+	return func(e step.Event) {
 		if c.progress != nil {
 			c.progress.Saw(e)
 		}
@@ -33,7 +34,7 @@ type heart struct {
 	said map[string]time.Time // of a step, when the last line was printed
 }
 
-func (h *heart) worth(e migrate.Event) bool {
+func (h *heart) worth(e step.Event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Kind == "waiting" && e.Time.Sub(h.said[e.Step.ID]) < heartbeat {
@@ -44,7 +45,7 @@ func (h *heart) worth(e migrate.Event) bool {
 }
 
 // tell prints what happens to a step, a line each.
-func (c *connection) tell(e migrate.Event) {
+func (c *connection) tell(e step.Event) {
 	at, l := e.Time.Format("15:04:05"), layout{ascii: c.ascii}
 	switch e.Kind {
 	case "started":

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 func TestWhatIsToldIsPublishedAndNotRepeated(t *testing.T) {
@@ -15,13 +15,13 @@ func TestWhatIsToldIsPublishedAndNotRepeated(t *testing.T) {
 	var published []string
 	c := &connection{streams: streams{err: &out}, publish: func(s string) { published = append(published, s) }}
 	tell := c.teller("run-1")
-	step := v1.Step{ID: "a", Title: "do a"}
-	for _, e := range []migrate.Event{
+	planned := v1.Step{ID: "a", Title: "do a"}
+	for _, e := range []step.Event{
 		{Kind: "started", Time: now()}, {Kind: "waiting", Message: "the node", Time: now().Add(time.Second)}, {Kind: "waiting", Message: "the node", Time: now().Add(20 * time.Second)},
 		{Kind: "waiting", Message: "the node", Time: now().Add(31 * time.Second)}, {Kind: "paused", Message: "paused by boss", Time: now().Add(32 * time.Second)},
 		{Kind: "done", Time: now().Add(33 * time.Second)},
 	} {
-		e.Step, e.Number, e.Total = step, 1, 1
+		e.Step, e.Number, e.Total = planned, 1, 1
 		tell(e)
 	}
 	if n := strings.Count(out.String(), "still waiting: the node"); n != 1 || !strings.Contains(out.String(), "paused by boss") {

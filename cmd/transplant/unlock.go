@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/holder"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -37,36 +37,36 @@ func newUnlock(c *connection) *cobra.Command {
 }
 
 func (c *connection) unlock(ctx context.Context, yes, force bool) error {
-	lock, err := migrate.ReadLock(ctx, c.kube)
-	if errors.Is(err, migrate.ErrNoLock) {
+	ownLock, err := lock.Read(ctx, c.kube)
+	if errors.Is(err, lock.ErrNoLock) {
 		c.narrate("nobody holds the lock: nothing to do")
 		return nil
 	} else if err != nil {
 		return err
 	}
-	shown := status.Judge(status.Facts{Now: c.serverTime(), Lock: lock}).Lock
+	shown := status.Judge(status.Facts{Now: c.serverTime(), Lock: ownLock}).Lock
 	c.narrate("the lock is held by %s", holderWords(*shown))
-	alive, err := c.observe(ctx, lock)
+	alive, err := c.observe(ctx, ownLock)
 	switch {
-	case errors.Is(err, migrate.ErrNoLock):
+	case errors.Is(err, lock.ErrNoLock):
 		c.narrate("its holder gave it up while it was looked at: nothing to do")
 		return nil
 	case err != nil:
 		return err
 	case alive && !force:
-		return withCode(exitLocked, "%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step", lock.Who())
+		return withCode(exitLocked, "%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step", ownLock.Who())
 	case alive:
 		c.narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
 	}
-	if err := c.approve(yes, fmt.Sprintf("delete the lock of %s", lock.Who())); err != nil {
+	if err := c.approve(yes, fmt.Sprintf("delete the lock of %s", ownLock.Who())); err != nil {
 		return err
 	}
 	if force {
-		err = migrate.ForceUnlock(ctx, c.kube, lock)
+		err = lock.ForceUnlock(ctx, c.kube, ownLock)
 	} else {
-		err = migrate.Unlock(ctx, c.kube, lock)
+		err = lock.Unlock(ctx, c.kube, ownLock)
 	}
-	var locked *migrate.LockedError
+	var locked *lock.HeldError
 	if errors.As(err, &locked) {
 		return withCode(exitLocked, "the lock was renewed or taken by %s in between: it was left alone", holder.Words(locked.Holder))
 	} else if err != nil {
@@ -77,14 +77,14 @@ func (c *connection) unlock(ctx context.Context, yes, force bool) error {
 }
 
 // observe tells whether the holder of a lock is at work.
-func (c *connection) observe(ctx context.Context, lock *migrate.LockState) (bool, error) {
-	if lock.EndedHere() {
+func (c *connection) observe(ctx context.Context, ownLock *lock.State) (bool, error) {
+	if ownLock.EndedHere() {
 		c.narrate("its holder was a process of this machine, which is gone")
 		return false, nil
 	}
-	c.narrate("looking for %s whether it is renewed", 2*migrate.LockRenewal)
-	err := migrate.ObserveLock(ctx, c.kube, lockClock, lock)
-	var locked *migrate.LockedError
+	c.narrate("looking for %s whether it is renewed", 2*lock.Renewal)
+	err := lock.Observe(ctx, c.kube, lockClock, ownLock)
+	var locked *lock.HeldError
 	if errors.As(err, &locked) {
 		return true, nil
 	}
@@ -93,7 +93,7 @@ func (c *connection) observe(ctx context.Context, lock *migrate.LockState) (bool
 
 // nextAfterUnlock is the command that goes on with what the holder of the lock had begun.
 func (c *connection) nextAfterUnlock(ctx context.Context) string {
-	j, err := migrate.Open(ctx, c.kube)
+	j, err := journal.Open(ctx, c.kube)
 	if err != nil {
 		return "transplant status"
 	}

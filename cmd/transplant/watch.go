@@ -64,7 +64,7 @@ func (c *connection) follow(ctx context.Context, board *status.Board, show func(
 			return withCode(exitInterrupted, "no longer watching; the run goes on where it is carried out")
 		case <-again.C:
 		case <-board.Changed():
-			pause(ctx, together)
+			waitBriefly(ctx, together)
 		}
 		if !board.Ready() {
 			continue
@@ -77,7 +77,7 @@ func (c *connection) follow(ctx context.Context, board *status.Board, show func(
 }
 
 // pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+func waitBriefly(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

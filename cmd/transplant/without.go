@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -32,14 +33,14 @@ func (f *changing) checkWithout() error {
 
 // remaining are the hosts that are still part of a migration once those of --without-host are taken out.
 func remaining(doc v1.Journal, hosts []hostaccess.Host, without []string) []hostaccess.Host {
-	return slices.DeleteFunc(migrate.Staying(doc, hosts), func(h hostaccess.Host) bool { return slices.Contains(without, h.Name()) })
+	return slices.DeleteFunc(journal.Staying(doc, hosts), func(h hostaccess.Host) bool { return slices.Contains(without, h.Name()) })
 }
 
 // takeOut takes the hosts of --without-host out of the migration, where it is proven that they are gone, and looks at the others alone from then on.
-func (c *connection) takeOut(ctx context.Context, j *migrate.Journal, f changing, before *v1.Snapshot) error {
+func (c *connection) takeOut(ctx context.Context, j *journal.Journal, f changing, before *v1.Snapshot) error {
 	if len(f.without) > 0 {
-		o := migrate.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, Scrape: c.scrape, Before: before, Tell: c.tell, Clock: testClock()}
-		if err := migrate.TakeOut(ctx, o, j, f.without, userName()); err != nil {
+		o := step.Options{Kube: c.kube, Dynamic: c.dynamic, Hosts: c.hosts, Scrape: c.scrape, Before: before, Tell: c.tell, Clock: testClock()}
+		if err := lostnode.Exclude(ctx, o, j, f.without, userName()); err != nil {
 			return err
 		}
 	}
@@ -48,13 +49,13 @@ func (c *connection) takeOut(ctx context.Context, j *migrate.Journal, f changing
 		c.narrate("without host %s, which %s took out at %s: its steps are skipped. It must not come back as it was: reset it or delete its machine, and kubectl delete node %s",
 			h.Name, h.By, h.At.Format("2006-01-02 15:04:05 MST"), h.Node)
 	}
-	c.hosts = migrate.Staying(doc, c.hosts)
+	c.hosts = journal.Staying(doc, c.hosts)
 	return nil
 }
 
 // choices says what can be done about hosts that were lost.
 func (c *connection) choices(err error, direction string) {
-	lost, ok := errors.AsType[*migrate.LostError](err)
+	lost, ok := errors.AsType[*lostnode.Error](err)
 	if !ok {
 		return
 	}

@@ -10,7 +10,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -35,7 +36,7 @@ func TestAManualAccessThatCannotWork(t *testing.T) {
 }
 
 func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
-	lost := &migrate.LostError{Hosts: []migrate.LostHost{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}, Err: &migrate.StepError{Step: v1.Step{ID: "x"}, Err: errors.New("y")}}
+	lost := &lostnode.Error{Hosts: []lostnode.Host{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}, Err: &step.StepError{Step: v1.Step{ID: "x"}, Err: errors.New("y")}}
 	for direction, want := range map[string]string{
 		plan.Forward:  "to go on when cp-3 is back: transplant apply\nto go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n",
 		plan.Rollback: "to go on when cp-3 is back: transplant rollback\nto go on without what is gone for good: transplant rollback --without-host=cp-3\n",
@@ -47,7 +48,7 @@ func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 			t.Errorf("%s: %s", direction, out.String())
 		}
 	}
-	lost.Hosts = append(lost.Hosts, migrate.LostHost{Name: "w-1", Why: "no session", Alive: "its node is Ready"})
+	lost.Hosts = append(lost.Hosts, lostnode.Host{Name: "w-1", Why: "no session", Alive: "its node is Ready"})
 	var both bytes.Buffer
 	(&connection{streams: streams{err: &both}}).choices(lost, plan.Forward)
 	if want := "host w-1 cannot be given up: its node is Ready\nto go on when cp-3, w-1 are back: transplant apply\n" +
@@ -60,7 +61,7 @@ func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 	if want := "host w-1 cannot be given up: its node is Ready\nto go on when w-1 is back: transplant apply\n"; both.String() != want {
 		t.Errorf("the only one lives: %s", both.String())
 	}
-	lost.Hosts = []migrate.LostHost{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}
+	lost.Hosts = []lostnode.Host{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}
 	if want := "step x: y\nhost cp-3 is out of reach (no answer)\n    its node is not Ready"; lost.Error() != want {
 		t.Errorf("the error: %s", lost)
 	}
@@ -74,9 +75,9 @@ func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 		want int
 	}{
 		{lost, exitTimeout},
-		{&migrate.LostError{Err: &migrate.VerifyError{}}, exitUnverified},
-		{&migrate.StepError{Err: fmt.Errorf("waiting: %w", hostaccess.ErrStopped)}, exitInterrupted},
-		{&migrate.StayError{}, exitError},
+		{&lostnode.Error{Err: &step.VerifyError{}}, exitUnverified},
+		{&step.StepError{Err: fmt.Errorf("waiting: %w", hostaccess.ErrStopped)}, exitInterrupted},
+		{&lostnode.StayError{}, exitError},
 	} {
 		if have := codeOf(c.err); have != c.want {
 			t.Errorf("%v: exit %d, want %d", c.err, have, c.want)

@@ -9,15 +9,14 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 var whole = flag.Bool("hosted.all", false, "kill a handover before and after each of its steps, too, not only in its middle")
@@ -152,7 +151,7 @@ func TestNoCredentialOfTheSeedStandsInAPlanAJournalOrASnapshot(t *testing.T) {
 		w.clock.Step(2 * time.Second)
 	}
 	var told strings.Builder
-	if err := w.plane().Run(t.Context(), Handover, func(e migrate.Event) { told.WriteString(e.Message) }, nil); err != nil {
+	if err := w.plane().Run(t.Context(), Handover, func(e step.Event) { told.WriteString(e.Message) }, nil); err != nil {
 		t.Fatal(describe(err))
 	}
 	j, err := w.plane().home(Handover).Open(t.Context())

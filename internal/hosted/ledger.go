@@ -52,7 +52,7 @@ func (p *Plane) known(ctx context.Context, part Part, doc *v1.Journal) error {
 	}
 	err := p.Ledger.Check(ctx, journalOf(part), &doc.Plan)
 	if unknown, is := errors.AsType[*UnknownPlanError](err); is {
-		unknown.Journal = p.home(part).Journal()
+		unknown.Journal = p.home(part).JournalName()
 	}
 	return err
 }
@@ -111,7 +111,7 @@ func (p *Plane) noteBack(ctx context.Context, doc *v1.Journal, back *v1.Plan) er
 		return err
 	}
 	return &UnknownPlanError{
-		Journal: p.home(Handover).Journal(), SHA256: Sum(back.Steps), Rollback: true,
+		Journal: p.home(Handover).JournalName(), SHA256: Sum(back.Steps), Rollback: true,
 		Why: "its phase says " + v1.RunRollingBack + ", and nobody has noted here that this handover is taken back",
 	}
 }

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // notebook is a Ledger in memory.
@@ -441,7 +440,7 @@ func TestARollbackLeavesNoManagerThatARecordWasCutOf(t *testing.T) {
 				w.owns(plan.KCM)
 				return
 			}
-			if !errors.As(err, new(*migrate.UntrustedError)) || !strings.Contains(err.Error(), "Deployment/"+ns+"/") || !strings.Contains(err.Error(), "is live") {
+			if !errors.As(err, new(*trust.UntrustedError)) || !strings.Contains(err.Error(), "Deployment/"+ns+"/") || !strings.Contains(err.Error(), "is live") {
 				t.Errorf("it ends with %v", err)
 			}
 			if w.template(kcmRef) != before || journal() != written {

@@ -5,19 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/plan"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // observe makes the account by which managers are asked what they run, so that the first plan is made from what they say. It is what the first steps of the
 // plan would make; they find it there.
 func (p *Plane) observe(ctx context.Context) error {
 	for _, o := range plan.ObserverObjects() {
-		client, err := migrate.ClientFor(p.User.Dynamic, plan.Ref(o))
+		client, err := object.ClientFor(p.User.Dynamic, plan.Ref(o))
 		if err != nil {
 			return err
 		}

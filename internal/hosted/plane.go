@@ -5,12 +5,13 @@ import (
 	"errors"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
 // Part is a part of a hosted migration, which has a plan and a journal of its own.
@@ -87,20 +88,20 @@ type UnplannedError struct {
 }
 
 // LockedError says that somebody else is changing this cluster.
-type LockedError = migrate.LockedError
+type LockedError = lock.HeldError
 
 // StaleError says that the control plane is no longer as it was when the plan was made. A plan of which no step was begun is made anew by the next Run.
-type StaleError = migrate.StaleError
+type StaleError = step.StaleError
 
 // VerifyError says that a step was carried out and its effect did not show. The next Run looks again, and goes on when it shows.
-type VerifyError = migrate.VerifyError
+type VerifyError = step.VerifyError
 
 // Errors that Run and Rollback return beside the types above.
 var (
 	// ErrInterrupted: stop was closed, and the step under way was finished first.
-	ErrInterrupted = migrate.ErrInterrupted
+	ErrInterrupted = step.ErrInterrupted
 	// ErrNothingBegun: there is no journal to go back from.
-	ErrNothingBegun = migrate.ErrNoJournal
+	ErrNothingBegun = journal.ErrNoJournal
 	// ErrTooLate: the migration cannot be rolled back any longer, because its Finish was begun.
 	ErrTooLate = errors.New("the in-tree provider was taken out of the control plane: there is no way back")
 	// ErrRollback: a rollback was begun and has to be finished with Rollback before anything else.

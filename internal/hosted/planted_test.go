@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line carry out what a migration of this control plane does, and nothing else that
@@ -57,7 +56,7 @@ func TestAPlantedJournalInTheSeedIsNotGoneOnWith(t *testing.T) {
 				"going back": func() error { return w.plane().Rollback(t.Context(), nil, nil) },
 			} {
 				err := do()
-				if _, is := errors.AsType[*migrate.UntrustedError](err); !is || !strings.Contains(err.Error(), c.says) {
+				if _, is := errors.AsType[*trust.UntrustedError](err); !is || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%s is not refused with %q: %v", what, c.says, err)
 				}
 			}
@@ -80,7 +79,7 @@ func TestAJournalIsNotJudgedByAClusterThatDoesNotAnswer(t *testing.T) {
 		},
 	} {
 		err := do()
-		if _, is := errors.AsType[*migrate.UntrustedError](err); err == nil || is || !strings.Contains(err.Error(), "run again when they answer") {
+		if _, is := errors.AsType[*trust.UntrustedError](err); err == nil || is || !strings.Contains(err.Error(), "run again when they answer") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

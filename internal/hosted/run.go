@@ -8,17 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"k8s.io/utils/clock"
 )
 
 // Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done, also when it was done before.
 // When stop is closed it finishes the step under way and returns ErrInterrupted; when ctx ends it stops at once, and the next Run goes on.
-func (p *Plane) Run(ctx context.Context, part Part, tell func(migrate.Event), stop <-chan struct{}) error {
+func (p *Plane) Run(ctx context.Context, part Part, tell func(step.Event), stop <-chan struct{}) error {
 	if done, err := p.done(ctx, part); done || err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func (p *Plane) done(ctx context.Context, part Part) (bool, error) {
 // phase is that of a part's journal; empty when there is none.
 func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 	j, err := p.home(part).Open(ctx)
-	if errors.Is(err, migrate.ErrNoJournal) {
+	if errors.Is(err, journal.ErrNoJournal) {
 		return "", nil
 	} else if err != nil {
 		return "", err
@@ -82,7 +86,7 @@ func (p *Plane) phase(ctx context.Context, part Part) (string, error) {
 
 // begin opens the journal of a part that was begun, or makes a plan and the journal for it. A plan of which no step was begun is made anew: what it was made from
 // may be days old. What a person confirmed is compared with the plan that is made here, so that nothing else is begun.
-func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Snapshot, error) {
+func (p *Plane) begin(ctx context.Context, part Part) (*journal.Journal, *v1.Snapshot, error) {
 	home := p.home(part)
 	j, err := home.Open(ctx)
 	if err == nil && j.Doc().Phase == v1.RunApplying && len(j.Doc().Records) > 0 {
@@ -93,7 +97,7 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 		before, err := home.Before(ctx)
 		return j, before, err
 	}
-	if err != nil && !errors.Is(err, migrate.ErrNoJournal) {
+	if err != nil && !errors.Is(err, journal.ErrNoJournal) {
 		return nil, nil, err
 	}
 	if err := p.observe(ctx); err != nil {
@@ -124,7 +128,7 @@ func (p *Plane) begin(ctx context.Context, part Part) (*migrate.Journal, *v1.Sna
 }
 
 // Rollback takes Handover back from wherever it is, or goes on with doing so. It returns nil when the control plane is as before.
-func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
+func (p *Plane) Rollback(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 	return p.locked(ctx, func(ctx context.Context, publish func(string)) error {
 		finish, err := p.phase(ctx, Finish)
 		if err != nil {
@@ -163,7 +167,7 @@ func (p *Plane) Rollback(ctx context.Context, tell func(migrate.Event), stop <-c
 }
 
 // beginBack returns the rollback of a journal once it is begun: nothing speaks against it, and the ledger and the journal say so.
-func (p *Plane) beginBack(ctx context.Context, j *migrate.Journal, before *v1.Snapshot) (*v1.Plan, error) {
+func (p *Plane) beginBack(ctx context.Context, j *journal.Journal, before *v1.Snapshot) (*v1.Plan, error) {
 	doc := j.Doc()
 	back, begun, err := p.wayBack(&doc, before)
 	if err != nil {
@@ -172,7 +176,7 @@ func (p *Plane) beginBack(ctx context.Context, j *migrate.Journal, before *v1.Sn
 	if err := p.pinned(back); err != nil {
 		return nil, err
 	}
-	if err := migrate.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
+	if err := precondition.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
 		return nil, err
 	}
 	if err := p.noteBack(ctx, &doc, back); err != nil {
@@ -187,14 +191,14 @@ func (p *Plane) beginBack(ctx context.Context, j *migrate.Journal, before *v1.Sn
 // wayBack is the rollback of a journal: the one that was begun, or one that is made.
 func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, begun bool, err error) {
 	// One that is noted and said to be finished is gone through again: each of its steps looks whether it is done.
-	if migrate.GoesOnBack(doc) || doc.Phase == v1.RunRolledBack && doc.Rollback != nil {
-		return doc.Rollback, migrate.GoesOnBack(doc), p.sameRollback(doc, before)
+	if trust.IsRollingBack(doc) || doc.Phase == v1.RunRolledBack && doc.Rollback != nil {
+		return doc.Rollback, trust.IsRollingBack(doc), p.sameRollback(doc, before)
 	}
 	if back, err = plan.MakeRollback(doc, before, p.clock().Now()); err != nil {
 		return nil, false, err
 	}
 	if err := plan.Allowed(back, nil); err != nil {
-		return nil, false, &migrate.UntrustedError{What: "the rollback that is made of the journal", Err: err}
+		return nil, false, &trust.UntrustedError{What: "the rollback that is made of the journal", Err: err}
 	}
 	return back, false, nil
 }
@@ -215,7 +219,7 @@ func (p *Plane) sameRollback(doc *v1.Journal, before *v1.Snapshot) error {
 	} else {
 		why += ": " + strings.Join(differences[:min(len(differences), namedSteps)], "; ")
 	}
-	return &UnknownPlanError{Journal: p.home(Handover).Journal(), SHA256: sum, Rollback: true, Why: why}
+	return &UnknownPlanError{Journal: p.home(Handover).JournalName(), SHA256: sum, Rollback: true, Why: why}
 }
 
 // PlanRollback is the rollback as Rollback would carry it out now, and the journal that it is of. It changes nothing.
@@ -233,7 +237,7 @@ func (p *Plane) PlanRollback(ctx context.Context) (back *v1.Plan, of v1.Journal,
 	if err != nil {
 		return nil, of, err
 	}
-	if err := migrate.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
+	if err := precondition.ManagersRecorded(ctx, p.engineOptions(before, nil), j); err != nil {
 		return nil, of, err
 	}
 	back, _, err = p.wayBack(&of, before)
@@ -261,17 +265,17 @@ func (p *Plane) trusted(ctx context.Context, doc v1.Journal) error {
 	if err := unread(live); err != nil {
 		return fmt.Errorf("migration %s is not gone on with before its journal is compared with the clusters: %w; run again when they answer", doc.Run, err)
 	}
-	return migrate.Judge(doc, live)
+	return trust.CheckJournal(doc, live)
 }
 
 // keepsRules says which rule a journal breaks, without a look at a cluster.
 func (p *Plane) keepsRules(doc v1.Journal) error {
 	for _, of := range []*v1.Plan{&doc.Plan, doc.Rollback} {
 		if of != nil && of.Cluster.Seed != p.Namespace {
-			return &migrate.UntrustedError{What: "the journal in namespace " + p.Namespace, Err: fmt.Errorf("its plan is for a control plane in namespace %q", of.Cluster.Seed)}
+			return &trust.UntrustedError{What: "the journal in namespace " + p.Namespace, Err: fmt.Errorf("its plan is for a control plane in namespace %q", of.Cluster.Seed)}
 		}
 	}
-	return migrate.Judge(doc, nil)
+	return trust.CheckJournal(doc, nil)
 }
 
 // unread says why a snapshot does not tell which cluster it is of, or what its control plane runs. A journal that differs from
@@ -288,7 +292,7 @@ func unread(snap *v1.Snapshot) error {
 	return nil
 }
 
-func (p *Plane) end(ctx context.Context, j *migrate.Journal, phase string) error {
+func (p *Plane) end(ctx context.Context, j *journal.Journal, phase string) error {
 	ended := p.clock().Now().UTC()
 	return j.SetPhase(ctx, phase, nil, &ended)
 }
@@ -306,15 +310,15 @@ const releaseTimeout = 10 * time.Second
 
 // locked holds the lock on the cluster during do.
 func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string)) error) (err error) {
-	t := migrate.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Tell: p.Tell}
+	t := lock.Taking{Holder: p.Holder, Steal: p.StealLock, From: p.Ended, Tell: p.Tell}
 	if t.Holder == "" {
-		t.Holder = migrate.Holder("transplant")
+		t.Holder = lock.Holder("transplant")
 	}
 	if p.Clock != nil { // the lock runs out by the same clock as everything else
 		begun := p.Clock.Now()
 		t.Boot = func() time.Duration { return p.Clock.Since(begun) }
 	}
-	held, lock, err := p.home(Handover).Acquire(ctx, p.clock(), t)
+	held, lock, err := lock.AcquireAt(ctx, p.home(Handover), p.clock(), t)
 	if err != nil {
 		return err
 	}
@@ -326,30 +330,30 @@ func (p *Plane) locked(ctx context.Context, do func(context.Context, func(string
 	return do(held, lock.Publish)
 }
 
-func (p *Plane) home(part Part) migrate.Home {
-	h := migrate.Home{Kube: p.Seed.Kube, Namespace: p.Namespace}
+func (p *Plane) home(part Part) journal.ObjectLocation {
+	h := journal.ObjectLocation{Kube: p.Seed.Kube, Namespace: p.Namespace}
 	if part == Finish {
 		h.Part = string(part)
 	}
 	return h
 }
 
-func (p *Plane) engine(j *migrate.Journal, before *v1.Snapshot, tell func(migrate.Event)) *migrate.Engine {
+func (p *Plane) engine(j *journal.Journal, before *v1.Snapshot, tell func(step.Event)) *migrate.Engine {
 	return migrate.New(p.engineOptions(before, tell), j)
 }
 
-func (p *Plane) engineOptions(before *v1.Snapshot, tell func(migrate.Event)) migrate.Options {
-	return migrate.Options{
+func (p *Plane) engineOptions(before *v1.Snapshot, tell func(step.Event)) step.Options {
+	return step.Options{
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic,
-		Seed:   &migrate.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
+		Seed:   &step.Seed{Kube: p.Seed.Kube, Dynamic: p.Seed.Dynamic, Namespace: p.Namespace},
 		Scrape: p.scrape, ToolVersion: p.ToolVersion, Before: before, Tell: tell, Clock: p.clock(), Hook: p.Hook,
 	}
 }
 
 // teller tells the caller what happens, and whoever looks at the lock.
-func (p *Plane) teller(run string, tell func(migrate.Event), publish func(string)) func(migrate.Event) {
-	progress := migrate.NewProgress(run, publish)
-	return func(e migrate.Event) {
+func (p *Plane) teller(run string, tell func(step.Event), publish func(string)) func(step.Event) {
+	progress := lock.NewProgress(run, publish)
+	return func(e step.Event) {
 		progress.Saw(e)
 		if tell != nil {
 			tell(e)

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // Status says how a part stands, from the journal and the lock in the seed alone.
@@ -26,7 +26,7 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 	now := p.clock().Now().UTC()
 	out := v1.Status{TypeMeta: v1.Type(v1.KindStatus), Time: now, State: v1.StateNotStarted, Phase: v1.StateNotStarted, Cluster: v1.Cluster{Name: p.Name, Seed: p.Namespace}}
 	j, err := p.home(part).Open(ctx)
-	if errors.Is(err, migrate.ErrNoJournal) {
+	if errors.Is(err, journal.ErrNoJournal) {
 		return out, "", nil
 	} else if err != nil {
 		return out, "", err
@@ -99,19 +99,19 @@ func count(out *v1.Status, steps *v1.Plan, records []v1.StepRecord) bool {
 
 // lock reads who holds the lock, and what they publish on it.
 func (p *Plane) lock(ctx context.Context, out *v1.Status) (*v1.Progress, error) {
-	l, err := p.Seed.Kube.CoordinationV1().Leases(p.Namespace).Get(ctx, migrate.LockName, metav1.GetOptions{})
+	l, err := p.Seed.Kube.CoordinationV1().Leases(p.Namespace).Get(ctx, lock.LeaseName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && ptr.Deref(l.Spec.HolderIdentity, "") == "" {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", p.Namespace, migrate.LockName, err)
+		return nil, fmt.Errorf("reading the lock Lease %s/%s: %w", p.Namespace, lock.LeaseName, err)
 	}
-	seen := migrate.LockOf(l)
+	seen := lock.StateOf(l)
 	out.Lock = &v1.LockStatus{Holder: seen.Holder, User: seen.User, Host: seen.Host, PID: seen.PID, AgeFrom: "this machine's clock and the holder's"}
 	if l.Spec.RenewTime != nil {
 		age := out.Time.Sub(l.Spec.RenewTime.Time).Seconds()
 		out.Lock.AgeSeconds, out.Lock.Expired = age, age > float64(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))
 	}
-	return migrate.ReadProgress(l.Annotations[migrate.ProgressAnnotation]), nil
+	return lock.ReadProgress(l.Annotations[lock.ProgressAnnotation]), nil
 }
 
 // waiting fills in what who carries the run out says it waits for.

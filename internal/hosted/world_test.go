@@ -12,6 +12,12 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 const (
@@ -402,7 +401,7 @@ func (w *world) scrape(ctx context.Context, component, pod, _ string) (v1.Manage
 // run carries a part out and fails the test when that fails.
 func (w *world) run(part Part) {
 	w.t.Helper()
-	if err := w.plane().Run(w.t.Context(), part, func(e migrate.Event) {
+	if err := w.plane().Run(w.t.Context(), part, func(e step.Event) {
 		if e.Kind == "failed" {
 			w.t.Logf("%s: %s", e.Step.ID, e.Message)
 		}

@@ -5,12 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step/file"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // TestAPlantedRecordIsNotGoneOnWith: a record names files, backups and modes, and they are written and removed on hosts.
@@ -18,13 +21,13 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 	w := newWorld(t, 2)
 	p, j := w.begin()
 	live := w.snapshot()
-	restart := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Component == kas && s.Kind == v1.StepEditManifest })]
+	restart := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Component == component.KAS && s.Kind == v1.StepEditManifest })]
 	other := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Kind == v1.StepEditManifest && s.ID != restart.ID })]
 	twin := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool {
-		return s.Component == kas && s.Kind == v1.StepEditManifest && s.Host != restart.Host
+		return s.Component == component.KAS && s.Kind == v1.StepEditManifest && s.Host != restart.Host
 	})]
 	secret := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == plan.CCMKubeconfig })]
-	own := func(id string) string { return backupDir("run-1") + "/" + slug(id) }
+	own := func(id string) string { return trust.BackupDir("run-1") + "/" + trust.BackupName(id) }
 	rollback := func(doc *v1.Journal, change func(s *v1.Step)) {
 		all := *doc
 		all.Records = nil
@@ -48,7 +51,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 			doc.Records = []v1.StepRecord{{ID: restart.ID, Backup: own(restart.ID), BackupMode: "0640"}}
 		}},
 		{"a manager that hands over", "", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(moving(restart, kcm))}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml", Backup: own(trust.MovingID(restart, component.KCM))}}
 		}},
 		{"the way back as it is made", "", func(doc *v1.Journal) { rollback(doc, func(*v1.Step) {}) }},
 		{"another step's backup", "is not that of this step", func(doc *v1.Journal) {
@@ -70,28 +73,28 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 			doc.Records = []v1.StepRecord{{ID: "x", Files: []v1.FileRecord{{Path: "/etc/shadow"}}}}
 		}},
 		{"a manager that is moved elsewhere", "no manifest", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + ".hidden"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + ".hidden"}}
 		}},
 		{"a file for cron that is moved", "directory of static pods", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: "/etc/cron.d/x"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: "/etc/cron.d/x"}}
 		}},
 		{"a path with detours", "without detours", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Result: "started", Path: manifests + "../../cron.d/x"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Result: "started", Path: manifests + "../../cron.d/x"}}
 		}},
 		{"another component that is moved", "no manager that hands over", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, "etcd"), Result: "started", Path: manifests + "etcd.yaml"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, "etcd"), Result: "started", Path: manifests + "etcd.yaml"}}
 		}},
 		{"a step that restarts no API server", "restarts no API server", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(secret, kcm), Result: "started", Path: manifests + "kube-controller-manager.yaml"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(secret, component.KCM), Result: "started", Path: manifests + "kube-controller-manager.yaml"}}
 		}},
 		{"a unit among the manifests", "neither in the directory of static pods", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Path: manifests + kcm + ".service"}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Path: manifests + component.KCM + ".service"}}
 		}},
 		{"an environment file that is moved", "neither in the directory of static pods", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: moving(restart, kcm), Path: "/etc/default/" + kcm}}
+			doc.Records = []v1.StepRecord{{ID: trust.MovingID(restart, component.KCM), Path: "/etc/default/" + component.KCM}}
 		}},
 		{"a manager of a step that is not there", "no plan in the journal has step", func(doc *v1.Journal) {
-			doc.Records = []v1.StepRecord{{ID: "x" + movingInfix + kcm, Path: manifests + "kube-controller-manager.yaml"}}
+			doc.Records = []v1.StepRecord{{ID: "x" + trust.MovingInfix + component.KCM, Path: manifests + "kube-controller-manager.yaml"}}
 		}},
 		{"a path of nothing", "belongs to no record of a step", func(doc *v1.Journal) { doc.Records = []v1.StepRecord{{ID: "x", Path: "/etc/shadow"}} }},
 		{"a step of the plan that the rollback has as well", "both have step " + restart.ID, func(doc *v1.Journal) {
@@ -127,8 +130,8 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			doc := j.Doc()
 			c.plant(&doc)
-			err := Judge(doc, live)
-			if c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
+			err := trust.CheckJournal(doc, live)
+			if c.says == "" && err != nil || c.says != "" && (!trust.IsUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("it is not refused with %q: %v", c.says, err)
 			}
 		})
@@ -143,7 +146,7 @@ func TestAnObjectThatWasThereBeforeIsNotDeleted(t *testing.T) {
 		made := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool {
 			return s.Kind == v1.StepEnsureObject && strings.HasPrefix(s.Ref, "ServiceAccount/")
 		})]
-		o, err := decode(made)
+		o, err := object.DecodeObject(made)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,8 +154,8 @@ func TestAnObjectThatWasThereBeforeIsNotDeleted(t *testing.T) {
 			o.SetLabels(map[string]string{"app": "theirs"})
 		}
 		e := w.engine()
-		e.plan = p
-		client, name, err := e.object(made.Ref)
+		e.env.Plan = p
+		client, name, err := object.Object(e.env, made.Ref)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,9 +165,9 @@ func TestAnObjectThatWasThereBeforeIsNotDeleted(t *testing.T) {
 		if err := j.Save(t.Context(), v1.StepRecord{ID: made.ID, Result: "done", Created: true}); err != nil {
 			t.Fatal(err)
 		}
-		e.journal = j
+		e.env.Journal = j
 		s := v1.Step{ID: "undo/" + made.ID, Kind: v1.StepDeleteObject, Ref: made.Ref, Restore: made.ID}
-		err = (deleteObject{e}).do(t.Context(), s, &v1.StepRecord{ID: s.ID})
+		err = (object.DeleteObject{Env: e.env}).Do(t.Context(), s, &v1.StepRecord{ID: s.ID})
 		var left *unstructured.Unstructured
 		left, getErr := client.Get(t.Context(), name, metav1.GetOptions{})
 		if deleted := getErr != nil; deleted != want || want != (err == nil) || !want && !strings.Contains(err.Error(), "it was there before") {
@@ -179,9 +182,9 @@ func TestTheSumOfALocalFileIsNotSaid(t *testing.T) {
 	p, _ := w.begin()
 	w.readLocal = func(string) ([]byte, error) { return []byte("the administrator's key"), nil }
 	e := w.engine()
-	e.plan = p
+	e.env.Plan = p
 	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/key", Content: strings.Repeat("ab", 32), Mode: "0755"}
-	err := (copyFile{e}).do(t.Context(), s, &v1.StepRecord{ID: s.ID})
+	err := (file.CopyFile{Env: e.env}).Do(t.Context(), s, &v1.StepRecord{ID: s.ID})
 	if err == nil || strings.Contains(err.Error(), hostaccess.SHA256([]byte("the administrator's key"))) || !strings.Contains(err.Error(), s.Source) {
 		t.Errorf("it ends with %v", err)
 	}

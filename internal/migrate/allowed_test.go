@@ -7,12 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/file"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // TestAPlantedJournalIsNotGoneOnWith: whoever may write the journal's ConfigMap is not root on the control plane by that.
@@ -58,11 +62,11 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 		{"a plan that says it is a rollback", "rule P-42", func(doc *v1.Journal) {
 			doc.Plan.Direction, doc.Plan.Steps = plan.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
 		}},
-		{"a backup of its own", "is not in " + backupDir("run-1"), func(doc *v1.Journal) {
+		{"a backup of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
 			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: "done", Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
 		}},
-		{"a backup of a kubelet's file of its own", "is not in " + backupDir("run-1"), func(doc *v1.Journal) {
-			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: backupDir("run-1") + "/../../x"}}})
+		{"a backup of a kubelet's file of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
+			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: trust.BackupDir("run-1") + "/../../x"}}})
 		}},
 		{"a run whose directory is elsewhere", "its run is called", func(doc *v1.Journal) { doc.Run = "../../../../tmp" }},
 	} {
@@ -71,8 +75,8 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 			doc.Plan.Steps = append([]v1.Step(nil), p.Steps...)
 			doc.Plan.Facts = append([]v1.Fact(nil), p.Facts...)
 			c.plant(&doc)
-			err := Judge(doc, live)
-			if c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
+			err := trust.CheckJournal(doc, live)
+			if c.says == "" && err != nil || c.says != "" && (!trust.IsUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("it is not refused with %q: %v", c.says, err)
 			}
 		})
@@ -85,13 +89,13 @@ func TestTheEngineAsksOfEachStep(t *testing.T) {
 	p, _ := w.begin()
 	for _, s := range []v1.Step{
 		{ID: "evil", Phase: "prepare", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "x", Mode: "0644"},
-		{ID: "evil", Phase: "prepare", Kind: v1.StepAddManifest, Host: "cp-1", Component: ccm, Path: manifests + "cloud-controller-manager.yaml", Content: "apiVersion: v1\nkind: Pod\n", Mode: "0600"},
+		{ID: "evil", Phase: "prepare", Kind: v1.StepAddManifest, Host: "cp-1", Component: component.CCM, Path: manifests + "cloud-controller-manager.yaml", Content: "apiVersion: v1\nkind: Pod\n", Mode: "0600"},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepEnsureObject, Ref: "ServiceAccount/kube-system/x", Object: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"x","namespace":"kube-system"}}`},
 	} {
 		planted := *p
 		planted.Steps = append([]v1.Step{s}, p.Steps...)
-		if err := w.engine().Run(t.Context(), &planted, nil); !isUntrusted(err) {
+		if err := w.engine().Run(t.Context(), &planted, nil); !trust.IsUntrusted(err) {
 			t.Errorf("%s of %s%s is not refused: %v", s.Kind, s.Path, s.Ref, err)
 		}
 	}
@@ -109,10 +113,10 @@ func TestABackupOfARecordIsReadFromItsOwnDirectoryOnly(t *testing.T) {
 	p, _ := w.begin()
 	e := w.engine()
 	rec := v1.StepRecord{ID: p.Steps[0].ID, Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"}
-	if _, _, _, err := e.kept(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1"}, rec); !isUntrusted(err) {
+	if _, _, _, err := e.env.ReadBackup(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1"}, rec); !trust.IsUntrusted(err) {
 		t.Errorf("it is read: %v", err)
 	}
-	if err := e.keep(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1", Path: manifests + "kube-apiserver.yaml"}, rec, nil); !isUntrusted(err) {
+	if err := e.env.KeepBackup(t.Context(), v1.Step{ID: rec.ID, Host: "cp-1", Path: manifests + "kube-apiserver.yaml"}, rec, nil); !trust.IsUntrusted(err) {
 		t.Errorf("it is written: %v", err)
 	}
 }
@@ -122,7 +126,7 @@ func TestKubeletsToComeGetGatesOnly(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	e := w.engine()
-	e.plan = p
+	e.env.Plan = p
 	const text = "kind: KubeletConfiguration\nfeatureGates:\n  DisableCloudProviders: false\n  Other: true\n"
 	live := &unstructured.Unstructured{Object: map[string]any{"kind": "ConfigMap", "data": map[string]any{"kubelet": text}}}
 	for after, holds := range map[string]bool{
@@ -132,11 +136,11 @@ func TestKubeletsToComeGetGatesOnly(t *testing.T) {
 		"kind: KubeletConfiguration\nauthentication: {anonymous: {enabled: true}}\nfeatureGates: {}\n": false,
 	} {
 		patch := map[string]any{"data": map[string]any{"kubelet": after}}
-		if err := e.onlyGates(live, patch); (err == nil) != holds {
+		if err := object.OnlyGates(e.env, live, patch); (err == nil) != holds {
 			t.Errorf("%q: %v", after, err)
 		}
 	}
-	if err := e.onlyGates(live, map[string]any{"data": map[string]any{"kubelet": text}, "metadata": map[string]any{"labels": nil}}); err == nil {
+	if err := object.OnlyGates(e.env, live, map[string]any{"data": map[string]any{"kubelet": text}, "metadata": map[string]any{"labels": nil}}); err == nil {
 		t.Error("another field is patched")
 	}
 }
@@ -150,14 +154,14 @@ func TestOnlyAProgramIsCopiedToAHost(t *testing.T) {
 		w.readLocal = func(string) ([]byte, error) { return []byte(content), nil }
 		e := w.engine()
 		planned := *p
-		e.plan = &planned
+		e.env.Plan = &planned
 		s := v1.Step{ID: "copy/" + target + "@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: target, Source: "provider", Content: hostaccess.SHA256([]byte(content)), Mode: "0755"}
 		planned.Options.CredentialProvider, planned.Options.CredentialProviderSHA256 = s.Source, s.Content
-		if err := e.allowed(s); err != nil {
+		if err := e.env.CheckAllowed(s); err != nil {
 			t.Fatal(err)
 		}
 		rec := v1.StepRecord{ID: s.ID}
-		if err := (copyFile{e}).do(t.Context(), s, &rec); (err == nil) != holds || err != nil && !isUntrusted(err) {
+		if err := (file.CopyFile{Env: e.env}).Do(t.Context(), s, &rec); (err == nil) != holds || err != nil && !trust.IsUntrusted(err) {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
@@ -174,7 +178,7 @@ func TestWhatRunsDecidesWhatAStepMayChange(t *testing.T) {
 			files, planted := w.files(), *p
 			planted.Steps = nil
 			for _, s := range p.Steps {
-				if s.ID == "external/"+kas+"@cp-1" {
+				if s.ID == "external/"+component.KAS+"@cp-1" {
 					s.Edits = append([]v1.Edit{{Op: "setFlag", Name: flag, Value: value}}, s.Edits...)
 					planted.Steps = []v1.Step{s}
 				}
@@ -182,7 +186,7 @@ func TestWhatRunsDecidesWhatAStepMayChange(t *testing.T) {
 			if len(planted.Steps) != 1 {
 				t.Fatal("the plan has no step of the API server")
 			}
-			if err := w.engine(func(o *Options) { o.Live = live(w) }).Run(t.Context(), &planted, nil); !isUntrusted(err) {
+			if err := w.engine(func(o *step.Options) { o.Live = live(w) }).Run(t.Context(), &planted, nil); !trust.IsUntrusted(err) {
 				t.Errorf("%s: --%s=%s is not refused: %v", name, flag, value, err)
 			}
 			w.same(files)
@@ -195,10 +199,10 @@ func TestAPlantedRecordGivesKubeadmNoFlagOfItsOwn(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	e := w.engine()
-	e.plan = p
+	e.env.Plan = p
 	const text = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n    cloud-provider: external\n    feature-gates: A=true\n"
 	live := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"ClusterConfiguration": text}}}
-	s := v1.Step{ID: "patch/kubeadm", Kind: v1.StepPatchObject, Ref: kubeadmRef, Derive: plan.DeriveKubeadm, Component: kas, Edits: []v1.Edit{
+	s := v1.Step{ID: "patch/kubeadm", Kind: v1.StepPatchObject, Ref: object.KubeadmRef, Derive: plan.DeriveKubeadm, Component: component.KAS, Edits: []v1.Edit{
 		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "feature-gates", Value: "A=true"},
 	}}
 	for before, want := range map[string]string{
@@ -208,10 +212,10 @@ func TestAPlantedRecordGivesKubeadmNoFlagOfItsOwn(t *testing.T) {
 		`[{"op":"setFlag","name":"enable-admission-plugins","value":"AlwaysAdmit"}]`:             "untrusted",
 		`[{"op":"addHostPath","name":"x","value":"/etc/cloud"}]`:                                 "untrusted",
 	} {
-		undo, err := e.kubeadmTakenBack(s, v1.StepRecord{Before: before}, live)
+		undo, err := object.KubeadmTakenBack(e.env, s, v1.StepRecord{Before: before}, live)
 		switch {
 		case want == "untrusted":
-			if !isUntrusted(err) {
+			if !trust.IsUntrusted(err) {
 				t.Errorf("%s is not refused: %v", before, err)
 			}
 		case err != nil || len(undo.Edits) != 1 || undo.Edits[0].Value != want:

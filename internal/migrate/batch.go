@@ -3,15 +3,11 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
-
-// errLeft is what a step of a batch returns that was not begun, because another one of its batch went wrong. It passes through as an interruption does:
-// nothing is written about the step.
-var errLeft = fmt.Errorf("another step of the batch went wrong: %w", ErrInterrupted)
 
 // batchOf takes the steps that are done side by side with the first one of a group from the front of the rest. Steps behind the plan's last one are left.
 func batchOf(group, rest []v1.Step, until string) (batch, left []v1.Step) {
@@ -25,33 +21,33 @@ func batchOf(group, rest []v1.Step, until string) (batch, left []v1.Step) {
 	return batch, left
 }
 
-// sideBySide is what Run does with a batch: as with one step, it is not begun when the operator asked to stop, and waits where the run is paused.
-func (e *Engine) sideBySide(ctx context.Context, batch []v1.Step, stop <-chan struct{}) error {
+// runParallel is what Run does with a batch: as with one step, it is not begun when the operator asked to stop, and waits where the run is paused.
+func (e *Engine) runParallel(ctx context.Context, batch []v1.Step, stop <-chan struct{}) error {
 	select {
 	case <-stop:
-		return ErrInterrupted
+		return step.ErrInterrupted
 	default:
 	}
-	if err := e.pause(ctx, batch[0], stop); err != nil {
+	if err := e.pauser.WaitWhilePaused(ctx, batch[0], stop); err != nil {
 		return err
 	}
-	return e.together(ctx, batch)
+	return e.runBatch(ctx, batch)
 }
 
-// together carries the steps of a batch out side by side. When one goes wrong, those that have not changed anything yet are left as they are, and those that
+// runBatch carries the steps of a batch out side by side. When one goes wrong, those that have not changed anything yet are left as they are, and those that
 // have are finished; each has its own record, and every error is told.
-func (e *Engine) together(ctx context.Context, batch []v1.Step) error {
-	e.budget.begin()
+func (e *Engine) runBatch(ctx context.Context, batch []v1.Step) error {
+	e.env.NodeBudget.Begin()
 	errs := make([]error, len(batch))
 	var wg sync.WaitGroup
 	for i, s := range batch {
 		wg.Go(func() {
-			err := e.one(ctx, s)
+			err := e.runStep(ctx, s)
 			if err != nil {
-				e.budget.fail()
+				e.env.NodeBudget.Fail()
 			}
-			if err != nil && !interrupted(err) {
-				err = &StepError{Step: s, Err: err}
+			if err != nil && !step.IsInterrupted(err) {
+				err = &step.StepError{Step: s, Err: err}
 			}
 			errs[i] = err
 		})
@@ -61,26 +57,16 @@ func (e *Engine) together(ctx context.Context, batch []v1.Step) error {
 	stopped := false
 	for i, err := range errs {
 		switch {
-		case errors.Is(err, errLeft):
-			e.tell(batch[i], "deferred", "left as it is, because another step of its batch went wrong")
-		case interrupted(err):
+		case errors.Is(err, step.ErrNotBegun):
+			e.env.Report(batch[i], "deferred", "left as it is, because another step of its batch went wrong")
+		case step.IsInterrupted(err):
 			stopped = true
 		case err != nil:
 			failed = append(failed, err)
 		}
 	}
 	if len(failed) == 0 && stopped {
-		return ErrInterrupted
+		return step.ErrInterrupted
 	}
 	return errors.Join(failed...)
-}
-
-// serialized is a function that is told of events, for callers that are not safe for concurrent use.
-func serialized(tell func(Event)) func(Event) {
-	var mu sync.Mutex
-	return func(ev Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		tell(ev)
-	}
 }

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/drain"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // batchOfHosts are steps for the kubelets of hosts, in batches of a size.
@@ -49,7 +50,7 @@ func TestStepsOfABatchRunSideBySideWithinTheBudget(t *testing.T) {
 			var mu sync.Mutex
 			open, most := map[string]bool{}, 0
 			p := w.givenWithin(fmt.Sprint(c.budget), batchOfHosts(c.hosts, c.batch)...)
-			if _, err := w.run(p, func(o *Options) {
+			if _, err := w.run(p, func(o *step.Options) {
 				o.Hook = func(point, step string) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -68,8 +69,8 @@ func TestStepsOfABatchRunSideBySideWithinTheBudget(t *testing.T) {
 				t.Errorf("%d nodes at a time, and the budget is %d", most, c.budget)
 			}
 			for _, s := range p.Steps {
-				if w.engine().journal.Record(s.ID).Result != "done" || w.running(s.Host, "cloud-provider") != "external" || w.restarts["kubelet@"+s.Host] != 1 {
-					t.Errorf("%s: %s, %d restarts", s.ID, w.engine().journal.Record(s.ID).Result, w.restarts["kubelet@"+s.Host])
+				if w.engine().env.Journal.Record(s.ID).Result != "done" || w.running(s.Host, "cloud-provider") != "external" || w.restarts["kubelet@"+s.Host] != 1 {
+					t.Errorf("%s: %s, %d restarts", s.ID, w.engine().env.Journal.Record(s.ID).Result, w.restarts["kubelet@"+s.Host])
 				}
 			}
 			w.rollBack()
@@ -103,14 +104,14 @@ func TestAPlaceThatIsGivenBackAtTheEndOfTheWaitIsTaken(t *testing.T) {
 	w := newWorld(t, 2)
 	p := w.givenWithin("1", batchOfHosts(2, 2)...)
 	var e *Engine
-	e = w.engine(func(o *Options) {
-		o.Clock = late{w.clock, w.clock.Now().Add(budgetWait), func() { e.budget.give("node-cp-2") }}
+	e = w.engine(func(o *step.Options) {
+		o.Clock = late{w.clock, w.clock.Now().Add(drain.BudgetWait), func() { e.env.NodeBudget.Give("node-cp-2") }}
 	})
-	e.plan = p
-	if why, _ := e.budget.take("node-cp-2", 1, nil, nil, false); why != "" {
+	e.env.Plan = p
+	if why, _ := e.env.NodeBudget.Take("node-cp-2", 1, nil, nil, false); why != "" {
 		t.Fatal(why)
 	}
-	release, err := e.admit(t.Context(), p.Steps[0], false)
+	release, err := drain.Admit(t.Context(), e.env, p.Steps[0], false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +133,11 @@ func TestOneRegressionInABatchLeavesTheRestAndLosesNoRecord(t *testing.T) {
 	p := w.givenWithin("2", batchOfHosts(4, 2)...)
 	_, err := w.run(p)
 	says(t, err, "step external/kubelet@cp-2", "The kubelet on host cp-2 has its old flags again")
-	var verify *VerifyError
+	var verify *step.VerifyError
 	if !errors.As(err, &verify) {
 		t.Errorf("it is no failed verification: %v", err)
 	}
-	j := w.engine().journal
+	j := w.engine().env.Journal
 	if have := j.Record("external/kubelet@cp-2").Result; have != "undone" {
 		t.Errorf("cp-2: %s", have)
 	}
@@ -168,7 +169,7 @@ func TestADeathInTheMiddleOfABatchConverges(t *testing.T) {
 			p := w.givenWithin("3", batchOfHosts(3, 3)...)
 			// A process that dies takes all its steps with it: here each of them stops at the same point, one of them for good.
 			ctx, kill := context.WithCancelCause(t.Context())
-			_ = w.engine(func(o *Options) {
+			_ = w.engine(func(o *step.Options) {
 				o.Hook = func(at, step string) {
 					if at == point && strings.HasSuffix(step, "@cp-2") {
 						kill(errors.New("killed"))
@@ -179,8 +180,8 @@ func TestADeathInTheMiddleOfABatchConverges(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range p.Steps {
-				if w.running(s.Host, "cloud-provider") != "external" || w.engine().journal.Record(s.ID).Result != "done" {
-					t.Errorf("%s: %s", s.Host, w.engine().journal.Record(s.ID).Result)
+				if w.running(s.Host, "cloud-provider") != "external" || w.engine().env.Journal.Record(s.ID).Result != "done" {
+					t.Errorf("%s: %s", s.Host, w.engine().env.Journal.Record(s.ID).Result)
 				}
 			}
 		})
@@ -193,7 +194,7 @@ func TestABudgetThatOthersUseUpIsWaitedForAndEnds(t *testing.T) {
 	w.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dead"}})
 	p := w.given(plainStep("cp-1"))
 	var told []string
-	_, err := w.run(p, func(o *Options) { o.Tell = func(e Event) { told = append(told, e.Message) } })
+	_, err := w.run(p, func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } })
 	says(t, err, "waited for 15m0s", "at most 1 node may be not Ready or under change at a time, and dead is not Ready", "--max-unavailable", "Nothing was changed on host cp-1")
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it is no timeout: %v", err)
@@ -201,7 +202,7 @@ func TestABudgetThatOthersUseUpIsWaitedForAndEnds(t *testing.T) {
 	if n := strings.Count(strings.Join(told, "\n"), "waiting: at most 1 node"); n != 1 {
 		t.Errorf("the wait was told %d times:\n%s", n, strings.Join(told, "\n"))
 	}
-	if w.restarts["kubelet@cp-1"] != 0 || w.engine().journal.Record("external/kubelet@cp-1").Result != "" {
+	if w.restarts["kubelet@cp-1"] != 0 || w.engine().env.Journal.Record("external/kubelet@cp-1").Result != "" {
 		t.Error("something was begun")
 	}
 	// More is allowed for this run.
@@ -229,14 +230,14 @@ func TestCtrlCDuringTheWaitForTheBudget(t *testing.T) {
 	w.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "dead"}})
 	p, stop := w.given(plainStep("cp-1")), make(chan struct{})
 	var once sync.Once
-	err := w.engine(func(o *Options) {
-		o.Tell = func(e Event) {
+	err := w.engine(func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if strings.HasPrefix(e.Message, "waiting") {
 				once.Do(func() { close(stop) })
 			}
 		}
 	}).Run(t.Context(), p, stop)
-	if !errors.Is(err, ErrInterrupted) {
+	if !errors.Is(err, step.ErrInterrupted) {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -261,7 +262,7 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 	for range 300 {
 		nodes := 2 + dice.IntN(20)
 		most := plan.Budget(v1.Options{MaxUnavailable: fmt.Sprint(1 + dice.IntN(100)), DrainTimeout: ""}, nodes)
-		var b budget
+		var b step.NodeBudget
 		down, held := map[string]bool{}, map[string]bool{}
 		for range 60 {
 			node := fmt.Sprintf("n-%d", dice.IntN(nodes))
@@ -271,19 +272,19 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 			case 1:
 				delete(down, node)
 			case 2:
-				b.give(node)
+				b.Give(node)
 				delete(held, node)
 			default:
 				if held[node] {
 					continue
 				}
-				before, _ := b.holding()
+				before, _ := b.Holding()
 				var notReady []string
 				for n := range down {
 					notReady = append(notReady, n)
 				}
 				slices.Sort(notReady)
-				why, left := b.take(node, most, before, notReady, false)
+				why, left := b.Take(node, most, before, notReady, false)
 				if left {
 					t.Fatal("nothing went wrong, and a step was left")
 				}

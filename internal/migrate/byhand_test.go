@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // operator runs the commands that are printed, word for word: ssh runs them in a host's directory, in which it moves the paths.
@@ -67,7 +68,7 @@ func TestAMigrationAndItsWayBackByHand(t *testing.T) {
 	w := newWorld(t, 2)
 	files := w.files()
 	o, state := w.operator(), t.TempDir()
-	byHand := func(options *Options) {
+	byHand := func(options *step.Options) {
 		options.Hosts = hostaccess.Manual(w.hosts, hostaccess.ManualOptions{Out: o, StateDir: state, Clock: w.clock})
 	}
 	p, _ := w.begin()
@@ -107,18 +108,18 @@ func TestAStepByHandThatIsStoppedGoesOn(t *testing.T) {
 	p := w.given(v1.Step{ID: "write/cloud", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/cloud.conf", Content: "new", Mode: "0600"})
 	stop := make(chan struct{})
 	idle := &reader{then: func() { close(stop) }}
-	err := w.engine(func(options *Options) {
+	err := w.engine(func(options *step.Options) {
 		options.Hosts = hostaccess.Manual(w.hosts, hostaccess.ManualOptions{Out: idle, StateDir: state, Clock: w.clock})
 	}).Run(t.Context(), p, stop)
-	if !errors.Is(err, hostaccess.ErrStopped) || w.engine().journal.Record("write/cloud").Result != "started" {
-		t.Fatalf("error: %v, record %+v", err, w.engine().journal.Record("write/cloud"))
+	if !errors.Is(err, hostaccess.ErrStopped) || w.engine().env.Journal.Record("write/cloud").Result != "started" {
+		t.Fatalf("error: %v, record %+v", err, w.engine().env.Journal.Record("write/cloud"))
 	}
-	if err := w.engine(func(options *Options) {
+	if err := w.engine(func(options *step.Options) {
 		options.Hosts = hostaccess.Manual(w.hosts, hostaccess.ManualOptions{Out: o, StateDir: state, Clock: w.clock})
 	}).Run(t.Context(), p, nil); err != nil {
 		t.Fatal(err)
 	}
-	rec := w.engine().journal.Record("write/cloud")
+	rec := w.engine().env.Journal.Record("write/cloud")
 	if have := w.read("cp-1", rec.Backup); rec.Result != "done" || have != "[Global]\nVPC = vpc-1\n" || w.read("cp-1", "/etc/kubernetes/cloud.conf") != "new" {
 		t.Errorf("record %+v, backup %q", rec, have)
 	}

@@ -8,9 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
 const canary = "Canary7hunter2"
@@ -21,105 +26,28 @@ var canaries = []string{
 }
 
 // secretLines are command lines of a component with secrets in them.
-func secretLines(t *testing.T) map[string]commandLine {
+func secretLines(t *testing.T) map[string]workload.CommandLine {
 	t.Helper()
 	args := append([]string{"--cloud-provider=aws", "--cloud-config", "/etc/cloud.conf"}, canaries...)
-	wrap := func(fields any) commandLine {
+	wrap := func(fields any) workload.CommandLine {
 		raw, err := json.Marshal(fields)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return commandLine{[]string{"/http-prober"}, []string{"-endpoint", "https://a", "-command", string(raw)}}
+		return workload.CommandLine{Command: []string{"/http-prober"}, Args: []string{"-endpoint", "https://a", "-command", string(raw)}}
 	}
-	return map[string]commandLine{
-		"a command":        {append([]string{kcm}, args...), nil},
-		"command and args": {[]string{kcm, "--cloud-provider", "aws", "--token=" + canary}, canaries},
-		"a seed's, in separate words": {[]string{kcm}, slices.Concat(
+	return map[string]workload.CommandLine{
+		"a command":        {Command: append([]string{component.KCM}, args...), Args: nil},
+		"command and args": {Command: []string{component.KCM, "--cloud-provider", "aws", "--token=" + canary}, Args: canaries},
+		"a seed's, in separate words": {Command: []string{component.KCM}, Args: slices.Concat(
 			[]string{"--bind-address", "$(POD_IP)", "--controllers", "*,bootstrapsigner", "--use-service-account-credentials=true", "--flex-volume-plugin-dir=/flex"}, canaries,
 			[]string{"--cloud-provider", "aws", "--cloud-config", "/etc/cloud.conf"})},
 		"a wrapped command": wrap(struct {
 			Command any `json:"command"`
 			Args    any `json:"args"`
-		}{"/" + kcm, args}),
-		"wrapped, as a map":   wrap(map[string]any{"command": "/" + kcm, "args": args}),
-		"wrapped, in its way": {[]string{"/http-prober"}, []string{`-command={"args": ["--cloud-provider=aws", "--db-pass", "` + canary + `"], "command": "/` + kcm + `"}`}},
-	}
-}
-
-func TestWhatIsKeptOfACommandLinePutsItBackAndHoldsNoSecret(t *testing.T) {
-	for name, was := range secretLines(t) {
-		for what, edits := range map[string][]v1.Edit{
-			"nothing":  nil,
-			"set":      {{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
-			"unset":    {{Op: "unsetFlag", Name: "cloud-config"}, {Op: "unsetFlag", Name: "cloud-provider"}},
-			"new":      {{Op: "setFlag", Name: "controllers", Value: "*,-route"}, {Op: "setFlag", Name: "v", Value: "4"}},
-			"all":      {{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "enable-leader-migration", Value: "true"}},
-			"the last": {{Op: "unsetFlag", Name: "v"}},
-			"in the place of another": {
-				{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "feature-gates", Value: "InTreePluginAWSUnregister=true"},
-			},
-		} {
-			s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/" + kcm, Component: kcm, Edits: edits}
-			is, err := was.edited(edits)
-			if err != nil {
-				t.Fatalf("%s, %s: %v", name, what, err)
-			}
-			back, err := takeBackOf(s, was, is)
-			if err != nil {
-				t.Errorf("%s, %s: %v", name, what, err)
-				continue
-			}
-			data, err := json.Marshal(back)
-			if err != nil || strings.Contains(string(data), canary) {
-				t.Errorf("%s, %s: %v: it keeps %s", name, what, err, data)
-			}
-			var read commandBack
-			if err := json.Unmarshal(data, &read); err != nil {
-				t.Fatal(err)
-			}
-			if again, err := read.apply(is); err != nil || fmt.Sprint(again) != fmt.Sprint(was) || again.sum() != back.Was || is.sum() != back.Is {
-				t.Errorf("%s, %s: %v: put back is %q, was %q", name, what, err, again, was)
-			}
-			// A secret that was rotated since stays so.
-			rotated := commandLine{replaceAll(is.command, canary, "rotated"), replaceAll(is.args, canary, "rotated")}
-			if again, err := read.apply(rotated); err != nil || strings.Contains(fmt.Sprint(again), canary) || rotated.sum() != back.Is {
-				t.Errorf("%s, %s: rotated, put back is %q (%v)", name, what, again, err)
-			}
-			// Who hosts the control plane has added a flag: the values of the edited ones come back all the same.
-			other, err := is.edited([]v1.Edit{{Op: "setFlag", Name: "theirs", Value: "x"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			inverse, err := read.inverse(&v1.Plan{}, s, other)
-			if err != nil {
-				t.Errorf("%s, %s: %v", name, what, err)
-				continue
-			}
-			text := fmt.Sprint(inverse)
-			if !strings.Contains(text, "--theirs") || !strings.Contains(text, canary) || strings.Contains(text, "external") || strings.Contains(text, "-route") {
-				t.Errorf("%s, %s: turned back it is %s", name, what, text)
-			}
-		}
-	}
-}
-
-func replaceAll(in []string, old, by string) []string {
-	var out []string
-	for _, s := range in {
-		out = append(out, strings.ReplaceAll(s, old, by))
-	}
-	return out
-}
-
-func TestASecretThatAStepEditsIsNotKept(t *testing.T) {
-	s := v1.Step{ID: "edit", Ref: "Deployment/kube-system/x", Component: "x", Edits: []v1.Edit{{Op: "unsetFlag", Name: "api-token"}}}
-	was := commandLine{[]string{"x", "--api-token=" + canary}, nil}
-	is, err := was.edited(s.Edits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := takeBackOf(s, was, is); err == nil || strings.Contains(err.Error(), canary) || !strings.Contains(err.Error(), "move it into a Secret or a file") {
-		t.Errorf("got %v", err)
+		}{"/" + component.KCM, args}),
+		"wrapped, as a map":   wrap(map[string]any{"command": "/" + component.KCM, "args": args}),
+		"wrapped, in its way": {Command: []string{"/http-prober"}, Args: []string{`-command={"args": ["--cloud-provider=aws", "--db-pass", "` + canary + `"], "command": "/` + component.KCM + `"}`}},
 	}
 }
 
@@ -132,16 +60,16 @@ func TestAJournalKeepsNoSecretOfADeployment(t *testing.T) {
 			w.deployed(1)
 			line := secretLines(t)[name]
 			d := w.deployment()
-			d.Spec.Template.Spec.Containers[0].Command, d.Spec.Template.Spec.Containers[0].Args = line.command, line.args
+			d.Spec.Template.Spec.Containers[0].Command, d.Spec.Template.Spec.Containers[0].Args = line.Command, line.Args
 			w.api.Put(t, &d)
-			p := w.given(v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm, Leases: []string{"deployed"},
+			p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Leases: []string{"deployed"},
 				Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}}})
 			w.afterEveryDeath(p)
 			holds(t, w, "external")
 			w.backAfterEveryDeath()
 			holds(t, w, "aws")
 			c := w.deployment().Spec.Template.Spec.Containers[0]
-			if !slices.Equal(c.Command, line.command) || !slices.Equal(c.Args, line.args) {
+			if !slices.Equal(c.Command, line.Command) || !slices.Equal(c.Args, line.Args) {
 				t.Errorf("it is not put back as it was: %q %q", c.Command, c.Args)
 			}
 		})
@@ -156,7 +84,7 @@ func holds(t *testing.T, w *world, text string) {
 	if !strings.Contains(live, text) || !strings.Contains(live, canary) || strings.Contains(live, mask.Masked) {
 		t.Errorf("the Deployment runs %s", live)
 	}
-	j, err := Open(t.Context(), w.kube)
+	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,15 +101,15 @@ func TestAJournalOfAnOlderVersionPutsItsCommandLineBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.deployed(1)
-	ref := "Deployment/kube-system/" + kcm
-	p := w.given(v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Leases: []string{"deployed"},
+	ref := "Deployment/kube-system/" + component.KCM
+	p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{"deployed"},
 		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "v"}}})
 	w.afterEveryDeath(p)
-	j, err := Open(t.Context(), w.kube)
+	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := j.Record("external/" + kcm)
+	rec := j.Record("external/" + component.KCM)
 	rec.Before = `{"command":["kube-controller-manager","--cloud-provider=aws"],"args":["--v=2"],"edited":true}`
 	if err := j.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)
@@ -196,7 +124,7 @@ func TestAJournalOfAnOlderVersionPutsItsCommandLineBack(t *testing.T) {
 func TestRecordsQuoteNoSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	j, err := Create(t.Context(), w.kube, v1.Journal{Run: "r", Phase: v1.RunApplying}, &v1.Snapshot{})
+	j, err := journal.Create(t.Context(), w.kube, v1.Journal{Run: "r", Phase: v1.RunApplying}, &v1.Snapshot{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,12 +141,12 @@ func TestRecordsQuoteNoSecret(t *testing.T) {
 
 func TestTheEngineWritesNoMask(t *testing.T) {
 	t.Parallel()
-	ref := "Deployment/kube-system/" + kcm
+	ref := "Deployment/kube-system/" + component.KCM
 	for name, s := range map[string]v1.Step{
 		"a file":    {ID: "write", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/x.yaml", Content: "token: (masked)\n"},
 		"an object": {ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Ref: "ConfigMap/kube-system/x", Object: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"kube-system"},"data":{"a":"(masked)"}}`},
 		"a patch":   {ID: "patch", Phase: "p", Kind: v1.StepPatchObject, Ref: ref, Patch: `{"metadata":{"annotations":{"a":"(masked)"}}}`},
-		"a flag":    {ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Edits: []v1.Edit{{Op: "setFlag", Name: "oidc-client-secret", Value: "(masked)"}}},
+		"a flag":    {ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "oidc-client-secret", Value: "(masked)"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,59 +168,45 @@ func TestAPlantedChangeOfACommandLineIsNotMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.deployed(1)
-	ref, id := "Deployment/kube-system/"+kcm, "external/"+kcm
-	p := w.given(v1.Step{ID: id, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Leases: []string{"deployed"},
+	ref, id := "Deployment/kube-system/"+component.KCM, "external/"+component.KCM
+	p := w.given(v1.Step{ID: id, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{"deployed"},
 		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
 	w.afterEveryDeath(p)
 	c := w.deployment().Spec.Template.Spec.Containers[0]
-	live := commandLine{c.Command, c.Args}
-	wanted := commandLine{live.command, []string{"--v=2", "--authorization-mode=AlwaysAllow"}}
-	form := func(before workloadBefore) string {
+	live := workload.CommandLine{Command: c.Command, Args: c.Args}
+	wanted := workload.CommandLine{Command: live.Command, Args: []string{"--v=2", "--authorization-mode=AlwaysAllow"}}
+	form := func(before workload.WorkloadBefore) string {
 		data, err := json.Marshal(before)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(data)
 	}
-	j, err := Open(t.Context(), w.kube)
+	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
 		t.Fatal(err)
 	}
 	honest := j.Record(id)
 	for name, before := range map[string]string{
 		"":         honest.Before,
-		"a change": form(workloadBefore{Back: &commandBack{Was: wanted.sum(), Is: live.sum(), Changes: changesOf(live.pieces(), wanted.pieces())}}),
-		"a volume": form(workloadBefore{Mounted: []string{"audit-policy"}, Back: &commandBack{Was: live.sum(), Is: live.sum()}}),
+		"a change": form(workload.WorkloadBefore{Back: &workload.CommandBack{Was: wanted.Sum(), Is: live.Sum(), Changes: workload.ChangesOf(live.Pieces(), wanted.Pieces())}}),
+		"a volume": form(workload.WorkloadBefore{Mounted: []string{"audit-policy"}, Back: &workload.CommandBack{Was: live.Sum(), Is: live.Sum()}}),
 	} {
 		rec := honest
 		rec.Before = before
 		if err := j.Save(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
-		e := w.engine(func(o *Options) { o.unjudged = false })
-		e.plan = p
-		x := workload{e}
-		o, err := x.live(t.Context(), ref)
+		e := w.engine(func(o *step.Options) { o.Unjudged = false })
+		e.env.Plan = p
+		x := workload.Workload{Env: e.env}
+		o, err := object.ReadLive(t.Context(), x.Env, ref)
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = x.onlyEditable(v1.Step{ID: "undo/" + id, Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Restore: id}, o)
-		if refused := isUntrusted(err); refused != (name != "") || !refused && err != nil {
+		err = x.OnlyEditable(v1.Step{ID: "undo/" + id, Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Restore: id}, o)
+		if refused := trust.IsUntrusted(err); refused != (name != "") || !refused && err != nil {
 			t.Errorf("%q: %v", name, err)
-		}
-	}
-}
-
-func TestAChangeThatDoesNotFitIsNoCommandLine(t *testing.T) {
-	t.Parallel()
-	is := commandLine{[]string{kcm, "--v=2"}, nil}
-	for name, c := range map[string]tokenChange{
-		"before the line": {At: -1}, "behind it": {At: 100}, "fewer than none": {Drop: -1}, "more than there are": {Drop: 100},
-		"a piece before the line": {Put: []putPiece{{From: -1}}}, "a piece behind it": {Put: []putPiece{{From: 100}}},
-	} {
-		b := commandBack{Changes: []tokenChange{c}}
-		if back, err := b.apply(is); err == nil {
-			t.Errorf("%s: %v", name, back)
 		}
 	}
 }

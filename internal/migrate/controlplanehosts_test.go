@@ -4,11 +4,12 @@ import (
 	"slices"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // TestAHostThatIsNoControlPlaneGetsNoToken: it is asked right before each write, whatever the plan and the snapshots say.
@@ -33,16 +34,16 @@ func TestAHostThatIsNoControlPlaneGetsNoToken(t *testing.T) {
 	}
 	refused := func(e *Engine, what string) {
 		t.Helper()
-		e.plan = p
+		e.env.Plan = p
 		for _, s := range given {
-			err := e.one(t.Context(), s)
+			err := e.runStep(t.Context(), s)
 			says(t, err, "host cp-1 would get what only the control plane has", `"kubectl label node cp-1 node-role.kubernetes.io/control-plane="`)
-			if _, sum, _ := e.read(t.Context(), s.Host, s.Path); !isUntrusted(err) || sum != absent {
+			if _, sum, _ := e.env.ReadFile(t.Context(), s.Host, s.Path); !trust.IsUntrusted(err) || sum != step.Absent {
 				t.Errorf("%s: %s: %v, the file is %s", what, s.ID, err, sum)
 			}
 		}
 	}
-	refused(w.engine(func(o *Options) { o.HostsAreNodes = true }), "its Node is gone")
+	refused(w.engine(func(o *step.Options) { o.HostsAreNodes = true }), "its Node is gone")
 	label("worker")
 	refused(w.engine(), "its Node is a worker")
 	label("control-plane")

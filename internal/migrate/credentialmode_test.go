@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -26,8 +27,8 @@ func TestACredentialFileThatOthersCouldReadLocksNobodyOut(t *testing.T) {
 		if _, err := w.run(p); err != nil {
 			t.Fatal(err)
 		}
-		doc := w.engine().journal.Doc()
-		if err := Judge(doc, w.snapshot()); err != nil {
+		doc := w.engine().env.Journal.Doc()
+		if err := trust.CheckJournal(doc, w.snapshot()); err != nil {
 			t.Errorf("%s: the journal of an own run is refused: %v", c.path, err)
 		}
 		w.rollBack()
@@ -50,7 +51,7 @@ func TestAPlantedModeOfACredentialFileOpensItToNobody(t *testing.T) {
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
-	j := w.engine().journal
+	j := w.engine().env.Journal
 	step := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == plan.CCMKubeconfig })]
 	rec := j.Record(step.ID)
 	rec.BackupMode = "0644"

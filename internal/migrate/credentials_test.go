@@ -10,6 +10,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 )
 
 const (
@@ -30,7 +32,7 @@ type mute struct{ hostaccess.Host }
 
 func credentialStep() v1.Step {
 	s := plainStep("cp-1")
-	s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: flagCredentialConfig, Value: providerConfig}, v1.Edit{Op: "setFlag", Name: flagCredentialDir, Value: providerDir})
+	s.Edits = append(s.Edits, v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialConfig, Value: providerConfig}, v1.Edit{Op: "setFlag", Name: kubelet.FlagCredentialDir, Value: providerDir})
 	return s
 }
 
@@ -81,11 +83,11 @@ func TestAKubeletIsChangedWhenItsImageCredentialProviderHasAnswered(t *testing.T
 				w.write("cp-1", providerDir+"/ecr-credential-provider", "#!/bin/sh\n", 0o755)
 			}
 			before := w.read("cp-1", flagsFile)
-			_, err := w.run(w.given(credentialStep()), func(o *Options) {
+			_, err := w.run(w.given(credentialStep()), func(o *step.Options) {
 				o.Hosts = []hostaccess.Host{c.open(w.hosts[0].(host))}
 				o.Before.Nodes[0].Registries = []string{"123456789012.dkr.ecr.us-east-1.amazonaws.com"}
 			})
-			rec := w.engine().journal.Record("external/kubelet@cp-1")
+			rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
 			if c.want != "" {
 				says(t, err, c.want, "othing was changed")
 				if w.read("cp-1", flagsFile) != before || w.restarts["kubelet@cp-1"] != 0 || strings.Contains(err.Error(), "planted") {
@@ -114,7 +116,7 @@ func TestTheLastWordsAreInTheReasonOfARegression(t *testing.T) {
 		}
 		return nil
 	}
-	_, err := w.run(w.given(plainStep("cp-1")), func(o *Options) {
+	_, err := w.run(w.given(plainStep("cp-1")), func(o *step.Options) {
 		o.Hosts = []hostaccess.Host{asking{w.hosts[0].(host), func(c hostaccess.Command) ([]byte, error) {
 			if c.Path != "/usr/bin/journalctl" || !slices.Contains(c.Args, "--unit=kubelet") {
 				return nil, errors.New("no such program")

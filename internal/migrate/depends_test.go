@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -15,17 +17,17 @@ func TestAManagerThatDoesNotAnswerYetIsWaitedForBeforeItsAPIServerIsRestarted(t 
 	deaf := func(is bool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.deaf[kcm+"@cp-1"] = is
+		w.deaf[component.KCM+"@cp-1"] = is
 	}
 	waited := ""
-	if step, err := w.run(p, func(o *Options) {
+	if step, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, id string) {
-			if point == "before" && id == "external/"+kas+"@cp-1" {
+			if point == "before" && id == "external/"+component.KAS+"@cp-1" {
 				deaf(true)
 			}
 		}
-		o.Tell = func(e Event) {
-			if e.Kind == "waiting" && e.Step.ID == "external/"+kas+"@cp-1" {
+		o.Tell = func(e step.Event) {
+			if e.Kind == "waiting" && e.Step.ID == "external/"+component.KAS+"@cp-1" {
 				waited = e.Message
 				deaf(false)
 			}
@@ -44,7 +46,7 @@ func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.
 	t.Parallel()
 	w := newWorld(t, 3)
 	p, _ := w.begin()
-	const step = "external/" + kas + "@cp-1"
+	const planned = "external/" + component.KAS + "@cp-1"
 	part := *p
 	for i, s := range p.Steps {
 		if s.ID == "external/kubelet@cp-1" {
@@ -55,7 +57,7 @@ func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.
 		t.Fatalf("step %s: %v", at, err)
 	}
 	ready := func(is corev1.ConditionStatus) {
-		path := "/api/v1/namespaces/kube-system/pods/" + kas + "-node-cp-1"
+		path := "/api/v1/namespaces/kube-system/pods/" + component.KAS + "-node-cp-1"
 		var pod corev1.Pod
 		if !w.api.Get(t, path, &pod) {
 			t.Fatalf("there is no %s", path)
@@ -66,14 +68,14 @@ func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.
 	ready(corev1.ConditionFalse)
 	restarts := maps.Clone(w.restarts)
 	waited := false
-	if at, err := w.run(p, func(o *Options) {
+	if at, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(_, id string) {
-			if id == step {
+			if id == planned {
 				t.Errorf("%s is done again", id)
 			}
 		}
-		o.Tell = func(e Event) {
-			if e.Kind == "waiting" && e.Step.ID == step {
+		o.Tell = func(e step.Event) {
+			if e.Kind == "waiting" && e.Step.ID == planned {
 				waited = true
 				ready(corev1.ConditionTrue)
 			}
@@ -84,7 +86,7 @@ func TestAStepThatWasDoneIsWaitedForAndNotDoneAgainWhileItsHostBoots(t *testing.
 	if !waited {
 		t.Error("nobody was told what was waited for")
 	}
-	for _, component := range []string{kas, kcm} {
+	for _, component := range []string{component.KAS, component.KCM} {
 		if key := component + "@cp-1"; w.restarts[key] != restarts[key] {
 			t.Errorf("%s was restarted", key)
 		}

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // The cloud config of a kube-controller-manager that is a Deployment lies on a volume of its pods: a ConfigMap, a Secret, or a file of their hosts.
@@ -21,7 +22,9 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 		inTree  = "[Global]\nZone = us-east-1a\nVPC = vpc-1\n"
 		onHosts = "/etc/cloud/aws.conf"
 	)
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: namespace} }
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Namespace: component.Namespace}
+	}
 	tests := map[string]struct {
 		volume corev1.VolumeSource
 		lay    func(*world)
@@ -79,24 +82,24 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 3)
 			tt.lay(w)
-			command := []string{kcm, "--cloud-provider=aws", "--cloud-config=/etc/kubernetes/cloud/config"}
+			command := []string{component.KCM, "--cloud-provider=aws", "--cloud-config=/etc/kubernetes/cloud/config"}
 			if tt.noFlag {
-				command = []string{kcm, "--cloud-provider=external"}
+				command = []string{component.KCM, "--cloud-provider=external"}
 			}
 			labels := map[string]string{"app": "kcm"}
-			w.api.Put(w.t, &appsv1.Deployment{ObjectMeta: meta(kcm), Spec: appsv1.DeploymentSpec{
+			w.api.Put(w.t, &appsv1.Deployment{ObjectMeta: meta(component.KCM), Spec: appsv1.DeploymentSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 					Volumes:    []corev1.Volume{{Name: "cloud", VolumeSource: tt.volume}},
-					Containers: []corev1.Container{{Name: kcm, Command: command, VolumeMounts: []corev1.VolumeMount{{Name: "cloud", MountPath: "/etc/kubernetes/cloud"}}}},
+					Containers: []corev1.Container{{Name: component.KCM, Command: command, VolumeMounts: []corev1.VolumeMount{{Name: "cloud", MountPath: "/etc/kubernetes/cloud"}}}},
 				}},
 			}})
-			s := v1.Step{ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Derive: plan.DeriveDeployedCloudConfig, Source: "Deployment/kube-system/" + kcm}
+			s := v1.Step{ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Derive: plan.DeriveDeployedCloudConfig, Source: "Deployment/kube-system/" + component.KCM}
 			p := w.given(s)
-			want := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": plan.SeedCloudConfig, "namespace": namespace}}}
+			want := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": plan.SeedCloudConfig, "namespace": component.Namespace}}}
 			e := w.engine()
-			e.plan = p
-			out, err := ensureObject{e}.derived(t.Context(), s, want)
+			e.env.Plan = p
+			out, err := object.EnsureObject{Env: e.env}.Derived(t.Context(), s, want)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) || strings.Contains(err.Error(), "vpc-1") {
 					t.Errorf("error %v, want %q", err, tt.fails)

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 func TestADowntimeOnOneHostAndItsWayBack(t *testing.T) {
@@ -48,7 +49,7 @@ func TestARollbackFromTheMiddleOfADowntime(t *testing.T) {
 	probe := newWorld(t, 1)
 	p, _ := probe.begin()
 	for _, step := range p.Steps {
-		if step.Component != kcm && step.Component != kas && step.Component != ccm {
+		if step.Component != component.KCM && step.Component != component.KAS && step.Component != component.CCM {
 			continue
 		}
 		t.Run(strings.ReplaceAll(step.ID, "/", "_"), func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestALeaseWhoseHolderDiedLongAgoKeepsNobodyFromGoingBack(t *testing.T) {
 	var l coordinationv1.Lease
 	w.api.Get(t, leasePath(plan.DefaultLease), &l)
 	died := metav1.NewMicroTime(w.clock.Now())
-	l.Name, l.Namespace = plan.DefaultLease, namespace
+	l.Name, l.Namespace = plan.DefaultLease, component.Namespace
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To("cp-1_dead"), ptr.To[int32](15), &died
 	w.api.Put(t, &l)
 	w.mu.Unlock()
@@ -125,7 +126,7 @@ func TestNoManagerIsStoppedBeforeTheImageOfTheNewOneIsThere(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	old := func() int {
-		found, err := w.hosts[0].Processes(t.Context(), kcm)
+		found, err := w.hosts[0].Processes(t.Context(), component.KCM)
 		if err != nil {
 			t.Error(err)
 		}
@@ -133,7 +134,7 @@ func TestNoManagerIsStoppedBeforeTheImageOfTheNewOneIsThere(t *testing.T) {
 	}
 	var tried []string
 	var answer error
-	with := func(o *Options) {
+	with := func(o *step.Options) {
 		o.Hosts = []hostaccess.Host{trying{Host: w.hosts[0], answer: func(image string, command []string) error {
 			if old() != 1 {
 				t.Error("the old manager was stopped before")
@@ -165,8 +166,8 @@ func TestAnImageOfWhichNobodyKnowsIsNamedBeforeADowntime(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	var said []string
-	if err := w.engine(func(o *Options) {
-		o.Tell = func(e Event) {
+	if err := w.engine(func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if strings.Contains(e.Message, p.Options.Image) && e.Kind == "progress" {
 				said = append(said, e.Message)
 			}
@@ -184,14 +185,14 @@ func TestWhatNobodyRunsIsKnownInTheMiddleOfADowntime(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	stop := make(chan struct{})
-	e := w.engine(func(o *Options) {
+	e := w.engine(func(o *step.Options) {
 		o.Hook = func(point, step string) {
-			if point == "after" && strings.HasPrefix(step, "stop/"+kcm) {
+			if point == "after" && strings.HasPrefix(step, "stop/"+component.KCM) {
 				close(stop)
 			}
 		}
 	})
-	if err := e.Run(t.Context(), p, stop); !errors.Is(err, ErrInterrupted) {
+	if err := e.Run(t.Context(), p, stop); !errors.Is(err, step.ErrInterrupted) {
 		t.Fatalf("error: %v", err)
 	}
 	if idle := e.Unowned(t.Context()); !slices.Contains(idle, "service") || !slices.Contains(idle, "cloud-node-lifecycle") {

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // alone is a pod that no controller brings back.
@@ -34,11 +35,11 @@ func TestAPodThatNoControllerBringsBackIsNotDeletedSilently(t *testing.T) {
 	if len(evicted()) > 0 || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
 		t.Errorf("evicted %v, unschedulable %v, %d restarts", evicted(), w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
 	}
-	options := Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}
-	err = Changeable(t.Context(), options, p)
+	options := step.Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}
+	err = kubelet.Changeable(t.Context(), options, p)
 	says(t, err, "node node-cp-1 has to be drained", "apps/by-hand")
 	p.Options.ForceUnmanaged = true
-	if err := Changeable(t.Context(), options, p); err != nil {
+	if err := kubelet.Changeable(t.Context(), options, p); err != nil {
 		t.Errorf("although it was allowed: %v", err)
 	}
 	if _, err := w.run(p); err != nil {
@@ -60,7 +61,7 @@ func TestOurOwnPodsAndAnEmptyDirInADrain(t *testing.T) {
 	cache.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	w.api.Put(t, look, cache)
 	var told []string
-	if _, err := w.run(w.given(kubeletStep()), func(o *Options) { o.Tell = func(e Event) { told = append(told, e.Message) } }); err != nil {
+	if _, err := w.run(w.given(kubeletStep()), func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } }); err != nil {
 		t.Fatal(err)
 	}
 	if have := fmt.Sprint(evicted()); strings.Contains(have, "transplant-look") || !strings.Contains(have, "cache") {
@@ -109,15 +110,15 @@ func TestCtrlCDuringADrainLeavesTheNodeAsItWas(t *testing.T) {
 	w.drainable(1 << 20)
 	p, stop := w.given(kubeletStep()), make(chan struct{})
 	closed := false
-	err := w.engine(func(o *Options) {
-		o.Tell = func(e Event) {
+	err := w.engine(func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if strings.Contains(e.Message, "still to leave") && !closed {
 				closed = true
 				close(stop)
 			}
 		}
 	}).Run(t.Context(), p, stop)
-	if !errors.Is(err, ErrInterrupted) || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
+	if !errors.Is(err, step.ErrInterrupted) || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
 		t.Errorf("error %v, unschedulable %v, %d restarts", err, w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
 	}
 }
@@ -136,8 +137,8 @@ func TestAVolumeOfTheInTreePluginIsWaitedFor(t *testing.T) {
 		}
 	}
 	var told []string
-	_, err := w.run(w.given(kubeletStep()), func(o *Options) {
-		o.Tell = func(e Event) { told = append(told, e.Message) }
+	_, err := w.run(w.given(kubeletStep()), func(o *step.Options) {
+		o.Tell = func(e step.Event) { told = append(told, e.Message) }
 		o.Hook = func(point, _ string) {
 			if n := w.node("cp-1"); point == "during" && len(n.Status.VolumesInUse) > 1 {
 				t.Error("the kubelet is changed while the in-tree plugin has a volume")
@@ -185,7 +186,7 @@ func TestAVolumeThatNoDrainFrees(t *testing.T) {
 				w.api.Put(t, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "apps"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}})
 			}
 			p := w.given(kubeletStep())
-			before := Changeable(t.Context(), Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p)
+			before := kubelet.Changeable(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p)
 			if c.says == "" {
 				if before != nil {
 					t.Errorf("it is refused: %v", before)
@@ -239,7 +240,7 @@ func TestADrainedHostThatIsLostStaysUnschedulable(t *testing.T) {
 	if w.node("cp-1").Spec.Unschedulable {
 		t.Error("it stays unschedulable")
 	}
-	if rec := w.engine().journal.Record(p.Steps[0].ID); rec.Result != "undone" {
+	if rec := w.engine().env.Journal.Record(p.Steps[0].ID); rec.Result != "undone" {
 		t.Errorf("the record: %+v", rec)
 	}
 }
@@ -254,13 +255,13 @@ func (w *world) diesWhen(p *v1.Plan, at, says string) {
 			panic(r)
 		}
 	}()
-	_ = w.engine(func(o *Options) {
+	_ = w.engine(func(o *step.Options) {
 		o.Hook = func(point, _ string) {
 			if point == at {
 				panic(killed{})
 			}
 		}
-		o.Tell = func(e Event) {
+		o.Tell = func(e step.Event) {
 			if says != "" && strings.Contains(e.Message, says) {
 				panic(killed{})
 			}
@@ -351,7 +352,7 @@ func TestANodeThatWasDrainedForNothingTakesPodsAgain(t *testing.T) {
 			w := newWorld(t, 1)
 			w.drainable(0)
 			p := w.given(kubeletStep())
-			_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{full{o.Hosts[0], dir}} })
+			_, err := w.run(p, func(o *step.Options) { o.Hosts = []hostaccess.Host{full{o.Hosts[0], dir}} })
 			says(t, err, "nothing was changed", "; node node-cp-1 takes pods again")
 			if !errors.Is(err, syscall.ENOSPC) || w.node("cp-1").Spec.Unschedulable || w.restarts["kubelet@cp-1"] != 0 {
 				t.Errorf("error %v, unschedulable %v, %d restarts", err, w.node("cp-1").Spec.Unschedulable, w.restarts["kubelet@cp-1"])
@@ -387,7 +388,7 @@ func TestAHostThatWentWithItsKubeletIsNotAskedForItsFiles(t *testing.T) {
 	w.drainable(0)
 	p := w.given(kubeletStep())
 	asked := -1
-	_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{taken{o.Hosts[0], &asked}} })
+	_, err := w.run(p, func(o *step.Options) { o.Hosts = []hostaccess.Host{taken{o.Hosts[0], &asked}} })
 	says(t, err, "reaching host cp-1", "To put it back", "node node-cp-1 takes no new pods until this step has ended")
 	if asked != 0 || !w.node("cp-1").Spec.Unschedulable {
 		t.Errorf("asked for %d files, unschedulable %v", asked, w.node("cp-1").Spec.Unschedulable)
@@ -402,7 +403,7 @@ func TestADrainAfterATryThatWroteNothingIsAFirstOne(t *testing.T) {
 	type try func(t *testing.T, w *world, p *v1.Plan)
 	for name, first := range map[string]try{
 		"it could not write": func(t *testing.T, w *world, p *v1.Plan) {
-			_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), flagsFile}} })
+			_, err := w.run(p, func(o *step.Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), flagsFile}} })
 			says(t, err, "permission denied", "takes pods again")
 		},
 		"it was killed before it wrote": func(_ *testing.T, w *world, p *v1.Plan) { w.diesWhen(p, "during", "") },

@@ -20,156 +20,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/handover"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
-
-// Options of an Engine.
-type Options struct {
-	Kube    kubernetes.Interface
-	Dynamic dynamic.Interface
-	// Seed hosts the control plane; nil for a cluster that runs its own.
-	Seed *Seed
-	// Hosts whose files and processes steps act on.
-	Hosts []hostaccess.Host
-	// HostsAreNodes tells that the hosts are those of the cluster's Nodes and have their names: nobody has named them.
-	HostsAreNodes bool
-	// NodeNames maps a host's name to its Node's.
-	NodeNames map[string]string
-	// Scrape asks a manager on a host, or in a pod of the seed, for its gauges; an error means unknown.
-	Scrape func(ctx context.Context, component, host, address string) (v1.Manager, error)
-	// Version asks a component on a host for the version of its program; empty when it does not tell, an error when it does not answer. Steps that change a
-	// version prove it by this; nil leaves that to mirror pods.
-	Version func(ctx context.Context, component, host, address string) (string, error)
-	// ToolVersion of this program goes into the journal with what it writes; empty leaves the one that is there.
-	ToolVersion string
-	// Before is the snapshot from before the migration, that verifications compare with.
-	Before *v1.Snapshot
-	// Live is a snapshot of how the cluster is now: where its hosts have what steps change is asked of it, and never of a plan or a journal. Nil for Before.
-	Live *v1.Snapshot
-	// Compare says in sentences what is not as it was before the migration and nothing explains, and what could not be compared; nil where nobody looks at
-	// the whole cluster. Steps that verify ask it when all that they look at themselves is right.
-	Compare func(ctx context.Context) (problems, unknown []string)
-	// unjudged lets a test carry out steps that no migration has.
-	unjudged bool
-	// Tell is called for everything a watching operator wants to know; nil for silence.
-	Tell func(Event)
-	// Extend has the lock on the cluster last for as long as its only API server may be away, until the returned function; nil where nobody holds one.
-	Extend func(ctx context.Context, away time.Duration) (restore func(), err error)
-	// ReadLocal reads a file of this machine that a step copies to hosts; os.ReadFile when nil.
-	ReadLocal func(path string) ([]byte, error)
-	// Clock is the real one when nil.
-	Clock clock.Clock
-	// Hook is called at named points of a step ("before", "during", "after"); tests kill the process there.
-	Hook func(point, step string)
-}
-
-// Event is something that happened to a step.
-type Event struct {
-	Time time.Time
-	Step v1.Step
-	// Kind is started, progress, waiting (told at every look), done, already-done, deferred, failed, paused, resumed.
-	Kind    string
-	Message string
-	// Number of the step in the plan, from 1, and how many there are.
-	Number, Total int
-}
 
 // Engine executes plans.
 type Engine struct {
-	Options
-	hosts   map[string]hostaccess.Host
-	journal *Journal
-	plan    *v1.Plan
-	leases  handover.Leases
-	number  map[string]int
-	// stopping is closed when the operator asked to stop.
-	stopping <-chan struct{}
-	// budget counts the nodes under change.
-	budget budget
+	env    *step.Env
+	pauser *pause.Pauser
 	// deferred remembers which groups were put behind the others, to say so once.
 	deferred map[string]bool
-	// away are the hosts that were out of reach.
-	away *away
-	// without are the hosts that were taken out of the migration.
-	without []hostaccess.Host
-	// proofs are what this process has seen of holders itself.
-	proofs *proofs
-	// silences are the leases that steps have looked at in vain.
-	silences map[string]*handover.Silence
-	// controlled tells that the ConfigMap through which the run is paused was made, deaf that it may not be read.
-	controlled, deaf bool
-	// putOff tells that it was said of a pause that it waits for the end of a downtime.
-	putOff bool
 }
 
 // New returns an engine that writes what it does into the journal.
-func New(o Options, j *Journal) *Engine {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Tell == nil {
-		o.Tell = func(Event) {}
-	}
-	if o.ReadLocal == nil {
-		o.ReadLocal = os.ReadFile
-	}
-	if o.Hook == nil {
-		o.Hook = func(string, string) {}
-	}
-	j.writtenBy(o.ToolVersion)
-	o.Tell = serialized(o.Tell)
-	without := slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return !isOut(j.Doc(), h.Name()) })
-	o.Hosts = Staying(j.Doc(), o.Hosts)
-	e := &Engine{Options: o, journal: j, away: &away{}, proofs: newProofs(), without: without, hosts: map[string]hostaccess.Host{}, number: map[string]int{}, deferred: map[string]bool{}}
-	for _, h := range o.Hosts {
-		e.hosts[h.Name()] = h
-	}
-	e.leases = handover.Leases{Client: o.Kube.CoordinationV1().Leases(namespace), Now: o.Clock.Now}
-	return e
+func New(o step.Options, j *journal.Journal) *Engine {
+	env := step.NewEnv(o, j)
+	env.Kinds = executors()
+	return &Engine{env: env, pauser: &pause.Pauser{Env: env}, deferred: map[string]bool{}}
 }
-
-// ErrInterrupted is returned when the operator asked to stop and the current step was finished first.
-var ErrInterrupted = errors.New("interrupted between two steps")
 
 // Run executes the plan, up to its Until where it has one: behind that step, or behind its phase when it is the last of it. The whole plan decides about
 // the order, so that the owner's host comes last however far a run goes. When stop is closed it finishes the current step and returns ErrInterrupted; when ctx ends it stops at once, and the
 // journal says which step is uncertain.
 func (e *Engine) Run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
-	e.plan, e.stopping = p, stop
+	e.env.Plan, e.env.Stopping = p, stop
 	for i, s := range p.Steps {
-		e.number[s.ID] = i + 1
+		e.env.Numbers[s.ID] = i + 1
 	}
-	if err := e.judgeSeed(p); err != nil {
+	if err := e.env.CheckSeed(p); err != nil {
 		return err
 	}
-	if err := e.rejectReturnedHosts(ctx); err != nil {
+	if err := lostnode.RejectReturnedHosts(ctx, e.env); err != nil {
 		return err
 	}
-	return e.lost(ctx, e.run(ctx, p, stop))
+	return lostnode.AddLostHosts(ctx, e.env, e.run(ctx, p, stop))
 }
 
 func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) error {
 	for _, phase := range phases(p.Steps) {
 		last := phase[len(phase)-1].ID == p.Until
 		for len(phase) > 0 {
-			group, rest, err := e.next(ctx, phase)
+			group, rest, err := e.nextGroup(ctx, phase)
 			if err != nil {
 				return err
 			}
 			group, phase = batchOf(group, rest, p.Until)
 			if len(group) > 1 && group[0].Batch != "" {
-				if err := e.sideBySide(ctx, group, stop); err != nil {
+				if err := e.runParallel(ctx, group, stop); err != nil {
 					return err
 				}
 				if group[len(group)-1].ID == p.Until && !last {
@@ -177,7 +82,7 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 				}
 				continue
 			}
-			if until, err := e.inTurn(ctx, group, stop); err != nil || until && !last {
+			if until, err := e.runSequential(ctx, group, stop); err != nil || until && !last {
 				return err
 			}
 		}
@@ -188,62 +93,62 @@ func (e *Engine) run(ctx context.Context, p *v1.Plan, stop <-chan struct{}) erro
 	return nil
 }
 
-// inTurn carries steps out one after the other. until tells that the last one that was carried out is the plan's Until.
-func (e *Engine) inTurn(ctx context.Context, steps []v1.Step, stop <-chan struct{}) (until bool, err error) {
-	e.budget.begin()
+// runSequential carries steps out one after the other. until tells that the last one that was carried out is the plan's Until.
+func (e *Engine) runSequential(ctx context.Context, steps []v1.Step, stop <-chan struct{}) (until bool, err error) {
+	e.env.NodeBudget.Begin()
 	for _, s := range steps {
 		select {
 		case <-stop:
-			return false, ErrInterrupted
+			return false, step.ErrInterrupted
 		default:
 		}
-		if err := e.steady(ctx, s, func(ctx context.Context) error { return e.pause(ctx, s, stop) }); err != nil {
+		if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return e.pauser.WaitWhilePaused(ctx, s, stop) }); err != nil {
 			return false, err
 		}
-		if err := e.one(ctx, s); interrupted(err) {
+		if err := e.runStep(ctx, s); step.IsInterrupted(err) {
 			return false, err
 		} else if err != nil {
-			return false, &StepError{Step: s, Err: err}
+			return false, &step.StepError{Step: s, Err: err}
 		}
-		if s.ID == e.plan.Until {
+		if s.ID == e.env.Plan.Until {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// one is the whole life of a step.
-func (e *Engine) one(ctx context.Context, s v1.Step) error {
-	if h, out := e.takenOut(s); out {
-		return e.skip(ctx, s, h)
+// runStep is the whole life of a step.
+func (e *Engine) runStep(ctx context.Context, s v1.Step) error {
+	if h, out := e.env.IsExcluded(s); out {
+		return e.skipExcluded(ctx, s, h)
 	}
-	if err := e.allowed(s); err != nil {
+	if err := e.env.CheckAllowed(s); err != nil {
 		return err
 	}
-	ctx = e.watched(ctx, s)
-	if err := e.reach(ctx, s); err != nil {
+	ctx = e.env.WithProgress(ctx, s)
+	if err := e.waitForHost(ctx, s); err != nil {
 		return err
 	}
-	x, err := e.executor(s)
+	x, err := e.env.ExecutorOf(s)
 	if err != nil {
 		return err
 	}
-	rec := e.journal.Record(s.ID)
-	if owesNothing(rec) {
-		if shown, err := e.shown(ctx, s, x, rec); err != nil {
+	rec := e.env.Journal.Record(s.ID)
+	if isUnbegun(rec) {
+		if shown, err := e.isSatisfied(ctx, s, x, rec); err != nil {
 			return err
 		} else if shown {
 			return e.alreadyDone(ctx, s, rec)
 		}
 	}
-	return e.carryOut(ctx, s, x, rec)
+	return e.execute(ctx, s, x, rec)
 }
 
-// shown tells that nothing is left to do of a step: the cluster shows what it is for, or what a later step made of that.
-func (e *Engine) shown(ctx context.Context, s v1.Step, x executor, rec v1.StepRecord) (bool, error) {
+// isSatisfied tells that nothing is left to do of a step: the cluster shows what it is for, or what a later step made of that.
+func (e *Engine) isSatisfied(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) (bool, error) {
 	var done bool
 	if rec.Result != "" {
-		err := e.steady(ctx, s, func(ctx context.Context) error {
+		err := e.retryTransient(ctx, s, func(ctx context.Context) error {
 			var err error
 			done, err = e.superseded(ctx, s)
 			return err
@@ -252,34 +157,34 @@ func (e *Engine) shown(ctx context.Context, s v1.Step, x executor, rec v1.StepRe
 			return done, err
 		}
 	}
-	err := e.steady(ctx, s, func(ctx context.Context) error {
+	err := e.retryTransient(ctx, s, func(ctx context.Context) error {
 		var err error
-		done, err = x.done(ctx, s)
+		done, err = x.Done(ctx, s)
 		return err
 	})
-	var pending pendingError
+	var pending step.PendingError
 	if err != nil && !errors.As(err, &pending) {
 		return false, fmt.Errorf("looking whether it is done: %w", err)
 	}
 	if done {
 		return true, nil
 	}
-	return e.standing(ctx, s, x, rec)
+	return e.waitForRestart(ctx, s, x, rec)
 }
 
-// carryOut does a step, or goes on with one that was begun, and waits until the cluster shows what it is for.
-func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.StepRecord) error {
-	e.Hook("before", s.ID)
-	if err := e.steady(ctx, s, func(ctx context.Context) error { return e.provesControlPlane(ctx, s) }); err != nil {
+// execute does a step, or goes on with one that was begun, and waits until the cluster shows what it is for.
+func (e *Engine) execute(ctx context.Context, s v1.Step, x step.Executor, rec v1.StepRecord) error {
+	e.env.Hook("before", s.ID)
+	if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return e.env.ProvesControlPlane(ctx, s) }); err != nil {
 		return err
 	}
 	if rec.Result != "started" {
-		if err := e.steady(ctx, s, func(ctx context.Context) error { return e.requires(ctx, s) }); err != nil {
+		if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return precondition.Check(ctx, e.env, s) }); err != nil {
 			return err
 		}
-		rec = begin(s, rec, e.Clock.Now().UTC())
+		rec = beginRecord(s, rec, e.env.Clock.Now().UTC())
 	}
-	if err := e.steady(ctx, s, func(ctx context.Context) error { return e.checkOldManagers(ctx, s) }); err != nil {
+	if err := e.retryTransient(ctx, s, func(ctx context.Context) error { return precondition.CheckOldManagers(ctx, e.env, s) }); err != nil {
 		return err
 	}
 	release, err := e.grant(ctx, s)
@@ -287,45 +192,45 @@ func (e *Engine) carryOut(ctx context.Context, s v1.Step, x executor, rec v1.Ste
 		return err
 	}
 	defer release(context.WithoutCancel(ctx))
-	restore, err := e.outlast(ctx, s)
+	restore, err := e.extendLock(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer restore()
-	e.tell(s, "started", "")
-	if err := x.do(ctx, s, &rec); interrupted(err) {
+	e.env.Report(s, "started", "")
+	if err := x.Do(ctx, s, &rec); step.IsInterrupted(err) {
 		return err // its record says that it was begun
 	} else if err != nil {
 		return e.failed(ctx, s, rec, err)
 	}
-	if err := e.settle(ctx, s, x); interrupted(err) {
+	if err := e.verify(ctx, s, x); step.IsInterrupted(err) {
 		return err
 	} else if err != nil {
 		return e.failed(ctx, s, rec, err)
 	}
-	now := e.Clock.Now().UTC()
+	now := e.env.Clock.Now().UTC()
 	rec.Ended, rec.Result, rec.Error = &now, "done", ""
-	if err := e.journal.Save(ctx, rec); err != nil {
+	if err := e.env.Journal.Save(ctx, rec); err != nil {
 		return err
 	}
-	e.Hook("after", s.ID)
-	e.tell(s, "done", "")
+	e.env.Hook("after", s.ID)
+	e.env.Report(s, "done", "")
 	return nil
 }
 
-// outlast has the lock on the cluster last for as long as a step may take an API server away, which may be the only one there is, or the only one that this
+// extendLock has the lock on the cluster last for as long as a step may take an API server away, which may be the only one there is, or the only one that this
 // process can reach: a lock that ended before the step's own limit would end the run in the middle of the restart.
-func (e *Engine) outlast(ctx context.Context, s v1.Step) (restore func(), err error) {
-	if e.Extend == nil || s.Component != kas || s.Host == "" {
+func (e *Engine) extendLock(ctx context.Context, s v1.Step) (restore func(), err error) {
+	if e.env.Extend == nil || s.Component != component.KAS || s.Host == "" {
 		return func() {}, nil
 	}
-	return e.Extend(ctx, timeout(s))
+	return e.env.Extend(ctx, step.TimeoutOf(s))
 }
 
-// begin is the record of a step that is about to be done. One that was done before and does not show any longer, as when the host of a stopped unit was
+// beginRecord is the record of a step that is about to be done. One that was done before and does not show any longer, as when the host of a stopped unit was
 // started anew, is done once more: what was there before its first try is still what a rollback has to put back, and not what that try wrote; and what it made is still this
 // migration's: a rollback that left a cloud-controller-manager for somebody else's would start the in-tree managers beside it.
-func begin(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
+func beginRecord(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	rec := v1.StepRecord{ID: s.ID, Started: now, Result: "started", Backup: was.Backup, BackupSHA256: was.BackupSHA256, BackupMode: was.BackupMode, Files: was.Files, Created: was.Created}
 	switch s.Kind {
 	case v1.StepEditWorkload, v1.StepScale, v1.StepPatchObject:
@@ -335,115 +240,73 @@ func begin(s v1.Step, was v1.StepRecord, now time.Time) v1.StepRecord {
 	return rec
 }
 
-// owesNothing tells that a step was never started, or was finished: what the live cluster shows is all there is to it.
-func owesNothing(rec v1.StepRecord) bool { return rec.Result != "started" }
+// isUnbegun tells that a step was never started, or was finished: what the live cluster shows is all there is to it.
+func isUnbegun(rec v1.StepRecord) bool { return rec.Result != "started" }
 
 func (e *Engine) alreadyDone(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
 	if rec.Result == "" {
-		now := e.Clock.Now().UTC()
-		if err := e.journal.Save(ctx, v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "already-done"}); err != nil {
+		now := e.env.Clock.Now().UTC()
+		if err := e.env.Journal.Save(ctx, v1.StepRecord{ID: s.ID, Started: now, Ended: &now, Result: "already-done"}); err != nil {
 			return err
 		}
 	}
-	e.tell(s, "already-done", "")
+	e.env.Report(s, "already-done", "")
 	return nil
 }
 
 // failed writes down why a step went wrong; what it owes stays in its record for the next run.
 func (e *Engine) failed(ctx context.Context, s v1.Step, rec v1.StepRecord, err error) error {
 	rec.Error = err.Error()
-	if e.journal.Record(s.ID).Result != "" {
-		if saveErr := e.journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {
+	if e.env.Journal.Record(s.ID).Result != "" {
+		if saveErr := e.env.Journal.Save(context.WithoutCancel(ctx), rec); saveErr != nil {
 			err = errors.Join(err, saveErr)
 		}
 	}
-	e.tell(s, "failed", err.Error())
+	e.env.Report(s, "failed", err.Error())
 	return err
 }
 
-// settle waits until the step shows in the live cluster and the loops have the owners that it promises.
-func (e *Engine) settle(ctx context.Context, s v1.Step, x executor) error {
-	if err := e.commit(ctx, s.Host); err != nil {
+// verify waits until the step shows in the live cluster and the loops have the owners that it promises.
+func (e *Engine) verify(ctx context.Context, s v1.Step, x step.Executor) error {
+	if err := e.env.CommitChanges(ctx, s.Host); err != nil {
 		return err
 	}
-	limit := timeout(s)
-	if e.refInSeed(s.Ref) {
-		limit = rolloutBudget
+	limit := step.TimeoutOf(s)
+	if e.env.IsInSeed(s.Ref) {
+		limit = step.RolloutTimeout
 	}
-	reason, begun := "the change is not visible", e.Clock.Now()
-	err := e.poll(ctx, limit, settleInterval, func(ctx context.Context) (bool, error) {
-		settled, why := e.settled(ctx, s, x)
+	reason, begun := "the change is not visible", e.env.Clock.Now()
+	err := e.env.Poll(ctx, limit, step.SettleInterval, func(ctx context.Context) (bool, error) {
+		settled, why := e.isVerified(ctx, s, x)
 		if why != "" {
 			reason = why
 		}
 		if !settled {
-			reason = e.stuck(ctx, s, reason)
+			reason = e.whyStuck(ctx, s, reason)
 		}
 		if !settled {
-			e.waiting(s, reason, begun)
+			e.env.ReportWaiting(s, reason, begun)
 		}
 		return settled, nil
 	})
-	if errors.Is(err, errWaited) {
-		return &VerifyError{Waited: limit, Reason: reason, Undo: e.undo(ctx, s)}
+	if errors.Is(err, step.ErrTimedOut) {
+		return &step.VerifyError{Waited: limit, Reason: reason, Undo: e.describeUndo(ctx, s)}
 	}
 	return err
 }
 
-// settled tells whether a step shows; if not, why, where that is known.
-func (e *Engine) settled(ctx context.Context, s v1.Step, x executor) (bool, string) {
-	done, err := x.done(ctx, s)
+// isVerified tells whether a step shows; if not, why, where that is known.
+func (e *Engine) isVerified(ctx context.Context, s v1.Step, x step.Executor) (bool, string) {
+	done, err := x.Done(ctx, s)
 	if err != nil {
 		return false, err.Error()
 	}
 	if !done || len(s.Expect) == 0 {
 		return done, ""
 	}
-	reason, err := e.owned(ctx, s.Expect)
+	reason, err := manager.CheckOwners(ctx, e.env, s.Expect)
 	if err != nil {
 		return false, err.Error()
 	}
 	return reason == "", reason
-}
-
-func (e *Engine) tell(s v1.Step, kind, message string) {
-	s.ID, _, _ = strings.Cut(s.ID, movingInfix) // a part of the step that an onlooker knows
-	e.Tell(Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.number[s.ID], Total: len(e.plan.Steps)})
-}
-
-const settleInterval = 200 * time.Millisecond
-
-// timeout bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a kube-apiserver.
-func timeout(s v1.Step) time.Duration {
-	if newImage(s) {
-		return 180*time.Second + pullBudget
-	}
-	switch {
-	case s.Component == "kube-apiserver":
-		return 180 * time.Second
-	case s.Component != "":
-		return 120 * time.Second
-	}
-	return 60 * time.Second
-}
-
-var errWaited = errors.New("waited in vain")
-
-// poll calls f until it is true; errWaited when the limit passes first.
-func (e *Engine) poll(ctx context.Context, limit, interval time.Duration, f func(context.Context) (bool, error)) error {
-	end := e.Clock.Now().Add(limit)
-	for {
-		ok, err := f(ctx)
-		if err != nil || ok {
-			return err
-		}
-		if e.Clock.Now().After(end) {
-			return errWaited
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-e.Clock.After(interval):
-		}
-	}
 }

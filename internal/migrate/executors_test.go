@@ -11,16 +11,22 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/verify"
+	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
+	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // given makes a journal for a plan of these steps.
@@ -34,7 +40,7 @@ func (w *world) given(steps ...v1.Step) *v1.Plan {
 		p.Steps[i].Requires = append(p.Steps[i].Requires, "cluster:uid")
 	}
 	w.unjudged = true
-	if _, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
+	if _, err := journal.Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
 		w.t.Fatal(err)
 	}
 	return p
@@ -82,16 +88,16 @@ func (w *world) backAfterEveryDeath() {
 const kubeadmText = "apiServer:\n  extraArgs:\n    cloud-provider: aws\napiVersion: kubeadm.k8s.io/v1beta3\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\nkind: ClusterConfiguration\n"
 
 func kubeadmConfig() *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: namespace}, Data: map[string]string{"ClusterConfiguration": kubeadmText}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: component.Namespace}, Data: map[string]string{"ClusterConfiguration": kubeadmText}}
 }
 
 func TestAPatchAndItsWayBackSurviveEveryDeath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.api.Put(t, kubeadmConfig(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace, Labels: map[string]string{"keep": "me"}}, Data: map[string]string{"a": "1", "b": "2"}})
+	w.api.Put(t, kubeadmConfig(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: component.Namespace, Labels: map[string]string{"keep": "me"}}, Data: map[string]string{"a": "1", "b": "2"}})
 	p := w.given(
 		v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9","b":null,"c":"3"},"metadata":{"labels":{"new":"x"}}}`},
-		v1.Step{ID: "patch/kubeadm", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: plan.DeriveKubeadm, Component: kcm,
+		v1.Step{ID: "patch/kubeadm", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: plan.DeriveKubeadm, Component: component.KCM,
 			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "v", Value: "3"}}},
 	)
 	if n := w.afterEveryDeath(p); n < 6 {
@@ -128,7 +134,7 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	}}
 	local := "binary"
 	preflight := func() error {
-		return Preflight(t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) { return []byte(local), nil }}, p)
+		return precondition.Preflight(t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) { return []byte(local), nil }}, p)
 	}
 	if err := preflight(); err != nil {
 		t.Fatalf("nothing has changed: %v", err)
@@ -143,15 +149,15 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 
 func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 	t.Parallel()
-	step := v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9"}}`}
+	planned := v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9"}}`}
 	put := func(w *world, value string) {
-		w.api.Put(w.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Data: map[string]string{"a": value}})
+		w.api.Put(w.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: component.Namespace}, Data: map[string]string{"a": value}})
 	}
 	t.Run("before it is written", func(t *testing.T) {
 		w := newWorld(t, 1)
 		put(w, "1")
-		p := w.given(step)
-		_, err := w.run(p, func(o *Options) {
+		p := w.given(planned)
+		_, err := w.run(p, func(o *step.Options) {
 			o.Hook = func(point, _ string) {
 				if point == "during" {
 					put(w, "2")
@@ -163,18 +169,18 @@ func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 	t.Run("after it was written", func(t *testing.T) {
 		w := newWorld(t, 1)
 		put(w, "1")
-		p := w.given(step)
+		p := w.given(planned)
 		if _, err := w.run(p); err != nil {
 			t.Fatal(err)
 		}
 		put(w, "2")
-		back := &v1.Plan{Cluster: p.Cluster, Facts: p.Facts, Steps: []v1.Step{{ID: "undo/patch/c", Phase: "r", Kind: v1.StepUnpatchObject, Ref: step.Ref, Restore: step.ID}}}
+		back := &v1.Plan{Cluster: p.Cluster, Facts: p.Facts, Steps: []v1.Step{{ID: "undo/patch/c", Phase: "r", Kind: v1.StepUnpatchObject, Ref: planned.Ref, Restore: planned.ID}}}
 		_, err := w.run(back)
 		says(t, err, "was changed by somebody else after step patch/c (fields data.a)", `{"data":{"a":"1"}}`)
 	})
 	t.Run("a secret", func(t *testing.T) {
 		w := newWorld(t, 1)
-		w.api.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: namespace}})
+		w.api.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: component.Namespace}})
 		_, err := w.run(w.given(v1.Step{ID: "s", Phase: "p", Kind: v1.StepPatchObject, Ref: "Secret/kube-system/s", Patch: `{"data":{"a":"9"}}`}))
 		says(t, err, "secrets are not patched")
 	})
@@ -184,10 +190,10 @@ func TestAPatchedObjectThatSomebodyElseChanges(t *testing.T) {
 func (w *world) deployed(replicas int32) {
 	labels := map[string]string{"app": "kcm"}
 	w.api.Put(w.t, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: kcm, Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: component.Namespace},
 		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: kcm, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
-				Command: []string{kcm, "--cloud-provider=aws"}, Args: []string{"--v=2"}}}},
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: component.KCM, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
+				Command: []string{component.KCM, "--cloud-provider=aws"}, Args: []string{"--v=2"}}}},
 		}},
 	})
 	w.more = w.rollOut
@@ -195,7 +201,7 @@ func (w *world) deployed(replicas int32) {
 
 func (w *world) deployment() appsv1.Deployment {
 	var d appsv1.Deployment
-	w.api.Get(w.t, "/apis/apps/v1/namespaces/kube-system/deployments/"+kcm, &d)
+	w.api.Get(w.t, "/apis/apps/v1/namespaces/kube-system/deployments/"+component.KCM, &d)
 	return d
 }
 
@@ -208,9 +214,9 @@ func (w *world) rollOut() {
 		if err != nil {
 			w.t.Error(err)
 		}
-		want[fmt.Sprintf("%s-%s-%d", kcm, hostaccess.SHA256(sum)[:6], i)] = true
+		want[fmt.Sprintf("%s-%s-%d", component.KCM, hostaccess.SHA256(sum)[:6], i)] = true
 	}
-	pods, err := w.kube.CoreV1().Pods(namespace).List(w.t.Context(), metav1.ListOptions{})
+	pods, err := w.kube.CoreV1().Pods(component.Namespace).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -221,9 +227,9 @@ func (w *world) rollOut() {
 		}
 	}
 	for name := range want {
-		w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": "kcm"}}, Spec: d.Spec.Template.Spec, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
+		w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: map[string]string{"app": "kcm"}}, Spec: d.Spec.Template.Spec, Status: corev1.PodStatus{Phase: corev1.PodRunning}})
 		now := metav1.NewMicroTime(w.clock.Now())
-		w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(name + "_1"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now}})
+		w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(name + "_1"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now}})
 	}
 	status := appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: *d.Spec.Replicas, UpdatedReplicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas}
 	if d.Status.String() != status.String() {
@@ -236,8 +242,8 @@ func TestADeploymentIsChangedAndPutBackThroughEveryDeath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.deployed(2)
-	ref := "Deployment/kube-system/" + kcm
-	p := w.given(v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Leases: []string{"deployed"},
+	ref := "Deployment/kube-system/" + component.KCM
+	p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{"deployed"},
 		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "v"}}})
 	w.afterEveryDeath(p)
 	c := w.deployment().Spec.Template.Spec.Containers[0]
@@ -255,9 +261,9 @@ func TestScalingToNoneAndBackWithOtherFlags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.deployed(2)
-	ref := "Deployment/kube-system/" + kcm
-	stop := v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: ref, Component: kcm, Replicas: ptr.To[int32](0)}
-	start := v1.Step{ID: "start", Phase: "q", Kind: v1.StepScale, Ref: ref, Component: kcm, Replicas: ptr.To[int32](2), Restore: "stop", Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}}
+	ref := "Deployment/kube-system/" + component.KCM
+	stop := v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: ref, Component: component.KCM, Replicas: ptr.To[int32](0)}
+	start := v1.Step{ID: "start", Phase: "q", Kind: v1.StepScale, Ref: ref, Component: component.KCM, Replicas: ptr.To[int32](2), Restore: "stop", Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}}
 	p := w.given(stop, start)
 	none := false
 	w.more = func() {
@@ -275,23 +281,23 @@ func TestAWorkloadThatSomebodyElseChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.deployed(1)
-	live, err := w.engineFor(t).live(t.Context(), "Deployment/kube-system/"+kcm)
+	live, err := object.ReadLive(t.Context(), w.engineFor(t).env, "Deployment/kube-system/"+component.KCM)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm, Edits: []v1.Edit{{Op: "setFlag", Name: "a", Value: "b"}},
-		Requires: []string{plan.WorkloadFact("Deployment/kube-system/" + kcm)}})
-	p.Facts = append(p.Facts, v1.Fact{ID: plan.WorkloadFact("Deployment/kube-system/" + kcm), Value: templateSum(live), Detail: kcm + "\n--cloud-provider=aws\n--v=2"})
+	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "a", Value: "b"}},
+		Requires: []string{plan.WorkloadFact("Deployment/kube-system/" + component.KCM)}})
+	p.Facts = append(p.Facts, v1.Fact{ID: plan.WorkloadFact("Deployment/kube-system/" + component.KCM), Value: workload.TemplateSum(live), Detail: component.KCM + "\n--cloud-provider=aws\n--v=2"})
 	d := w.deployment()
 	d.Spec.Template.Spec.Containers[0].Args = []string{"--v=4"}
 	w.api.Put(t, &d)
 	_, err = w.run(p)
-	says(t, err, "the plan is stale", "the pod template of Deployment/kube-system/"+kcm+" was changed by somebody else (+ --v=4, - --v=2)")
+	says(t, err, "the plan is stale", "the pod template of Deployment/kube-system/"+component.KCM+" was changed by somebody else (+ --v=4, - --v=2)")
 }
 
 func (w *world) engineFor(t *testing.T) *Engine {
 	t.Helper()
-	return New(Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock, unjudged: true}, &Journal{})
+	return New(step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock, Unjudged: true}, &journal.Journal{})
 }
 
 func TestAFileIsCopiedAndTakenBackThroughEveryDeath(t *testing.T) {
@@ -299,11 +305,11 @@ func TestAFileIsCopiedAndTakenBackThroughEveryDeath(t *testing.T) {
 	w := newWorld(t, 1)
 	const path = "/opt/bin/ecr-credential-provider"
 	w.write("cp-1", path, "old", 0o700)
-	step := v1.Step{ID: "copy", Phase: "p", Kind: v1.StepCopyFile, Host: "cp-1", Path: path, Source: "/here/ecr", Content: hostaccess.SHA256([]byte("new")), Mode: "0755"}
-	p := w.given(step)
+	planned := v1.Step{ID: "copy", Phase: "p", Kind: v1.StepCopyFile, Host: "cp-1", Path: path, Source: "/here/ecr", Content: hostaccess.SHA256([]byte("new")), Mode: "0755"}
+	p := w.given(planned)
 	local := "other"
-	_, err := w.run(p, func(o *Options) { o.ReadLocal = func(string) ([]byte, error) { return []byte(local), nil } })
-	says(t, err, "/here/ecr on this machine is not the file with SHA-256 "+step.Content)
+	_, err := w.run(p, func(o *step.Options) { o.ReadLocal = func(string) ([]byte, error) { return []byte(local), nil } })
+	says(t, err, "/here/ecr on this machine is not the file with SHA-256 "+planned.Content)
 	if have := w.read("cp-1", path); have != "old" {
 		t.Errorf("something was copied: %s", have)
 	}
@@ -330,10 +336,10 @@ func TestAWaitForPeople(t *testing.T) {
 		}
 	}
 	p := w.given(v1.Step{ID: "await", Phase: "p", Kind: v1.StepAwait, Await: &v1.Await{
-		NodeGone: "node-cp-2", Component: kcm, Nodes: 1, Version: "1.26", Flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""}, Instructions: []string{"take it down"},
+		NodeGone: "node-cp-2", Component: component.KCM, Nodes: 1, Version: "1.26", Flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": ""}, Instructions: []string{"take it down"},
 	}})
-	_, err := w.run(p, func(o *Options) {
-		o.Tell = func(e Event) {
+	_, err := w.run(p, func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "progress" {
 				lines = append(lines, e.Message)
 			}
@@ -357,22 +363,22 @@ func TestAWaitForANodeThatIsGoneGoesOnWhileAManagerThereHoldsALease(t *testing.T
 			w.api.Delete("/api/v1/nodes/node-cp-2")
 			hold := func() {
 				now := metav1.NewMicroTime(w.clock.Now())
-				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ccm, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{
+				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.CCM, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{
 					HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](15), AcquireTime: &now, RenewTime: &now}})
 			}
 			hold()
 			e := w.engineFor(t)
-			e.plan, e.Before = &v1.Plan{}, w.snapshot()
+			e.env.Plan, e.env.Before = &v1.Plan{}, w.snapshot()
 			step := v1.Step{ID: "await", Await: &v1.Await{NodeGone: "node-cp-2"}}
 			for range 3 {
 				w.clock.Step(10 * time.Second)
 				hold()
-				if why, err := (await{e}).missing(t.Context(), step); err != nil || !strings.Contains(why, "holds lease "+ccm+": shut its machine down") {
+				if why, err := (verify.Await{Env: e.env}).Missing(t.Context(), step); err != nil || !strings.Contains(why, "holds lease "+component.CCM+": shut its machine down") {
 					t.Fatalf("while it renews its lease: %q, %v", why, err)
 				}
 			}
 			w.clock.Step(20 * time.Second)
-			if why, err := (await{e}).missing(t.Context(), step); err != nil || why != "" {
+			if why, err := (verify.Await{Env: e.env}).Missing(t.Context(), step); err != nil || why != "" {
 				t.Errorf("when it is silent: %q, %v", why, err)
 			}
 		})
@@ -402,16 +408,16 @@ func TestAWaitSaysWhatIsMissing(t *testing.T) {
 		await v1.Await
 		want  string
 	}{
-		{"a version", v1.Await{Component: kcm, Nodes: 2, Version: "1.27"}, "0 of 2 nodes run kube-controller-manager of version 1.27 (node-cp-1 runs version 1.26.0; node-cp-2 runs version 1.26.0)"},
-		{"a flag", v1.Await{Component: kcm, Nodes: 2, Flags: map[string]string{"cloud-provider": "external"}}, `node-cp-1 runs with --cloud-provider="aws", not "external"`},
-		{"a flag that must not be there", v1.Await{Component: kcm, Nodes: 1, Flags: map[string]string{"cloud-config": ""}}, "node-cp-1 runs with --cloud-config=/etc/kubernetes/cloud.conf"},
-		{"nobody may run it", v1.Await{Component: kcm, Flags: map[string]string{"cloud-provider": "aws"}}, "2 of 0 nodes run kube-controller-manager"},
-		{"1.2 is not 1.26", v1.Await{Component: kcm, Nodes: 1, Version: "1.2"}, "0 of 1 nodes run"},
-		{"all is there", v1.Await{Component: kcm, Nodes: 2, Version: "v1.26.0"}, ""},
-		{"nobody runs it", v1.Await{Component: ccm}, ""},
+		{"a version", v1.Await{Component: component.KCM, Nodes: 2, Version: "1.27"}, "0 of 2 nodes run kube-controller-manager of version 1.27 (node-cp-1 runs version 1.26.0; node-cp-2 runs version 1.26.0)"},
+		{"a flag", v1.Await{Component: component.KCM, Nodes: 2, Flags: map[string]string{"cloud-provider": "external"}}, `node-cp-1 runs with --cloud-provider="aws", not "external"`},
+		{"a flag that must not be there", v1.Await{Component: component.KCM, Nodes: 1, Flags: map[string]string{"cloud-config": ""}}, "node-cp-1 runs with --cloud-config=/etc/kubernetes/cloud.conf"},
+		{"nobody may run it", v1.Await{Component: component.KCM, Flags: map[string]string{"cloud-provider": "aws"}}, "2 of 0 nodes run kube-controller-manager"},
+		{"1.2 is not 1.26", v1.Await{Component: component.KCM, Nodes: 1, Version: "1.2"}, "0 of 1 nodes run"},
+		{"all is there", v1.Await{Component: component.KCM, Nodes: 2, Version: "v1.26.0"}, ""},
+		{"nobody runs it", v1.Await{Component: component.CCM}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			have, err := await{w.engineFor(t)}.missing(t.Context(), v1.Step{Await: &c.await})
+			have, err := verify.Await{Env: w.engineFor(t).env}.Missing(t.Context(), v1.Step{Await: &c.await})
 			if err != nil || (c.want == "") != (have == "") || !strings.Contains(have, c.want) {
 				t.Errorf("%q, %v; want %q", have, err, c.want)
 			}
@@ -424,14 +430,14 @@ func TestAWaitEndsWhenTheOperatorStopsIt(t *testing.T) {
 	w := newWorld(t, 1)
 	p := w.given(v1.Step{ID: "await", Phase: "p", Kind: v1.StepAwait, Await: &v1.Await{NodeGone: "node-cp-1"}})
 	stop := make(chan struct{})
-	err := w.engine(func(o *Options) {
-		o.Tell = func(e Event) {
+	err := w.engine(func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if strings.HasPrefix(e.Message, "waiting: ") {
 				close(stop)
 			}
 		}
 	}).Run(t.Context(), p, stop)
-	if !interrupted(err) {
+	if !step.IsInterrupted(err) {
 		t.Fatalf("error: %v", err)
 	}
 	w.api.Delete("/api/v1/nodes/node-cp-1")
@@ -499,8 +505,8 @@ func TestANodeIsDrainedForItsKubeletAndMadeSchedulableAgain(t *testing.T) {
 	}
 	var told []string
 	p := w.given(kubeletStep())
-	_, err := w.run(p, func(o *Options) {
-		o.Tell = func(e Event) { told = append(told, e.Message) }
+	_, err := w.run(p, func(o *step.Options) {
+		o.Tell = func(e step.Event) { told = append(told, e.Message) }
 		o.Hook = func(point, _ string) {
 			if point == "during" && (!unschedulable() || len(evicted()) != 2) {
 				t.Errorf("the kubelet is changed with the node schedulable=%v and %v evicted", !unschedulable(), evicted())

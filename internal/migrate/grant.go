@@ -7,8 +7,11 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -19,11 +22,11 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 	if !ok {
 		return func(context.Context) {}, nil
 	}
-	h, err := e.host(s.Host)
+	h, err := e.env.Host(s.Host)
 	if err != nil {
 		return nil, err
 	}
-	if s.Component == kas {
+	if s.Component == component.KAS {
 		if err := e.needBeside(ctx, h, s, &n); err != nil {
 			return nil, fmt.Errorf("looking for the managers beside the API server of host %s: %w", s.Host, err)
 		}
@@ -38,11 +41,11 @@ func (e *Engine) grant(ctx context.Context, s v1.Step) (func(context.Context), e
 // needBeside adds what it takes to have the managers hand over before the API server beside them is restarted: their manifests are taken away for that,
 // whatever these are called, or their units stopped. The manifest that an interrupted run has taken away is only in its record.
 func (e *Engine) needBeside(ctx context.Context, h hostaccess.Host, s v1.Step, n *hostaccess.Need) error {
-	targets, err := Targets(ctx, []hostaccess.Host{h}, kcm, ccm)
+	targets, err := manager.Targets(ctx, []hostaccess.Host{h}, component.KCM, component.CCM)
 	if err != nil {
 		return err
 	}
-	paths := []string{e.journal.Record(moving(s, kcm)).Path, e.journal.Record(moving(s, ccm)).Path}
+	paths := []string{e.env.Journal.Record(trust.MovingID(s, component.KCM)).Path, e.env.Journal.Record(trust.MovingID(s, component.CCM)).Path}
 	for _, t := range targets {
 		paths = append(paths, t.Path)
 	}

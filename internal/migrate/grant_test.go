@@ -2,14 +2,16 @@ package migrate
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -27,7 +29,7 @@ func (g granting) Grant(_ context.Context, n hostaccess.Need) (func(context.Cont
 func TestAStepIsGrantedWhatItChangesAndNothingElse(t *testing.T) {
 	t.Parallel()
 	const manifest, backup = manifests + "kube-apiserver.yaml", plan.Dir + "/backup"
-	step := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: kas, Path: manifest}
+	planned := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: component.KAS, Path: manifest}
 	for _, c := range []struct {
 		name    string
 		change  func(*world)
@@ -35,14 +37,14 @@ func TestAStepIsGrantedWhatItChangesAndNothingElse(t *testing.T) {
 		write   []string
 		service bool
 	}{
-		{"an API server, and the manager beside it that hands over before", nil, step, []string{manifest, backup, manifests + "kube-controller-manager.yaml"}, false},
+		{"an API server, and the manager beside it that hands over before", nil, planned, []string{manifest, backup, manifests + "kube-controller-manager.yaml"}, false},
 		{"whatever the manifests are called", func(w *world) {
 			if err := os.Rename(w.at("cp-1", manifests+"kube-controller-manager.yaml"), w.at("cp-1", manifests+"10-managers.yaml")); err != nil {
 				t.Fatal(err)
 			}
-		}, step, []string{manifest, backup, manifests + "10-managers.yaml"}, false},
-		{"a manager that is a unit", func(w *world) { w.asUnits() }, step, []string{manifest, backup}, true},
-		{"a manager", nil, v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: kcm, Path: manifests + "kube-controller-manager.yaml"},
+		}, planned, []string{manifest, backup, manifests + "10-managers.yaml"}, false},
+		{"a manager that is a unit", func(w *world) { w.asUnits() }, planned, []string{manifest, backup}, true},
+		{"a manager", nil, v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: component.KCM, Path: manifests + "kube-controller-manager.yaml"},
 			[]string{manifests + "kube-controller-manager.yaml", backup}, false},
 		{"a kubelet with its files", nil, v1.Step{ID: "x", Kind: v1.StepKubelet, Host: "cp-1", Path: "/a", Files: []string{"/b"}}, []string{"/a", backup, "/b"}, true},
 	} {
@@ -58,7 +60,7 @@ func TestAStepIsGrantedWhatItChangesAndNothingElse(t *testing.T) {
 				t.Fatalf("the world's host is a %T", w.hosts[0])
 			}
 			w.hosts[0] = granting{inner, &needs}
-			release, err := New(Options{Kube: w.kube, Hosts: w.hosts, Clock: w.clock}, &Journal{}).grant(t.Context(), c.step)
+			release, err := New(step.Options{Kube: w.kube, Hosts: w.hosts, Clock: w.clock}, &journal.Journal{}).grant(t.Context(), c.step)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,15 +79,15 @@ func TestTheLockLastsForAsLongAsAnAPIServerMayBeAway(t *testing.T) {
 	p, _ := w.begin()
 	open, steps := 0, map[string]time.Duration{}
 	at := ""
-	err := w.engine(func(o *Options) {
+	err := w.engine(func(o *step.Options) {
 		o.Hook = func(point, step string) {
 			if point == "before" {
 				at = step
 			}
 		}
 		o.Extend = func(_ context.Context, away time.Duration) (func(), error) {
-			if w.restarts[kas+"@cp-1"] != 1 {
-				t.Errorf("before %s: the API server was started %d times", at, w.restarts[kas+"@cp-1"])
+			if w.restarts[component.KAS+"@cp-1"] != 1 {
+				t.Errorf("before %s: the API server was started %d times", at, w.restarts[component.KAS+"@cp-1"])
 			}
 			open++
 			steps[at] = away
@@ -97,23 +99,5 @@ func TestTheLockLastsForAsLongAsAnAPIServerMayBeAway(t *testing.T) {
 	}
 	if want := "external/kube-apiserver@cp-1"; len(steps) != 1 || steps[want] != 3*time.Minute || open != 0 {
 		t.Errorf("the lock was extended for %v, and %d times not restored; want 3m for %s", steps, open, want)
-	}
-}
-
-func TestTheManagerOfADaemonSet(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ name, object, image, command string }{
-		{"one with a command", `{"spec":{"template":{"spec":{"containers":[{"image":"x:1","command":["/bin/ccm","--v=2"]}]}}}}`, "x:1", "[/bin/ccm --version]"},
-		{"one whose image names its program", `{"spec":{"template":{"spec":{"containers":[{"image":"x:1","args":["--v=2"]}]}}}}`, "x:1", "[]"},
-		{"one without containers", `{"spec":{}}`, "", "[]"},
-		{"none", `{`, "", "[]"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			image, command := managerOf(c.object)
-			if image != c.image || fmt.Sprint(command) != c.command {
-				t.Errorf("image %q, command %q", image, command)
-			}
-		})
 	}
 }

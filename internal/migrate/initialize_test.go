@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
 func TestANodeIsInitialisedThroughEveryDeath(t *testing.T) {
@@ -23,9 +24,9 @@ func TestANodeIsInitialisedThroughEveryDeath(t *testing.T) {
 	tainted := 0
 	w.more = func() { // the cloud-controller-manager
 		n := node()
-		if uninitialized(&n) {
+		if object.Uninitialized(&n) {
 			tainted++
-			n.Spec.ProviderID, n.Spec.Taints = "aws:///us-east-1a/i-old", slices.DeleteFunc(n.Spec.Taints, isUninitialized)
+			n.Spec.ProviderID, n.Spec.Taints = "aws:///us-east-1a/i-old", slices.DeleteFunc(n.Spec.Taints, object.IsUninitialized)
 			w.api.Put(t, &n)
 		}
 	}
@@ -77,7 +78,7 @@ func TestATaintIsNotTakenOnTheWordOfARecord(t *testing.T) {
 			w.given(v1.Step{ID: "node/old", Phase: "p", Kind: v1.StepInitializeNode, Ref: "Node/old"})
 			w.plant(v1.StepRecord{ID: "node/old", Result: "started", Created: true, Before: c.before})
 			var told []string
-			w.rollBack(func(o *Options) { o.Tell = func(e Event) { told = append(told, e.Message) } })
+			w.rollBack(func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } })
 			var n corev1.Node
 			w.api.Get(t, "/api/v1/nodes/old", &n)
 			if taken := len(n.Spec.Taints) == 0; taken != c.taken {
@@ -86,7 +87,7 @@ func TestATaintIsNotTakenOnTheWordOfARecord(t *testing.T) {
 			if said := strings.Contains(strings.Join(told, "\n"), line); said == c.taken {
 				t.Errorf("said %v: %q", said, told)
 			}
-			if notes := strings.Join(w.engine().journal.Record("undo/node/old").Notes, "\n"); strings.Contains(notes, line) == c.taken {
+			if notes := strings.Join(w.engine().env.Journal.Record("undo/node/old").Notes, "\n"); strings.Contains(notes, line) == c.taken {
 				t.Errorf("notes %q", notes)
 			}
 		})

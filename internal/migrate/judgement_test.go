@@ -16,22 +16,26 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/handover"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 func TestOwned(t *testing.T) {
-	manager := func(component, host string, loops ...string) v1.Manager {
+	asked := func(component, host string, loops ...string) v1.Manager {
 		return v1.Manager{Component: component, Host: host, Loops: loops}
 	}
 	for _, c := range []struct {
@@ -41,51 +45,18 @@ func TestOwned(t *testing.T) {
 		want     string
 	}{
 		{"nothing is expected", nil, nil, ""},
-		{"each loop has its owner", []v1.Manager{manager(kcm, "a", "nodeipam"), manager(ccm, "b", "service", "route")}, map[string]string{"service": ccm, "nodeipam": kcm}, ""},
-		{"either kind is right", []v1.Manager{manager(kcm, "a", "service")}, map[string]string{"service": ""}, ""},
-		{"nobody", []v1.Manager{manager(kcm, "a")}, map[string]string{"service": kcm}, "nobody runs loop service"},
-		{"nobody of either kind", []v1.Manager{manager(kcm, "a")}, map[string]string{"service": ""}, "nobody runs loop service"},
-		{"two", []v1.Manager{manager(kcm, "a", "service"), manager(ccm, "b", "service")}, map[string]string{"service": ccm},
+		{"each loop has its owner", []v1.Manager{asked(component.KCM, "a", "nodeipam"), asked(component.CCM, "b", "service", "route")}, map[string]string{"service": component.CCM, "nodeipam": component.KCM}, ""},
+		{"either kind is right", []v1.Manager{asked(component.KCM, "a", "service")}, map[string]string{"service": ""}, ""},
+		{"nobody", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": component.KCM}, "nobody runs loop service"},
+		{"nobody of either kind", []v1.Manager{asked(component.KCM, "a")}, map[string]string{"service": ""}, "nobody runs loop service"},
+		{"two", []v1.Manager{asked(component.KCM, "a", "service"), asked(component.CCM, "b", "service")}, map[string]string{"service": component.CCM},
 			"loop service runs in kube-controller-manager@a and cloud-controller-manager@b at once"},
-		{"the wrong one", []v1.Manager{manager(kcm, "a", "service")}, map[string]string{"service": ccm}, "loop service runs in kube-controller-manager@a, not in a cloud-controller-manager"},
-		{"one that does not answer may be an owner", []v1.Manager{manager(kcm, "a", "service"), {Component: ccm, Host: "b", Error: "timeout"}}, map[string]string{"service": kcm},
+		{"the wrong one", []v1.Manager{asked(component.KCM, "a", "service")}, map[string]string{"service": component.CCM}, "loop service runs in kube-controller-manager@a, not in a cloud-controller-manager"},
+		{"one that does not answer may be an owner", []v1.Manager{asked(component.KCM, "a", "service"), {Component: component.CCM, Host: "b", Error: "timeout"}}, map[string]string{"service": component.KCM},
 			"cloud-controller-manager on b did not answer: timeout"},
-		{"the first problem in the order of the loops", nil, map[string]string{"service": kcm, "route": kcm}, "nobody runs loop route"},
+		{"the first problem in the order of the loops", nil, map[string]string{"service": component.KCM, "route": component.KCM}, "nobody runs loop route"},
 	} {
-		if have := Owned(c.managers, c.expect); have != c.want {
-			t.Errorf("%s: %q, want %q", c.name, have, c.want)
-		}
-	}
-}
-
-func TestTakeover(t *testing.T) {
-	main := handover.Binding{Lease: kcm, Component: kcm, Host: "a"}
-	migration := handover.Binding{Lease: plan.DefaultLease, Component: kcm, Host: "a"}
-	restart := v1.Step{Successors: []string{kcm}}
-	leave := v1.Step{Successors: []string{kcm, ccm}}
-	owner := v1.Manager{Component: kcm, Host: "a", Leads: []string{kcm, plan.DefaultLease}}
-	standby := v1.Manager{Component: kcm, Host: "b"}
-	ready := v1.Manager{Component: ccm, Host: "b", Leads: []string{ccm}, CloudCalls: ptr.To[int64](3)}
-	for _, c := range []struct {
-		name     string
-		managers []v1.Manager
-		step     v1.Step
-		binding  handover.Binding
-		want     string // part of the reason; empty when somebody can take over
-	}{
-		{"only the owner runs", []v1.Manager{owner}, restart, main, "no other manager runs"},
-		{"a standby of the same kind", []v1.Manager{owner, standby}, restart, main, ""},
-		{"a standby takes both leases", []v1.Manager{owner, standby}, restart, migration, ""},
-		{"a standby that does not answer", []v1.Manager{owner, {Component: kcm, Host: "b", Error: "refused"}}, restart, main, "kube-controller-manager on b does not answer: refused"},
-		{"a kube-controller-manager does not take the loops of one that leaves", []v1.Manager{owner, standby}, leave, migration, "no other manager runs"},
-		{"a cloud-controller-manager that is ready", []v1.Manager{owner, standby, ready}, leave, migration, ""},
-		{"a cloud-controller-manager does not take another one's main lease", []v1.Manager{owner, ready}, leave, main, "no other manager runs"},
-		{"one without its main lease", []v1.Manager{owner, {Component: ccm, Host: "b"}}, leave, migration, "has not got its main lease"},
-		{"one that has not reached the cloud", []v1.Manager{owner, {Component: ccm, Host: "b", Leads: []string{ccm}, CloudCalls: ptr.To[int64](0)}}, leave, migration, "has not reached the cloud yet"},
-		{"one that does not say whether it has", []v1.Manager{owner, {Component: ccm, Host: "b", Leads: []string{ccm}}}, leave, migration, ""},
-	} {
-		have := takeover(c.managers, c.step, c.binding)
-		if c.want == "" && have != "" || !strings.Contains(have, c.want) {
+		if have := manager.CompareOwners(c.managers, c.expect); have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
 		}
 	}
@@ -110,7 +81,7 @@ func TestSameFlags(t *testing.T) {
 		{"no path may end in another value", map[string]string{"a": "aws"}, map[string]string{"a": "not-aws"}, false},
 		{"an empty value is no path", map[string]string{"a": ""}, map[string]string{"a": "x"}, false},
 	} {
-		if have := sameFlags(c.want, c.have); have != c.same {
+		if have := staticpod.SameFlags(c.want, c.have); have != c.same {
 			t.Errorf("%s: %v", c.name, have)
 		}
 	}
@@ -128,7 +99,7 @@ func TestReady(t *testing.T) {
 		{"not ready", corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}}}, false},
 		{"being deleted", corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}, false},
 	} {
-		if have := ready(&c.pod); have != c.want {
+		if have := object.IsReady(&c.pod); have != c.want {
 			t.Errorf("%s: %v", c.name, have)
 		}
 	}
@@ -193,7 +164,7 @@ func TestTransient(t *testing.T) {
 		{apierrors.NewNotFound(gr, "x"), false},
 		{errors.New("else"), false},
 	} {
-		if have := Transient(c.err); have != c.want {
+		if have := retry.IsTransient(c.err); have != c.want {
 			t.Errorf("%v: %v", c.err, have)
 		}
 	}
@@ -224,7 +195,7 @@ func TestAJournalIsWrittenAlthoughTheAPIServersHostIsAwayForAWhile(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := Open(t.Context(), kube)
+	j, err := journal.Open(t.Context(), kube)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,12 +206,12 @@ func TestAJournalIsWrittenAlthoughTheAPIServersHostIsAwayForAWhile(t *testing.T)
 
 func TestRetryGivesUpAtOnceWhereTryingAgainIsOfNoUse(t *testing.T) {
 	tries := 0
-	err := Retry(t.Context(), time.Minute, func(context.Context) error { tries++; return errors.New("no") })
+	err := retry.Do(t.Context(), time.Minute, func(context.Context) error { tries++; return errors.New("no") })
 	if tries != 1 || err == nil || err.Error() != "no" {
 		t.Errorf("%d tries, %v", tries, err)
 	}
 	tries = 0
-	err = Retry(t.Context(), time.Minute, func(context.Context) error {
+	err = retry.Do(t.Context(), time.Minute, func(context.Context) error {
 		if tries++; tries < 2 {
 			return apierrors.NewServiceUnavailable("starting")
 		}
@@ -249,14 +220,14 @@ func TestRetryGivesUpAtOnceWhereTryingAgainIsOfNoUse(t *testing.T) {
 	if tries != 2 || err != nil {
 		t.Errorf("%d tries, %v", tries, err)
 	}
-	err = Retry(t.Context(), time.Millisecond, func(context.Context) error { return apierrors.NewServiceUnavailable("starting") })
+	err = retry.Do(t.Context(), time.Millisecond, func(context.Context) error { return apierrors.NewServiceUnavailable("starting") })
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("the last error, and not that time is up, is what helps: %v", err)
 	}
 }
 
 func TestBackupsOfTwoStepsNeverHaveOneName(t *testing.T) {
-	a, b := slug("write//etc/a@cp-1"), slug("write/_etc/a@cp-1")
+	a, b := trust.BackupName("write//etc/a@cp-1"), trust.BackupName("write/_etc/a@cp-1")
 	if a == b || strings.ContainsAny(a, "/@") {
 		t.Errorf("%s and %s", a, b)
 	}
@@ -271,11 +242,11 @@ func TestTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have, err := Targets(t.Context(), hosts, kcm, ccm)
+	have, err := manager.Targets(t.Context(), hosts, component.KCM, component.CCM)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Target{{kcm, "cp-1", "127.9.9.1:10257", kcmManifest}, {kcm, "cp-2", "127.9.9.2:10257", kcmManifest}}, have); diff != "" {
+	if diff := cmp.Diff([]manager.Target{{Component: component.KCM, Host: "cp-1", Address: "127.9.9.1:10257", Path: kcmManifest}, {Component: component.KCM, Host: "cp-2", Address: "127.9.9.2:10257", Path: kcmManifest}}, have); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}
 }
@@ -286,7 +257,7 @@ func TestAVerificationAsksForTheWholeComparison(t *testing.T) {
 	p, _ := w.begin()
 	var problems []string
 	asked := 0
-	compare := func(o *Options) {
+	compare := func(o *step.Options) {
 		o.Compare = func(context.Context) ([]string, []string) {
 			asked++
 			return problems, []string{"CSINodes are unknown"}
@@ -295,13 +266,13 @@ func TestAVerificationAsksForTheWholeComparison(t *testing.T) {
 	problems = []string{"Node/cp-1 taints was (none) and is x:NoSchedule"}
 	err := w.engine(compare).Run(t.Context(), p, nil)
 	says(t, err, "not as before the migration: Node/cp-1 taints was (none) and is x:NoSchedule. To live with a difference, run the same command again with --accept")
-	if _, ok := errors.AsType[*VerifyError](err); !ok || asked < 2 {
+	if _, ok := errors.AsType[*step.VerifyError](err); !ok || asked < 2 {
 		t.Errorf("it was looked at %d times: %v", asked, err)
 	}
 	problems = nil
 	var said []string
-	if err := w.engine(compare, func(o *Options) {
-		o.Tell = func(e Event) { said = append(said, e.Message) }
+	if err := w.engine(compare, func(o *step.Options) {
+		o.Tell = func(e step.Event) { said = append(said, e.Message) }
 	}).Run(t.Context(), p, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,20 +1,25 @@
 package migrate
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/schematest"
+	corev1 "k8s.io/api/core/v1"
 )
 
 var keep = flag.String("keep", "", "name of the version, e.g. v0.2.0, under which worlds in the middle of a run are written to testdata/kept")
@@ -118,7 +123,7 @@ func takeUp(t *testing.T, path string) (*world, map[string]string) {
 	for host, k := range was.Kubelets {
 		w.lives[host] = &kubeletLife{pid: k.PID, args: k.Args, renewals: k.Renewals}
 	}
-	for _, lease := range []string{kcm, ccm, plan.DefaultLease} {
+	for _, lease := range []string{component.KCM, component.CCM, plan.DefaultLease} {
 		w.renewed[lease] = was.Time
 	}
 	w.openHosts()
@@ -135,7 +140,7 @@ func TestKeepTheWorldsOfThisVersion(t *testing.T) {
 		hosts int
 		stop  string // during this step; empty for nowhere
 	}{
-		{"begun", 2, "nothing"}, {"in-a-handover", 2, "external/" + kcm + "@cp-1"}, {"in-a-kubelet", 2, "external/kubelet@cp-2"}, {"in-a-downtime", 1, "external/" + kcm + "@cp-1"}, {"applied", 2, ""},
+		{"begun", 2, "nothing"}, {"in-a-handover", 2, "external/" + component.KCM + "@cp-1"}, {"in-a-kubelet", 2, "external/kubelet@cp-2"}, {"in-a-downtime", 1, "external/" + component.KCM + "@cp-1"}, {"applied", 2, ""},
 	} {
 		w := newWorld(t, c.hosts)
 		files := w.files()
@@ -152,7 +157,7 @@ func TestKeepTheWorldsOfThisVersion(t *testing.T) {
 			w.keep(c.name, files)
 			continue
 		}
-		j := w.engine().journal
+		j := w.engine().env.Journal
 		ended := w.clock.Now()
 		if err := j.SetPhase(t.Context(), v1.RunApplied, nil, &ended); err != nil {
 			t.Fatal(err)
@@ -182,9 +187,9 @@ func TestWhatEarlierVersionsBeganIsFinishedAndTakenBack(t *testing.T) {
 	}
 	finish := func(t *testing.T, w *world) *v1.Plan {
 		t.Helper()
-		e := w.engine(func(o *Options) { o.ToolVersion = "v9.1.0" })
-		doc := e.journal.Doc()
-		if err := Judge(doc, w.snapshot()); err != nil {
+		e := w.engine(func(o *step.Options) { o.ToolVersion = "v9.1.0" })
+		doc := e.env.Journal.Doc()
+		if err := trust.CheckJournal(doc, w.snapshot()); err != nil {
 			t.Fatal(err)
 		}
 		p := &doc.Plan
@@ -201,7 +206,7 @@ func TestWhatEarlierVersionsBeganIsFinishedAndTakenBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, before := takeUp(t, path)
-			was := w.engine().journal.Doc()
+			was := w.engine().env.Journal.Doc()
 			p := finish(t, w)
 			if strings.HasSuffix(name, "-rolling-back") {
 				w.rolledBack(before)
@@ -210,7 +215,7 @@ func TestWhatEarlierVersionsBeganIsFinishedAndTakenBack(t *testing.T) {
 				w.rollBack()
 				w.rolledBack(before)
 			}
-			now := w.engine().journal.Doc()
+			now := w.engine().env.Journal.Doc()
 			if now.Schema != v1.JournalSchema || !strings.HasSuffix(name, "-applied") && now.ToolVersion != "v9.1.0" {
 				t.Errorf("what was written to the journal is of schema %d by %q", now.Schema, now.ToolVersion)
 			}
@@ -235,7 +240,11 @@ func TestWhatEarlierVersionsBeganIsFinishedAndTakenBack(t *testing.T) {
 // readAsBefore is how versions from before there were numbers of schemas read a journal.
 func readAsBefore(cm *corev1.ConfigMap) (*v1.Journal, error) {
 	var doc v1.Journal
-	raw, err := unpack(cm.BinaryData["journal.json.gz"])
+	z, err := gzip.NewReader(bytes.NewReader(cm.BinaryData["journal.json.gz"]))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(z)
 	if err != nil {
 		return nil, err
 	}
@@ -244,21 +253,21 @@ func readAsBefore(cm *corev1.ConfigMap) (*v1.Journal, error) {
 	}
 	if doc.APIVersion != v1.GroupVersion || doc.Kind != v1.KindJournal {
 		return nil, fmt.Errorf("journal ConfigMap %s/%s holds %s %s, which this version of transplant does not know: use the version that wrote it",
-			namespace, JournalName, doc.APIVersion, doc.Kind)
+			component.Namespace, journal.Name, doc.APIVersion, doc.Kind)
 	}
 	return &doc, nil
 }
 
 func TestAVersionFromBeforeThereWereNumbersRefusesWhatThisOneWrites(t *testing.T) {
 	t.Parallel()
-	const path = "/api/v1/namespaces/kube-system/configmaps/" + JournalName
+	const path = "/api/v1/namespaces/kube-system/configmaps/" + journal.Name
 	w, _ := takeUp(t, filepath.Join(keptWorlds, "660a25f-in-a-handover.json"))
 	var cm corev1.ConfigMap
 	w.api.Get(t, path, &cm)
 	if was, err := readAsBefore(&cm); err != nil || was.Run != "run-1" {
 		t.Fatalf("its own journal: %v", err)
 	}
-	j := w.engine(func(o *Options) { o.ToolVersion = "v9.1.0" }).journal
+	j := w.engine(func(o *step.Options) { o.ToolVersion = "v9.1.0" }).env.Journal
 	if err := j.Save(t.Context(), v1.StepRecord{ID: "verify/handed-over", Result: "started", Started: w.clock.Now()}); err != nil {
 		t.Fatal(err)
 	}
@@ -267,19 +276,7 @@ func TestAVersionFromBeforeThereWereNumbersRefusesWhatThisOneWrites(t *testing.T
 	if _, err := readAsBefore(&cm); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("it reads the journal and would write back less of it: %v", err)
 	}
-	if now, err := NewReader(InCluster(w.kube)).Read(t.Context(), &cm); err != nil || now.Run != "run-1" {
+	if now, err := journal.NewReader(journal.InCluster(w.kube)).Read(t.Context(), &cm); err != nil || now.Run != "run-1" {
 		t.Errorf("this version: %v", err)
-	}
-}
-
-// TestHowAJournalIsKeptChangesUnderANewNumberOnly is about what no listing of the journal's fields shows: its parts, and the JSON in StepRecord.Before.
-func TestHowAJournalIsKeptChangesUnderANewNumberOnly(t *testing.T) {
-	form := schematest.Form{Name: "kept", Constant: "v1.JournalSchema", Number: v1.JournalSchema, Of: []any{workloadBefore{}, kept{}}}
-	broken, err := form.Broken(os.DirFS("testdata/schemas"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range broken {
-		t.Error(line)
 	}
 }

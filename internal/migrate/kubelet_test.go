@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // spreadStep changes a kubelet whose flags and gates are in four files.
@@ -65,7 +68,7 @@ func TestAKubeletOfSeveralFilesIsChangedWithOneRestartAndPutBackByteForByte(t *t
 	if w.restarts["kubelet@cp-1"] != 1 {
 		t.Errorf("%d restarts", w.restarts["kubelet@cp-1"])
 	}
-	rec := w.engine().journal.Record("external/kubelet@cp-1")
+	rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
 	if rec.Result != "done" || rec.Node != nil || len(rec.Files) != 3 || rec.Flags["cloud-provider"] != "aws" || rec.Flags["cloud-config"] != "/etc/kubernetes/cloud.conf" {
 		t.Errorf("the record: %+v", rec)
 	}
@@ -123,7 +126,7 @@ func TestAFileThatCannotBeWrittenLeavesTheOthersAsTheyWere(t *testing.T) {
 	w.spread("cp-1")
 	before := w.files()
 	p := w.given(spreadStep("cp-1"))
-	_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), defaultsFile}} })
+	_, err := w.run(p, func(o *step.Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), defaultsFile}} })
 	says(t, err, defaultsFile, "permission denied")
 	w.same(before)
 	if w.restarts["kubelet@cp-1"] != 0 {
@@ -143,7 +146,7 @@ func TestAFileThatCannotBeEditedIsNoticedBeforeAnyIsWritten(t *testing.T) {
 	p := w.given(spreadStep("cp-1"))
 	_, err := w.run(p)
 	says(t, err, configFile+" on host cp-1", "cannot be edited line by line")
-	says(t, Changeable(t.Context(), Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p), configFile+" on host cp-1", "cannot be edited line by line")
+	says(t, kubelet.Changeable(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts, NodeNames: w.nodeNames()}, p), configFile+" on host cp-1", "cannot be edited line by line")
 	w.same(before)
 }
 
@@ -156,7 +159,7 @@ func TestTheFileAloneProvesNothing(t *testing.T) {
 	if _, err := w.run(w.given(plainStep("cp-1"))); err != nil {
 		t.Fatal(err)
 	}
-	if rec := w.engine().journal.Record("external/kubelet@cp-1"); rec.Result != "done" || w.restarts["kubelet@cp-1"] != 1 || w.running("cp-1", "cloud-provider") != "external" {
+	if rec := w.engine().env.Journal.Record("external/kubelet@cp-1"); rec.Result != "done" || w.restarts["kubelet@cp-1"] != 1 || w.running("cp-1", "cloud-provider") != "external" {
 		t.Errorf("result %s, %d restarts, running with %s", rec.Result, w.restarts["kubelet@cp-1"], w.running("cp-1", "cloud-provider"))
 	}
 }
@@ -239,11 +242,11 @@ func TestAHostIsTakenBackWhenItsNodeRegresses(t *testing.T) {
 			p := w.given(plainStep("cp-1"), plainStep("cp-2"))
 			_, err := w.run(p)
 			says(t, err, c.want, "The kubelet on host cp-1 has its old flags again", "no other node was touched", "transplant rollback")
-			var verify *VerifyError
+			var verify *step.VerifyError
 			if !errors.As(err, &verify) {
 				t.Errorf("it is no failed verification: %v", err)
 			}
-			rec := w.engine().journal.Record("external/kubelet@cp-1")
+			rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
 			if rec.Result != "undone" || rec.Undo == nil || rec.Undo.Ended == nil || !strings.Contains(rec.Undo.Reason, c.want) {
 				t.Errorf("the record: %+v", rec)
 			}
@@ -284,7 +287,7 @@ func TestAKubeletThatDoesNotComeBackEvenWithItsOldFlags(t *testing.T) {
 	_, err := w.run(p)
 	says(t, err, "Its files were put back, and the kubelet on host cp-1 does not come back with them either", "systemctl status kubelet", "journalctl -u kubelet", "No other node was touched")
 	w.same(files)
-	rec := w.engine().journal.Record("external/kubelet@cp-1")
+	rec := w.engine().env.Journal.Record("external/kubelet@cp-1")
 	if rec.Result != "started" || rec.Undo == nil || rec.Undo.Ended != nil {
 		t.Errorf("the record: %+v", rec)
 	}
@@ -311,7 +314,7 @@ func TestADeathInTheMiddleOfAnUndoConverges(t *testing.T) {
 	died := false
 	func() {
 		defer func() { died = recover() != nil }()
-		_, _ = w.run(p, func(o *Options) {
+		_, _ = w.run(p, func(o *step.Options) {
 			o.Hook = func(point, _ string) {
 				if point == "undo" {
 					panic("killed")
@@ -347,7 +350,7 @@ func TestAddressesMayComeInAnotherOrderAndNamesMayGo(t *testing.T) {
 	if _, err := w.run(w.given(plainStep("cp-1"))); err != nil {
 		t.Fatal(err)
 	}
-	notes := strings.Join(w.engine().journal.Record("external/kubelet@cp-1").Notes, "\n")
+	notes := strings.Join(w.engine().env.Journal.Record("external/kubelet@cp-1").Notes, "\n")
 	if !strings.Contains(notes, "it has lost the address Hostname=cp-1") || !strings.Contains(notes, "it has got the address ExternalDNS=cp-1.example") {
 		t.Errorf("the notes:\n%s", notes)
 	}
@@ -366,14 +369,14 @@ func TestAServingCertificateThatWaitsIsNamedWithItsCommand(t *testing.T) {
 		csr("csr-client", "system:node:node-cp-1", certificatesv1.KubeAPIServerClientKubeletSignerName),
 		csr("csr-approved", "system:node:node-cp-1", certificatesv1.KubeletServingSignerName, certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue}))
 	var told []string
-	if _, err := w.run(w.given(plainStep("cp-1")), func(o *Options) { o.Tell = func(e Event) { told = append(told, e.Message) } }); err != nil {
+	if _, err := w.run(w.given(plainStep("cp-1")), func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } }); err != nil {
 		t.Fatal(err)
 	}
 	want := "the kubelet of node node-cp-1 waits for its serving certificate: kubectl certificate approve csr-ours"
 	if !slices.Contains(told, want) || strings.Contains(strings.Join(told, "\n"), "csr-other") || strings.Contains(strings.Join(told, "\n"), "csr-approved") {
 		t.Errorf("told:\n%s", strings.Join(told, "\n"))
 	}
-	if notes := w.engine().journal.Record("external/kubelet@cp-1").Notes; !slices.Contains(notes, want) {
+	if notes := w.engine().env.Journal.Record("external/kubelet@cp-1").Notes; !slices.Contains(notes, want) {
 		t.Errorf("notes: %v", notes)
 	}
 }
@@ -422,22 +425,8 @@ func flagsOf(k *kubeletLife) map[string]string {
 func (w *world) refresh(p *v1.Plan) {
 	w.t.Helper()
 	w.unjudged = true
-	if _, err := Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
+	if _, err := journal.Create(w.t.Context(), w.kube, v1.Journal{Run: "run-1", Started: w.clock.Now(), Phase: v1.RunApplying, Plan: *p}, w.snapshot()); err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-func TestTheLastWordsOfAKubelet(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ name, log, want string }{
-		{"errors before others", "I1121 12:00:00 starting\nE1121 12:00:01 command failed err=\"unknown flag: --x\"\nI1121 bye\n", `E1121 12:00:01 command failed err="unknown flag: --x"`},
-		{"the last lines where none is an error", "a\nb\nc\nd\n", "b | c | d"},
-		{"no log", "\n\n", ""},
-		{"a very long line", "E0000 " + strings.Repeat("x", 1000), "E0000 " + strings.Repeat("x", lastChars-6) + "..."},
-	} {
-		if have := tail(c.log); have != c.want {
-			t.Errorf("%s: %q, want %q", c.name, have, c.want)
-		}
 	}
 }
 
@@ -467,15 +456,15 @@ func TestTheWayBackByHandIsSaidWhereAHostIsCutOff(t *testing.T) {
 	gone := &hostaccess.UnreachableError{Host: "w-1", Err: errors.New("no session")}
 	step := v1.Step{Kind: v1.StepKubelet, Host: "w-1", Path: "/var/lib/kubelet/kubeadm-flags.env"}
 	rec := v1.StepRecord{Backup: "/b/flags", AfterSHA256: "x", Files: []v1.FileRecord{{Path: "/etc/default/kubelet", Backup: "/b/default", AfterSHA256: "y"}, {Path: "/etc/untouched", Backup: "/b/untouched"}}}
-	err := cutOff(step, rec, gone)
+	err := kubelet.CutOffError(step, rec, gone)
 	says(t, err, gone.Error(), "cp /b/flags /var/lib/kubelet/kubeadm-flags.env", "cp /b/default /etc/default/kubelet", "systemctl daemon-reload && systemctl restart kubelet")
 	if !hostaccess.IsUnreachable(err) || strings.Contains(err.Error(), "untouched") {
 		t.Errorf("error: %v", err)
 	}
-	if err := cutOff(step, v1.StepRecord{Backup: "/b/flags"}, gone); !errors.Is(err, gone) || err.Error() != gone.Error() {
+	if err := kubelet.CutOffError(step, v1.StepRecord{Backup: "/b/flags"}, gone); !errors.Is(err, gone) || err.Error() != gone.Error() {
 		t.Errorf("nothing was changed, and the error is %v", err)
 	}
-	if other := errors.New("a file"); cutOff(step, rec, other).Error() != other.Error() {
+	if other := errors.New("a file"); kubelet.CutOffError(step, rec, other).Error() != other.Error() {
 		t.Error("another error was changed")
 	}
 }
@@ -502,13 +491,13 @@ func TestAFileOfAKubeletThatNoStepChangesMakesThePlanStale(t *testing.T) {
 				p.Steps[0].Requires = append(p.Steps[0].Requires, f.ID)
 			}
 			slices.SortFunc(p.Facts, func(a, b v1.Fact) int { return strings.Compare(a.ID, b.ID) })
-			o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock}
-			if err := Preflight(t.Context(), o, p); err != nil {
+			o := step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Clock: w.clock}
+			if err := precondition.Preflight(t.Context(), o, p); err != nil {
 				t.Fatalf("nothing was changed: %v", err)
 			}
 			meddle(w)
-			err := Preflight(t.Context(), o, p)
-			if _, ok := errors.AsType[*StaleError](err); !ok {
+			err := precondition.Preflight(t.Context(), o, p)
+			if _, ok := errors.AsType[*step.StaleError](err); !ok {
 				t.Errorf("error: %v", err)
 			}
 			if name == "a drop-in comes" {
@@ -536,12 +525,12 @@ func TestACloudProviderInAVariableOfAnyNameIsChangedOrRefused(t *testing.T) {
 			s := plainStep("cp-1")
 			s.Path, s.Edits = env, []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}}
 			e := w.engineFor(t)
-			files, err := kubelet{e}.contents(t.Context(), s)
+			files, err := kubelet.Kubelet{Env: e.env}.Contents(t.Context(), s)
 			if c.says != "" {
 				says(t, err, c.says, "host cp-1", "write the flag out in ExecStart=")
 				return
 			}
-			if err != nil || len(files) != 1 || string(files[0].want) != c.want {
+			if err != nil || len(files) != 1 || string(files[0].Want) != c.want {
 				t.Errorf("error %v, files %+v", err, files)
 			}
 		})

@@ -6,44 +6,46 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/drain"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 	"github.com/transplant-dev/transplant/internal/plan"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestARestartOfAKubeletThatNobodyAnswersIsHintedAt(t *testing.T) {
 	t.Parallel()
-	step := v1.Step{ID: "kubelet@w-1", Kind: v1.StepKubelet, Host: "w-1", Path: flagsFile}
+	planned := v1.Step{ID: "kubelet@w-1", Kind: v1.StepKubelet, Host: "w-1", Path: flagsFile}
 	rec := v1.StepRecord{Backup: "/b/flags", AfterSHA256: "x"}
-	if got := hints(step, v1.StepRecord{Backup: "/b/flags"}, true); got != nil {
+	if got := kubelet.Hints(planned, v1.StepRecord{Backup: "/b/flags"}, true); got != nil {
 		t.Errorf("nothing was changed, and there are hints: %v", got)
 	}
 	const back, itself = "cp /b/flags " + flagsFile, "puts the files of its kubelet back by itself"
 	for guarded, want := range map[bool][]string{false: {back}, true: {itself, back}} {
-		x := kubelet{newWorld(t, 1).engineFor(t)}
-		x.plan = &v1.Plan{Steps: []v1.Step{step}}
+		x := kubelet.Kubelet{Env: newWorld(t, 1).engineFor(t).env}
+		x.Env.Plan = &v1.Plan{Steps: []v1.Step{planned}}
 		wait := errors.New("it was done")
-		short := hints(step, rec, guarded)
+		short := kubelet.Hints(planned, rec, guarded)
 		for i := range short {
-			if byHand := strings.Contains(short[i].message, back); byHand && guarded && short[i].after <= hostaccess.KubeletPatience {
-				t.Errorf("somebody is told to put the files back after %s, while the host does so", short[i].after)
+			if byHand := strings.Contains(short[i].Message, back); byHand && guarded && short[i].After <= hostaccess.KubeletPatience {
+				t.Errorf("somebody is told to put the files back after %s, while the host does so", short[i].After)
 			}
-			short[i].after /= 10_000
+			short[i].After /= 10_000
 		}
-		if err := x.hinting(step, short, func() error { return wait }); !errors.Is(err, wait) {
+		if err := x.Hinting(planned, short, func() error { return wait }); !errors.Is(err, wait) {
 			t.Errorf("the restart's own error became %v", err)
 		}
 		var told []string
 		all := make(chan struct{})
-		x.Tell = func(e Event) {
+		x.Env.Tell = func(e step.Event) {
 			if told = append(told, e.Message); len(told) == len(want) {
 				close(all)
 			}
 		}
-		if err := x.hinting(step, short, func() error { <-all; return wait }); !errors.Is(err, wait) {
+		if err := x.Hinting(planned, short, func() error { <-all; return wait }); !errors.Is(err, wait) {
 			t.Errorf("the restart's own error became %v", err)
 		}
 		for i, what := range want {
@@ -104,7 +106,7 @@ func TestARollbackOverwritesNothingInTheFilesOfAKubelet(t *testing.T) {
 	changed, back := w.withAddress("cp-1", "external"), wayBack(p)
 	_, err := w.run(back)
 	says(t, err, flagsFile+" on host cp-1 was changed by somebody else", "nothing was overwritten", "diff /etc/kubernetes/transplant/backup/")
-	if _, ok := errors.AsType[*StaleError](err); !ok || w.read("cp-1", flagsFile) != changed || w.restarts["kubelet@cp-1"] != 1 {
+	if _, ok := errors.AsType[*step.StaleError](err); !ok || w.read("cp-1", flagsFile) != changed || w.restarts["kubelet@cp-1"] != 1 {
 		t.Errorf("error %v, %d restarts, file:\n%s", err, w.restarts["kubelet@cp-1"], w.read("cp-1", flagsFile))
 	}
 	byHand := strings.Replace(changed, "--cloud-provider=external", "--cloud-provider=aws", 1)
@@ -122,7 +124,7 @@ func TestAFileThatSomebodyChangedAfterATryThatWroteNothingIsStale(t *testing.T) 
 	w := newWorld(t, 1)
 	w.kubeletRuns("cp-1")
 	p := w.given(plainStep("cp-1"))
-	_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), flagsFile}} })
+	_, err := w.run(p, func(o *step.Options) { o.Hosts = []hostaccess.Host{unwritable{w.hosts[0].(host), flagsFile}} })
 	says(t, err, "permission denied")
 	changed := w.withAddress("cp-1", "aws")
 	_, err = w.run(p)
@@ -204,7 +206,7 @@ func TestAKubeletThatDoesNotStartOnTheWayBackIsSaidToRunWithTheNewFlags(t *testi
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.kubeletRuns("cp-1")
-	guard := func(o *Options) { o.Hosts = []hostaccess.Host{guarded{w.hosts[0].(host)}} }
+	guard := func(o *step.Options) { o.Hosts = []hostaccess.Host{guarded{w.hosts[0].(host)}} }
 	p := w.given(plainStep("cp-1"))
 	if _, err := w.run(p, guard); err != nil {
 		t.Fatal(err)
@@ -243,7 +245,7 @@ func TestAnUndoThatIsOwedDoesNotWaitForOtherNodes(t *testing.T) {
 	begun := w.clock.Now()
 	_, err := w.run(p)
 	says(t, err, "has its old flags again")
-	if took := w.clock.Since(begun); took >= budgetWait || w.running("cp-1", "cloud-provider") != "aws" {
+	if took := w.clock.Since(begun); took >= drain.BudgetWait || w.running("cp-1", "cloud-provider") != "aws" {
 		t.Errorf("after %s it runs with --cloud-provider=%s", took, w.running("cp-1", "cloud-provider"))
 	}
 	_, err = w.run(p)

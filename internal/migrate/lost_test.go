@@ -10,13 +10,17 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // lose takes a host's power for good. What its node says follows when silent says so.
@@ -48,7 +52,7 @@ func (w *world) silent(name string) {
 	}
 	w.api.Put(w.t, &n)
 	renewed := metav1.NewMicroTime(w.clock.Now().Add(-2 * time.Minute))
-	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, Namespace: leaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, Namespace: component.NodeLeaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 }
 
 // takeOut is apply --without-host.
@@ -58,11 +62,11 @@ func (w *world) takeOut(names ...string) error {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	before, err := Before(w.t.Context(), w.kube)
+	before, err := journal.Before(w.t.Context(), w.kube)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return TakeOut(w.t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Clock: w.clock}, j, names, "ops")
+	return lostnode.Exclude(w.t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Clock: w.clock}, j, names, "ops")
 }
 
 // begun is a migration of hosts of which the first edit is done.
@@ -81,7 +85,7 @@ func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
 	w.lose("cp-3")
 
 	err := w.engine().Run(t.Context(), p, nil)
-	lost, ok := errors.AsType[*LostError](err)
+	lost, ok := errors.AsType[*lostnode.Error](err)
 	if !ok || len(lost.Hosts) != 1 || lost.Hosts[0].Name != "cp-3" || lost.Hosts[0].Node != "node-cp-3" {
 		t.Fatalf("error: %v", err)
 	}
@@ -101,24 +105,24 @@ func TestAHostThatIsLostForGoodIsTakenOut(t *testing.T) {
 
 	err = w.engine().Run(t.Context(), p, nil)
 	says(t, err, "host cp-3 was taken out of the migration, and its node node-cp-3 is still there with the flags from before", "kubectl delete node node-cp-3")
-	if _, ok := errors.AsType[*VerifyError](err); !ok {
+	if _, ok := errors.AsType[*step.VerifyError](err); !ok {
 		t.Errorf("error: %v", err)
 	}
 	w.api.Delete("/api/v1/nodes/node-cp-3")
 	if err := w.engine().Run(t.Context(), p, nil); err != nil {
 		t.Fatal(err)
 	}
-	doc := w.engine().journal.Doc()
+	doc := w.engine().env.Journal.Doc()
 	if len(doc.Without) != 1 || doc.Without[0].By != "ops" || len(doc.Without[0].Evidence) != 3 {
 		t.Errorf("the journal: %+v", doc.Without)
 	}
 	for _, s := range p.Steps {
-		rec := w.engine().journal.Record(s.ID)
+		rec := w.engine().env.Journal.Record(s.ID)
 		if s.Host == "cp-3" && rec.Ended == nil || s.Host != "cp-3" && rec.Result == "skipped" {
 			t.Errorf("step %s: %+v", s.ID, rec)
 		}
 	}
-	if why := Owned(w.snapshot().Managers, p.Steps[len(p.Steps)-1].Expect); why != "" {
+	if why := manager.CompareOwners(w.snapshot().Managers, p.Steps[len(p.Steps)-1].Expect); why != "" {
 		t.Error(why)
 	}
 }
@@ -139,7 +143,7 @@ func TestAMigrationGoesBackWithoutALostHost(t *testing.T) {
 	if _, err := w.run(back); err != nil {
 		t.Fatal(err)
 	}
-	if why := Owned(w.snapshot().Managers, map[string]string{"service": kcm, "route": kcm}); why != "" {
+	if why := manager.CompareOwners(w.snapshot().Managers, map[string]string{"service": component.KCM, "route": component.KCM}); why != "" {
 		t.Error(why)
 	}
 	if text := w.read("cp-1", manifests+"kube-controller-manager.yaml") + w.read("cp-3", manifests+"kube-controller-manager.yaml"); strings.Contains(text, "leader-migration") {
@@ -175,20 +179,20 @@ func TestAHostIsSilentWhenItsLeaseStaysAsItIsWhateverTheClocksSay(t *testing.T) 
 			w.silent("cp-3") // its node is not Ready: what it says of itself reaches the API server for a moment now and then
 			renew := func() {
 				renewed := metav1.NewMicroTime(w.clock.Now().Add(-c.behind))
-				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-cp-3", Namespace: leaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
+				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-cp-3", Namespace: component.NodeLeaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}})
 			}
 			renew()
-			j, err := Open(t.Context(), w.kube)
+			j, err := journal.Open(t.Context(), w.kube)
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, err := Before(t.Context(), w.kube)
+			before, err := journal.Before(t.Context(), w.kube)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var said []string
-			err = TakeOut(t.Context(), Options{
-				Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Tell: func(e Event) { said = append(said, e.Message) },
+			err = lostnode.Exclude(t.Context(), step.Options{
+				Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, Scrape: w.scrape, Before: before, Tell: func(e step.Event) { said = append(said, e.Message) },
 				Clock: listening{w.clock, func() {
 					if c.renews {
 						renew()
@@ -215,7 +219,7 @@ func TestTooManyHostsCannotBeTakenOut(t *testing.T) {
 		w.silent(name)
 	}
 	says(t, w.takeOut("cp-2", "cp-3"), "1 of 3 control-plane hosts would be left, which is no majority")
-	if doc := w.engine().journal.Doc(); len(doc.Without) > 0 {
+	if doc := w.engine().env.Journal.Doc(); len(doc.Without) > 0 {
 		t.Errorf("the journal: %+v", doc.Without)
 	}
 }
@@ -225,7 +229,7 @@ func TestAHostThatMayHoldALeaseStays(t *testing.T) {
 	w, _ := begun(t, 3)
 	owner := ""
 	for _, h := range w.hosts {
-		if strings.HasPrefix(w.holder(kcm), h.Name()+"_") {
+		if strings.HasPrefix(w.holder(component.KCM), h.Name()+"_") {
 			owner = h.Name()
 		}
 	}
@@ -235,12 +239,12 @@ func TestAHostThatMayHoldALeaseStays(t *testing.T) {
 	for _, h := range w.hosts {
 		if h.Name() != owner {
 			others = append(others, h.Name())
-			w.deaf[kcm+"@"+h.Name()] = true // nobody can say that it leads
+			w.deaf[component.KCM+"@"+h.Name()] = true // nobody can say that it leads
 		}
 	}
 	says(t, w.takeOut(owner), "it may hold lease kube-controller-manager, and so own the loops")
 	for _, name := range others {
-		w.deaf[kcm+"@"+name] = false
+		w.deaf[component.KCM+"@"+name] = false
 	}
 	if err := w.takeOut(owner); err != nil {
 		t.Errorf("once another one leads: %v", err)
@@ -271,8 +275,8 @@ func TestAStepWaitsForAHostThatComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []string
-	err := w.engine(func(o *Options) {
-		o.Tell = func(e Event) {
+	err := w.engine(func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "waiting" {
 				said = append(said, e.Message)
 			}
@@ -308,27 +312,27 @@ func TestWhyAPodDoesNotComeUpIsSaid(t *testing.T) {
 func podDoesNotComeUp(t *testing.T, hosts int, owners []string) {
 	w, p := begun(t, hosts)
 	w.more = func() {
-		if p := w.procs[ccm+"@cp-1"]; p == nil {
+		if p := w.procs[component.CCM+"@cp-1"]; p == nil {
 			return
 		}
-		delete(w.procs, ccm+"@cp-1")
+		delete(w.procs, component.CCM+"@cp-1")
 		var pod corev1.Pod
-		if !w.api.Get(t, "/api/v1/namespaces/kube-system/pods/"+ccm+"-node-cp-1", &pod) {
+		if !w.api.Get(t, "/api/v1/namespaces/kube-system/pods/"+component.CCM+"-node-cp-1", &pod) {
 			return
 		}
-		pod.Status = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: ccm, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+		pod.Status = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: component.CCM, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
 			Reason: "ImagePullBackOff", Message: `Back-off pulling image "registry.example/ccm:v1"`}}}}}
 		w.api.Put(t, &pod)
 	}
 	err := w.engine().Run(t.Context(), p, nil)
-	step, ok := errors.AsType[*StepError](err)
-	if !ok || step.Step.Kind != v1.StepAddManifest {
+	planned, ok := errors.AsType[*step.StepError](err)
+	if !ok || planned.Step.Kind != v1.StepAddManifest {
 		t.Fatalf("error: %v", err)
 	}
 	says(t, err, "pod kube-system/cloud-controller-manager-node-cp-1 on node node-cp-1: ImagePullBackOff of image "+p.Options.Image, `Back-off pulling image "registry.example/ccm:v1"`,
 		"transplant rollback")
 	says(t, err, owners...)
-	if _, ok := errors.AsType[*VerifyError](err); !ok {
+	if _, ok := errors.AsType[*step.VerifyError](err); !ok {
 		t.Errorf("error: %v", err)
 	}
 	w.more = nil
@@ -342,9 +346,9 @@ func TestAMinuteWithoutAnAPIServerBetweenTwoSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	p := w.given(v1.Step{ID: "write/x", Phase: "p", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/kubernetes/x", Content: "x", Mode: "0644"})
-	engine := w.engine(func(o *Options) {
+	engine := w.engine(func(o *step.Options) {
 		began := w.clock.Now()
-		o.Tell = func(e Event) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "waiting" && !strings.HasPrefix(e.Message, "the API server does not answer: ") {
 				t.Errorf("said %q", e.Message)
 			}
@@ -368,7 +372,7 @@ func TestAHostWhoseKubeletTookTheWayWithItIsPutBackByHandAndNotGivenUp(t *testin
 	w.write("cp-1", flagsFile, "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws\"\n", 0o644)
 	p := w.given(plainStep("cp-1"))
 	aside := filepath.Join(t.TempDir(), "cp-1")
-	_, err := w.run(p, func(o *Options) {
+	_, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, _ string) {
 			if point == "during" {
 				if err := os.Rename(filepath.Join(w.dir, "cp-1"), aside); err != nil {
@@ -380,15 +384,15 @@ func TestAHostWhoseKubeletTookTheWayWithItIsPutBackByHandAndNotGivenUp(t *testin
 	says(t, err, "host cp-1 is out of reach")
 
 	var said []string
-	_, err = w.run(p, func(o *Options) {
-		o.Tell = func(e Event) {
+	_, err = w.run(p, func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "progress" {
 				said = append(said, e.Message)
 			}
 		}
 	})
 	says(t, err, "waiting 2m0s for the host", "To put it back, run there as root:\n    cp ", " "+flagsFile+"\n")
-	lost, ok := errors.AsType[*LostError](err)
+	lost, ok := errors.AsType[*lostnode.Error](err)
 	if !ok || len(lost.Hosts) != 1 || !strings.Contains(lost.Hosts[0].Alive, "is Ready") {
 		t.Errorf("its node lives, and the error is %#v", lost)
 	}

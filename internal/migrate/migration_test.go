@@ -8,10 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"go.uber.org/goleak"
 )
 
 func TestAWholeMigrationAndItsRollback(t *testing.T) {
@@ -42,7 +46,7 @@ func TestAWholeMigrationAndItsRollback(t *testing.T) {
 func (w *world) migrated(p *v1.Plan) {
 	w.t.Helper()
 	snap := w.snapshot()
-	if why := Owned(snap.Managers, p.Steps[len(p.Steps)-1].Expect); why != "" {
+	if why := manager.CompareOwners(snap.Managers, p.Steps[len(p.Steps)-1].Expect); why != "" {
 		w.t.Error(why)
 	}
 	for _, h := range snap.Hosts {
@@ -77,7 +81,7 @@ func (w *world) rolledBack(files map[string]string) {
 		w.t.Errorf("files before and after (-before +after):\n%s", diff)
 	}
 	snap := w.snapshot()
-	if why := Owned(snap.Managers, map[string]string{"service": kcm, "route": kcm, "cloud-node-lifecycle": kcm, "nodeipam": kcm}); why != "" {
+	if why := manager.CompareOwners(snap.Managers, map[string]string{"service": component.KCM, "route": component.KCM, "cloud-node-lifecycle": component.KCM, "nodeipam": component.KCM}); why != "" {
 		w.t.Error(why)
 	}
 	for _, o := range snap.Objects {
@@ -85,7 +89,7 @@ func (w *world) rolledBack(files map[string]string) {
 			w.t.Errorf("%s is left", o.Ref)
 		}
 	}
-	for _, lease := range []string{plan.DefaultLease, ccm} {
+	for _, lease := range []string{plan.DefaultLease, component.CCM} {
 		if w.holder(lease) != "" {
 			w.t.Errorf("lease %s is left", lease)
 		}
@@ -115,20 +119,20 @@ func (w *world) runUntil(p *v1.Plan, here func(point, step string) bool) (died b
 			died, err = true, nil
 		}
 	}()
-	e := w.engine(func(o *Options) {
+	e := w.engine(func(o *step.Options) {
 		o.Hook = func(at, id string) {
 			if here(at, id) {
 				panic(killed{})
 			}
 		}
 	})
-	doc := e.journal.Doc()
-	steps, err := journaledSteps(doc)
+	doc := e.env.Journal.Doc()
+	steps, err := trust.JournaledSteps(doc)
 	if err != nil {
 		w.t.Error(err)
 	}
 	for _, rec := range doc.Records { // wherever the last one died
-		if err := judgeHandovers(doc, steps, rec, nil); err != nil {
+		if err := trust.JudgeHandovers(doc, steps, rec, nil); err != nil {
 			w.t.Errorf("record of step %s: %v", rec.ID, err)
 		}
 	}
@@ -169,7 +173,7 @@ func TestAMigrationThatStopsBehindAnyStepGoesOnWithTheRest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	done := func(id string) bool { return w.engine().journal.Record(id).Ended != nil }
+	done := func(id string) bool { return w.engine().env.Journal.Record(id).Ended != nil }
 	last := map[string]string{} // step of each phase
 	for _, s := range p.Steps {
 		last[s.Phase] = s.ID
@@ -217,7 +221,7 @@ func rollBackFromTheMiddle(t *testing.T, hosts int, step string) {
 func TestARollbackFromTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{
-		"create/RoleBinding/kube-system/" + plan.MigrationRB, "external/" + kcm + "@cp-1", "finish/" + ccm + "@cp-2",
+		"create/RoleBinding/kube-system/" + plan.MigrationRB, "external/" + component.KCM + "@cp-1", "finish/" + component.CCM + "@cp-2",
 	} {
 		t.Run(strings.ReplaceAll(step, "/", "_"), func(t *testing.T) {
 			rollBackFromTheMiddle(t, 2, step)
@@ -229,22 +233,22 @@ func TestTheOwnersGroupComesLastWhereverOwnershipWent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	p, _ := w.begin()
-	if last := p.Steps[positionOf(p, "leader-migration/"+kcm+"@cp-1")+1].Phase; last != plan.PhaseHandover {
+	if last := p.Steps[positionOf(p, "leader-migration/"+component.KCM+"@cp-1")+1].Phase; last != plan.PhaseHandover {
 		t.Fatalf("the plan does not put the owner cp-1 last, but before phase %s", last)
 	}
 	// Ownership moves to cp-2 after the plan was made: its kube-controller-manager wins.
 	w.mu.Lock()
 	w.lastPID++
-	delete(w.procs, kcm+"@cp-1")
-	w.elect(kcm, func(*process) bool { return false })
+	delete(w.procs, component.KCM+"@cp-1")
+	w.elect(component.KCM, func(*process) bool { return false })
 	w.clock.Step(16 * 1e9)
-	w.elect(kcm, func(p *process) bool { return p.host == "cp-2" && p.component == kcm })
+	w.elect(component.KCM, func(p *process) bool { return p.host == "cp-2" && p.component == component.KCM })
 	w.expired = 0
 	w.mu.Unlock()
-	p.Steps = p.Steps[:positionOf(p, "leader-migration/"+kcm+"@cp-1")+1]
+	p.Steps = p.Steps[:positionOf(p, "leader-migration/"+component.KCM+"@cp-1")+1]
 	var order, deferred []string
-	err := w.engine(func(o *Options) {
-		o.Tell = func(e Event) {
+	err := w.engine(func(o *step.Options) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "started" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
 				order = append(order, e.Step.Host)
 			}
@@ -280,7 +284,7 @@ func positionOf(p *v1.Plan, id string) int {
 func (w *world) onlyTheNeededHandovers() {
 	t := w.t
 	t.Helper()
-	j, err := Open(t.Context(), w.kube)
+	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +318,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // withoutConfig takes the cloud config from every host and every manifest, as --cloud-provider=aws alone leaves them.
 func (w *world) withoutConfig() {
 	for _, h := range w.hosts {
-		for _, component := range []string{kas, kcm} {
+		for _, component := range []string{component.KAS, component.KCM} {
 			path := manifests + component + ".yaml"
 			text := strings.Replace(w.read(h.Name(), path), "    - --cloud-config=/etc/kubernetes/cloud.conf\n", "", 1)
 			text, _, _ = strings.Cut(text, "    volumeMounts:\n")

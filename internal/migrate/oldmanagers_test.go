@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // TestPlantedRecordsSkipNoLeaderMigration: they say of each manager that it learned the lease and is external by now. The
@@ -29,11 +31,11 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 			}
 			planted := 0
 			for _, s := range p.Steps {
-				if s.Component != kcm || !strings.HasPrefix(s.ID, "leader-migration/") && !strings.HasPrefix(s.ID, "external/") {
+				if s.Component != component.KCM || !strings.HasPrefix(s.ID, "leader-migration/") && !strings.HasPrefix(s.ID, "external/") {
 					continue
 				}
 				rec := v1.StepRecord{ID: s.ID, Result: result}
-				if _, sum, err := w.engine().read(t.Context(), s.Host, s.Path); err != nil {
+				if _, sum, err := w.engine().env.ReadFile(t.Context(), s.Host, s.Path); err != nil {
 					t.Fatal(err)
 				} else if result == "done" && strings.HasPrefix(s.ID, "external/") { // as if the step had written what is there
 					rec.AfterSHA256 = sum
@@ -45,8 +47,8 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 				t.Fatalf("%d records are planted", planted)
 			}
 			learned := map[string]bool{}
-			step, err := w.run(p, func(o *Options) {
-				o.Tell = func(e Event) {
+			step, err := w.run(p, func(o *step.Options) {
+				o.Tell = func(e step.Event) {
 					if e.Kind == "done" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
 						learned[e.Step.Host] = true
 					}
@@ -62,7 +64,7 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 			// The order believed the records, and the owner's host came first: nobody is there yet who could take over.
 			says(t, err, step, "was not stopped, since nobody is ready")
 			for key := range w.procs {
-				if strings.HasPrefix(key, ccm+"@") {
+				if strings.HasPrefix(key, component.CCM+"@") {
 					t.Errorf("%s runs", key)
 				}
 			}
@@ -78,7 +80,7 @@ func (w *world) changedBefore(p *v1.Plan, match func(v1.Step) bool, change func(
 		steps[s.ID] = s
 	}
 	changed := false
-	failed, err = w.run(p, func(o *Options) {
+	failed, err = w.run(p, func(o *step.Options) {
 		o.Hook = func(point, id string) {
 			if point == "before" && match(steps[id]) && !changed {
 				changed = true
@@ -97,7 +99,7 @@ func (w *world) changedBefore(p *v1.Plan, match func(v1.Step) bool, change func(
 // startOf is the first step that starts a new manager.
 func startOf(t *testing.T, p *v1.Plan) string {
 	t.Helper()
-	i := slices.IndexFunc(p.Steps, startsManager)
+	i := slices.IndexFunc(p.Steps, precondition.StartsManager)
 	if i < 0 {
 		t.Fatal("the plan starts no manager")
 	}
@@ -147,20 +149,20 @@ func TestNoManagerStartsBesideOneThatRunsTheLoops(t *testing.T) {
 				args = append(args, "--"+flag+"="+value)
 			}
 			e := w.engine()
-			e.plan = p
-			e.Hosts = []hostaccess.Host{runsOnly{e.hosts["cp-2"], append([]string{"/usr/bin/" + kcm}, args...)}}
+			e.env.Plan = p
+			e.env.Hosts = []hostaccess.Host{runsOnly{e.env.HostsByName["cp-2"], append([]string{"/usr/bin/" + component.KCM}, args...)}}
 			i := slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.ID == start })
-			err := e.checkOldManagers(t.Context(), p.Steps[i])
+			err := precondition.CheckOldManagers(t.Context(), e.env, p.Steps[i])
 			if c.says == "" {
 				if err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			if !errors.As(err, new(*StaleError)) {
+			if !errors.As(err, new(*step.StaleError)) {
 				t.Fatalf("it ends with %v", err)
 			}
-			says(t, err, kcm+" on host cp-2 runs with --cloud-provider=aws", c.says, start, "transplant rollback")
+			says(t, err, component.KCM+" on host cp-2 runs with --cloud-provider=aws", c.says, start, "transplant rollback")
 		})
 	}
 }
@@ -180,19 +182,19 @@ func TestTheFlagsOfEachOldManagerAreAskedBeforeTheNewOneStarts(t *testing.T) {
 			}
 			p := w.beginWith(v1.Options{Strategy: strategy})
 			var start, other string
-			failed, err := w.changedBefore(p, startsManager, func(s v1.Step) { // a process that somebody started with its old flags
+			failed, err := w.changedBefore(p, precondition.StartsManager, func(s v1.Step) { // a process that somebody started with its old flags
 				start, other = s.ID, map[string]string{"cp-1": "cp-2", "cp-2": "cp-1"}[s.Host]
-				now := *w.procs[kcm+"@"+other]
+				now := *w.procs[component.KCM+"@"+other]
 				now.flags = map[string]string{"cloud-provider": "aws"}
-				now.args = []string{kcm, "--cloud-provider=aws"}
-				w.procs[kcm+"@"+other] = &now
+				now.args = []string{component.KCM, "--cloud-provider=aws"}
+				w.procs[component.KCM+"@"+other] = &now
 			})
-			if failed != start || !errors.As(err, new(*StaleError)) {
+			if failed != start || !errors.As(err, new(*step.StaleError)) {
 				t.Fatalf("it ends in %s with %v", failed, err)
 			}
-			says(t, err, kcm+" on host "+other)
+			says(t, err, component.KCM+" on host "+other)
 			for key := range w.procs {
-				if strings.HasPrefix(key, ccm+"@") {
+				if strings.HasPrefix(key, component.CCM+"@") {
 					t.Errorf("%s runs", key)
 				}
 			}
@@ -209,13 +211,13 @@ func TestThePodsOfADeploymentAreAskedToo(t *testing.T) {
 	w.catchUp()
 	w.mu.Unlock()
 	e := w.engineFor(t)
-	e.Hosts = nil
-	edit := v1.Step{ID: "external/" + kcm, Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm}
-	start := v1.Step{ID: "start/" + ccm, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm}
-	e.plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
-	err := e.checkOldManagers(t.Context(), start)
-	says(t, err, kcm+" in pod "+kcm+"-", "--cloud-provider=aws", "is not external yet")
-	pods, err := w.kube.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=kcm"})
+	e.env.Hosts = nil
+	edit := v1.Step{ID: "external/" + component.KCM, Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM}
+	start := v1.Step{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM}
+	e.env.Plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
+	err := precondition.CheckOldManagers(t.Context(), e.env, start)
+	says(t, err, component.KCM+" in pod "+component.KCM+"-", "--cloud-provider=aws", "is not external yet")
+	pods, err := w.kube.CoreV1().Pods(component.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=kcm"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatal(len(pods.Items), err)
 	}
@@ -223,7 +225,7 @@ func TestThePodsOfADeploymentAreAskedToo(t *testing.T) {
 		p.Status.Phase = corev1.PodFailed
 		w.api.Put(t, &p)
 	}
-	if err := e.checkOldManagers(t.Context(), start); err != nil {
+	if err := precondition.CheckOldManagers(t.Context(), e.env, start); err != nil {
 		t.Errorf("when they have ended: %v", err)
 	}
 }
@@ -234,25 +236,25 @@ func TestTheManagerThatThePlanDoesNotNameIsAsked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	e := w.engineFor(t)
-	e.Hosts = nil
+	e.env.Hosts = nil
 	put := func(namespace, name, provider string, annotations map[string]string) {
 		w.api.Put(t, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations},
-			Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "x", Command: []string{kcm, "--cloud-provider=" + provider}}}},
+			Spec:       corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "x", Command: []string{component.KCM, "--cloud-provider=" + provider}}}},
 			Status:     corev1.PodStatus{Phase: corev1.PodRunning},
 		})
 	}
-	start := v1.Step{ID: "start/" + ccm, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm}
-	edit := v1.Step{ID: "external/" + kcm, Kind: v1.StepEditWorkload, Ref: "Deployment/a-tenant/" + kcm, Component: kcm}
-	e.plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
+	start := v1.Step{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM}
+	edit := v1.Step{ID: "external/" + component.KCM, Kind: v1.StepEditWorkload, Ref: "Deployment/a-tenant/" + component.KCM, Component: component.KCM}
+	e.env.Plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
 	put("a-tenant", "external", "external", nil)
 	put("another-cluster", "in-tree", "aws", nil)
-	put(namespace, kcm+"-worker", "aws", map[string]string{corev1.MirrorPodAnnotationKey: "x"})
-	if err := e.checkOldManagers(t.Context(), start); err != nil {
+	put(component.Namespace, component.KCM+"-worker", "aws", map[string]string{corev1.MirrorPodAnnotationKey: "x"})
+	if err := precondition.CheckOldManagers(t.Context(), e.env, start); err != nil {
 		t.Fatal(err)
 	}
-	put(namespace, "the-real-one", "aws", nil)
-	says(t, e.checkOldManagers(t.Context(), start), kcm+" in pod the-real-one", "--cloud-provider=aws", "is not external yet")
+	put(component.Namespace, "the-real-one", "aws", nil)
+	says(t, precondition.CheckOldManagers(t.Context(), e.env, start), component.KCM+" in pod the-real-one", "--cloud-provider=aws", "is not external yet")
 }
 
 // TestAProcessOfADeploymentWithoutItsPodIsAskedToo: a pod that is deleted by force is gone while its process runs on. Its host has
@@ -261,17 +263,17 @@ func TestAProcessOfADeploymentWithoutItsPodIsAskedToo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	e := w.engineFor(t)
-	e.Before = &v1.Snapshot{
+	e.env.Before = &v1.Snapshot{
 		Hosts:    []v1.Host{{Name: "cp-1", NodeName: "node-cp-1"}, {Name: "cp-2", NodeName: "node-cp-2"}},
-		Hosted:   []v1.Component{{Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + kcm}},
-		Managers: []v1.Manager{{Component: kcm, Host: "cp-1"}},
+		Hosted:   []v1.Component{{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + component.KCM}},
+		Managers: []v1.Manager{{Component: component.KCM, Host: "cp-1"}},
 	}
-	args := []string{"/usr/bin/" + kcm, "--cloud-provider=aws"}
-	e.Hosts = []hostaccess.Host{runsOnly{e.hosts["cp-1"], args}, runsOnly{e.hosts["cp-2"], args}}
-	start := v1.Step{ID: "start/" + ccm, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm}
-	e.plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{start}}
-	err := e.checkOldManagers(t.Context(), start)
-	says(t, err, kcm+" on host cp-1 runs with --cloud-provider=aws", "is not external yet")
+	args := []string{"/usr/bin/" + component.KCM, "--cloud-provider=aws"}
+	e.env.Hosts = []hostaccess.Host{runsOnly{e.env.HostsByName["cp-1"], args}, runsOnly{e.env.HostsByName["cp-2"], args}}
+	start := v1.Step{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM}
+	e.env.Plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{start}}
+	err := precondition.CheckOldManagers(t.Context(), e.env, start)
+	says(t, err, component.KCM+" on host cp-1 runs with --cloud-provider=aws", "is not external yet")
 	if err != nil && strings.Contains(err.Error(), "cp-2") {
 		t.Errorf("a worker was asked: %v", err)
 	}

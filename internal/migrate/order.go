@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 )
 
 // phases splits the steps into runs of one phase.
@@ -20,9 +21,9 @@ func phases(steps []v1.Step) [][]v1.Step {
 	return out
 }
 
-// next takes the next group of a phase. A group that would restart an owner is put behind the others of its phase: the owner's host is rolled
+// nextGroup takes the next group of a phase. A group that would restart an owner is put behind the others of its phase: the owner's host is rolled
 // last wherever ownership went since the plan was made, so that there is one planned handover and not one for each host.
-func (e *Engine) next(ctx context.Context, phase []v1.Step) (group, rest []v1.Step, err error) {
+func (e *Engine) nextGroup(ctx context.Context, phase []v1.Step) (group, rest []v1.Step, err error) {
 	groups := groupsOf(phase)
 	for i, g := range groups {
 		owns, why, err := e.restartsOwner(ctx, g)
@@ -32,7 +33,7 @@ func (e *Engine) next(ctx context.Context, phase []v1.Step) (group, rest []v1.St
 		if owns && i < len(groups)-1 && deferrable(groups[i+1:]) {
 			if !e.deferred[g[0].Group] {
 				e.deferred[g[0].Group] = true
-				e.tell(g[0], "deferred", why)
+				e.env.Report(g[0], "deferred", why)
 			}
 			continue
 		}
@@ -68,11 +69,11 @@ func without(groups [][]v1.Step, i int) []v1.Step {
 // restartsOwner tells whether a step of the group that is still to be done restarts a process that leads one of the step's leases.
 func (e *Engine) restartsOwner(ctx context.Context, group []v1.Step) (bool, string, error) {
 	for _, s := range group {
-		rec := e.journal.Record(s.ID)
+		rec := e.env.Journal.Record(s.ID)
 		if s.Group == "" || len(s.Leases) == 0 || rec.Result != "" && rec.Result != "started" || len(rec.Handovers) > 0 {
 			continue // finished, or on its way out
 		}
-		managers, err := e.managers(ctx, s.Component)
+		managers, err := manager.Ask(ctx, e.env, s.Component)
 		if err != nil {
 			return false, "", fmt.Errorf("looking who owns the loops: %w", err)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // TestProgressShowsNoSecret, neither in what is written on the lock nor in what is read of it: an error may quote a command line.
@@ -12,8 +14,8 @@ func TestProgressShowsNoSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2hunter2"
 	var said string
-	p := NewProgress("run", func(doc string) { said = doc })
-	p.Saw(Event{Kind: "waiting", Step: v1.Step{ID: "a"}, Time: noon, Message: "its command is kubelet --token=" + secret + " --v=2"})
+	p := lock.NewProgress("run", func(doc string) { said = doc })
+	p.Saw(step.Event{Kind: "waiting", Step: v1.Step{ID: "a"}, Time: noon, Message: "its command is kubelet --token=" + secret + " --v=2"})
 	p.Disrupted("probe of https://ops:" + secret + "@example.com failed")
 	for _, part := range []string{"kubelet --token=", "--v=2", "example.com failed"} {
 		if !strings.Contains(said, part) {
@@ -23,7 +25,7 @@ func TestProgressShowsNoSecret(t *testing.T) {
 	if strings.Contains(said, secret) {
 		t.Errorf("the secret is on the lock: %s", said)
 	}
-	read := ReadProgress(`{"run":"run","disruption":"--password=` + secret + `","steps":[{"id":"a","waiting":"--token=` + secret + `"}]}`)
+	read := lock.ReadProgress(`{"run":"run","disruption":"--password=` + secret + `","steps":[{"id":"a","waiting":"--token=` + secret + `"}]}`)
 	if read == nil || len(read.Steps) != 1 || read.Steps[0].ID != "a" || !strings.HasPrefix(read.Steps[0].Waiting, "--token=") {
 		t.Fatalf("%+v", read)
 	}

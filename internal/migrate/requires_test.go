@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -19,7 +21,7 @@ func TestAPlanReadsNoOtherFileOfThisMachine(t *testing.T) {
 	} {
 		p.Cluster.UID, p.Facts = "cluster-uid", []v1.Fact{{ID: plan.LocalFact("/etc/kubernetes/admin.conf"), Value: "sum"}}
 		read := false
-		err := Preflight(t.Context(), Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) {
+		err := precondition.Preflight(t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) {
 			read = true
 			return nil, nil
 		}}, p)

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -14,7 +17,7 @@ import (
 // names the run of an earlier migration.
 func (w *world) withBackup(s v1.Step, change func(string) string) {
 	w.t.Helper()
-	j := w.engine().journal
+	j := w.engine().env.Journal
 	rec := j.Record(s.ID)
 	data := change(w.read(s.Host, rec.Backup))
 	w.write(s.Host, rec.Backup, data, 0o600)
@@ -35,13 +38,13 @@ func TestABackupOfAnotherTimeIsNotPutBack(t *testing.T) {
 			return strings.Replace(data, old, by, 1)
 		}
 	}
-	const command = "    command:\n    - " + kcm + "\n"
+	const command = "    command:\n    - " + component.KCM + "\n"
 	for _, c := range []struct {
 		name, strategy, says string
 		change               func(string) string
 	}{
 		{"as it was", plan.LeaderMigration, "", func(data string) string { return data }},
-		{"an older image", plan.LeaderMigration, "in more than the plan changes", replaced(kcm+":v1.26.0", kcm+":v1.20.0")},
+		{"an older image", plan.LeaderMigration, "in more than the plan changes", replaced(component.KCM+":v1.26.0", component.KCM+":v1.20.0")},
 		{"a flag", plan.LeaderMigration, "in more than the plan changes", replaced(command, command+"    - --profiling=true\n")},
 		{"a privileged container", plan.LeaderMigration, "in more than the plan changes",
 			replaced(command, "    securityContext:\n      privileged: true\n"+command)},
@@ -50,8 +53,8 @@ func TestABackupOfAnotherTimeIsNotPutBack(t *testing.T) {
 		{"another component", plan.LeaderMigration, "starts", replaced(command, "    command:\n    - kube-apiserver\n")},
 		{"a gate", plan.LeaderMigration, "in more than the plan changes", replaced(command, command+"    - --feature-gates=AnyVolumeDataSource=false\n")},
 		{"as it was, after it was stopped", plan.Downtime, "", func(data string) string { return data }},
-		{"an older image, after it was stopped", plan.Downtime, "was seen with", replaced(kcm+":v1.26.0", kcm+":v1.20.0")},
-		{"another image, after it was stopped", plan.Downtime, "was seen with", replaced("registry.k8s.io/"+kcm, "example.org/"+kcm)},
+		{"an older image, after it was stopped", plan.Downtime, "was seen with", replaced(component.KCM+":v1.26.0", component.KCM+":v1.20.0")},
+		{"another image, after it was stopped", plan.Downtime, "was seen with", replaced("registry.k8s.io/"+component.KCM, "example.org/"+component.KCM)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,14 +65,14 @@ func TestABackupOfAnotherTimeIsNotPutBack(t *testing.T) {
 			}
 			live := w.snapshot()
 			back := w.planBack()
-			at := slices.IndexFunc(back.Steps, func(s v1.Step) bool { return s.Kind == v1.StepRestoreManifest && s.Component == kcm })
+			at := slices.IndexFunc(back.Steps, func(s v1.Step) bool { return s.Kind == v1.StepRestoreManifest && s.Component == component.KCM })
 			if at < 0 {
 				t.Fatal("the rollback puts no manager back")
 			}
 			s := back.Steps[at]
 			w.withBackup(v1.Step{ID: s.Restore, Host: s.Host}, c.change)
-			_, err := w.run(back, func(o *Options) { o.Live = live })
-			if c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
+			_, err := w.run(back, func(o *step.Options) { o.Live = live })
+			if c.says == "" && err != nil || c.says != "" && (!trust.IsUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("it is not refused with %q: %v", c.says, err)
 			}
 		})

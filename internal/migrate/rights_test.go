@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 )
 
 // TestAWholeMigrationStaysWithinTheMigratorsRights holds the shipped roles to every request that a migration and its rollback send.
@@ -27,7 +28,7 @@ func TestAWholeMigrationStaysWithinTheMigratorsRights(t *testing.T) {
 	if missing := apitest.Uncovered(apitest.Granted(t, roles...), needed); len(missing) > 0 {
 		t.Errorf("the roles do not allow to\n  %s", strings.Join(missing, "\n  "))
 	}
-	if !slices.ContainsFunc(needed, func(r apitest.Right) bool { return r.Verb == "update" && r.Name == JournalName }) {
+	if !slices.ContainsFunc(needed, func(r apitest.Right) bool { return r.Verb == "update" && r.Name == journal.Name }) {
 		t.Errorf("what was asked for was not recorded: %v", needed)
 	}
 }

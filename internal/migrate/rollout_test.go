@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
 )
 
 // deployedOnHosts is a world whose kube-controller-managers are pods of a Deployment on the networks of its hosts. A template
@@ -33,8 +34,8 @@ func deployedOnHosts(t *testing.T, order ...string) *world {
 	var last time.Time
 	w.more = func() {
 		isDue := w.clock.Now().Sub(last) >= 2*time.Second
-		if holder := w.holder(kcm); isDue && (last.IsZero() || slices.ContainsFunc(order, func(h string) bool {
-			p := w.procs[kcm+"@"+h]
+		if holder := w.holder(component.KCM); isDue && (last.IsZero() || slices.ContainsFunc(order, func(h string) bool {
+			p := w.procs[component.KCM+"@"+h]
 			return p != nil && p.identity() == holder
 		})) {
 			last = w.clock.Now()
@@ -46,7 +47,7 @@ func deployedOnHosts(t *testing.T, order ...string) *world {
 	}
 	w.replacePod(order)
 	w.catchUp()
-	if w.holder(kcm) == "" {
+	if w.holder(component.KCM) == "" {
 		t.Fatal("nobody leads")
 	}
 	return w
@@ -57,25 +58,25 @@ func (w *world) replacePod(order []string) {
 	d := w.deployment()
 	command := slices.Concat(d.Spec.Template.Spec.Containers[0].Command, d.Spec.Template.Spec.Containers[0].Args)
 	for _, h := range order {
-		if key := kcm + "@" + h; w.procs[key] == nil {
+		if key := component.KCM + "@" + h; w.procs[key] == nil {
 			w.lastPID++
 			w.procs[key] = &process{
-				pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: kcm, host: h, unit: true,
+				pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: component.KCM, host: h, unit: true,
 				called: fmt.Sprintf("node-%s_%d", h, w.lastPID),
 			}
 			spec := d.Spec.Template.Spec
 			spec.NodeName, spec.HostNetwork = "node-"+h, true
 			w.api.Put(w.t, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "kcm-" + h, Namespace: namespace, Labels: map[string]string{"app": "kcm"}}, Spec: spec,
+				ObjectMeta: metav1.ObjectMeta{Name: "kcm-" + h, Namespace: component.Namespace, Labels: map[string]string{"app": "kcm"}}, Spec: spec,
 				Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{
-					{Name: kcm, ContainerID: fmt.Sprint("c://", w.lastPID), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+					{Name: component.KCM, ContainerID: fmt.Sprint("c://", w.lastPID), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 				}},
 			})
 			return
 		}
 	}
 	for _, h := range order {
-		if key := kcm + "@" + h; !slices.Equal(w.procs[key].args, command) {
+		if key := component.KCM + "@" + h; !slices.Equal(w.procs[key].args, command) {
 			delete(w.procs, key)
 			w.api.Delete("/api/v1/namespaces/kube-system/pods/kcm-" + h)
 			return
@@ -94,13 +95,15 @@ func TestTheLeaseOfAnEndedPodIsReleased(t *testing.T) {
 		t.Run(strings.Join(order, " "), func(t *testing.T) {
 			t.Parallel()
 			w := deployedOnHosts(t, order...)
-			ref := "Deployment/kube-system/" + kcm
-			p := w.given(v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: kcm, Leases: []string{kcm},
+			ref := "Deployment/kube-system/" + component.KCM
+			p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: ref, Component: component.KCM, Leases: []string{component.KCM},
 				Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
 			w.expired = 0
 			released := false
-			if _, err := w.run(p, func(o *Options) {
-				o.Tell = func(e Event) { released = released || strings.Contains(e.Message, "released lease "+kcm) }
+			if _, err := w.run(p, func(o *step.Options) {
+				o.Tell = func(e step.Event) {
+					released = released || strings.Contains(e.Message, "released lease "+component.KCM)
+				}
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -108,13 +111,13 @@ func TestTheLeaseOfAnEndedPodIsReleased(t *testing.T) {
 				t.Error("no lease of an ended pod was released")
 			}
 			w.mu.Lock()
-			holder := w.holder(kcm)
-			isThere := slices.ContainsFunc(order, func(h string) bool { return w.procs[kcm+"@"+h].identity() == holder })
+			holder := w.holder(component.KCM)
+			isThere := slices.ContainsFunc(order, func(h string) bool { return w.procs[component.KCM+"@"+h].identity() == holder })
 			w.mu.Unlock()
 			if w.expired > 0 || !isThere {
 				t.Errorf("%d leases ran out, and the lease is held by %s, which runs: %v", w.expired, holder, isThere)
 			}
-			if records := w.engine().journal.Record(p.Steps[0].ID).Handovers; len(records) > 0 {
+			if records := w.engine().env.Journal.Record(p.Steps[0].ID).Handovers; len(records) > 0 {
 				t.Errorf("the journal, which others may write, has handovers of pods: %+v", records)
 			}
 		})
@@ -131,11 +134,11 @@ func TestTheLeaseOfAPodThatIsNotSeenIsLeftAlone(t *testing.T) {
 		pod.Spec.HostNetwork = false
 		w.api.Put(t, &pod)
 	}
-	p := w.given(v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm, Leases: []string{kcm},
+	p := w.given(v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Leases: []string{component.KCM},
 		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
 	w.expired = 0
 	var told []string
-	if _, err := w.run(p, func(o *Options) { o.Tell = func(e Event) { told = append(told, e.Message) } }); err != nil {
+	if _, err := w.run(p, func(o *step.Options) { o.Tell = func(e step.Event) { told = append(told, e.Message) } }); err != nil {
 		t.Fatal(err)
 	}
 	if w.expired == 0 || !slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, "is left to run out when its holder ends") }) {

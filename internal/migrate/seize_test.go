@@ -6,21 +6,25 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // plant writes a record into the journal, as everybody could who may write its ConfigMap.
 func (w *world) plant(rec v1.StepRecord) {
 	w.t.Helper()
-	if err := w.engine().journal.Save(w.t.Context(), rec); err != nil {
+	if err := w.engine().env.Journal.Save(w.t.Context(), rec); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -63,7 +67,7 @@ func (w *world) backWithout() (*v1.Plan, v1.Step) {
 	back := w.planBack()
 	var first v1.Step
 	died, err := w.runUntil(back, func(point, id string) bool {
-		if point != "after" || !strings.HasPrefix(id, "undo/start/"+ccm) {
+		if point != "after" || !strings.HasPrefix(id, "undo/start/"+component.CCM) {
 			return false
 		}
 		for _, s := range back.Steps {
@@ -73,7 +77,7 @@ func (w *world) backWithout() (*v1.Plan, v1.Step) {
 		}
 		return true
 	})
-	if err != nil || !died || w.holder(ccm) == "" {
+	if err != nil || !died || w.holder(component.CCM) == "" {
 		w.t.Fatalf("died %v, %v; steps %+v", died, err, back.Steps)
 	}
 	return back, first
@@ -87,21 +91,21 @@ func TestAPlantedHandoverReleasesNoLeaseOfALivingHolder(t *testing.T) {
 		change func(w *world, h *v1.HandoverRecord)
 	}{
 		"it leads on another host": {"and it is named after cp-", func(*world, *v1.HandoverRecord) {}},
-		"it has been given a name that fits": {"says that it leads by lease " + ccm, func(w *world, h *v1.HandoverRecord) {
-			w.rename(ccm, h.Host+"_9")
+		"it has been given a name that fits": {"says that it leads by lease " + component.CCM, func(w *world, h *v1.HandoverRecord) {
+			w.rename(component.CCM, h.Host+"_9")
 			h.Holder = h.Host + "_9"
 		}},
-		"it runs where no manager is asked": {"looking for 5s whether lease " + ccm + " is renewed", func(w *world, h *v1.HandoverRecord) {
+		"it runs where no manager is asked": {"looking for 5s whether lease " + component.CCM + " is renewed", func(w *world, h *v1.HandoverRecord) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			var l coordinationv1.Lease
-			w.api.Get(w.t, leasePath(ccm), &l)
+			w.api.Get(w.t, leasePath(component.CCM), &l)
 			h.Holder = h.Host + "_4711"
 			l.Spec.HolderIdentity = &h.Holder
 			w.api.Put(w.t, &l)
 		}},
 		"it does not answer": {"did not answer", func(w *world, h *v1.HandoverRecord) {
-			w.rename(ccm, h.Host+"_9")
+			w.rename(component.CCM, h.Host+"_9")
 			h.Holder = h.Host + "_9"
 		}},
 	} {
@@ -109,19 +113,19 @@ func TestAPlantedHandoverReleasesNoLeaseOfALivingHolder(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
 			back, s := w.backWithout()
-			h := w.claim(ccm, ccm, s.Host)
+			h := w.claim(component.CCM, component.CCM, s.Host)
 			c.change(w, &h)
-			w.renewing(ccm)
-			holder := w.holder(ccm)
-			w.plant(v1.StepRecord{ID: s.ID, Started: w.clock.Now(), Result: "started", AfterSHA256: absent, BackupSHA256: strings.Repeat("ab", 32), Handovers: []v1.HandoverRecord{h}})
-			step, err := w.run(back, func(o *Options) {
+			w.renewing(component.CCM)
+			holder := w.holder(component.CCM)
+			w.plant(v1.StepRecord{ID: s.ID, Started: w.clock.Now(), Result: "started", AfterSHA256: step.Absent, BackupSHA256: strings.Repeat("ab", 32), Handovers: []v1.HandoverRecord{h}})
+			step, err := w.run(back, func(o *step.Options) {
 				o.Hook = func(at, id string) {
 					for _, name := range w.hostNames() {
-						w.deaf[ccm+"@"+name] = at == "during" && id == s.ID && name != s.Host && strings.Contains(c.says, "did not answer")
+						w.deaf[component.CCM+"@"+name] = at == "during" && id == s.ID && name != s.Host && strings.Contains(c.says, "did not answer")
 					}
 				}
 			})
-			if now := w.holder(ccm); now != holder {
+			if now := w.holder(component.CCM); now != holder {
 				t.Fatalf("the lease of %s, which lives, was released: it is held by %q", holder, now)
 			}
 			if step != s.ID {
@@ -150,14 +154,16 @@ func (w *world) rename(lease, identity string) {
 // TestAStepWhoseManifestIsThereBindsItsOwnerAgain: a record that says that an owner was handed over is none where the owner runs.
 func TestAStepWhoseManifestIsThereBindsItsOwnerAgain(t *testing.T) {
 	t.Parallel()
-	id := "leader-migration/" + kcm + "@cp-1"
+	id := "leader-migration/" + component.KCM + "@cp-1"
 	released := func(w *world) v1.HandoverRecord {
-		h, now := w.claim(kcm, kcm, "cp-1"), w.clock.Now()
+		h, now := w.claim(component.KCM, component.KCM, "cp-1"), w.clock.Now()
 		h.Ended, h.Released = &now, &now
 		return h
 	}
 	for name, handovers := range map[string]func(w *world) []v1.HandoverRecord{
-		"of another process":       func(w *world) []v1.HandoverRecord { return []v1.HandoverRecord{w.claim(kcm, kcm, "cp-1")} },
+		"of another process": func(w *world) []v1.HandoverRecord {
+			return []v1.HandoverRecord{w.claim(component.KCM, component.KCM, "cp-1")}
+		},
 		"that were all released":   func(w *world) []v1.HandoverRecord { return []v1.HandoverRecord{released(w)} },
 		"that there were none of ": func(*world) []v1.HandoverRecord { return nil },
 	} {
@@ -165,13 +171,13 @@ func TestAStepWhoseManifestIsThereBindsItsOwnerAgain(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
 			p, _ := w.begin()
-			if !strings.HasPrefix(w.holder(kcm), "cp-1_") {
-				t.Fatalf("cp-1 does not lead: %s", w.holder(kcm))
+			if !strings.HasPrefix(w.holder(component.KCM), "cp-1_") {
+				t.Fatalf("cp-1 does not lead: %s", w.holder(component.KCM))
 			}
 			sum := strings.Repeat("ab", 32)
 			w.plant(v1.StepRecord{ID: id, Started: w.clock.Now(), Result: "started", AfterSHA256: sum, BackupSHA256: sum, Handovers: handovers(w)})
 			w.past(p, id)
-			rec := w.engine().journal.Record(id)
+			rec := w.engine().env.Journal.Record(id)
 			if len(rec.Handovers) != 1 || rec.Handovers[0].PID == 4711 || rec.Handovers[0].Released == nil || w.expired > 0 {
 				t.Errorf("the owner was not handed over: %+v, and %d leases ran out", rec.Handovers, w.expired)
 			}
@@ -186,7 +192,7 @@ func TestAManagerThatLeadsIsMovedWhateverItsRecordSays(t *testing.T) {
 	p := w.beginWith(v1.Options{TargetVersion: next, Strategy: plan.Downtime})
 	var first v1.Step
 	for _, s := range p.Steps {
-		if s.Component == kas && strings.HasPrefix(w.holder(kcm), s.Host+"_") {
+		if s.Component == component.KAS && strings.HasPrefix(w.holder(component.KCM), s.Host+"_") {
 			first = s
 			break
 		}
@@ -194,14 +200,14 @@ func TestAManagerThatLeadsIsMovedWhateverItsRecordSays(t *testing.T) {
 	if first.ID == "" {
 		t.Fatal("no API server is restarted beside the owner")
 	}
-	h, now := w.claim(kcm, kcm, first.Host), w.clock.Now()
+	h, now := w.claim(component.KCM, component.KCM, first.Host), w.clock.Now()
 	h.Ended, h.Released = &now, &now
 	sum := hostaccess.SHA256([]byte(w.read(first.Host, kcmManifest)))
-	w.plant(v1.StepRecord{ID: moving(first, kcm), Started: now, Result: "started", Path: kcmManifest, BackupSHA256: sum, AfterSHA256: sum, Handovers: []v1.HandoverRecord{h}})
+	w.plant(v1.StepRecord{ID: trust.MovingID(first, component.KCM), Started: now, Result: "started", Path: kcmManifest, BackupSHA256: sum, AfterSHA256: sum, Handovers: []v1.HandoverRecord{h}})
 	if _, err := w.run(p); err != nil { // the world fails the test if the API server is restarted under an owner
 		t.Fatal(err)
 	}
-	if rec := w.engine().journal.Record(moving(first, kcm)); len(rec.Handovers) == 0 || rec.Handovers[0].PID == 4711 {
+	if rec := w.engine().env.Journal.Record(trust.MovingID(first, component.KCM)); len(rec.Handovers) == 0 || rec.Handovers[0].PID == 4711 {
 		t.Errorf("the owner was not handed over: %+v", rec)
 	}
 }
@@ -221,19 +227,19 @@ func TestAPlantedMoveTouchesTheManagersOwnFileOnly(t *testing.T) {
 			p := w.beginWith(v1.Options{TargetVersion: next, Strategy: plan.Downtime})
 			var first v1.Step
 			for _, s := range p.Steps {
-				if s.Component == kas && !strings.HasPrefix(w.holder(kcm), s.Host+"_") {
+				if s.Component == component.KAS && !strings.HasPrefix(w.holder(component.KCM), s.Host+"_") {
 					first = s
 					break
 				}
 			}
 			w.write(first.Host, "/etc/cron.d/x", "* * * * * root true\n", 0o644)
 			before := w.read(first.Host, manifests+"kube-apiserver.yaml")
-			w.plant(v1.StepRecord{ID: moving(first, kcm), Started: w.clock.Now(), Result: "started", Path: at})
-			doc := w.engine().journal.Doc()
-			if err := Judge(doc, w.snapshot()); !isUntrusted(err) {
+			w.plant(v1.StepRecord{ID: trust.MovingID(first, component.KCM), Started: w.clock.Now(), Result: "started", Path: at})
+			doc := w.engine().env.Journal.Doc()
+			if err := trust.CheckJournal(doc, w.snapshot()); !trust.IsUntrusted(err) {
 				t.Errorf("the journal is not refused: %v", err)
 			}
-			if _, err := w.run(p); !isUntrusted(err) {
+			if _, err := w.run(p); !trust.IsUntrusted(err) {
 				t.Errorf("the step is not refused: %v", err)
 			}
 			if w.read(first.Host, manifests+"kube-apiserver.yaml") != before {
@@ -248,8 +254,8 @@ func TestHandoversOfAJournalAreThoseOfItsSteps(t *testing.T) {
 	w := newWorld(t, 2)
 	p, j := w.begin()
 	live, now := w.snapshot(), time.Now()
-	const id = "leader-migration/" + kcm + "@cp-1"
-	was := w.claim(kcm, kcm, "cp-1")
+	const id = "leader-migration/" + component.KCM + "@cp-1"
+	was := w.claim(component.KCM, component.KCM, "cp-1")
 	type change func(r *v1.StepRecord)
 	each := func(f func(h *v1.HandoverRecord)) change { return func(r *v1.StepRecord) { f(&r.Handovers[0]) } }
 	for name, c := range map[string]struct {
@@ -260,8 +266,8 @@ func TestHandoversOfAJournalAreThoseOfItsSteps(t *testing.T) {
 		"released":                          {"", each(func(h *v1.HandoverRecord) { h.Ended, h.Released = &now, &now })},
 		"left alone":                        {"", each(func(h *v1.HandoverRecord) { h.Ended, h.Note = &now, "it has another holder" })},
 		"another lease":                     {"the step hands over", each(func(h *v1.HandoverRecord) { h.Lease = "kube-scheduler" })},
-		"another manager's lease":           {"the step hands over", each(func(h *v1.HandoverRecord) { h.Lease = ccm })},
-		"another component":                 {"the holder is a " + ccm, each(func(h *v1.HandoverRecord) { h.Component = ccm })},
+		"another manager's lease":           {"the step hands over", each(func(h *v1.HandoverRecord) { h.Lease = component.CCM })},
+		"another component":                 {"the holder is a " + component.CCM, each(func(h *v1.HandoverRecord) { h.Component = component.CCM })},
 		"another host":                      {"the holder is on host \"cp-2\" (pod", each(func(h *v1.HandoverRecord) { h.Host = "cp-2" })},
 		"a holder of another host":          {"holder cp-2_1 is on host cp-2", each(func(h *v1.HandoverRecord) { h.Holder = "cp-2_1" })},
 		"a holder of the node of another":   {"is on host cp-2", each(func(h *v1.HandoverRecord) { h.Holder = "node-cp-2.lab.example_1" })},
@@ -270,14 +276,14 @@ func TestHandoversOfAJournalAreThoseOfItsSteps(t *testing.T) {
 		"twice":                             {"handed over twice", func(r *v1.StepRecord) { r.Handovers = append(r.Handovers, r.Handovers[0]) }},
 		"of a step that there is not":       {"no plan in the journal has step", func(r *v1.StepRecord) { r.ID = "x" }},
 		"of a step without a manager":       {"hands nothing over", func(r *v1.StepRecord) { r.ID = p.Steps[0].ID }},
-		"of a move before no API server":    {"restarts no API server", func(r *v1.StepRecord) { r.ID += "/moving-" + kcm }},
-		"of a move of another component":    {"no manager that hands over", func(r *v1.StepRecord) { r.ID = "external/" + kas + "@cp-1/moving-kube-scheduler" }},
+		"of a move before no API server":    {"restarts no API server", func(r *v1.StepRecord) { r.ID += "/moving-" + component.KCM }},
+		"of a move of another component":    {"no manager that hands over", func(r *v1.StepRecord) { r.ID = "external/" + component.KAS + "@cp-1/moving-kube-scheduler" }},
 	} {
 		doc := j.Doc()
 		r := v1.StepRecord{ID: id, Result: "started", Handovers: []v1.HandoverRecord{was}}
 		c.plant(&r)
 		doc.Records = append(doc.Records, r)
-		if err := Judge(doc, live); c.says == "" && err != nil || c.says != "" && (!isUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
+		if err := trust.CheckJournal(doc, live); c.says == "" && err != nil || c.says != "" && (!trust.IsUntrusted(err) || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: it is not refused with %q: %v", name, c.says, err)
 		}
 	}
@@ -291,13 +297,13 @@ func TestAPlanForASeedIsNotCarriedOutInAClusterThatRunsItsOwn(t *testing.T) {
 	w.api.Put(t, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "victim"},
 		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](3), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}, Template: corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop", Command: []string{"shop", kcm}}}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop", Command: []string{"shop", component.KCM}}}},
 		}},
 	})
 	planted := *p
 	planted.Cluster.Seed = "victim"
-	planted.Steps = append([]v1.Step{{ID: "stop", Phase: p.Steps[0].Phase, Kind: v1.StepScale, Ref: "Deployment/victim/shop", Component: kcm, Replicas: new(int32)}}, p.Steps...)
-	if err := w.engine().Run(t.Context(), &planted, nil); !isUntrusted(err) {
+	planted.Steps = append([]v1.Step{{ID: "stop", Phase: p.Steps[0].Phase, Kind: v1.StepScale, Ref: "Deployment/victim/shop", Component: component.KCM, Replicas: new(int32)}}, p.Steps...)
+	if err := w.engine().Run(t.Context(), &planted, nil); !trust.IsUntrusted(err) {
 		t.Errorf("it is not refused: %v", err)
 	}
 	var d appsv1.Deployment
@@ -314,7 +320,7 @@ func TestAPlanForASeedIsNotCarriedOutInAClusterThatRunsItsOwn(t *testing.T) {
 	} {
 		doc := j.Doc()
 		plant(&doc)
-		if err := Judge(doc, w.snapshot()); !isUntrusted(err) || !strings.Contains(err.Error(), "namespace victim of a seed") {
+		if err := trust.CheckJournal(doc, w.snapshot()); !trust.IsUntrusted(err) || !strings.Contains(err.Error(), "namespace victim of a seed") {
 			t.Errorf("%s is not refused: %v", name, err)
 		}
 	}
@@ -328,8 +334,8 @@ func TestAWorkloadOfAnotherProgramIsNotScaled(t *testing.T) {
 	d := w.deployment()
 	d.Spec.Template.Spec.Containers[0].Command, d.Spec.Template.Spec.Containers[0].Args = []string{"/shop"}, nil
 	w.api.Put(t, &d)
-	_, err := w.run(w.given(v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: "Deployment/kube-system/" + kcm, Component: kcm, Replicas: new(int32)}))
-	says(t, err, "has 0 containers that run "+kcm)
+	_, err := w.run(w.given(v1.Step{ID: "stop", Phase: "p", Kind: v1.StepScale, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Replicas: new(int32)}))
+	says(t, err, "has 0 containers that run "+component.KCM)
 	if d := w.deployment(); *d.Spec.Replicas != 2 {
 		t.Errorf("it has %d replicas", *d.Spec.Replicas)
 	}
@@ -340,12 +346,12 @@ func TestAHostThatRunsAManagerIsNotOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	p, j := w.begin()
-	if err := j.takeOut(t.Context(), []v1.HostOut{{Name: "cp-2", Node: "never-was", At: w.clock.Now(), By: "x"}}); err != nil {
+	if err := j.Exclude(t.Context(), []v1.HostOut{{Name: "cp-2", Node: "never-was", At: w.clock.Now(), By: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	before := w.read("cp-1", kcmManifest)
 	_, err := w.run(p)
-	says(t, err, "host cp-2 was taken out of this migration, and "+kcm+" runs on it")
+	says(t, err, "host cp-2 was taken out of this migration, and "+component.KCM+" runs on it")
 	if w.read("cp-1", kcmManifest) != before {
 		t.Error("the migration went on without it")
 	}
@@ -360,21 +366,21 @@ func TestAHostThatIsLeftOutOnTheWordOfAJournalIsAskedFor(t *testing.T) {
 		says   string
 	}{
 		"its node is Ready":  {func(*world, string) {}, "its node node-%s is Ready"},
-		"it holds a lease":   {func(w *world, node string) { w.api.Delete("/api/v1/nodes/" + node) }, "lease " + kcm + " is held by %s_"},
-		"its node is silent": {func(w *world, node string) { w.silent(strings.TrimPrefix(node, "node-")) }, "lease " + kcm + " is held by %s_"},
+		"it holds a lease":   {func(w *world, node string) { w.api.Delete("/api/v1/nodes/" + node) }, "lease " + component.KCM + " is held by %s_"},
+		"its node is silent": {func(w *world, node string) { w.silent(strings.TrimPrefix(node, "node-")) }, "lease " + component.KCM + " is held by %s_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 3)
 			p, j := w.begin()
-			owner, _, _ := strings.Cut(w.holder(kcm), "_")
-			if err := j.takeOut(t.Context(), []v1.HostOut{{Name: owner, Node: "never-was", At: w.clock.Now(), By: "x"}}); err != nil {
+			owner, _, _ := strings.Cut(w.holder(component.KCM), "_")
+			if err := j.Exclude(t.Context(), []v1.HostOut{{Name: owner, Node: "never-was", At: w.clock.Now(), By: "x"}}); err != nil {
 				t.Fatal(err)
 			}
 			c.remove(w, "node-"+owner)
-			w.renewing(kcm)
+			w.renewing(component.KCM)
 			files := w.files()
-			_, err := w.run(p, func(o *Options) {
+			_, err := w.run(p, func(o *step.Options) {
 				o.Hosts = slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return h.Name() == owner })
 			})
 			says(t, err, "host "+owner+" was taken out of this migration", strings.ReplaceAll(c.says, "%s", owner))
@@ -389,11 +395,11 @@ func TestALeaseThatALostHostLeftBehindRunsOut(t *testing.T) {
 	w := newWorld(t, 3)
 	w.begin()
 	e := w.engine()
-	owner, _, _ := strings.Cut(w.holder(kcm), "_")
+	owner, _, _ := strings.Cut(w.holder(component.KCM), "_")
 	w.mu.Lock()
 	w.procs = map[string]*process{}
 	w.mu.Unlock()
-	if lease, _, err := e.heldLease(t.Context(), []string{owner}, []string{kcm, ccm}); lease != "" || err != nil {
+	if lease, _, err := lostnode.HeldLease(t.Context(), e.env, []string{owner}, []string{component.KCM, component.CCM}); lease != "" || err != nil {
 		t.Errorf("lease %q, %v", lease, err)
 	}
 }
@@ -408,10 +414,12 @@ func TestAHostWithoutRecordsHoldsNoLeaseOfTheNewManager(t *testing.T) {
 	}
 	back := w.planBack()
 	e := w.engine()
-	owner, _, _ := strings.Cut(w.holder(ccm), "_")
-	e.journal.doc.Records = nil
-	e.journal.doc.Without = []v1.HostOut{{Name: owner, Node: "never-was"}}
-	e.plan, e.without = back, nil
-	w.renewing(ccm)
-	says(t, e.rejectReturnedHosts(t.Context()), "host "+owner+" was taken out of this migration", "lease "+ccm+" is held by "+owner)
+	owner, _, _ := strings.Cut(w.holder(component.CCM), "_")
+	doc := e.env.Journal.Doc()
+	doc.Records = nil
+	doc.Without = []v1.HostOut{{Name: owner, Node: "never-was"}}
+	e.env.Journal = journal.Of(doc)
+	e.env.Plan, e.env.ExcludedHosts = back, nil
+	w.renewing(component.CCM)
+	says(t, lostnode.RejectReturnedHosts(t.Context(), e.env), "host "+owner+" was taken out of this migration", "lease "+component.CCM+" is held by "+owner)
 }

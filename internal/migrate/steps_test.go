@@ -9,27 +9,30 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 const kcmManifest = manifests + "kube-controller-manager.yaml"
 
 // run carries out the whole plan and returns the step that failed and why.
-func (w *world) run(p *v1.Plan, change ...func(*Options)) (step string, err error) {
+func (w *world) run(p *v1.Plan, change ...func(*step.Options)) (planned string, err error) {
 	w.t.Helper()
 	err = w.engine(change...).Run(w.t.Context(), p, nil)
-	var s *StepError
+	var s *step.StepError
 	if errors.As(err, &s) {
-		step = s.Step.ID
+		planned = s.Step.ID
 	}
-	return step, err
+	return planned, err
 }
 
 func says(t *testing.T, err error, parts ...string) {
@@ -75,13 +78,13 @@ func TestAStalePlanNamesWhatChanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := Preflight(t.Context(), Options{Kube: w.kube, Hosts: w.hosts}, p); err != nil {
+			if err := precondition.Preflight(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts}, p); err != nil {
 				t.Fatalf("nothing has changed: %v", err)
 			}
 			c.change(w)
-			err = Preflight(t.Context(), Options{Kube: w.kube, Hosts: w.hosts}, p)
+			err = precondition.Preflight(t.Context(), step.Options{Kube: w.kube, Hosts: w.hosts}, p)
 			says(t, err, c.want...)
-			var stale *StaleError
+			var stale *step.StaleError
 			if !errors.As(err, &stale) {
 				t.Errorf("it is no StaleError: %v", err)
 			}
@@ -104,7 +107,7 @@ func TestAManifestThatSomebodyChangesDuringTheMigration(t *testing.T) {
 	w := newWorld(t, 2)
 	p, _ := w.begin()
 	edited := false
-	step, err := w.run(p, func(o *Options) {
+	step, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, id string) {
 			if !edited && point == "after" && strings.HasPrefix(id, "leader-migration/") && strings.HasSuffix(id, "@cp-1") {
 				edited = true
@@ -113,10 +116,10 @@ func TestAManifestThatSomebodyChangesDuringTheMigration(t *testing.T) {
 		}
 	})
 	says(t, err, "the plan is stale", "+ --bind-address=127.9.9.3, - --bind-address=127.9.9.1")
-	if step != "external/"+kas+"@cp-1" {
+	if step != "external/"+component.KAS+"@cp-1" {
 		t.Errorf("it was noticed in step %s", step)
 	}
-	if w.engine().journal.Record(step).Result != "" {
+	if w.engine().env.Journal.Record(step).Result != "" {
 		t.Error("the step is written down as begun")
 	}
 }
@@ -142,7 +145,7 @@ func TestAnObjectOfAnotherContentIsNotTouched(t *testing.T) {
 func TestAnObjectThatWasThereStaysAfterARollback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	w.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: namespace}})
+	w.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: component.Namespace}})
 	p, _ := w.begin()
 	w.past(p, "write/"+plan.CCMKubeconfig+"@cp-1")
 	w.rollBack()
@@ -188,15 +191,15 @@ func TestAFullDiskStopsBeforeTheOwnerDoes(t *testing.T) {
 	w := newWorld(t, 2)
 	p, _ := w.begin()
 	var files map[string]string
-	step, err := w.run(p, func(o *Options) {
+	step, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, id string) {
-			if point == "before" && id == "leader-migration/"+kcm+"@cp-1" {
+			if point == "before" && id == "leader-migration/"+component.KCM+"@cp-1" {
 				w.full["cp-1"], files = true, w.files()
 			}
 		}
 	})
 	says(t, err, "backing "+kcmManifest+" up on host cp-1", "no space left on device")
-	if step != "leader-migration/"+kcm+"@cp-1" {
+	if step != "leader-migration/"+component.KCM+"@cp-1" {
 		t.Errorf("step %s", step)
 	}
 	if diff := cmp.Diff(files, w.files()); diff != "" {
@@ -229,7 +232,7 @@ func TestAFileInTheWayOfADirectory(t *testing.T) {
 		}
 	}
 	// The record of the failed step lets the next run go on.
-	rec := w.engine().journal.Record(step)
+	rec := w.engine().env.Journal.Record(step)
 	if rec.Result != "" && (rec.Result != "started" || rec.Error == "") {
 		t.Errorf("record %+v", rec)
 	}
@@ -241,10 +244,10 @@ func TestABackupThatWasChangedIsNotRestored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	w.past(p, "leader-migration/"+kcm+"@cp-2")
-	rec := w.engine().journal.Record("leader-migration/" + kcm + "@cp-2")
+	w.past(p, "leader-migration/"+component.KCM+"@cp-2")
+	rec := w.engine().env.Journal.Record("leader-migration/" + component.KCM + "@cp-2")
 	w.write("cp-2", rec.Backup, "changed", 0o600)
-	j, err := Open(t.Context(), w.kube)
+	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +259,7 @@ func TestABackupThatWasChangedIsNotRestored(t *testing.T) {
 	before := w.read("cp-2", kcmManifest)
 	step, err := w.run(back)
 	says(t, err, "backup "+rec.Backup+" on host cp-2 was changed", "nothing was restored")
-	if step != "undo/leader-migration/"+kcm+"@cp-2" || w.read("cp-2", kcmManifest) != before {
+	if step != "undo/leader-migration/"+component.KCM+"@cp-2" || w.read("cp-2", kcmManifest) != before {
 		t.Errorf("step %s wrote something", step)
 	}
 }
@@ -265,10 +268,10 @@ func TestARollbackDoesNotOverwriteSomebodyElsesChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	w.past(p, "leader-migration/"+kcm+"@cp-2")
+	w.past(p, "leader-migration/"+component.KCM+"@cp-2")
 	theirs := strings.Replace(w.read("cp-2", kcmManifest), "--cluster-name=lab", "--cluster-name=theirs", 1)
 	w.write("cp-2", kcmManifest, theirs, 0o600)
-	j, err := Open(t.Context(), w.kube)
+	j, err := journal.Open(t.Context(), w.kube)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,22 +293,22 @@ func TestAnInterruptionEndsBetweenTwoSteps(t *testing.T) {
 	p, _ := w.begin()
 	stop := make(chan struct{})
 	var done []string
-	err := w.engine(func(o *Options) {
+	err := w.engine(func(o *step.Options) {
 		o.Hook = func(point, _ string) {
 			if point == "during" && len(done) == 2 {
 				close(stop)
 			}
 		}
-		o.Tell = func(e Event) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "done" {
 				done = append(done, e.Step.ID)
 			}
 		}
 	}).Run(t.Context(), p, stop)
-	if !errors.Is(err, ErrInterrupted) {
+	if !errors.Is(err, step.ErrInterrupted) {
 		t.Fatalf("error: %v", err)
 	}
-	if len(done) != 3 || w.engine().journal.Record(p.Steps[2].ID).Result != "done" || w.engine().journal.Record(p.Steps[3].ID).Result != "" {
+	if len(done) != 3 || w.engine().env.Journal.Record(p.Steps[2].ID).Result != "done" || w.engine().env.Journal.Record(p.Steps[3].ID).Result != "" {
 		t.Errorf("the current step is finished and the next not begun; done: %v", done)
 	}
 }
@@ -315,20 +318,20 @@ func TestAnOwnerIsNotStoppedWhenNobodyCanTakeOver(t *testing.T) {
 	w := newWorld(t, 2)
 	p, _ := w.begin()
 	before := w.read("cp-1", kcmManifest)
-	step, err := w.run(p, func(o *Options) {
+	step, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, id string) {
 			if point == "after" && strings.HasPrefix(id, "leader-migration/") {
 				w.mu.Lock()
-				w.deaf[kcm+"@cp-2"] = true
+				w.deaf[component.KCM+"@cp-2"] = true
 				w.mu.Unlock()
 			}
 		}
 	})
-	if err == nil || step != "leader-migration/"+kcm+"@cp-1" {
+	if err == nil || step != "leader-migration/"+component.KCM+"@cp-1" {
 		t.Fatalf("step %s: %v", step, err)
 	}
 	says(t, err, "could not be proven", "kube-controller-manager on host cp-2 did not answer")
-	if w.read("cp-1", kcmManifest) != before || w.holder(kcm) == "" {
+	if w.read("cp-1", kcmManifest) != before || w.holder(component.KCM) == "" {
 		t.Error("the owner was touched")
 	}
 }
@@ -337,19 +340,19 @@ func TestALeaseIsLeftAloneWhenItsOwnerDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	owner := w.holder(kcm)
-	w.stuck[kcm+"@cp-1"] = true
+	owner := w.holder(component.KCM)
+	w.stuck[component.KCM+"@cp-1"] = true
 	_, err := w.run(p)
-	says(t, err, "waited for 1m15s", "did not end", "its lease "+kcm+" was left alone", "run the same command again")
-	if w.holder(kcm) != owner {
-		t.Errorf("the lease of a process that lives was released: %q", w.holder(kcm))
+	says(t, err, "waited for 1m15s", "did not end", "its lease "+component.KCM+" was left alone", "run the same command again")
+	if w.holder(component.KCM) != owner {
+		t.Errorf("the lease of a process that lives was released: %q", w.holder(component.KCM))
 	}
 	// It ends at last; the next run releases what is owed.
 	w.mu.Lock()
-	delete(w.stuck, kcm+"@cp-1")
+	delete(w.stuck, component.KCM+"@cp-1")
 	w.mu.Unlock()
-	w.past(p, "leader-migration/"+kcm+"@cp-1")
-	for _, r := range w.engine().journal.Record("leader-migration/" + kcm + "@cp-1").Handovers {
+	w.past(p, "leader-migration/"+component.KCM+"@cp-1")
+	for _, r := range w.engine().env.Journal.Record("leader-migration/" + component.KCM + "@cp-1").Handovers {
 		if r.Released == nil && r.Note == "" {
 			t.Errorf("it is still owed: %+v", r)
 		}
@@ -360,19 +363,19 @@ func TestAStepWhoseEffectDoesNotShow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	w.stuck[kcm+"@cp-2"] = true // its kubelet does not see the new manifest
-	step, err := w.run(p)
-	var v *VerifyError
-	if !errors.As(err, &v) || step != "leader-migration/"+kcm+"@cp-2" {
-		t.Fatalf("step %s: %v", step, err)
+	w.stuck[component.KCM+"@cp-2"] = true // its kubelet does not see the new manifest
+	planned, err := w.run(p)
+	var v *step.VerifyError
+	if !errors.As(err, &v) || planned != "leader-migration/"+component.KCM+"@cp-2" {
+		t.Fatalf("step %s: %v", planned, err)
 	}
 	says(t, err, "verifying, for 2m0s: the change is not visible")
-	rec := w.engine().journal.Record(step)
+	rec := w.engine().env.Journal.Record(planned)
 	if rec.Result != "started" || !strings.Contains(rec.Error, "not visible") || rec.BackupSHA256 == "" {
 		t.Errorf("record %+v", rec)
 	}
-	delete(w.stuck, kcm+"@cp-2")
-	w.past(p, step)
+	delete(w.stuck, component.KCM+"@cp-2")
+	w.past(p, planned)
 }
 
 func TestWhatAVerificationSees(t *testing.T) {
@@ -412,13 +415,13 @@ func TestWhatAVerificationSees(t *testing.T) {
 				Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "a.elb"}}}},
 			})
 			p, _ := w.begin()
-			p.Steps = []v1.Step{{ID: "verify", Phase: plan.PhaseVerify, Kind: v1.StepVerify, Expect: map[string]string{"service": kcm}}}
+			p.Steps = []v1.Step{{ID: "verify", Phase: plan.PhaseVerify, Kind: v1.StepVerify, Expect: map[string]string{"service": component.KCM}}}
 			if step, err := w.run(p); err != nil {
 				t.Fatalf("nothing has changed: step %s: %v", step, err)
 			}
 			c.change(w)
 			_, err := w.run(p)
-			var v *VerifyError
+			var v *step.VerifyError
 			if !errors.As(err, &v) {
 				t.Fatalf("error: %v", err)
 			}
@@ -435,18 +438,18 @@ func TestARestartOfTheAPIServerUnderANewOwner(t *testing.T) {
 	p.Steps = p.Steps[:positionOf(p, "external/kubelet@cp-1")]
 	moved := false
 	var progress []string
-	step, err := w.run(p, func(o *Options) {
+	step, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, id string) {
-			if !moved && point == "after" && id == "external/"+kcm+"@cp-2" {
+			if !moved && point == "after" && id == "external/"+component.KCM+"@cp-2" {
 				moved = true
 				w.mu.Lock()
 				now := metav1.NewMicroTime(w.clock.Now())
-				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: kcm, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{
-					HolderIdentity: ptr.To(w.procs[kcm+"@cp-2"].identity()), AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](9)}})
+				w.api.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: ptr.To(w.procs[component.KCM+"@cp-2"].identity()), AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](9)}})
 				w.mu.Unlock()
 			}
 		}
-		o.Tell = func(e Event) {
+		o.Tell = func(e step.Event) {
 			if e.Kind == "progress" {
 				progress = append(progress, e.Message)
 			}
@@ -467,7 +470,7 @@ func TestAHostThatIsNotReachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	_, err := w.run(p, func(o *Options) { o.Hosts = o.Hosts[:1] })
+	_, err := w.run(p, func(o *step.Options) { o.Hosts = o.Hosts[:1] })
 	says(t, err, `reaching host cp-2: it is in the plan and not in --host-access`)
 }
 
@@ -503,8 +506,8 @@ func TestAStepOfAnotherVersion(t *testing.T) {
 
 func TestTheTimeThatAStepMayTake(t *testing.T) {
 	t.Parallel()
-	for component, want := range map[string]time.Duration{kas: 3 * time.Minute, kcm: 2 * time.Minute, "kubelet": 2 * time.Minute, "": time.Minute} {
-		if have := timeout(v1.Step{Component: component}); have != want {
+	for component, want := range map[string]time.Duration{component.KAS: 3 * time.Minute, component.KCM: 2 * time.Minute, "kubelet": 2 * time.Minute, "": time.Minute} {
+		if have := step.TimeoutOf(v1.Step{Component: component}); have != want {
 			t.Errorf("%q: %s, want %s", component, have, want)
 		}
 	}

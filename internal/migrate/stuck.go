@@ -7,12 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
+	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // stuckReasons are what a kubelet says of a container that will not come up by itself soon.
@@ -21,8 +25,8 @@ var stuckReasons = []string{
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
 }
 
-// stuck is why the step's pod does not come up, where its kubelet says that; else the reason that was known before.
-func (e *Engine) stuck(ctx context.Context, s v1.Step, reason string) string {
+// whyStuck is why the step's pod does not come up, where its kubelet says that; else the reason that was known before.
+func (e *Engine) whyStuck(ctx context.Context, s v1.Step, reason string) string {
 	for _, p := range e.podsOfStep(ctx, s) {
 		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 			w := c.State.Waiting
@@ -55,25 +59,25 @@ func imageOf(p corev1.Pod, c corev1.ContainerStatus) string {
 func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 	switch {
 	case s.Host != "" && strings.HasPrefix(s.Path, controlplane.ManifestDir+"/"):
-		f, sum, err := e.read(ctx, s.Host, s.Path)
-		if err != nil || sum == absent {
+		f, sum, err := e.env.ReadFile(ctx, s.Host, s.Path)
+		if err != nil || sum == step.Absent {
 			return nil
 		}
 		m, err := controlplane.Parse(f.Data)
 		if err != nil {
 			return nil
 		}
-		pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})
-		if err != nil || !shows(pod, m.Command()) {
+		pod, err := e.env.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.env.NodeNames[s.Host], metav1.GetOptions{})
+		if err != nil || !staticpod.HasCommand(pod, m.Command()) {
 			return nil // of the old manifest
 		}
 		return []corev1.Pod{*pod}
-	case runsPods(s.Ref):
-		live, err := e.live(ctx, s.Ref)
+	case object.IsWorkload(s.Ref):
+		live, err := object.ReadLive(ctx, e.env, s.Ref)
 		if err != nil {
 			return nil
 		}
-		pods, err := e.podsOf(ctx, live)
+		pods, err := object.PodsOf(ctx, e.env, live)
 		if err != nil {
 			return nil
 		}
@@ -82,8 +86,8 @@ func (e *Engine) podsOfStep(ctx context.Context, s v1.Step) []corev1.Pod {
 	return nil
 }
 
-// undo says, for a step whose effect does not show, who runs the loops meanwhile and how to go back.
-func (e *Engine) undo(ctx context.Context, s v1.Step) string {
+// describeUndo says, for a step whose effect does not show, who runs the loops meanwhile and how to go back.
+func (e *Engine) describeUndo(ctx context.Context, s v1.Step) string {
 	owners := e.ownersNow(ctx)
 	if owners == "" || s.Kind == v1.StepVerify {
 		return ""
@@ -93,7 +97,7 @@ func (e *Engine) undo(ctx context.Context, s v1.Step) string {
 
 // ownersNow says who runs which loops; empty when nobody answers.
 func (e *Engine) ownersNow(ctx context.Context) string {
-	managers, err := e.managers(ctx, kcm, ccm)
+	managers, err := manager.Ask(ctx, e.env, component.KCM, component.CCM)
 	if err != nil {
 		return ""
 	}
@@ -115,9 +119,9 @@ func (e *Engine) ownersNow(ctx context.Context) string {
 // idle are the loops that the plan moves and that no manager says it runs, sorted.
 func (e *Engine) idle(managers []v1.Manager) []string {
 	loops := map[string]bool{}
-	for _, s := range e.plan.Steps {
-		for loop, component := range s.Expect {
-			if component == ccm {
+	for _, s := range e.env.Plan.Steps {
+		for loop, program := range s.Expect {
+			if program == component.CCM {
 				loops[loop] = true
 			}
 		}
@@ -134,17 +138,17 @@ func (e *Engine) idle(managers []v1.Manager) []string {
 
 // Unowned are the loops that nobody who answers runs when a run of the strategy downtime is stopped in its middle, sorted; none where it is not known.
 func (e *Engine) Unowned(ctx context.Context) []string {
-	if e.plan == nil || e.plan.Strategy != plan.Downtime {
+	if e.env.Plan == nil || e.env.Plan.Strategy != plan.Downtime {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+	ctx, cancel := context.WithTimeout(ctx, step.LookTimeout)
 	defer cancel()
-	managers, err := e.managers(ctx, kcm, ccm)
+	managers, err := manager.Ask(ctx, e.env, component.KCM, component.CCM)
 	if err != nil {
 		return nil
 	}
 	loops := map[string]bool{}
-	for _, s := range e.plan.Steps {
+	for _, s := range e.env.Plan.Steps {
 		for loop := range s.Expect {
 			loops[loop] = true
 		}

@@ -7,6 +7,11 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
+	"github.com/transplant-dev/transplant/internal/migrate/step/unit"
+	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 )
 
 // superseded tells that a later step of the plan has begun to change the same file or object, and the live one has
@@ -15,7 +20,7 @@ import (
 // ConfigMap, and one that somebody planted for the later step would skip this one.
 func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 	later := false
-	for _, other := range e.plan.Steps {
+	for _, other := range e.env.Plan.Steps {
 		if other.ID == s.ID {
 			later = true
 			continue
@@ -25,7 +30,7 @@ func (e *Engine) superseded(ctx context.Context, s v1.Step) (bool, error) {
 		if !later || !sameFile && !sameObject {
 			continue
 		}
-		rec := e.journal.Record(other.ID)
+		rec := e.env.Journal.Record(other.ID)
 		if rec.Result == "" {
 			continue
 		}
@@ -50,28 +55,28 @@ func (e *Engine) hasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (b
 	case v1.StepStopUnit, v1.StepEditUnit, v1.StepStartUnit:
 		return e.unitHasChange(ctx, s)
 	case v1.StepEditWorkload, v1.StepScale:
-		live, err := e.live(ctx, s.Ref)
+		live, err := object.ReadLive(ctx, e.env, s.Ref)
 		if err != nil {
 			return false, err
 		}
-		next, err := workload{e}.next(s, live)
-		if stale := (*StaleError)(nil); errors.As(err, &stale) {
+		next, err := workload.Workload{Env: e.env}.Next(s, live)
+		if stale := (*step.StaleError)(nil); errors.As(err, &stale) {
 			return false, nil // do says so
 		} else if err != nil {
 			return false, err
 		}
-		return equalJSON(live.Object["spec"], next.Object["spec"]), nil
+		return object.EqualJSON(live.Object["spec"], next.Object["spec"]), nil
 	default:
 		return true, nil
 	}
 }
 
 func (e *Engine) manifestHasChange(ctx context.Context, s v1.Step, rec v1.StepRecord) (bool, error) {
-	f, sum, err := e.read(ctx, s.Host, s.Path)
+	f, sum, err := e.env.ReadFile(ctx, s.Host, s.Path)
 	if err != nil {
 		return false, err
 	}
-	if sum == absent { // an owner is stopped before its manifest is changed
+	if sum == step.Absent { // an owner is stopped before its manifest is changed
 		return s.Kind == v1.StepRemoveManifest || rec.Result == "started", nil
 	}
 	switch {
@@ -83,21 +88,21 @@ func (e *Engine) manifestHasChange(ctx context.Context, s v1.Step, rec v1.StepRe
 		want, err := controlplane.Apply(f.Data, s.Edits)
 		return err == nil && string(want) == string(f.Data), err
 	case len(s.Edits) > 0:
-		want, _, err := restoreManifest{e}.edited(ctx, s)
+		want, _, err := staticpod.RestoreManifest{Env: e.env}.Edited(ctx, s)
 		return err == nil && string(want) == string(f.Data), err
 	}
-	return sum == e.journal.Record(s.Restore).BackupSHA256, nil
+	return sum == e.env.Journal.Record(s.Restore).BackupSHA256, nil
 }
 
 func (e *Engine) unitHasChange(ctx context.Context, s v1.Step) (bool, error) {
 	if s.Kind == v1.StepStopUnit && len(s.Edits) == 0 {
-		h, err := e.host(s.Host)
+		h, err := e.env.Host(s.Host)
 		if err != nil {
 			return false, err
 		}
 		procs, err := h.Processes(ctx, s.Component)
 		return err == nil && len(procs) == 0, err
 	}
-	want, now, err := unit{e}.content(ctx, s)
+	want, now, err := unit.Unit{Env: e.env}.Content(ctx, s)
 	return err == nil && string(want) == string(now), err
 }

@@ -7,13 +7,15 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // planBack makes the rollback's plan and begins it.
@@ -41,7 +43,7 @@ func TestAManagerThatWasStoppedToHandOverIsStartedByTheRollback(t *testing.T) {
 		"it died": func(t *testing.T, w *world, p *v1.Plan) {
 			n := 0
 			died, err := w.runUntil(p, func(point, step string) bool {
-				if point == "during" && strings.HasSuffix(step, "/moving-"+kcm) {
+				if point == "during" && strings.HasSuffix(step, "/moving-"+component.KCM) {
 					n++
 				}
 				return n == 2
@@ -55,7 +57,7 @@ func TestAManagerThatWasStoppedToHandOverIsStartedByTheRollback(t *testing.T) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				for _, h := range w.hostNames() {
-					w.stuck[kcm+"@"+h] = on
+					w.stuck[component.KCM+"@"+h] = on
 				}
 			}
 			stuck(true)
@@ -76,7 +78,7 @@ func TestAManagerThatWasStoppedToHandOverIsStartedByTheRollback(t *testing.T) {
 	}
 }
 
-const daemonSet = "/apis/apps/v1/namespaces/kube-system/daemonsets/" + ccm
+const daemonSet = "/apis/apps/v1/namespaces/kube-system/daemonsets/" + component.CCM
 
 // daemons is a DaemonSet controller: a process and a pod on each host for as long as the DaemonSet is there. The world is locked.
 func (w *world) daemons() {
@@ -84,7 +86,7 @@ func (w *world) daemons() {
 	there := w.api.Get(w.t, daemonSet, &d)
 	n := int32(0)
 	for _, h := range w.hostNames() {
-		key, name := ccm+"@"+h, ccm+"-"+h
+		key, name := component.CCM+"@"+h, component.CCM+"-"+h
 		if !there {
 			if w.procs[key] != nil {
 				delete(w.procs, key)
@@ -95,8 +97,8 @@ func (w *world) daemons() {
 		if n++; w.procs[key] == nil {
 			w.lastPID++
 			command := d.Spec.Template.Spec.Containers[0].Command
-			w.procs[key] = &process{pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: ccm, host: h, unit: true}
-			w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec})
+			w.procs[key] = &process{pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: component.CCM, host: h, unit: true}
+			w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec})
 		}
 	}
 	if there && d.Status.NumberReady != n {
@@ -116,7 +118,7 @@ func TestADaemonSetThatSomebodyChangedIsStillThisMigrations(t *testing.T) {
 			w.more = w.daemons
 			w.mu.Unlock()
 			p := w.beginWith(v1.Options{Strategy: strategy, Shape: v1.ShapeDaemonSet})
-			w.past(p, "start/"+ccm)
+			w.past(p, "start/"+component.CCM)
 			var d appsv1.DaemonSet
 			w.api.Get(t, daemonSet, &d)
 			d.Spec.Template.Spec.Containers[0].Image += "-fixed"
@@ -128,7 +130,7 @@ func TestADaemonSetThatSomebodyChangedIsStillThisMigrations(t *testing.T) {
 				t.Error("the DaemonSet is left")
 			}
 			for loop, owners := range w.owners() {
-				if len(owners) != 1 || !strings.HasPrefix(owners[0], kcm+"@") {
+				if len(owners) != 1 || !strings.HasPrefix(owners[0], component.KCM+"@") {
 					t.Errorf("%s is run by %v", loop, owners)
 				}
 			}
@@ -157,17 +159,17 @@ func (w *world) crashes(component string, broken func(*process) bool) {
 
 func TestTheWayBackStaysOpenBesideAManagerThatCrashes(t *testing.T) {
 	t.Parallel()
-	for _, component := range []string{kcm, ccm} {
-		t.Run(component, func(t *testing.T) {
+	for _, program := range []string{component.KCM, component.CCM} {
+		t.Run(program, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			files := w.files()
 			p := w.beginWith(v1.Options{Strategy: plan.Downtime})
 			w.mu.Lock()
-			w.crashes(component, func(p *process) bool { return component == ccm || p.flags["cloud-provider"] == "external" })
+			w.crashes(program, func(p *process) bool { return program == component.CCM || p.flags["cloud-provider"] == "external" })
 			w.mu.Unlock()
 			_, err := w.run(p)
-			says(t, err, component+" on cp-1 did not answer")
+			says(t, err, program+" on cp-1 did not answer")
 			w.rollBack()
 			w.rolledBack(files)
 		})
@@ -178,7 +180,7 @@ func TestAPatchThatIsMadeAnewKeepsWhatWasBeforeTheFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	cm := func(a, b string) {
-		w.api.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: namespace}, Data: map[string]string{"a": a, "b": b}})
+		w.api.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: component.Namespace}, Data: map[string]string{"a": a, "b": b}})
 	}
 	cm("1", "2")
 	p := w.given(v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"8","b":"9"}}`})
@@ -205,7 +207,7 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 	refused := func(t *testing.T, err error) {
 		t.Helper()
 		says(t, err, "was changed by somebody else after this migration wrote it", "put your change aside")
-		if _, ok := errors.AsType[*StaleError](err); !ok {
+		if _, ok := errors.AsType[*step.StaleError](err); !ok {
 			t.Errorf("%T: %v", err, err)
 		}
 	}
@@ -213,8 +215,8 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, 2)
 		w.asUnits()
-		w.past(w.beginWith(v1.Options{}), "leader-migration/"+kcm+"@cp-2")
-		path := "/etc/default/" + kcm
+		w.past(w.beginWith(v1.Options{}), "leader-migration/"+component.KCM+"@cp-2")
+		path := "/etc/default/" + component.KCM
 		theirs := strings.Replace(w.read("cp-2", path), "--cluster-name=lab", "--cluster-name=theirs", 1)
 		w.write("cp-2", path, theirs, 0o640)
 		_, err := w.run(w.planBack())
@@ -227,7 +229,7 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, 2)
 		p, _ := w.begin()
-		w.past(p, "start/"+ccm+"@cp-2")
+		w.past(p, "start/"+component.CCM+"@cp-2")
 		theirs := w.read("cp-2", plan.CCMCloudConf) + "DisableSecurityGroupIngress = true\n"
 		w.write("cp-2", plan.CCMCloudConf, theirs, 0o600)
 		back := w.planBack()
@@ -242,7 +244,7 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 		w := newWorld(t, 1)
 		w.deployed(1)
 		p := w.given(v1.Step{
-			ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm,
+			ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM,
 			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
 		})
 		if _, err := w.run(p); err != nil {
@@ -265,15 +267,15 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
 	var said []string
-	_, err := w.run(p, func(o *Options) {
+	_, err := w.run(p, func(o *step.Options) {
 		o.Hook = func(point, step string) {
-			if point == "during" && step == "stop/"+kcm+"@cp-1" { // the step that is under way is finished first
-				if _, err := AskToPause(t.Context(), w.kube, v1.Pause{Run: "run-1", By: "ann", At: w.clock.Now()}); err != nil {
+			if point == "during" && step == "stop/"+component.KCM+"@cp-1" { // the step that is under way is finished first
+				if _, err := pause.Request(t.Context(), w.kube, v1.Pause{Run: "run-1", By: "ann", At: w.clock.Now()}); err != nil {
 					t.Error(err)
 				}
 			}
 		}
-		o.Tell = func(e Event) {
+		o.Tell = func(e step.Event) {
 			switch {
 			case strings.Contains(e.Message, "the middle of the downtime"):
 				said = append(said, e.Message)
@@ -282,7 +284,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 					t.Errorf("paused before %s, when nobody runs the loops: %v", e.Step.ID, w.owners())
 				}
 				said = append(said, "paused")
-				if _, err := AskToResume(t.Context(), w.kube, "run-1"); err != nil {
+				if _, err := pause.Resume(t.Context(), w.kube, "run-1"); err != nil {
 					t.Error(err)
 				}
 			}
@@ -291,7 +293,7 @@ func TestAPauseWaitsForTheEndOfADowntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "it waits behind step start/"+ccm+"@cp-1") || said[1] != "paused" {
+	if len(said) != 2 || !strings.Contains(said[0], "it waits behind step start/"+component.CCM+"@cp-1") || said[1] != "paused" {
 		t.Errorf("said: %q", said)
 	}
 }
@@ -300,7 +302,7 @@ func TestALostHostThatWasNotMigratedYetIsNotInTheWayOfARollback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	p, _ := w.begin()
-	w.past(p, "create/ServiceAccount/kube-system/"+ccm)
+	w.past(p, "create/ServiceAccount/kube-system/"+component.CCM)
 	w.lose("cp-2")
 	w.silent("cp-2")
 	if err := w.takeOut("cp-2"); err != nil {
@@ -313,19 +315,19 @@ func TestAStandbyThatOwnsTheLoopsByTheNextRunHandsOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	p, _ := w.begin()
-	id := "leader-migration/" + kcm + "@cp-2" // cp-1 owns the loops
+	id := "leader-migration/" + component.KCM + "@cp-2" // cp-1 owns the loops
 	if died, err := w.runUntil(p, func(point, step string) bool { return point == "during" && step == id }); err != nil || !died {
 		t.Fatal(died, err)
 	}
 	w.mu.Lock()
-	old := w.procs[kcm+"@cp-1"]
-	delete(w.procs, kcm+"@cp-1")
-	w.elect(kcm, func(*process) bool { return false })
+	old := w.procs[component.KCM+"@cp-1"]
+	delete(w.procs, component.KCM+"@cp-1")
+	w.elect(component.KCM, func(*process) bool { return false })
 	w.clock.Step(16 * time.Second)
-	w.elect(kcm, func(p *process) bool { return p.host == "cp-2" && p.component == kcm })
+	w.elect(component.KCM, func(p *process) bool { return p.host == "cp-2" && p.component == component.KCM })
 	old.pid = 5000
-	w.procs[kcm+"@cp-1"] = old
-	leads := w.holds(w.procs[kcm+"@cp-2"], kcm)
+	w.procs[component.KCM+"@cp-1"] = old
+	leads := w.holds(w.procs[component.KCM+"@cp-2"], component.KCM)
 	w.expired = 0
 	w.mu.Unlock()
 	if !leads {
@@ -334,7 +336,7 @@ func TestAStandbyThatOwnsTheLoopsByTheNextRunHandsOver(t *testing.T) {
 	if _, err := w.runUntil(p, func(point, step string) bool { return point == "after" && step == id }); err != nil {
 		t.Fatal(err)
 	}
-	if rec := w.engine().journal.Record(id); len(rec.Handovers) == 0 || w.expired > 0 {
+	if rec := w.engine().env.Journal.Record(id); len(rec.Handovers) == 0 || w.expired > 0 {
 		t.Errorf("the owner was restarted in place: %d leases ran out, handovers %v", w.expired, rec.Handovers)
 	}
 }
@@ -347,7 +349,7 @@ func TestAPauseWaitsForTheEndOfADowntimeOnTheWayBackToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := w.planBack()
-	started := "undo/start/stop/" + kcm + "@cp-1"
+	started := "undo/start/stop/" + component.KCM + "@cp-1"
 	idle := false
 	for i, s := range back.Steps {
 		want := ""
@@ -360,7 +362,7 @@ func TestAPauseWaitsForTheEndOfADowntimeOnTheWayBackToo(t *testing.T) {
 		switch {
 		case s.ID == started:
 			idle = false
-		case s.ID == "undo/start/"+ccm+"@cp-1":
+		case s.ID == "undo/start/"+component.CCM+"@cp-1":
 			idle = true
 		}
 	}

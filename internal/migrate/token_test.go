@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step/file"
 	"github.com/transplant-dev/transplant/internal/plan"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // tokenOn is the token on a host, and where it is.
@@ -61,10 +62,10 @@ func TestATokenIsWrittenAgainOnceItIsDueOrOfAnotherAccount(t *testing.T) {
 		"nothing changed":       {func(*world) {}, true},
 		"a third of it is over": {func(w *world) { w.clock.Step(31 * 24 * time.Hour) }, false},
 		"the account was made again": {func(w *world) {
-			if err := w.kube.CoreV1().ServiceAccounts(namespace).Delete(w.t.Context(), plan.CCMAccount, metav1.DeleteOptions{}); err != nil {
+			if err := w.kube.CoreV1().ServiceAccounts(component.Namespace).Delete(w.t.Context(), plan.CCMAccount, metav1.DeleteOptions{}); err != nil {
 				w.t.Fatal(err)
 			}
-			w.api.Put(w.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: namespace, UID: "another"}})
+			w.api.Put(w.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: component.Namespace, UID: "another"}})
 		}, false},
 		"all may read it": {func(w *world) {
 			at, _, _ := w.tokenOn("cp-1")
@@ -88,9 +89,9 @@ func TestATokenIsWrittenAgainOnceItIsDueOrOfAnotherAccount(t *testing.T) {
 			_, before, _ := w.tokenOn("cp-1")
 			tc.change(w)
 			w.clock.Step(time.Second) // in the same second it would be the same token
-			x := writeFile{w.engine()}
-			x.plan = p
-			done, err := x.done(t.Context(), step)
+			x := file.WriteFile{Env: w.engine().env}
+			x.Env.Plan = p
+			done, err := x.Done(t.Context(), step)
 			if err != nil || done != tc.same {
 				t.Fatalf("done is %v, error %v", done, err)
 			}
@@ -98,13 +99,13 @@ func TestATokenIsWrittenAgainOnceItIsDueOrOfAnotherAccount(t *testing.T) {
 				return
 			}
 			rec := v1.StepRecord{ID: step.ID}
-			if err := x.do(t.Context(), step, &rec); err != nil {
+			if err := x.Do(t.Context(), step, &rec); err != nil {
 				t.Fatal(err)
 			}
 			if _, after, _ := w.tokenOn("cp-1"); after == before {
 				t.Error("the old token is still there")
 			}
-			if done, err := x.done(t.Context(), step); err != nil || !done {
+			if done, err := x.Done(t.Context(), step); err != nil || !done {
 				t.Errorf("after it was written: done is %v, error %v", done, err)
 			}
 		})
@@ -133,8 +134,8 @@ func TestAnAPIServerThatGrantsShortTokensIsRefusedWhereNoManagerRenewsThem(t *te
 	w.past(p, "write/"+plan.CCMToken+"@cp-1")
 	step := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return plan.IsToken(s) && s.Host == "cp-1" })] // a manager that renews it does with a day
 	step.Derive = plan.DeriveToken
-	x := writeFile{w.engine()}
-	x.plan = p
-	err := x.do(t.Context(), step, &v1.StepRecord{ID: step.ID})
+	x := file.WriteFile{Env: w.engine().env}
+	x.Env.Plan = p
+	err := x.Do(t.Context(), step, &v1.StepRecord{ID: step.ID})
 	says(t, err, "grants tokens of at most 24h0m0s", "--service-account-max-token-expiration", "run the same command again")
 }

@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // managerToCome is a Deployment of a cloud-controller-manager, as a plan has it.
@@ -24,12 +25,12 @@ func managerToCome(t *testing.T) string {
 	t.Helper()
 	labels := map[string]string{"app": "ccm"}
 	data, err := json.Marshal(appsv1.Deployment{
-		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: ccm, Namespace: namespace},
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: component.CCM, Namespace: component.Namespace},
 		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 				ServiceAccountName: plan.CCMAccount, HostNetwork: true, NodeSelector: map[string]string{"role": "cp"},
 				Containers: []corev1.Container{{
-					Name: ccm, Image: "registry.example/ccm:v1.26.0", Command: []string{"/aws-cloud-controller-manager", "--cloud-provider=aws"},
+					Name: component.CCM, Image: "registry.example/ccm:v1.26.0", Command: []string{"/aws-cloud-controller-manager", "--cloud-provider=aws"},
 					Ports: []corev1.ContainerPort{{ContainerPort: 10258, HostPort: 10258}}, LivenessProbe: &corev1.Probe{}, StartupProbe: &corev1.Probe{},
 				}},
 			},
@@ -44,22 +45,22 @@ func managerToCome(t *testing.T) string {
 // triedWorld is a world whose kube-controller-manager is a Deployment, with a kubelet that shows a trial as a test wants it.
 func triedWorld(t *testing.T, status corev1.PodStatus) (*world, *v1.Plan, *[]corev1.Pod) {
 	w := newWorld(t, 1)
-	w.remove("cp-1", manifests+kcm+".yaml")
+	w.remove("cp-1", manifests+component.KCM+".yaml")
 	w.deployed(2)
 	p := w.given(
-		v1.Step{ID: "external/" + kcm, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + kcm, Component: kcm, Leases: []string{"deployed"},
+		v1.Step{ID: "external/" + component.KCM, Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Leases: []string{"deployed"},
 			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}},
-		v1.Step{ID: "create/" + ccm, Phase: "q", Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + ccm, Component: ccm, Object: managerToCome(t)},
+		v1.Step{ID: "create/" + component.CCM, Phase: "q", Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM, Object: managerToCome(t)},
 	)
 	tried := &[]corev1.Pod{}
 	w.more = func() {
 		w.rollOut()
 		var d appsv1.Deployment
-		if w.api.Get(t, "/apis/apps/v1/namespaces/kube-system/deployments/"+ccm, &d) && d.Status.ReadyReplicas == 0 {
+		if w.api.Get(t, "/apis/apps/v1/namespaces/kube-system/deployments/"+component.CCM, &d) && d.Status.ReadyReplicas == 0 {
 			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, UpdatedReplicas: 2, ReadyReplicas: 2}
 			w.api.Put(t, &d)
 		}
-		pod, err := w.kube.CoreV1().Pods(namespace).Get(context.Background(), snapshot.TrialPod, metav1.GetOptions{})
+		pod, err := w.kube.CoreV1().Pods(component.Namespace).Get(context.Background(), snapshot.TrialPod, metav1.GetOptions{})
 		if err != nil || pod.Status.Phase != "" {
 			return
 		}
@@ -105,7 +106,7 @@ func TestTheManagerOfADeploymentIsTriedBeforeTheOldOneIsStopped(t *testing.T) {
 			if trial.Spec.NodeSelector["role"] != "cp" || !trial.Spec.HostNetwork || trial.Spec.ServiceAccountName != plan.CCMAccount {
 				t.Errorf("it was tried in another place than it runs in: %+v", trial.Spec)
 			}
-			if _, err := w.kube.CoreV1().Pods(namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the trial is left: %v", err)
 			}
 		})
@@ -137,13 +138,13 @@ func TestAManagerOfADeploymentThatCannotStartLeavesTheOldOneAlone(t *testing.T) 
 			w, p, _ := triedWorld(t, c.status)
 			err := w.engine().Run(t.Context(), p, nil)
 			says(t, err, c.want, "The old manager still runs, and this step changed nothing", "transplant rollback")
-			if _, ok := errors.AsType[*ImageError](err); !ok {
+			if _, ok := errors.AsType[*precondition.ImageError](err); !ok {
 				t.Errorf("the error is %T", err)
 			}
 			if have := fmt.Sprint(w.deployment().Spec.Template.Spec.Containers[0].Command); have != "[kube-controller-manager --cloud-provider=aws]" {
 				t.Errorf("the old manager was changed: %s", have)
 			}
-			if _, err := w.kube.CoreV1().Pods(namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the trial is left: %v", err)
 			}
 		})

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -21,7 +23,7 @@ func (w *world) asUnits() {
 	for _, name := range w.hostNames() {
 		kubelet := "/var/lib/kubelet/kubeadm-flags.env"
 		w.write(name, kubelet, strings.Replace(w.read(name, kubelet), "--cloud", "--pod-manifest-path=/etc/kubernetes/manifests --cloud", 1), 0o644)
-		for _, component := range []string{kcm, kas} {
+		for _, component := range []string{component.KCM, component.KAS} {
 			path := manifests + component + ".yaml"
 			m, err := controlplane.Parse([]byte(w.read(name, path)))
 			if err != nil {
@@ -36,7 +38,7 @@ func (w *world) asUnits() {
 	w.catchUp() // the kubelets end the pods
 	w.mu.Unlock()
 	for _, h := range w.hosts {
-		for _, component := range []string{kcm, kas} {
+		for _, component := range []string{component.KCM, component.KAS} {
 			if err := h.(host).Start(w.t.Context(), component+".service"); err != nil {
 				w.t.Fatal(err)
 			}
@@ -59,7 +61,7 @@ func (h host) startUnit(ctx context.Context, name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	key := u.Component() + "@" + h.Name()
-	if u.Component() == kas {
+	if u.Component() == component.KAS {
 		for _, p := range w.procs {
 			if p.host == h.Name() && w.holds(p, p.component) {
 				w.t.Errorf("the API server of %s was restarted under %s, which leads", h.Name(), p.component)
@@ -126,7 +128,7 @@ func TestAControlPlaneOfUnitsThereAndBack(t *testing.T) {
 			w.afterEveryDeath(p)
 			w.migrated(p)
 			for _, h := range []string{"cp-1", "cp-2"} {
-				if have := w.read(h, "/etc/default/"+kcm); !strings.Contains(have, "--cloud-provider=external") || strings.Contains(have, "cloud-config") {
+				if have := w.read(h, "/etc/default/"+component.KCM); !strings.Contains(have, "--cloud-provider=external") || strings.Contains(have, "cloud-config") {
 					t.Errorf("flags of %s: %s", h, have)
 				}
 			}
@@ -142,14 +144,14 @@ func TestAHostThatStartsAnewInADowntimeBringsNoOldOwnerBack(t *testing.T) {
 	w.asUnits()
 	files := w.files()
 	p := w.beginWith(v1.Options{Strategy: plan.Downtime})
-	w.past(p, "stop/"+kcm+"@cp-1")
-	if w.procs[kcm+"@cp-1"] != nil {
+	w.past(p, "stop/"+component.KCM+"@cp-1")
+	if w.procs[component.KCM+"@cp-1"] != nil {
 		t.Fatal("it was not stopped")
 	}
-	if err := w.hosts[0].(host).Start(t.Context(), kcm+".service"); err != nil { // systemd starts what is enabled
+	if err := w.hosts[0].(host).Start(t.Context(), component.KCM+".service"); err != nil { // systemd starts what is enabled
 		t.Fatal(err)
 	}
-	if flags := w.procs[kcm+"@cp-1"].flags; flags["cloud-provider"] != "external" {
+	if flags := w.procs[component.KCM+"@cp-1"].flags; flags["cloud-provider"] != "external" {
 		t.Errorf("it came back with %v", flags)
 	}
 	if _, err := w.run(p); err != nil {
@@ -164,7 +166,7 @@ func TestAUnitIsReloadedBeforeItIsRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.asUnits()
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: kcm, Unit: kcm + ".service", Path: "/etc/default/" + kcm, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
+	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service", Path: "/etc/default/" + component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +174,7 @@ func TestAUnitIsReloadedBeforeItIsRestarted(t *testing.T) {
 	if have := fmt.Sprint(w.told); have != want {
 		t.Errorf("systemd was told %s, want %s", have, want)
 	}
-	if have := w.read("cp-1", "/etc/default/"+kcm); !strings.Contains(have, " --v=4\"") {
+	if have := w.read("cp-1", "/etc/default/"+component.KCM); !strings.Contains(have, " --v=4\"") {
 		t.Errorf("flags: %s", have)
 	}
 }
@@ -181,9 +183,9 @@ func TestANewFlagGoesIntoTheFileOfTheStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.asUnits()
-	dropIn := unitDir + kcm + ".service.d/10-cloud.conf"
-	w.write("cp-1", dropIn, "[Service]\nExecStart=\nExecStart=/usr/bin/"+kcm+" $ARGS --feature-gates=CSIMigration=true\n", 0o644)
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: kcm, Unit: kcm + ".service", Path: dropIn, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
+	dropIn := unitDir + component.KCM + ".service.d/10-cloud.conf"
+	w.write("cp-1", dropIn, "[Service]\nExecStart=\nExecStart=/usr/bin/"+component.KCM+" $ARGS --feature-gates=CSIMigration=true\n", 0o644)
+	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service", Path: dropIn, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "4"}}})
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
@@ -219,13 +221,13 @@ func TestAFlagThatMovedToAnotherFileIsNotWrittenTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.asUnits()
-	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: kcm, Unit: kcm + ".service", Path: unitDir + kcm + ".service", Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
+	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service", Path: unitDir + component.KCM + ".service", Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}})
 	_, err := w.run(p)
-	var stale *StaleError
+	var stale *step.StaleError
 	if !errors.As(err, &stale) {
 		t.Errorf("error: %v", err)
 	}
-	says(t, err, "has a flag of step edit in /etc/default/"+kcm)
+	says(t, err, "has a flag of step edit in /etc/default/"+component.KCM)
 }
 
 // filesOnly is an access that can do nothing with units.
@@ -234,7 +236,7 @@ type filesOnly struct{ hostaccess.Host }
 func TestAnAccessThatCannotStopUnitsSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	p := w.given(v1.Step{ID: "stop", Phase: "p", Kind: v1.StepStopUnit, Host: "cp-1", Component: kcm, Unit: kcm + ".service"})
-	_, err := w.run(p, func(o *Options) { o.Hosts = []hostaccess.Host{filesOnly{w.hosts[0]}} })
+	p := w.given(v1.Step{ID: "stop", Phase: "p", Kind: v1.StepStopUnit, Host: "cp-1", Component: component.KCM, Unit: component.KCM + ".service"})
+	_, err := w.run(p, func(o *step.Options) { o.Hosts = []hostaccess.Host{filesOnly{w.hosts[0]}} })
 	says(t, err, "the access to host cp-1 cannot stop and start systemd units")
 }

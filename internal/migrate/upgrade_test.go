@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const next = "v1.27.4"
@@ -39,8 +40,8 @@ func (w *world) tag(component, host string) string {
 func (w *world) neverNewer() {
 	for _, h := range w.hostNames() {
 		for _, other := range w.hostNames() {
-			if m, s := w.tag(kcm, h), w.tag(kas, other); m == next && s != next && s != "" {
-				w.t.Errorf("%s on %s is %s beside an API server of %s on %s", kcm, h, m, s, other)
+			if m, s := w.tag(component.KCM, h), w.tag(component.KAS, other); m == next && s != next && s != "" {
+				w.t.Errorf("%s on %s is %s beside an API server of %s on %s", component.KCM, h, m, s, other)
 			}
 		}
 	}
@@ -105,7 +106,7 @@ func TestAnUpgradeAndItsWayBackSurviveEveryDeath(t *testing.T) {
 func (w *world) all(version string) {
 	w.t.Helper()
 	for _, h := range w.hostNames() {
-		for _, component := range []string{kas, kcm} {
+		for _, component := range []string{component.KAS, component.KCM} {
 			if have := w.tag(component, h); have != version {
 				w.t.Errorf("%s on %s is %s", component, h, have)
 			}
@@ -123,7 +124,7 @@ func TestAnUpgradeIsRolledBackFromEachSortOfStep(t *testing.T) {
 	p := w.beginWith(v1.Options{TargetVersion: next})
 	tried := map[string]bool{}
 	for _, s := range p.Steps {
-		if s.Component == "" || s.Host == "cp-2" && s.Component != kcm { // once of each kind, and where the owner is
+		if s.Component == "" || s.Host == "cp-2" && s.Component != component.KCM { // once of each kind, and where the owner is
 			continue
 		}
 		if tried[s.Phase+s.Component] {
@@ -161,11 +162,11 @@ func TestAVersionIsProvenByWhatTheProcessSays(t *testing.T) {
 			return func(context.Context, string, string, string) (string, error) { return "v1.26.0", nil }
 		}, "external/kube-apiserver@cp-2", []string{"kube-apiserver on host cp-2 says that it is v1.26.0, not v1.27.4"}},
 		{"it does not answer", func(w *world) func(context.Context, string, string, string) (string, error) {
-			return func(ctx context.Context, component, host, address string) (string, error) {
-				if component == kas {
+			return func(ctx context.Context, program, host, address string) (string, error) {
+				if program == component.KAS {
 					return "", errors.New("connection refused")
 				}
-				return w.versionOf(ctx, component, host, address)
+				return w.versionOf(ctx, program, host, address)
 			}
 		}, "external/kube-apiserver@cp-2", []string{"kube-apiserver on host cp-2 does not say its version: connection refused"}},
 	} {
@@ -173,13 +174,13 @@ func TestAVersionIsProvenByWhatTheProcessSays(t *testing.T) {
 			t.Parallel()
 			w := upgradeWorld(t, 2)
 			p := w.beginWith(v1.Options{TargetVersion: next})
-			step, err := w.run(p, func(o *Options) {
+			step, err := w.run(p, func(o *step.Options) {
 				asks := c.version(w)
-				o.Version = func(ctx context.Context, component, host, address string) (string, error) {
-					if component == kcm && c.step != "" {
-						return w.versionOf(ctx, component, host, address)
+				o.Version = func(ctx context.Context, program, host, address string) (string, error) {
+					if program == component.KCM && c.step != "" {
+						return w.versionOf(ctx, program, host, address)
 					}
-					return asks(ctx, component, host, address)
+					return asks(ctx, program, host, address)
 				}
 			})
 			if c.want == nil {
@@ -204,14 +205,14 @@ func TestAnImageThatCannotBePulledIsNamed(t *testing.T) {
 	image := "registry.k8s.io/kube-apiserver:" + next
 	w.more = func() {
 		for _, h := range w.hostNames() {
-			if w.tag(kas, h) != next {
+			if w.tag(component.KAS, h) != next {
 				continue
 			}
-			delete(w.procs, kas+"@"+h) // the kubelet has the manifest, and waits for the image
+			delete(w.procs, component.KAS+"@"+h) // the kubelet has the manifest, and waits for the image
 			w.api.Put(t, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: kas + "-node-" + h, Namespace: namespace},
-				Spec:       corev1.PodSpec{NodeName: "node-" + h, Containers: []corev1.Container{{Name: kas, Image: image, Command: []string{kas}}}},
-				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: kas, State: corev1.ContainerState{
+				ObjectMeta: metav1.ObjectMeta{Name: component.KAS + "-node-" + h, Namespace: component.Namespace},
+				Spec:       corev1.PodSpec{NodeName: "node-" + h, Containers: []corev1.Container{{Name: component.KAS, Image: image, Command: []string{component.KAS}}}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: component.KAS, State: corev1.ContainerState{
 					Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "Back-off pulling image"}}}}},
 			})
 		}
@@ -221,18 +222,4 @@ func TestAnImageThatCannotBePulledIsNamed(t *testing.T) {
 		t.Errorf("it ended at %q", step)
 	}
 	says(t, err, "kube-apiserver on host", image+" cannot be had (ImagePullBackOff): Back-off pulling image", "transplant rollback")
-}
-
-func TestWhatAProgramSaysOfItselfIsComparedWithTheTag(t *testing.T) {
-	for _, c := range []struct {
-		have, tag string
-		same      bool
-	}{
-		{"v1.27.4", "v1.27.4", true}, {"v1.27.4", "1.27.4", true}, {"v1.27.4+k3s1", "v1.27.4", true}, {"v1.27.4-eks-2d98532", "v1.27.4", true},
-		{"v1.27.40", "v1.27.4", false}, {"v1.26.0", "v1.27.4", false}, {"", "v1.27.4", false},
-	} {
-		if have := sameVersion(c.have, c.tag); have != c.same {
-			t.Errorf("%s and %s: %v", c.have, c.tag, have)
-		}
-	}
 }

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,20 +42,20 @@ func TestAManagerOnItsHostsNetworkIsKnownByTheHostsName(t *testing.T) {
 			now := metav1.NewMicroTime(w.clock.Now())
 			w.api.Put(w.t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelHostname: tt.label}}})
 			w.api.Put(w.t, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: "manager-1", Namespace: namespace, Labels: map[string]string{"app": "kcm"}},
+				ObjectMeta: metav1.ObjectMeta{Name: "manager-1", Namespace: component.Namespace, Labels: map[string]string{"app": "kcm"}},
 				Spec:       corev1.PodSpec{NodeName: node, HostNetwork: tt.hostNetwork}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
 			})
-			w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: namespace}, Spec: coordinationv1.LeaseSpec{
+			w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "deployed", Namespace: component.Namespace}, Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To(tt.holder), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now,
 			}})
 			w.given()
 			e := w.engine()
-			live, err := workload{e}.live(t.Context(), "Deployment/kube-system/"+kcm)
+			live, err := object.ReadLive(t.Context(), workload.Workload{Env: e.env}.Env, "Deployment/kube-system/"+component.KCM)
 			if err != nil {
 				t.Fatal(err)
 			}
-			why, err := e.leads(t.Context(), live, "deployed")
-			if err != nil || (why == "") != tt.leads || !tt.leads && !strings.Contains(why, "none of the pods of kube-system/"+kcm) {
+			why, err := object.LeaderProblem(t.Context(), e.env, live, "deployed")
+			if err != nil || (why == "") != tt.leads || !tt.leads && !strings.Contains(why, "none of the pods of kube-system/"+component.KCM) {
 				t.Errorf("%q leads: %q, %v", tt.holder, why, err)
 			}
 		})

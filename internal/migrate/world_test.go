@@ -15,6 +15,15 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,13 +31,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 const manifests = "/etc/kubernetes/manifests/"
@@ -59,7 +61,7 @@ type world struct {
 	hosts []hostaccess.Host
 	clock skipping
 	// home is where the journal is kept.
-	home Home
+	home journal.ObjectLocation
 
 	mu      sync.Mutex
 	parsed  map[string]*controlplane.Manifest // by content
@@ -156,7 +158,7 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 	w.clock = skipping{clocktesting.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), w}
 	w.api.Now = w.clock.Now
 	w.kube, w.dyn = w.api.Clients(t)
-	w.home = InCluster(w.kube)
+	w.home = journal.InCluster(w.kube)
 	for i := 1; i <= count; i++ {
 		w.layOut(i)
 	}
@@ -193,8 +195,8 @@ func (w *world) layOut(i int) {
 	}
 	mounts := "    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: cloud-config\n  volumes:\n  - hostPath:\n      path: /etc/kubernetes/cloud.conf\n    name: cloud-config\n"
 	address := fmt.Sprintf("--bind-address=127.9.9.%d", i)
-	w.write(name, manifests+"kube-apiserver.yaml", pod(kas, mounts, address, "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws"), 0o600)
-	w.write(name, manifests+"kube-controller-manager.yaml", pod(kcm, mounts, "--allocate-node-cidrs=true", address, "--cloud-config=/etc/kubernetes/cloud.conf",
+	w.write(name, manifests+"kube-apiserver.yaml", pod(component.KAS, mounts, address, "--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider=aws"), 0o600)
+	w.write(name, manifests+"kube-controller-manager.yaml", pod(component.KCM, mounts, "--allocate-node-cidrs=true", address, "--cloud-config=/etc/kubernetes/cloud.conf",
 		"--cloud-provider=aws", "--cluster-cidr=10.200.0.0/16", "--cluster-name=lab", "--configure-cloud-routes=true", "--leader-elect=true"), 0o600)
 	w.write(name, "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n", 0o644)
 	w.write(name, plan.KCMKubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: kcm\nclusters: [{name: lab, cluster: {server: https://10.0.0.1:6443}}]\n"+
@@ -209,7 +211,7 @@ func (w *world) layOut(i int) {
 
 func (w *world) nodeLease(host string) {
 	now := metav1.NewMicroTime(w.clock.Now())
-	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + host, Namespace: leaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}})
+	w.api.Put(w.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "node-" + host, Namespace: component.NodeLeaseNamespace}, Spec: coordinationv1.LeaseSpec{RenewTime: &now}})
 }
 
 func (w *world) at(host, path string) string { return filepath.Join(w.dir, host, path) }
@@ -265,11 +267,11 @@ func (w *world) catchUp() {
 	if w.more != nil {
 		w.more()
 	}
-	for _, component := range []string{kcm, ccm} {
+	for _, component := range []string{component.KCM, component.CCM} {
 		w.elect(component, func(p *process) bool { return p.component == component })
 	}
 	w.elect(plan.DefaultLease, func(p *process) bool {
-		return p.flags["enable-leader-migration"] == "true" && w.holds(p, p.component) && (p.component == ccm || p.flags["cloud-provider"] == "aws")
+		return p.flags["enable-leader-migration"] == "true" && w.holds(p, p.component) && (p.component == component.CCM || p.flags["cloud-provider"] == "aws")
 	})
 	for loop, owners := range w.owners() {
 		if len(owners) > 1 {
@@ -330,7 +332,7 @@ func (w *world) start(key, host string, m *controlplane.Manifest, sum string) {
 	w.lastPID++
 	w.restarts[key]++
 	w.procs[key] = &process{pid: w.lastPID, args: m.Command(), sum: sum, flags: m.Flags(), component: m.Component(), host: host}
-	if m.Component() == kas {
+	if m.Component() == component.KAS {
 		for _, p := range w.procs {
 			if p.host == host && w.holds(p, p.component) && w.restarts[key] > 1 {
 				w.t.Errorf("the API server of %s was restarted under %s, which leads", host, p.component)
@@ -387,7 +389,7 @@ func (w *world) elect(name string, eligible func(*process) bool) {
 	var l coordinationv1.Lease
 	w.api.Get(w.t, leasePath(name), &l)
 	at := metav1.NewMicroTime(now)
-	l.Name, l.Namespace = name, namespace
+	l.Name, l.Namespace = name, component.Namespace
 	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To(candidates[0].identity()), LeaseDurationSeconds: ptr.To[int32](15), AcquireTime: &at, RenewTime: &at,
 		LeaseTransitions: ptr.To(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)}
 	w.api.Put(w.t, &l)
@@ -400,7 +402,7 @@ func (w *world) loops(p *process) []string {
 		return nil
 	}
 	var out []string
-	if p.component == kcm {
+	if p.component == component.KCM {
 		out = append(out, "nodeipam")
 		if p.flags["cloud-provider"] != "aws" {
 			return out
@@ -415,7 +417,7 @@ func (w *world) loops(p *process) []string {
 func (w *world) owners() map[string][]string {
 	out := map[string][]string{}
 	for key, p := range w.procs {
-		if p.component == kcm || p.component == ccm {
+		if p.component == component.KCM || p.component == component.CCM {
 			for _, l := range w.loops(p) {
 				out[l] = append(out[l], key)
 			}
@@ -424,17 +426,17 @@ func (w *world) owners() map[string][]string {
 	return out
 }
 
-func (w *world) scrape(_ context.Context, component, host, _ string) (v1.Manager, error) {
+func (w *world) scrape(_ context.Context, program, host, _ string) (v1.Manager, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.catchUp()
-	key := component + "@" + host
+	key := program + "@" + host
 	p, ok := w.procs[key]
 	if !ok || w.deaf[key] {
 		return v1.Manager{}, errors.New("connection refused")
 	}
 	m := v1.Manager{Loops: w.loops(p), CloudCalls: ptr.To[int64](1)}
-	for _, l := range []string{kcm, ccm, plan.DefaultLease} {
+	for _, l := range []string{component.KCM, component.CCM, plan.DefaultLease} {
 		if w.holds(p, l) {
 			m.Leads = append(m.Leads, l)
 		}
@@ -465,7 +467,7 @@ func (w *world) snapshot() *v1.Snapshot {
 }
 
 // begin makes a plan and its journal.
-func (w *world) begin() (*v1.Plan, *Journal) {
+func (w *world) begin() (*v1.Plan, *journal.Journal) {
 	w.t.Helper()
 	snap := w.snapshot()
 	p, err := plan.Make(snap, v1.Options{}, nil, w.clock.Now())
@@ -494,7 +496,7 @@ func (w *world) beginWith(o v1.Options) *v1.Plan {
 }
 
 // engine is one process of ours: it knows of the past only what the journal says.
-func (w *world) engine(change ...func(*Options)) *Engine {
+func (w *world) engine(change ...func(*step.Options)) *Engine {
 	w.t.Helper()
 	j, err := w.home.Open(w.t.Context())
 	if err != nil {
@@ -504,7 +506,7 @@ func (w *world) engine(change ...func(*Options)) *Engine {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	o := Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock, ReadLocal: w.readLocal, unjudged: w.unjudged}
+	o := step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, NodeNames: w.nodeNames(), Scrape: w.scrape, Before: before, Clock: w.clock, ReadLocal: w.readLocal, Unjudged: w.unjudged}
 	for _, c := range change {
 		c(&o)
 	}
@@ -512,7 +514,7 @@ func (w *world) engine(change ...func(*Options)) *Engine {
 }
 
 // rollBack plans the way back from what the journal says, and goes it with an engine of these options.
-func (w *world) rollBack(change ...func(*Options)) {
+func (w *world) rollBack(change ...func(*step.Options)) {
 	w.t.Helper()
 	j, err := w.home.Open(w.t.Context())
 	if err != nil {

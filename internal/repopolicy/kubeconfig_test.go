@@ -21,12 +21,12 @@ const (
 // that their caller names. The others take an address or a certificate out of what a host or a seed keeps, and connect
 // to nothing with it. Any other name of that package is a door.
 var kubeconfigUses = map[string][]string{
-	"cmd/transplant/connect.go":      {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
-	"cmd/transplant/hosted.go":       {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
-	"cmd/transplant-operator/run.go": {"BuildConfigFromFlags"},
-	"internal/migrate/derived.go":    {"Load"},
-	"internal/migrate/files.go":      {"Load"},
-	"internal/snapshot/authority.go": {"Load"},
+	"cmd/transplant/connect.go":               {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
+	"cmd/transplant/hosted.go":                {"NewDefaultClientConfigLoadingRules", "NewNonInteractiveDeferredLoadingClientConfig", "ConfigOverrides"},
+	"cmd/transplant-operator/run.go":          {"BuildConfigFromFlags"},
+	"internal/migrate/step/object/derived.go": {"Load"},
+	"internal/migrate/step/file/files.go":     {"Load"},
+	"internal/snapshot/authority.go":          {"Load"},
 }
 
 // ownTokenFile is the one place that looks where a process has its own token from: its clients read it again there.

@@ -8,6 +8,11 @@ import (
 	"sync"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,9 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
 // Waiting times between two attempts to see a source again: an API server that restarts is back within seconds; what may not be read is asked for
@@ -64,7 +66,7 @@ type Board struct {
 	judged    bool
 
 	reading sync.Mutex // held while the journal's parts are read
-	reader  *migrate.Reader
+	reader  *journal.Reader
 }
 
 // NewBoard returns an empty board. The leases are those of LeaseNames.
@@ -74,7 +76,7 @@ func NewBoard(o Options, leases []string) *Board {
 	}
 	return &Board{
 		Options: o, sources: sourcesOf(o.Kube, leases), changed: make(chan struct{}, 1), objects: map[string]map[string]metav1.Object{}, errors: map[string]error{}, refused: map[string]time.Time{},
-		reader: migrate.NewReader(migrate.InCluster(o.Kube)),
+		reader: journal.NewReader(journal.InCluster(o.Kube)),
 	}
 }
 
@@ -109,8 +111,8 @@ func (b *Board) look(ctx context.Context, s source) (string, error) {
 func (b *Board) readJournal(ctx context.Context, head *corev1.ConfigMap) error {
 	b.reading.Lock()
 	defer b.reading.Unlock()
-	doc, err := journal(ctx, b.reader, head)
-	if err != nil && (ctx.Err() != nil || apierrors.IsForbidden(err) || migrate.Transient(err)) {
+	doc, err := readJournal(ctx, b.reader, head)
+	if err != nil && (ctx.Err() != nil || apierrors.IsForbidden(err) || retry.IsTransient(err)) {
 		return err
 	}
 	b.mu.Lock()
@@ -284,7 +286,7 @@ func (b *Board) judge() error {
 	}
 	b.judged, b.untrusted = true, nil
 	if b.journal != nil {
-		b.untrusted = migrate.Judge(*b.journal, nil)
+		b.untrusted = trust.CheckJournal(*b.journal, nil)
 	}
 	return b.untrusted
 }
@@ -295,8 +297,8 @@ func (f *Facts) add(o metav1.Object) {
 	case *corev1.ConfigMap:
 		f.Control = o
 	case *coordinationv1.Lease:
-		if o.Name == migrate.LockName {
-			f.Lock = migrate.LockOf(o)
+		if o.Name == lock.LeaseName {
+			f.Lock = lock.StateOf(o)
 		} else {
 			f.Leases[o.Name] = o
 		}

@@ -11,6 +11,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan"
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,21 +23,16 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster has a run under way, a lock, two nodes and what has nothing to do with it.
-func cluster(t *testing.T) (*apitest.Server, *migrate.Journal) {
+func cluster(t *testing.T) (*apitest.Server, *journal.Journal) {
 	t.Helper()
 	server := apitest.New(t)
 	kube, _ := server.Clients(t)
-	j, err := migrate.Create(t.Context(), kube, v1.Journal{
+	j, err := journal.Create(t.Context(), kube, v1.Journal{
 		Run: "run-1", Started: noon.Add(-time.Minute), Phase: v1.RunApplying, Plan: v1.Plan{Steps: []v1.Step{{ID: "a", Phase: "x"}, {ID: "b", Phase: "x"}}},
 	}, &v1.Snapshot{})
 	if err != nil {
@@ -42,7 +42,7 @@ func cluster(t *testing.T) (*apitest.Server, *migrate.Journal) {
 	lease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &renewed}}
 	}
-	server.Put(t, lease(migrate.LockName, holder), lease(plan.KCM, "cp-1_x"), lease("another", "somebody"), node("a", "True", noon), node("b", "False", noon.Add(-time.Minute)),
+	server.Put(t, lease(lock.LeaseName, holder), lease(plan.KCM, "cp-1_x"), lease("another", "somebody"), node("a", "True", noon), node("b", "False", noon.Add(-time.Minute)),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "coredns", Namespace: namespace}},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "shop"}, InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"}},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "y", Namespace: "shop"}, InvolvedObject: corev1.ObjectReference{Kind: "Job", Namespace: "shop", Name: "job"}})
@@ -110,7 +110,7 @@ func TestWhatMayNotBeReadIsNamed(t *testing.T) {
 
 func TestAJournalOfANewerVersionIsNamed(t *testing.T) {
 	server, _ := cluster(t)
-	server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: migrate.JournalName, Namespace: namespace}, BinaryData: map[string][]byte{"journal.json.gz": []byte("x")}})
+	server.Put(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: journal.Name, Namespace: namespace}, BinaryData: map[string][]byte{"journal.json.gz": []byte("x")}})
 	b := boardOf(t, server)
 	b.Look(t.Context())
 	if s := Judge(b.Facts()); s.State != "unknown" || len(s.NotRead) != 1 || !strings.Contains(s.NotRead[0], "it is not what transplant wrote") {
@@ -173,7 +173,7 @@ func TestFollowingThroughARestartOfTheAPIServer(t *testing.T) {
 	}
 	down.Store(false)
 	save("b")
-	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + migrate.LockName)
+	server.Delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + lock.LeaseName)
 	until(t, b, "both steps are done and the lock is gone", func(s v1.Status) bool { return s.StepsDone == 2 && s.Lock == nil && len(s.NotRead) == 0 })
 }
 
@@ -186,8 +186,8 @@ func TestAJournalInPartsIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc.Plan.Steps[0].Content = hex.EncodeToString(random)
-	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName)
-	j, err := migrate.Create(t.Context(), kube, doc, &v1.Snapshot{})
+	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + journal.Name)
+	j, err := journal.Create(t.Context(), kube, doc, &v1.Snapshot{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestAJournalInPartsIsFollowed(t *testing.T) {
 	if read, err := ReadJournal(t.Context(), kube); err != nil || read.Plan.Steps[0].Content != doc.Plan.Steps[0].Content {
 		t.Errorf("read in one go: %v", err)
 	}
-	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName + "-1")
+	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + journal.Name + "-1")
 	if err := j.Save(t.Context(), v1.StepRecord{ID: "b", Result: "done"}); err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,10 @@ package status
 import (
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
 // Facts are what was read of a cluster.
@@ -21,7 +20,7 @@ type Facts struct {
 	// Untrusted is why no command goes on with the journal: it breaks the rules that hold for a migration's. Nil when it keeps them.
 	Untrusted error
 	// Lock is nil when nobody holds it.
-	Lock *migrate.LockState
+	Lock *lock.State
 	// LockUnknown tells that the lock may not be read, so that a nil Lock says nothing.
 	LockUnknown bool
 	Control     *corev1.ConfigMap

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Levels of a Blocker, the worst first.
@@ -70,12 +70,12 @@ func since(d time.Duration) *float64 {
 }
 
 func lockHealth(s v1.Status) []v1.Blocker {
-	if s.Lock == nil || s.Lock.AgeSeconds < lockIsLate*migrate.LockRenewal.Seconds() {
+	if s.Lock == nil || s.Lock.AgeSeconds < lockIsLate*lock.Renewal.Seconds() {
 		return nil
 	}
 	b := v1.Blocker{
 		Level: levelWarning, Impact: onMigration, SinceSeconds: &s.Lock.AgeSeconds,
-		Message: fmt.Sprintf("%s has not renewed its lock for %.0fs; it does so every %.0fs", s.Lock.Holder, s.Lock.AgeSeconds, migrate.LockRenewal.Seconds()),
+		Message: fmt.Sprintf("%s has not renewed its lock for %.0fs; it does so every %.0fs", s.Lock.Holder, s.Lock.AgeSeconds, lock.Renewal.Seconds()),
 	}
 	if s.Lock.Expired {
 		b.Level = levelError
@@ -90,7 +90,7 @@ func runHealth(f Facts, s v1.Status) []v1.Blocker {
 		out = append(out, v1.Blocker{Level: levelError, Impact: onMigration, Message: "the run ended with an error, and nobody works on it"})
 	}
 	if s.Paused != nil && f.running() {
-		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: migrate.PausedWords(*s.Paused)}
+		b := v1.Blocker{Level: levelWarning, Impact: onMigration, Message: pause.Describe(*s.Paused)}
 		if !s.Paused.At.IsZero() {
 			b.SinceSeconds = since(f.Now.Sub(s.Paused.At))
 		}

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
 )
 
@@ -20,7 +22,7 @@ func Judge(f Facts) v1.Status {
 	s.Lock = lockOf(f)
 	if f.Journal != nil {
 		s.Run, s.Phase, s.Started = f.Journal.Run, f.Journal.Phase, f.Journal.Started.UTC()
-		s.Paused = migrate.PauseOf(f.Control, f.Journal.Run)
+		s.Paused = pause.Requested(f.Control, f.Journal.Run)
 		countSteps(f, &s)
 		s.ElapsedSeconds = elapsed(f)
 	}
@@ -93,7 +95,7 @@ func UntrustedWords(err error) string {
 		return ""
 	}
 	what := "the journal"
-	if of, is := errors.AsType[*migrate.UntrustedError](err); is {
+	if of, is := errors.AsType[*trust.UntrustedError](err); is {
 		what, err = of.What, of.Err
 	}
 	broken := strings.Split(strings.TrimSpace(err.Error()), "\n")
@@ -108,7 +110,7 @@ func UntrustedWords(err error) string {
 // next is the command that an operator runs next, or several to choose from.
 func next(s v1.Status) string {
 	if s.Untrusted != "" {
-		return "find out who wrote the ConfigMap " + namespace + "/" + migrate.JournalName
+		return "find out who wrote the ConfigMap " + namespace + "/" + journal.Name
 	}
 	command := "transplant apply"
 	if s.Phase == v1.RunRollingBack {
@@ -135,7 +137,7 @@ func next(s v1.Status) string {
 	case v1.StateRolledBack:
 		return "transplant check"
 	case unknownState:
-		return "ask for the right to read the ConfigMap kube-system/" + migrate.JournalName
+		return "ask for the right to read the ConfigMap kube-system/" + journal.Name
 	}
 	return "transplant status --watch, or transplant pause"
 }

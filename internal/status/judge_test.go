@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -36,7 +35,7 @@ func underWay(change ...func(*Facts)) Facts {
 			{ID: "a", Started: noon.Add(-time.Minute), Ended: &ended, Result: "done"},
 			{ID: "b", Started: noon.Add(-40 * time.Second), Result: "started"},
 		}},
-		Lock: lock(2*time.Second, 0),
+		Lock: lockAged(2*time.Second, 0),
 	}
 	for _, c := range change {
 		c(&f)
@@ -45,9 +44,9 @@ func underWay(change ...func(*Facts)) Facts {
 }
 
 // lock was renewed so long ago by the API server's clock; the holder's is off by so much.
-func lock(age, off time.Duration) *migrate.LockState {
+func lockAged(age, off time.Duration) *lock.State {
 	touched, renewed := metav1.NewTime(noon.Add(-age)), metav1.NewMicroTime(noon.Add(-age+off))
-	return migrate.LockOf(&coordinationv1.Lease{
+	return lock.StateOf(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Time: &touched}}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &renewed},
 	})
@@ -72,8 +71,8 @@ func TestStates(t *testing.T) {
 		{"a journal that may not be read", []func(*Facts){func(f *Facts) { f.Journal, f.JournalUnknown = nil, true }}, "unknown", "ask for the right to read the ConfigMap kube-system/transplant-journal"},
 		{"somebody works on it", nil, "applying", "transplant status --watch, or transplant pause"},
 		{"somebody works on it after an error", []func(*Facts){failed}, "applying", "transplant status --watch, or transplant pause"},
-		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lock(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
-		{"the lock is not renewed during a rollback", []func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lock(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant rollback"},
+		{"the lock is not renewed", []func(*Facts){func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant apply"},
+		{"the lock is not renewed during a rollback", []func(*Facts){phase(v1.RunRollingBack), func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }}, "stalled", "transplant unlock, then transplant rollback"},
 		{"it is paused", []func(*Facts){paused}, "paused", "transplant resume"},
 		{"it is paused and nobody works on it", []func(*Facts){paused, noLock}, "paused", "transplant resume, then transplant apply"},
 		{"a pause of an older run", []func(*Facts){paused, func(f *Facts) { f.Control.Data["run"] = "run-0" }}, "applying", "transplant status --watch, or transplant pause"},
@@ -121,7 +120,7 @@ func TestWhatIsUnderWay(t *testing.T) {
 func TestAClockThatIsOffIsSaidAndCorrected(t *testing.T) {
 	const off = -90 * time.Second
 	s := Judge(underWay(func(f *Facts) {
-		f.Lock = lock(2*time.Second, off)
+		f.Lock = lockAged(2*time.Second, off)
 		f.Journal.Records[1].Started = f.Journal.Records[1].Started.Add(off)
 	}))
 	if s.State != v1.StateApplying || s.Lock.AgeSeconds != 2 || s.Current[0].SinceSeconds != 40 {
@@ -130,7 +129,7 @@ func TestAClockThatIsOffIsSaidAndCorrected(t *testing.T) {
 	if len(s.Health) != 1 || s.Health[0].Level != "info" || !strings.Contains(s.Health[0].Message, "the clock of bastion differs from the API server's by 1m30s") {
 		t.Errorf("%+v", s.Health)
 	}
-	without := underWay(func(f *Facts) { f.Lock = lock(2*time.Second, 0); f.Lock.Touched = time.Time{} })
+	without := underWay(func(f *Facts) { f.Lock = lockAged(2*time.Second, 0); f.Lock.Touched = time.Time{} })
 	if s := Judge(without); s.Lock.AgeSeconds != 2 || s.Lock.AgeFrom != "the clocks of its holder and of the API server" {
 		t.Errorf("an API server that does not say when it wrote: %+v", s.Lock)
 	}
@@ -247,7 +246,7 @@ func TestWhoOwnsTheLoops(t *testing.T) {
 
 func TestWhatStandsInTheWay(t *testing.T) {
 	s := Judge(underWay(paused, func(f *Facts) {
-		f.Lock = lock(20*time.Second, 0)
+		f.Lock = lockAged(20*time.Second, 0)
 		f.Nodes = map[string]*corev1.Node{}
 		for i := range 5 {
 			name := fmt.Sprintf("worker-%d", i)
@@ -285,7 +284,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
-	dead := Judge(underWay(func(f *Facts) { f.Lock = lock(215*time.Second, 0) }))
+	dead := Judge(underWay(func(f *Facts) { f.Lock = lockAged(215*time.Second, 0) }))
 	if len(dead.Health) != 1 || dead.Health[0].Level != "error" || !strings.Contains(dead.Health[0].Message, "has not renewed its lock for 215s: it has ended, is frozen or cannot reach the API server") {
 		t.Errorf("a holder that died: %+v", dead.Health)
 	}

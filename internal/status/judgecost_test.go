@@ -8,7 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
 // BenchmarkRulesOfALargeJournal measures what the rules cost each time that a changed journal of 5,000 workers is shown, with all its steps done.
@@ -39,7 +39,7 @@ func BenchmarkRulesOfALargeJournal(b *testing.B) {
 		doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Started: noon, Ended: new(time.Time), Result: "done"})
 	}
 	for b.Loop() {
-		if err := migrate.Judge(doc, nil); err != nil {
+		if err := trust.CheckJournal(doc, nil); err != nil {
 			b.Fatal(UntrustedWords(err))
 		}
 	}

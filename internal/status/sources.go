@@ -4,6 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,10 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 const namespace = plan.Namespace
@@ -38,9 +39,9 @@ type source struct {
 
 // Names of the sources.
 const (
-	fromJournal = "the journal, ConfigMap " + namespace + "/" + migrate.JournalName
-	fromControl = "whether the run is paused, ConfigMap " + namespace + "/" + migrate.ControlName
-	fromLock    = "the lock, Lease " + namespace + "/" + migrate.LockName
+	fromJournal = "the journal, ConfigMap " + namespace + "/" + journal.Name
+	fromControl = "whether the run is paused, ConfigMap " + namespace + "/" + pause.ControlName
+	fromLock    = "the lock, Lease " + namespace + "/" + lock.LeaseName
 	fromLease   = "Lease " + namespace + "/"
 	fromNodes   = "nodes"
 	fromPods    = "pods of the control plane"
@@ -50,7 +51,7 @@ const (
 // sourcesOf are all that is looked at, in the order in which it is read. The journal comes first and the lock behind it, so that a run that ends in between
 // shows as one that goes on rather than as one that nobody works on.
 func sourcesOf(kube kubernetes.Interface, leases []string) []source {
-	out := []source{configMap(kube, fromJournal, migrate.JournalName), configMap(kube, fromControl, migrate.ControlName), lease(kube, fromLock, migrate.LockName)}
+	out := []source{configMap(kube, fromJournal, journal.Name), configMap(kube, fromControl, pause.ControlName), lease(kube, fromLock, lock.LeaseName)}
 	for _, name := range leases {
 		out = append(out, lease(kube, fromLease+name, name))
 	}
@@ -148,12 +149,12 @@ func (s source) sentence(err error) string {
 
 // headOf is the head of the journal among what was listed; nil where there is none.
 func headOf(objects map[string]metav1.Object) *corev1.ConfigMap {
-	cm, _ := objects[namespace+"/"+migrate.JournalName].(*corev1.ConfigMap)
+	cm, _ := objects[namespace+"/"+journal.Name].(*corev1.ConfigMap)
 	return cm
 }
 
-// journal reads the journal of a head, with what it keeps in other ConfigMaps; nil where there is none.
-func journal(ctx context.Context, r *migrate.Reader, cm *corev1.ConfigMap) (*v1.Journal, error) {
+// readJournal reads the journal of a head, with what it keeps in other ConfigMaps; nil where there is none.
+func readJournal(ctx context.Context, r *journal.Reader, cm *corev1.ConfigMap) (*v1.Journal, error) {
 	if cm == nil {
 		return nil, nil
 	}
@@ -168,9 +169,9 @@ func journal(ctx context.Context, r *migrate.Reader, cm *corev1.ConfigMap) (*v1.
 func ReadJournal(ctx context.Context, kube kubernetes.Interface) (*v1.Journal, error) {
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	objects, _, err := configMap(kube, fromJournal, migrate.JournalName).read(reading)
+	objects, _, err := configMap(kube, fromJournal, journal.Name).read(reading)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", fromJournal, err)
 	}
-	return journal(reading, migrate.NewReader(migrate.InCluster(kube)), headOf(objects))
+	return readJournal(reading, journal.NewReader(journal.InCluster(kube)), headOf(objects))
 }

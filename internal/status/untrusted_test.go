@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"sigs.k8s.io/yaml"
 )
 
 // labJournal is a journal with the plan of the lab, of which nothing is done.
@@ -57,7 +57,7 @@ func TestAJournalThatBreaksTheRulesIsNamedFirst(t *testing.T) {
 			kube, _ := server.Clients(t)
 			doc := labJournal(t)
 			c.change(&doc)
-			if _, err := migrate.Create(t.Context(), kube, doc, &v1.Snapshot{}); err != nil {
+			if _, err := journal.Create(t.Context(), kube, doc, &v1.Snapshot{}); err != nil {
 				t.Fatal(err)
 			}
 			server.Put(t, node("worker-1", "False", noon.Add(-time.Hour))) // an older problem, which the rules come before
@@ -87,7 +87,7 @@ func TestAJournalThatIsMendedIsTrustedAgain(t *testing.T) {
 	kube, _ := server.Clients(t)
 	doc := labJournal(t)
 	doc.Plan.Steps = append(doc.Plan.Steps, plantedStep())
-	if _, err := migrate.Create(t.Context(), kube, doc, &v1.Snapshot{}); err != nil {
+	if _, err := journal.Create(t.Context(), kube, doc, &v1.Snapshot{}); err != nil {
 		t.Fatal(err)
 	}
 	b := boardOf(t, server)
@@ -95,7 +95,7 @@ func TestAJournalThatIsMendedIsTrustedAgain(t *testing.T) {
 	if b.Facts().Untrusted == nil {
 		t.Fatal("a planted step is trusted")
 	}
-	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + migrate.JournalName)
+	server.Delete("/api/v1/namespaces/kube-system/configmaps/" + journal.Name)
 	b.Look(t.Context())
 	if f := b.Facts(); f.Untrusted != nil || f.Journal != nil {
 		t.Errorf("there is no journal, and this is said of it: %v", f.Untrusted)
@@ -107,7 +107,7 @@ func TestManyBrokenRulesAreCounted(t *testing.T) {
 	for i := range doc.Plan.Steps {
 		doc.Plan.Steps[i].Host = "../" + doc.Plan.Steps[i].Host
 	}
-	err := migrate.Judge(doc, nil)
+	err := trust.CheckJournal(doc, nil)
 	if err == nil {
 		t.Fatal("hosts that are paths are allowed")
 	}

@@ -8,7 +8,7 @@ import (
 	kv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/operator"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // simulated stands for the engine and for user clusters, for who measures the operator itself: a part of a migration takes a second, and each look at the
@@ -42,7 +42,7 @@ func (s *simulated) plane(t operator.Target) *simulatedPlane {
 	return s.planes[t.Name]
 }
 
-func (s *simulated) Run(ctx context.Context, t operator.Target, part state.Part, _ bool, _ func(migrate.Event), stop <-chan struct{}) error {
+func (s *simulated) Run(ctx context.Context, t operator.Target, part state.Part, _ bool, _ func(step.Event), stop <-chan struct{}) error {
 	s.mu.Lock()
 	s.running++
 	s.most = max(s.most, s.running)
@@ -58,7 +58,7 @@ func (s *simulated) Run(ctx context.Context, t operator.Target, part state.Part,
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-stop:
-		return migrate.ErrInterrupted
+		return step.ErrInterrupted
 	case <-timer.C:
 	}
 	s.mu.Lock()

@@ -13,25 +13,24 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/lab/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
 // operator changes a lab with an editor and kubectl, as somebody does who follows the published documents, and can undo all of it.
 type operator struct {
 	lab   *Trial
 	hosts map[string]hostaccess.Host // the control planes
-	ask   func(context.Context, migrate.Target) (v1.Manager, error)
+	ask   func(context.Context, manager.Target) (v1.Manager, error)
 
 	touched []touchedFile
 	// undo takes back what was made in the API, last first.
@@ -54,7 +53,7 @@ func newOperator(t *testing.T, lab *Trial) *operator {
 	client := ownership.NewClient(nil)
 	t.Cleanup(client.CloseIdleConnections)
 	op := &operator{lab: lab, hosts: map[string]hostaccess.Host{}}
-	op.ask = func(ctx context.Context, target migrate.Target) (v1.Manager, error) {
+	op.ask = func(ctx context.Context, target manager.Target) (v1.Manager, error) {
 		return ownership.Scrape(ctx, client, target.Address, lab.MetricsToken())
 	}
 	for _, h := range all {

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/lab/cluster"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // A real kube-controller-manager's lease: untouched while its holder is alive, paused or unreachable and after somebody else has it; released when
@@ -73,7 +72,7 @@ func bound(t *testing.T, lab *Trial, leases handover.Leases) (handover.Binding, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	targets, err := migrate.Targets(t.Context(), hosts, cluster.ControllerManager)
+	targets, err := manager.Targets(t.Context(), hosts, cluster.ControllerManager)
 	if err != nil {
 		t.Fatal(err)
 	}

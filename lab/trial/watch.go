@@ -9,7 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
@@ -77,13 +77,13 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 }
 
 // targets are the managers that should run: those of manifests and units, or the processes that run where neither is.
-func (t *Trial) targets(ctx context.Context, hosts []hostaccess.Host) ([]migrate.Target, error) {
+func (t *Trial) targets(ctx context.Context, hosts []hostaccess.Host) ([]manager.Target, error) {
 	components := []string{cluster.ControllerManager, cluster.CloudControllerManager}
 	if t.shape != cluster.Deployments {
-		return migrate.Targets(ctx, hosts, components...)
+		return manager.Targets(ctx, hosts, components...)
 	}
 	ports := map[string]string{cluster.ControllerManager: "10257", cluster.CloudControllerManager: "10258"}
-	var out []migrate.Target
+	var out []manager.Target
 	for _, h := range hosts {
 		known, err := t.Host(h.Name())
 		if err != nil {
@@ -95,7 +95,7 @@ func (t *Trial) targets(ctx context.Context, hosts []hostaccess.Host) ([]migrate
 				return nil, err
 			}
 			if len(procs) > 0 {
-				out = append(out, migrate.Target{Component: component, Host: h.Name(), Address: net.JoinHostPort(known.Address, ports[component])})
+				out = append(out, manager.Target{Component: component, Host: h.Name(), Address: net.JoinHostPort(known.Address, ports[component])})
 			}
 		}
 	}

@@ -10,12 +10,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/mask/canary"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // logged keeps what a log says.
@@ -34,17 +33,17 @@ func TestConditionsEventsAndLogsShowNoSecretOfAnError(t *testing.T) {
 	secrets, planted := canary.PlantError()
 	for name, behave := range map[string]func(c *userCluster){
 		"a run that fails": func(c *userCluster) {
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error { return planted }
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error { return planted }
 		},
 		"a run that fails while the API server is down": func(c *userCluster) {
 			c.journal.Handover, c.down = state.Begun, planted
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error { return planted }
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error { return planted }
 		},
 		"a run that waits": func(c *userCluster) {
-			c.run = func(ctx context.Context, tell func(migrate.Event), _ <-chan struct{}) error {
-				tell(migrate.Event{Step: v1.Step{Title: "a step"}, Kind: "started", Number: 1, Total: 2})
-				tell(migrate.Event{Step: v1.Step{Title: "a step"}, Kind: "waiting", Message: planted.Error()})
-				tell(migrate.Event{Step: v1.Step{Title: planted.Error()}, Kind: "started", Number: 2, Total: 2})
+			c.run = func(ctx context.Context, tell func(step.Event), _ <-chan struct{}) error {
+				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: "started", Number: 1, Total: 2})
+				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: "waiting", Message: planted.Error()})
+				tell(step.Event{Step: v1.Step{Title: planted.Error()}, Kind: "started", Number: 2, Total: 2})
 				<-ctx.Done()
 				return ctx.Err()
 			}

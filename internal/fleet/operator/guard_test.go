@@ -7,17 +7,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // A journal, an object or an answer of one cluster holds what nobody has thought of.
 func TestARunThatPanicsEndsNoOtherCluster(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		w.change("bad", func(c *userCluster) {
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error { panic("index out of range [7]") }
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error { panic("index out of range [7]") }
 		})
 		w.cluster("bad", enabled)
 		w.cluster("good", enabled)

@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 const inTreeManager = "kube-controller-manager"
@@ -57,7 +57,7 @@ func (h *Hosted) seedOnly(t Target) *hosted.Plane {
 }
 
 // Run implements Engine.
-func (h *Hosted) Run(ctx context.Context, t Target, part state.Part, back bool, tell func(migrate.Event), stop <-chan struct{}) error {
+func (h *Hosted) Run(ctx context.Context, t Target, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error {
 	p, err := h.Plane(ctx, t)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (e *unapprovedError) Error() string { return e.message }
 
 func (e *unapprovedError) Unwrap() error { return e.err }
 
-func carryOut(ctx context.Context, p *hosted.Plane, part state.Part, back bool, tell func(migrate.Event), stop <-chan struct{}) error {
+func carryOut(ctx context.Context, p *hosted.Plane, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error {
 	if back {
 		return p.Rollback(ctx, tell, stop)
 	}

@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/hosted"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (w *world) ledger(name string, h *Hosted) planLedger {
@@ -138,7 +138,7 @@ func TestAClusterWithAnothersJournalIsBlockedAndSaysWhatToDo(t *testing.T) {
 		approved := false // its finish is the operator's own
 		w.change("c", func(c *userCluster) {
 			c.journal.Handover = state.Begun
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error {
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error {
 				approved = approved || w.read("c").Annotations[kubermaticv1.AnnotationPlan] == sum
 				if approved {
 					return nil
@@ -235,7 +235,7 @@ func TestARollbackThatWasNotedGoesOnWhateverTheJournalSays(t *testing.T) {
 	w.cluster("c", enabled)
 	h := &Hosted{Seed: hosted.Clients{Kube: w.kube, Dynamic: w.dynamic}}
 	p := v1.Plan{Cluster: v1.Cluster{UID: "u", Seed: "cluster-c"}, Steps: []v1.Step{{ID: "a"}, {ID: "b"}}}
-	home := migrate.Home{Kube: w.kube, Namespace: "cluster-c"}
+	home := journal.ObjectLocation{Kube: w.kube, Namespace: "cluster-c"}
 	doc := v1.Journal{Run: "r", Phase: v1.RunApplying, Plan: p, Records: []v1.StepRecord{{ID: "a", Result: "done"}}}
 	if _, err := home.Create(t.Context(), doc, &v1.Snapshot{}); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestARollbackThatWasNotedGoesOnWhateverTheJournalSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, phase := range []string{v1.RunApplied, v1.RunRolledBack} {
-		if err := w.kube.CoreV1().ConfigMaps("cluster-c").Delete(t.Context(), migrate.JournalName, metav1.DeleteOptions{}); err != nil {
+		if err := w.kube.CoreV1().ConfigMaps("cluster-c").Delete(t.Context(), journal.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		doc.Phase = phase

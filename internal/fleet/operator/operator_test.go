@@ -11,6 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,12 +24,6 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-
-	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
-	"github.com/transplant-dev/transplant/internal/fleet/objects"
-	"github.com/transplant-dev/transplant/internal/fleet/served"
-	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
 func TestAClusterWhoseFeatureIsSwitchedOnEndsCompleted(t *testing.T) {
@@ -82,9 +81,9 @@ func TestAClusterBelongsToTheInstallationThatBeginsWithIt(t *testing.T) {
 
 		w.cluster("lost")
 		w.change("lost", func(c *userCluster) {
-			c.run = func(_ context.Context, _ func(migrate.Event), stop <-chan struct{}) error {
+			c.run = func(_ context.Context, _ func(step.Event), stop <-chan struct{}) error {
 				<-stop
-				return migrate.ErrInterrupted
+				return step.ErrInterrupted
 			}
 		})
 		w.enable("lost")
@@ -128,13 +127,13 @@ func TestTenClustersThatHangKeepNobodyElseWaiting(t *testing.T) {
 			name := fmt.Sprint("c", n)
 			w.change(name, func(c *userCluster) {
 				c.hangs = true
-				c.run = func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
-					tell(migrate.Event{Kind: "started", Number: 1, Total: 9})
+				c.run = func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
+					tell(step.Event{Kind: "started", Number: 1, Total: 9})
 					select {
 					case <-ctx.Done():
 						return ctx.Err()
 					case <-stop:
-						return migrate.ErrInterrupted
+						return step.ErrInterrupted
 					}
 				}
 			})
@@ -200,14 +199,14 @@ func TestAnOperatorThatLosesItsLeaseEndsWhatItBegan(t *testing.T) {
 		w.begin(t.Context())
 		stopped := make(chan error, 1)
 		w.change("a", func(c *userCluster) {
-			c.run = func(ctx context.Context, _ func(migrate.Event), stop <-chan struct{}) error {
+			c.run = func(ctx context.Context, _ func(step.Event), stop <-chan struct{}) error {
 				select {
 				case <-ctx.Done():
 					stopped <- ctx.Err()
 				case <-stop:
-					stopped <- migrate.ErrInterrupted
+					stopped <- step.ErrInterrupted
 				}
-				return migrate.ErrInterrupted
+				return step.ErrInterrupted
 			}
 		})
 		w.cluster("a", enabled)
@@ -302,7 +301,7 @@ func TestAnAPIServerThatIsDownIsWaitedForAndNotTakenForAFailure(t *testing.T) {
 	bubble(t, nil, func(w *world) {
 		w.change("a", func(c *userCluster) {
 			c.journal.Handover, c.down = state.Begun, errDown
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error {
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error {
 				return errors.New("the change is not visible")
 			}
 		})
@@ -328,7 +327,7 @@ func TestARunThatFailsThreeTimesIsTakenBackAndStays(t *testing.T) {
 		tries := 0
 		w.change("a", func(c *userCluster) {
 			c.owners = state.Owners{Nobody: loops}
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error {
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error {
 				if tries++; tries > 3 {
 					return nil // the way back
 				}

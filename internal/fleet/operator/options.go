@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/record"
-
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/served"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 )
 
 // Target is the user cluster that something is done for.
@@ -30,7 +29,7 @@ type Target struct {
 // Engine carries migrations out and looks at control planes. Each method is about one cluster and may take long; it ends with its context.
 type Engine interface {
 	// Run carries a part out or goes on with it, or takes Handover back. Closing stop ends it between two steps.
-	Run(ctx context.Context, t Target, part state.Part, back bool, tell func(migrate.Event), stop <-chan struct{}) error
+	Run(ctx context.Context, t Target, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error
 	// Journal reads how far the parts are, from the seed alone.
 	Journal(ctx context.Context, t Target) (state.Journal, error)
 	// Owners looks at who runs the cloud loops.

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // outcome is what an error of the engine means for the cluster.
@@ -44,7 +44,7 @@ func outcome(err error) (state.Outcome, string) {
 		return state.NoWayBack, err.Error()
 	case errors.Is(err, hosted.ErrInterrupted), errors.Is(err, hosted.ErrRollback), errors.Is(err, context.Canceled), errors.Is(err, election.ErrFenced):
 		return state.Interrupted, err.Error()
-	case errors.Is(err, migrate.ErrLockLost), unreachable(err):
+	case errors.Is(err, lock.ErrLockLost), unreachable(err):
 		return state.Unreachable, err.Error()
 	case errors.As(err, &stale):
 		return state.Stale, err.Error()
@@ -66,7 +66,7 @@ func unreachable(err error) bool {
 	if errors.Is(err, userclusters.ErrClosed) || errors.Is(err, userclusters.ErrForgotten) {
 		return true
 	}
-	return migrate.Transient(err) || apierrors.IsUnauthorized(err)
+	return retry.IsTransient(err) || apierrors.IsUnauthorized(err)
 }
 
 // namedFindings is how many findings a message names.

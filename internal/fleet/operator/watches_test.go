@@ -11,14 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/hosted"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // telling are user clusters that tell when their machines change.
@@ -182,7 +181,7 @@ func TestAPlanThatIsNotTheConfirmedOneBlocksUntilItIsConfirmedAnew(t *testing.T)
 	bubble(t, nil, func(w *world) {
 		differs := &hosted.UnconfirmedError{Confirmed: "0123456789", Made: "abcdef0123", Other: []string{"loops-off/x"}}
 		w.change("a", func(c *userCluster) {
-			c.run = func(context.Context, func(migrate.Event), <-chan struct{}) error { return differs }
+			c.run = func(context.Context, func(step.Event), <-chan struct{}) error { return differs }
 		})
 		w.cluster("a", enabled, func(u *unstructured.Unstructured) {
 			u.SetAnnotations(map[string]string{kubermaticv1.CCMMigrationNeeded: "", kubermaticv1.CSIMigrationNeeded: "", kubermaticv1.AnnotationPlan: "0123456789"})

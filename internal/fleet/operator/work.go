@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // begin starts a run of the engine, if there is a place for it.
@@ -37,7 +36,7 @@ func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {
 func (op *Operator) run(ctx context.Context, t Target, r *run) {
 	begun := time.Now()
 	err := op.guard(t.Name, "run", func() error {
-		return op.Engine.Run(ctx, t, r.part, r.back, func(e migrate.Event) { op.heard(t, e) }, r.stop)
+		return op.Engine.Run(ctx, t, r.part, r.back, func(e step.Event) { op.heard(t, e) }, r.stop)
 	})
 	result, message := outcome(err)
 	message = mask.Text(message)
@@ -82,7 +81,7 @@ func ended(r *state.Run, result state.Outcome, message string) {
 }
 
 // heard notes what the engine tells of a run.
-func (op *Operator) heard(t Target, e migrate.Event) {
+func (op *Operator) heard(t Target, e step.Event) {
 	news := false
 	op.memory.known(t.Name, t.Cluster.UID, func(r *dossier) {
 		if !r.run.Active {

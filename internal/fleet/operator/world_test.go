@@ -10,6 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,12 +27,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
-
-	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/fleet/objects"
-	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate"
 )
 
 // world is a seed of fakes in a bubble of time, and an operator on it.
@@ -67,7 +66,7 @@ type userCluster struct {
 	journal state.Journal
 	owners  state.Owners
 	// run is what a run does instead of succeeding.
-	run func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error
+	run func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error
 	// down is what every look and question gets.
 	down     error
 	hangs    bool
@@ -124,7 +123,7 @@ func (u *user) begin(name string, part state.Part) userCluster {
 	return *u.of(name)
 }
 
-func (u *user) Run(ctx context.Context, t Target, part state.Part, back bool, tell func(migrate.Event), stop <-chan struct{}) error {
+func (u *user) Run(ctx context.Context, t Target, part state.Part, back bool, tell func(step.Event), stop <-chan struct{}) error {
 	c := u.begin(t.Name, part)
 	defer func() {
 		u.mu.Lock()
@@ -141,15 +140,15 @@ func (u *user) Run(ctx context.Context, t Target, part state.Part, back bool, te
 		})
 	}
 	if c.run == nil {
-		c.run = func(ctx context.Context, tell func(migrate.Event), stop <-chan struct{}) error {
+		c.run = func(ctx context.Context, tell func(step.Event), stop <-chan struct{}) error {
 			for n := range 2 {
 				stage(state.Begun)
-				tell(migrate.Event{Step: v1.Step{Title: "a step"}, Kind: "started", Number: n + 1, Total: 2})
+				tell(step.Event{Step: v1.Step{Title: "a step"}, Kind: "started", Number: n + 1, Total: 2})
 				select {
 				case <-ctx.Done():
 					return ctx.Err()
 				case <-stop:
-					return migrate.ErrInterrupted
+					return step.ErrInterrupted
 				case <-time.After(c.took):
 				}
 			}

@@ -14,6 +14,11 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/lab/hosts"
+	"github.com/transplant-dev/transplant/lab/trial"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -21,12 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
-
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/lab/hosts"
-	"github.com/transplant-dev/transplant/lab/trial"
 )
 
 var (
@@ -309,7 +308,7 @@ func onHost(t *testing.T, h *hosts.Host, commands []string) {
 // sideBySide fails the test unless two steps were under way at one time.
 func sideBySide(t *testing.T, s *Stage, pair []v1.Step) {
 	t.Helper()
-	j, err := migrate.Open(t.Context(), s.Client)
+	j, err := journal.Open(t.Context(), s.Client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/faults"
@@ -71,7 +71,7 @@ func TestRealHostsGoOutOfTreeAndBack(t *testing.T) {
 // tellTimes logs how long each phase of a migration and of its rollback took: nearly all of it is kubelets that wait before they start a pod again.
 func tellTimes(t *testing.T, s *Stage) {
 	t.Helper()
-	j, err := migrate.Open(t.Context(), s.Client)
+	j, err := journal.Open(t.Context(), s.Client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,56 @@
+package journal
+
+import (
+	"context"
+	"slices"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// RollbackSteps returns the steps of the way back, where one was planned.
+func RollbackSteps(doc v1.Journal) []v1.Step {
+	if doc.Rollback == nil {
+		return nil
+	}
+	return doc.Rollback.Steps
+}
+
+// PlanHosts are the hosts that a migration's steps are on, sorted.
+func PlanHosts(doc v1.Journal) []string {
+	var out []string
+	for _, s := range append(slices.Clone(doc.Plan.Steps), RollbackSteps(doc)...) {
+		if s.Host != "" {
+			out = append(out, s.Host)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// IsExcluded tells that a host was taken out of a migration.
+func IsExcluded(doc v1.Journal, host string) bool {
+	return slices.ContainsFunc(doc.Without, func(h v1.HostOut) bool { return h.Name == host })
+}
+
+// Staying are the hosts that were not taken out of a migration.
+func Staying(doc v1.Journal, hosts []hostaccess.Host) []hostaccess.Host {
+	return slices.DeleteFunc(slices.Clone(hosts), func(h hostaccess.Host) bool { return IsExcluded(doc, h.Name()) })
+}
+
+// HasChanged tells that a step of the way there has changed a component on a host, which no step of the way back reaches once the host was taken out.
+func HasChanged(doc v1.Journal, host string) bool {
+	changed := map[string]bool{}
+	for _, rec := range doc.Records {
+		changed[rec.ID] = rec.Result == "started" || rec.Result == "done" || rec.AfterSHA256 != "" // half done, and skipped since
+	}
+	return slices.ContainsFunc(doc.Plan.Steps, func(s v1.Step) bool { return s.Host == host && s.Component != "" && changed[s.ID] })
+}
+
+// Exclude writes down that hosts were left out of the migration.
+func (j *Journal) Exclude(ctx context.Context, out []v1.HostOut) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.doc.Without = append(slices.Clone(j.doc.Without), out...)
+	return j.write(ctx)
+}

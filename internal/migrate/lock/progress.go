@@ -1,0 +1,111 @@
+package lock
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+)
+
+// ProgressAnnotation is where the lock's Lease says how the run goes: it is renewed every few seconds anyway, so that telling costs no further request.
+const ProgressAnnotation = "transplant.dev/progress"
+
+// progressLimit bounds what is said of one step, in bytes: an error may hold a whole answer of an API server.
+const progressLimit = 400
+
+// Progress follows the events of a run, and publishes what an onlooker elsewhere wants to know of it. It is safe for several goroutines.
+type Progress struct {
+	mu      sync.Mutex
+	doc     v1.Progress
+	publish func(string)
+}
+
+// NewProgress returns the progress of a run, which calls publish with each new state of it.
+func NewProgress(run string, publish func(string)) *Progress {
+	p := &Progress{doc: v1.Progress{Run: run}, publish: publish}
+	p.send()
+	return p
+}
+
+// Saw takes an event of the engine in.
+func (p *Progress) Saw(e step.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.IndexFunc(p.doc.Steps, func(s v1.StepProgress) bool { return s.ID == e.Step.ID })
+	switch e.Kind {
+	case "done", "already-done", "failed", "resumed":
+		if at >= 0 {
+			p.doc.Steps = slices.Delete(p.doc.Steps, at, at+1)
+		}
+	case "started", "progress", "waiting", "paused":
+		if e.Step.ID == "" {
+			return
+		}
+		if at < 0 {
+			at = len(p.doc.Steps)
+			p.doc.Steps = append(p.doc.Steps, v1.StepProgress{ID: e.Step.ID, Since: e.Time.UTC()})
+		}
+		s := &p.doc.Steps[at]
+		message := shortened(mask.Text(e.Message), progressLimit)
+		if message == "" || s.Waiting == message {
+			break
+		}
+		s.Waiting, s.WaitingSince = message, e.Time.UTC()
+	default:
+		return
+	}
+	p.send()
+}
+
+// Disrupted publishes what probes have seen so far, in one line.
+func (p *Progress) Disrupted(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if line = shortened(mask.Text(line), progressLimit); line != p.doc.Disruption {
+		p.doc.Disruption = line
+		p.send()
+	}
+}
+
+func (p *Progress) send() {
+	data, err := json.Marshal(p.doc)
+	if err != nil {
+		return // there is nothing in it that cannot be written
+	}
+	p.publish(string(data))
+}
+
+// shortened cuts a text at a rune, and marks that it did.
+func shortened(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	end := 0
+	for i := range s {
+		if i > limit {
+			break
+		}
+		end = i
+	}
+	return s[:end] + "…"
+}
+
+// ReadProgress reads what a lock says of its run; nil where it says nothing that is understood. It is masked: an earlier version, or somebody else, may have
+// written it.
+func ReadProgress(annotation string) *v1.Progress {
+	if annotation == "" {
+		return nil
+	}
+	var p v1.Progress
+	if json.Unmarshal([]byte(annotation), &p) != nil {
+		return nil
+	}
+	p.Disruption = mask.Text(p.Disruption)
+	for i := range p.Steps {
+		p.Steps[i].Waiting = mask.Text(p.Steps[i].Waiting)
+	}
+	return &p
+}

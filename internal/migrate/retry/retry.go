@@ -1,0 +1,66 @@
+// Package retry decides which errors of an API server pass by themselves, and asks again while they last.
+package retry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// WriteTimeout is for how long a write of the journal is tried while API servers restart under a load balancer.
+const WriteTimeout = 60 * time.Second
+
+// Do calls f until it succeeds, its error is not one of a restarting API server, or the budget is spent.
+func Do(ctx context.Context, budget time.Duration, f func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, budget, true, func(ctx context.Context) (bool, error) {
+		last = f(ctx)
+		if last == nil {
+			return true, nil
+		}
+		if !IsTransient(last) {
+			return false, last
+		}
+		return false, nil
+	})
+	if err != nil && last != nil {
+		return last
+	}
+	return err
+}
+
+// IsTransient tells the errors that an API server shows while it restarts, or its host does, from those that mean something. A 403 right after a start
+// (the authorizer's cache is cold) is measured to happen with a load balancer that does not ask /readyz; it is not hidden here.
+func IsTransient(err error) bool {
+	switch {
+	case apierrors.IsServerTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsInternalError(err):
+		return true
+	case utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
+		return true
+	}
+	return errors.Is(err, io.ErrUnexpectedEOF) || unconnected(err)
+}
+
+// unreached are what a kernel says of an address whose host restarts or whose virtual IP moves: no router or neighbour answers for it, for as long as that takes.
+var unreached = []syscall.Errno{syscall.EPIPE, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN}
+
+// unconnected tells the errors of a network that pass. That a name does not exist is none of them: it is a wrong address in a kubeconfig.
+func unconnected(err error) bool {
+	var name *net.DNSError
+	var wire net.Error
+	switch {
+	case slices.ContainsFunc(unreached, func(errno syscall.Errno) bool { return errors.Is(err, errno) }):
+		return true
+	case errors.As(err, &name):
+		return name.IsTemporary || name.IsTimeout
+	}
+	return errors.As(err, &wire) && wire.Timeout()
+}

@@ -1,0 +1,103 @@
+// Package step is what every kind of step shares: the environment it is executed in, the files and backups of hosts,
+// waiting, and the errors that end a step.
+package step
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+)
+
+// BackUp keeps the bytes that a step is about to change in a directory of its own, outside the manifests directory, where a copy would be a
+// second pod. The record names it before the change is made.
+func (e *Env) BackUp(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if rec.BackupSHA256 != "" {
+		return e.backupAgain(ctx, s, *rec) // kept by an earlier try; the file may have been changed since
+	}
+	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	rec.BackupSHA256 = sum
+	if sum == Absent {
+		return nil
+	}
+	rec.Backup = trust.BackupDir(e.Journal.Doc().Run) + "/" + trust.BackupName(s.ID)
+	rec.BackupMode = fmt.Sprintf("%04o", f.Mode.Perm())
+	return e.KeepBackup(ctx, s, *rec, f.Data)
+}
+
+// KeepBackup makes the backup that a record names, on the machine itself where the access can do that.
+func (e *Env) KeepBackup(ctx context.Context, s v1.Step, rec v1.StepRecord, data []byte) error {
+	if err := trust.JudgeRecord(e.Journal.Doc().Run, rec); err != nil {
+		return &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
+	}
+	h, err := e.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	if b, ok := h.(hostaccess.Backer); ok {
+		err = b.Backup(ctx, s.Path, rec.Backup, rec.BackupSHA256)
+	} else {
+		err = h.WriteFile(ctx, rec.Backup, data, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("backing %s up on host %s: %w", s.Path, s.Host, err)
+	}
+	return nil
+}
+
+// backupAgain makes a backup that a record names and that is not there, as long as the file still is what was to be kept: an access whose changes people
+// make may have died between the record and the change.
+func (e *Env) backupAgain(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	if rec.Backup == "" {
+		return nil
+	}
+	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	if err != nil || sum != rec.BackupSHA256 {
+		return err
+	}
+	if _, have, err := e.ReadFile(ctx, s.Host, rec.Backup); err != nil || have == sum {
+		return err
+	}
+	return e.KeepBackup(ctx, s, rec, f.Data)
+}
+
+// ReadBackupOf returns the bytes from before a step, checked against the journal; absent when the file was not there.
+func (e *Env) ReadBackupOf(ctx context.Context, step string, host string) (data []byte, mode fs.FileMode, sum string, err error) {
+	rec := e.Journal.Record(step)
+	switch {
+	case rec.BackupSHA256 == "":
+		return nil, 0, "", fmt.Errorf("step %s changed nothing that could be restored", step)
+	case rec.BackupSHA256 == Absent:
+		return nil, 0, Absent, nil
+	}
+	return e.ReadBackup(ctx, v1.Step{ID: step, Host: host}, rec)
+}
+
+// ReadBackup reads the backup that a record names.
+func (e *Env) ReadBackup(ctx context.Context, s v1.Step, rec v1.StepRecord) (data []byte, mode fs.FileMode, sum string, err error) {
+	if err := trust.JudgeRecord(e.Journal.Doc().Run, rec); err != nil {
+		return nil, 0, "", &trust.UntrustedError{What: "the record of step " + s.ID, Err: err}
+	}
+	h, err := e.Host(s.Host)
+	if err != nil {
+		return nil, 0, "", err
+	}
+	f, err := h.ReadFile(ctx, rec.Backup)
+	if err != nil {
+		return nil, 0, "", fmt.Errorf("reading the backup from before step %s: %w", s.ID, err)
+	}
+	if sum := hostaccess.SHA256(f.Data); sum != rec.BackupSHA256 {
+		return nil, 0, "", fmt.Errorf("backup %s on host %s was changed (it has SHA-256 %s, the journal says %s): nothing was restored", rec.Backup, s.Host, sum, rec.BackupSHA256)
+	}
+	m, err := trust.BackupMode(rec.BackupMode)
+	if err != nil {
+		return nil, 0, "", fmt.Errorf("the backup from before step %s: %w", s.ID, err)
+	}
+	return f.Data, m, rec.BackupSHA256, nil
+}

@@ -1,0 +1,199 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+)
+
+// serialized is a function that is told of events, for callers that are not safe for concurrent use.
+func serialized(tell func(Event)) func(Event) {
+	var mu sync.Mutex
+	return func(ev Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		tell(ev)
+	}
+}
+
+// Options of an Engine.
+type Options struct {
+	Kube    kubernetes.Interface
+	Dynamic dynamic.Interface
+	// Seed hosts the control plane; nil for a cluster that runs its own.
+	Seed *Seed
+	// Hosts whose files and processes steps act on.
+	Hosts []hostaccess.Host
+	// HostsAreNodes tells that the hosts are those of the cluster's Nodes and have their names: nobody has named them.
+	HostsAreNodes bool
+	// NodeNames maps a host's name to its Node's.
+	NodeNames map[string]string
+	// Scrape asks a manager on a host, or in a pod of the seed, for its gauges; an error means unknown.
+	Scrape func(ctx context.Context, component, host, address string) (v1.Manager, error)
+	// Version asks a component on a host for the version of its program; empty when it does not tell, an error when it does not answer. Steps that change a
+	// version prove it by this; nil leaves that to mirror pods.
+	Version func(ctx context.Context, component, host, address string) (string, error)
+	// ToolVersion of this program goes into the journal with what it writes; empty leaves the one that is there.
+	ToolVersion string
+	// Before is the snapshot from before the migration, that verifications compare with.
+	Before *v1.Snapshot
+	// Live is a snapshot of how the cluster is now: where its hosts have what steps change is asked of it, and never of a plan or a journal. Nil for Before.
+	Live *v1.Snapshot
+	// Compare says in sentences what is not as it was before the migration and nothing explains, and what could not be compared; nil where nobody looks at
+	// the whole cluster. Steps that verify ask it when all that they look at themselves is right.
+	Compare func(ctx context.Context) (problems, unknown []string)
+	// Unjudged lets a test carry out steps that no migration has.
+	Unjudged bool
+	// Tell is called for everything a watching operator wants to know; nil for silence.
+	Tell func(Event)
+	// Extend has the lock on the cluster last for as long as its only API server may be away, until the returned function; nil where nobody holds one.
+	Extend func(ctx context.Context, away time.Duration) (restore func(), err error)
+	// ReadLocal reads a file of this machine that a step copies to hosts; os.ReadFile when nil.
+	ReadLocal func(path string) ([]byte, error)
+	// Clock is the real one when nil.
+	Clock clock.Clock
+	// Hook is called at named points of a step ("before", "during", "after"); tests kill the process there.
+	Hook func(point, step string)
+}
+
+// Event is something that happened to a step.
+type Event struct {
+	Time time.Time
+	Step v1.Step
+	// Kind is started, progress, waiting (told at every look), done, already-done, deferred, failed, paused, resumed.
+	Kind    string
+	Message string
+	// Number of the step in the plan, from 1, and how many there are.
+	Number, Total int
+}
+
+// Env is what a step is executed in: clients, hosts, the journal, the clock, and what this process has learned on its way.
+type Env struct {
+	Options
+	HostsByName map[string]hostaccess.Host
+	Journal     *journal.Journal
+	Plan        *v1.Plan
+	LeaseClient handover.Leases
+	Numbers     map[string]int
+	// Stopping is closed when the operator asked to stop.
+	Stopping <-chan struct{}
+	// NodeBudget counts the nodes under change.
+	NodeBudget NodeBudget
+	// Kinds of steps, and what executes each.
+	Kinds map[v1.StepKind]func(*Env) Executor
+	// Said remembers what was said once and is not said again.
+	Said map[string]bool
+	// UnreachableHosts are the hosts that were out of reach.
+	UnreachableHosts *Reachability
+	// ExcludedHosts are the hosts that were taken out of the migration.
+	ExcludedHosts []hostaccess.Host
+	// Proofs are what this process has seen of holders itself.
+	Proofs *Proofs
+	// StaleLeases are the leases that steps have looked at in vain.
+	StaleLeases map[string]*handover.Silence
+}
+
+// NewEnv returns the environment of steps that write what they do into the journal.
+func NewEnv(o Options, j *journal.Journal) *Env {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Tell == nil {
+		o.Tell = func(Event) {}
+	}
+	if o.ReadLocal == nil {
+		o.ReadLocal = os.ReadFile
+	}
+	if o.Hook == nil {
+		o.Hook = func(string, string) {}
+	}
+	j.WrittenBy(o.ToolVersion)
+	o.Tell = serialized(o.Tell)
+	without := slices.DeleteFunc(slices.Clone(o.Hosts), func(h hostaccess.Host) bool { return !journal.IsExcluded(j.Doc(), h.Name()) })
+	o.Hosts = journal.Staying(j.Doc(), o.Hosts)
+	e := &Env{Options: o, Journal: j, UnreachableHosts: &Reachability{}, Proofs: newProofs(), ExcludedHosts: without, HostsByName: map[string]hostaccess.Host{}, Numbers: map[string]int{}, Said: map[string]bool{}}
+	for _, h := range o.Hosts {
+		e.HostsByName[h.Name()] = h
+	}
+	e.LeaseClient = handover.Leases{Client: o.Kube.CoordinationV1().Leases(component.Namespace), Now: o.Clock.Now}
+	return e
+}
+
+// ErrInterrupted is returned when the operator asked to stop and the current step was finished first.
+var ErrInterrupted = errors.New("interrupted between two steps")
+
+// Report reports an event of a step to the operator.
+func (e *Env) Report(s v1.Step, kind, message string) {
+	s.ID, _, _ = strings.Cut(s.ID, trust.MovingInfix) // a part of the step that an onlooker knows
+	e.Tell(Event{Time: e.Clock.Now(), Step: s, Kind: kind, Message: message, Number: e.Numbers[s.ID], Total: len(e.Plan.Steps)})
+}
+
+// CloudProvider is the in-tree one that moves; plans of the first version did not say.
+func (e *Env) CloudProvider() string {
+	if e.Plan.Cluster.Provider == "" {
+		return plan.ProviderAWS
+	}
+	return e.Plan.Cluster.Provider
+}
+
+// Location is where the engine's run is kept.
+func (e *Env) Location() journal.ObjectLocation {
+	if e.Journal != nil && e.Journal.Home.Kube != nil {
+		return e.Journal.Home
+	}
+	return journal.InCluster(e.Kube)
+}
+
+// IsWorker tells that a host had no part of the control plane before the migration. One that is not known may have, and one
+// that has a part of it now is none: what it was before is in a ConfigMap.
+func (e *Env) IsWorker(name string) bool {
+	isControlPlane := func(h v1.Host) bool { return h.Name == name && h.ControlPlane }
+	if e.Before == nil || slices.ContainsFunc(trust.BeforeHosts(e.Live), isControlPlane) {
+		return false
+	}
+	if slices.ContainsFunc(e.Before.Managers, func(m v1.Manager) bool { return m.Host == name }) {
+		return false // it ran a manager of a Deployment, which has no manifest on the host
+	}
+	return slices.ContainsFunc(e.Before.Hosts, func(h v1.Host) bool { return h.Name == name && !h.ControlPlane && !h.APIOnly })
+}
+
+// NodeOf is the name of a host's node.
+func (e *Env) NodeOf(host string) string {
+	if name := e.NodeNames[host]; name != "" {
+		return name
+	}
+	if e.Before != nil {
+		for _, h := range e.Before.Hosts {
+			if h.Name == host && h.NodeName != "" {
+				return h.NodeName
+			}
+		}
+	}
+	return host
+}
+
+// StepByID finds a step of the migration or of its rollback by its ID.
+func (e *Env) StepByID(id string) (v1.Step, bool) {
+	doc := e.Journal.Doc()
+	for _, s := range append(slices.Clone(doc.Plan.Steps), journal.RollbackSteps(doc)...) {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return v1.Step{}, false
+}

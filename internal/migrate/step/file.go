@@ -1,0 +1,146 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+)
+
+// ProvesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of the API right before: what the host itself
+// says, and a snapshot of some time ago, may be a worker's.
+func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
+	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
+		return nil
+	}
+	proven, err := snapshot.IsControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
+	if err != nil {
+		return err
+	}
+	if !proven {
+		return &trust.UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, plan.Unproven(s.Host))}
+	}
+	return nil
+}
+
+// Host returns a host of the plan by its name; an unreachable one when there is no access to it.
+func (e *Env) Host(name string) (hostaccess.Host, error) {
+	h, ok := e.HostsByName[name]
+	if !ok {
+		return nil, &hostaccess.UnreachableError{Host: name, Err: errors.New("it is in the plan and not in --host-access: name it there")}
+	}
+	return h, nil
+}
+
+// ReadFile returns the file of a step, and "absent" as its hash when it is not there.
+func (e *Env) ReadFile(ctx context.Context, host, path string) (hostaccess.File, string, error) {
+	h, err := e.Host(host)
+	if err != nil {
+		return hostaccess.File{}, "", err
+	}
+	f, err := h.ReadFile(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return hostaccess.File{}, Absent, nil
+	} else if err != nil {
+		return hostaccess.File{}, "", err
+	}
+	return f, hostaccess.SHA256(f.Data), nil
+}
+
+// Absent is the hash of a file that is not there.
+const Absent = "absent"
+
+// IsRestored tells whether a file is as it was before the step that is undone; one that was begun and changed nothing left it so.
+func (e *Env) IsRestored(ctx context.Context, s v1.Step) (hostaccess.File, bool, error) {
+	before := e.Journal.Record(s.Restore).BackupSHA256
+	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	return f, err == nil && (before == "" || sum == before), err
+}
+
+// FileMode returns the mode that a step gives its file.
+func FileMode(s v1.Step) (fs.FileMode, error) {
+	mode, err := strconv.ParseUint(s.Mode, 8, 32)
+	if err != nil {
+		return 0, fmt.Errorf("mode %q: %w", s.Mode, err)
+	}
+	return fs.FileMode(mode), nil
+}
+
+// IsWider reports whether a file gives a right that a mode does not give: a credential that all may read is written again. One
+// that somebody has closed further is left as it is.
+func IsWider(f hostaccess.File, mode fs.FileMode) bool { return f.Mode.Perm()&^mode.Perm() != 0 }
+
+// WriteFile puts bytes on a host, after the record that says so was saved.
+func (e *Env) WriteFile(ctx context.Context, s v1.Step, rec *v1.StepRecord, data []byte, mode fs.FileMode) error {
+	h, err := e.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	rec.AfterSHA256 = hostaccess.SHA256(data)
+	if err := e.Journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	e.Hook("during", s.ID)
+	if f, sum, err := e.ReadFile(ctx, s.Host, s.Path); err == nil && sum == rec.AfterSHA256 && !IsWider(f, mode) {
+		return nil
+	}
+	return h.WriteFile(ctx, s.Path, data, mode)
+}
+
+// CheckUnchanged refuses to overwrite or remove what somebody else wrote after this migration did.
+func (e *Env) CheckUnchanged(s v1.Step, now []byte) error {
+	if now == nil {
+		return nil // a step of this migration took it away
+	}
+	sum := hostaccess.SHA256(now)
+	doc := e.Journal.Doc()
+	for _, rec := range doc.Records {
+		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum {
+			return nil
+		}
+	}
+	before := "delete it"
+	if backup := e.Journal.Record(s.Restore).Backup; backup != "" {
+		before = "restore the file from " + backup
+	}
+	return &StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it (SHA-256 %s): "+
+		"put your change aside, %s, then run transplant rollback again", s.Path, s.Host, sum, before)}}
+}
+
+// UnitManager is a host whose units can be stopped and started.
+type UnitManager interface {
+	hostaccess.Host
+	hostaccess.Units
+}
+
+// UnitHost returns a host by its name, if its units can be stopped and started.
+func (e *Env) UnitHost(name string) (UnitManager, error) {
+	h, err := e.Host(name)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := h.(UnitManager)
+	if !ok {
+		return nil, fmt.Errorf("the access to host %s cannot stop and start systemd units: use another --host-access for it", name)
+	}
+	return u, nil
+}
+
+// CommitChanges has the changes of a host made that were asked for. It comes before each wait for their effect: people may make them, and take their time.
+func (e *Env) CommitChanges(ctx context.Context, host string) error {
+	if host == "" {
+		return nil
+	}
+	h, err := e.Host(host)
+	if err != nil {
+		return err
+	}
+	return hostaccess.Commit(ctx, h)
+}

@@ -1,0 +1,156 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// WriteFile writes a file, or derives it on the host.
+type WriteFile struct{ Env *step.Env }
+
+// Done reports whether the file on the host has its content.
+func (x WriteFile) Done(ctx context.Context, s v1.Step) (bool, error) {
+	if plan.IsToken(s) {
+		return x.hasToken(ctx, s)
+	}
+	want, err := x.content(ctx, s)
+	if err != nil || want == nil {
+		return false, err
+	}
+	f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
+	if err != nil || sum != hostaccess.SHA256(want) {
+		return false, err
+	}
+	mode, err := step.FileMode(s)
+	return !step.IsWider(f, mode), err
+}
+
+// Do writes the file after its old content was backed up.
+func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.Env.BackUp(ctx, s, rec); err != nil {
+		return err
+	}
+	if plan.IsToken(s) {
+		return x.writeToken(ctx, s, rec)
+	}
+	var data []byte
+	err := x.Env.Poll(ctx, step.TimeoutOf(s), step.SettleInterval, func(ctx context.Context) (bool, error) {
+		var err error
+		data, err = x.content(ctx, s)
+		return data != nil, err
+	})
+	if errors.Is(err, step.ErrTimedOut) {
+		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, plan.TokenSecret, component.KCM)}
+	} else if err != nil {
+		return err
+	}
+	mode, err := step.FileMode(s)
+	if err != nil {
+		return err
+	}
+	return x.Env.WriteFile(ctx, s, rec, data, mode)
+}
+
+// content is what the file shall hold; nil while it cannot be known yet.
+func (x WriteFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
+	if s.Derive == "" {
+		return []byte(s.Content), nil
+	}
+	src, sum, err := x.Env.ReadFile(ctx, s.Host, s.Source)
+	if err != nil {
+		return nil, err
+	}
+	if sum == step.Absent {
+		return nil, fmt.Errorf("%s on host %s is gone: %s cannot be derived from it", s.Source, s.Host, s.Path)
+	}
+	switch s.Derive {
+	case plan.DeriveCloudConfig:
+		out, err := cloudconfig.Derive(x.Env.CloudProvider(), src.Data)
+		if err == nil && len(out.Problems) > 0 {
+			err = errors.New(strings.Join(out.Problems, "; "))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("deriving %s from %s on host %s: %w", s.Path, s.Source, s.Host, err)
+		}
+		return out.Data, nil
+	case plan.DeriveKubeconfig, plan.OlderKubeconfig:
+		return x.kubeconfig(ctx, s, src.Data)
+	}
+	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
+}
+
+// kubeconfig takes server and CA from the kube-controller-manager's, so that the cloud-controller-manager depends on the same API server. It names the file
+// with the token; that of a plan of an earlier version holds one.
+func (x WriteFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]byte, error) {
+	server, err := kubeconfig.Server(source)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s on host %s: %w", s.Source, s.Host, err)
+	}
+	user := &clientcmdapi.AuthInfo{TokenFile: tokenBesideKubeconfig}
+	if s.Derive == plan.OlderKubeconfig {
+		token, err := object.OlderToken(ctx, x.Env)
+		if err != nil || token == "" {
+			return nil, err
+		}
+		user = &clientcmdapi.AuthInfo{Token: token}
+	}
+	data, err := object.ManagerKubeconfig(server, user)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s for host %s: %w", s.Path, s.Host, err)
+	}
+	return data, nil
+}
+
+// removeFile takes away what a step wrote, or puts back what was there before it.
+type removeFile struct{ env *step.Env }
+
+func (x removeFile) Done(ctx context.Context, s v1.Step) (bool, error) {
+	_, restored, err := x.env.IsRestored(ctx, s)
+	return restored, err
+}
+
+func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	data, mode, sum, err := x.env.ReadBackupOf(ctx, s.Restore, s.Host)
+	if err != nil {
+		return err
+	}
+	if now, is, err := x.env.ReadFile(ctx, s.Host, s.Path); err != nil {
+		return err
+	} else if is != step.Absent && s.Path != plan.CCMToken { // which the manager, or an operator, has renewed since
+		if err := x.env.CheckUnchanged(s, now.Data); err != nil {
+			return err
+		}
+	}
+	if sum != step.Absent {
+		closed := trust.RestoredMode(s.Path, mode)
+		note := fmt.Sprintf("put back with mode %04o instead of %04o: it holds credentials", closed, mode)
+		if closed != mode && !slices.Contains(rec.Notes, note) {
+			rec.Notes = append(rec.Notes, note)
+		}
+		return x.env.WriteFile(ctx, s, rec, data, closed)
+	}
+	rec.AfterSHA256 = step.Absent
+	if err := x.env.Journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.env.Hook("during", s.ID)
+	h, err := x.env.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	return h.Remove(ctx, s.Path)
+}

@@ -1,0 +1,11 @@
+package kubelet
+
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+)
+
+// Executors are the kinds of steps that act on kubelets, and what executes each.
+var Executors = map[v1.StepKind]func(*step.Env) step.Executor{
+	v1.StepKubelet: func(env *step.Env) step.Executor { return Kubelet{env} },
+}

@@ -1,0 +1,287 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// fileChange is one file of a kubelet as it is and as a step wants it.
+type fileChange struct {
+	path      string
+	now, Want []byte
+	mode      fs.FileMode
+}
+
+func (f fileChange) same() bool { return string(f.now) == string(f.Want) }
+
+// Contents are the files of a step, the step's own first. A file that cannot be edited is an error before any of them is written.
+func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) {
+	if s.Restore != "" {
+		return x.kept(ctx, s, x.Env.Journal.Record(s.Restore))
+	}
+	h, err := x.Env.Host(s.Host)
+	if err != nil {
+		return nil, err
+	}
+	now := hostaccess.Reading(ctx, h)
+	if err := x.allowedOnKubelet(ctx, s, now); err != nil {
+		return nil, err
+	}
+	var out []fileChange
+	paths, edits := plan.EditsByFile(s)
+	for _, at := range paths {
+		f, sum, err := x.Env.ReadFile(ctx, s.Host, at)
+		if err != nil {
+			return nil, err
+		}
+		if sum == step.Absent {
+			return nil, fmt.Errorf("%s on host %s is gone", at, s.Host)
+		}
+		used, err := controlplane.KubeletVariables(now, at)
+		if err != nil {
+			return nil, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", at, s.Host, err)
+		}
+		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at], used...)
+		if err != nil {
+			return nil, fmt.Errorf("%s on host %s: %w", at, s.Host, err)
+		}
+		out = append(out, fileChange{path: at, now: f.Data, Want: want, mode: f.Mode.Perm()})
+	}
+	keeps, err := controlplane.KubeletKeeps(overlaid{now, out}, s.Edits)
+	if err != nil {
+		return nil, fmt.Errorf("looking with what the kubelet on host %s would be started: %w", s.Host, err)
+	}
+	if keeps != "" {
+		return nil, fmt.Errorf("the kubelet on host %s would still be started %s: its unit takes that from a place that cannot be edited safely, as --flag=${NAME}; write the flag out in ExecStart= there, and plan again",
+			s.Host, keeps)
+	}
+	return out, nil
+}
+
+// allowedOnKubelet is allowedOn for a kubelet, by the command of its unit; where there is no unit, by the flags of each file.
+func (x Kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files controlplane.Files) error {
+	if x.Env.Unjudged {
+		return nil
+	}
+	u, err := controlplane.ReadUnit(files, "kubelet")
+	if err == nil {
+		flags := controlplane.FlagsOf(u.Command()) // a plan begins with the last of several --feature-gates
+		if plan.AllowedOnFlags(x.Env.Plan, s, flags) == nil {
+			return nil
+		}
+		return x.Env.CheckAllowedOn(s, u.Command())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("looking with what the kubelet on host %s is started: %w", s.Host, err)
+	}
+	paths, edits := plan.EditsByFile(s)
+	for _, at := range paths {
+		f, _, err := x.Env.ReadFile(ctx, s.Host, at)
+		if err != nil {
+			return err
+		}
+		flags, err := controlplane.ParseKubeletFlags(f.Data)
+		if err != nil {
+			continue // a configuration file: its gates are judged with the plan
+		}
+		one := s
+		one.Edits = edits[at]
+		if err := plan.AllowedOnFlags(x.Env.Plan, one, flags); err != nil {
+			return &trust.UntrustedError{What: "step " + s.ID, Err: err}
+		}
+	}
+	return nil
+}
+
+// overlaid are the files of a host as a step wants them.
+type overlaid struct {
+	controlplane.Files
+	files []fileChange
+}
+
+func (o overlaid) Read(path string) ([]byte, error) {
+	for _, f := range o.files {
+		if f.path == path {
+			return f.Want, nil
+		}
+	}
+	return o.Files.Read(path)
+}
+
+// kept are the files as a record says that they were before its step. One that the step did not come to is left as it is.
+func (x Kubelet) kept(ctx context.Context, s v1.Step, rec v1.StepRecord) ([]fileChange, error) {
+	all := append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, BackupSHA256: rec.BackupSHA256, BackupMode: rec.BackupMode}}, rec.Files...)
+	var out []fileChange
+	for _, r := range all {
+		f, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path)
+		if err != nil {
+			return nil, err
+		}
+		c := fileChange{path: r.Path, now: f.Data, Want: f.Data, mode: f.Mode.Perm()}
+		if r.BackupSHA256 != "" && r.BackupSHA256 != sum {
+			id := cmp.Or(s.Restore, s.ID)
+			c.Want, c.mode, _, err = x.Env.ReadBackup(ctx, v1.Step{ID: id, Host: s.Host}, v1.StepRecord{Backup: r.Backup, BackupSHA256: r.BackupSHA256, BackupMode: r.BackupMode})
+			if err != nil {
+				return nil, err
+			}
+			if !x.wrote(sum) {
+				if c, err = x.mended(ctx, s, c, r.Backup); err != nil {
+					return nil, err
+				}
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// wrote tells that a step of the way there wrote, or found, a file of this content. What the way back found may be somebody else's.
+func (x Kubelet) wrote(sum string) bool {
+	for _, there := range x.Env.Journal.Doc().Plan.Steps {
+		rec := x.Env.Journal.Record(there.ID)
+		if rec.AfterSHA256 == sum || rec.BackupSHA256 == sum || slices.ContainsFunc(rec.Files, func(f v1.FileRecord) bool { return f.AfterSHA256 == sum || f.BackupSHA256 == sum }) {
+			return true
+		}
+	}
+	return false
+}
+
+// mended is about a file that somebody else has changed since this migration wrote it, which is never overwritten: it may be what brought a kubelet back that
+// did not start. One in which the flags of the step are as they were before it needs nothing.
+func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup string) (fileChange, error) {
+	asItWas, err := x.flagsAsBefore(ctx, s, c)
+	if err != nil {
+		return c, err
+	}
+	if asItWas {
+		c.Want = c.now
+		return c, nil
+	}
+	return c, &step.StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else after this migration wrote it, and nothing was overwritten: see what with diff %s %s there, put the flags of the step "+
+		"back in it by hand (or all of it, with cp), then run the same command again", c.path, s.Host, backup, c.path)}}
+}
+
+// flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so is not.
+func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bool, error) {
+	had, err := controlplane.ParseKubeletFlags(c.Want)
+	if err != nil {
+		return false, nil //nolint:nilerr // what cannot be read cannot be compared
+	}
+	there, known := s, true
+	if s.Restore != "" {
+		there, known = x.Env.StepByID(s.Restore)
+	}
+	if !known {
+		return false, nil
+	}
+	_, edits := plan.EditsByFile(there)
+	var back []v1.Edit
+	for _, e := range edits[c.path] {
+		if e.Op != "setFlag" && e.Op != "unsetFlag" {
+			return false, nil
+		}
+		back = append(back, undone(e, had))
+	}
+	h, err := x.Env.Host(s.Host)
+	if err != nil {
+		return false, err
+	}
+	used, err := controlplane.KubeletVariables(hostaccess.Reading(ctx, h), c.path)
+	if err != nil {
+		return false, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", c.path, s.Host, err)
+	}
+	out, err := controlplane.ApplyKubeletFile(c.now, back, used...)
+	return err == nil && string(out) == string(c.now), nil //nolint:nilerr // see above
+}
+
+// backUpAll keeps every file of a step, each under a name of its own. The record names them before one is changed.
+func (x Kubelet) backUpAll(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if s.Restore == "" && rec.AfterSHA256 == "" {
+		if err := x.stillKept(ctx, s, *rec); err != nil {
+			return err
+		}
+	}
+	if err := x.Env.BackUp(ctx, s, rec); err != nil {
+		return err
+	}
+	for _, at := range s.Files {
+		if slices.ContainsFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at && r.BackupSHA256 != "" }) {
+			continue
+		}
+		one, part := s, v1.StepRecord{}
+		one.ID, one.Path = s.ID+":"+at, at
+		if err := x.Env.BackUp(ctx, one, &part); err != nil {
+			return err
+		}
+		rec.Files = slices.DeleteFunc(rec.Files, func(r v1.FileRecord) bool { return r.Path == at })
+		rec.Files = append(rec.Files, v1.FileRecord{Path: at, Backup: part.Backup, BackupSHA256: part.BackupSHA256, BackupMode: part.BackupMode})
+	}
+	return nil
+}
+
+// stillKept refuses to go on with the backups of a try that changed nothing when somebody has changed a file since: to put them back later would take that change
+// away. What an earlier try of this migration wrote is no such change.
+func (x Kubelet) stillKept(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	for _, r := range append([]v1.FileRecord{{Path: s.Path, BackupSHA256: rec.BackupSHA256}}, rec.Files...) {
+		if r.BackupSHA256 == "" {
+			continue
+		}
+		if _, sum, err := x.Env.ReadFile(ctx, s.Host, r.Path); err != nil {
+			return err
+		} else if sum != r.BackupSHA256 && !x.wrote(sum) {
+			return &step.StaleError{Changed: []string{fmt.Sprintf("%s on host %s was changed by somebody else since the first try of step %s: go back with transplant rollback, and plan again", r.Path, s.Host, s.ID)}}
+		}
+	}
+	return nil
+}
+
+// writeAll puts the files on the host, after the record that says so was saved. When one cannot be written the kubelet still runs with what it had, and
+// those that were written are put back.
+func (x Kubelet) writeAll(ctx context.Context, s v1.Step, rec *v1.StepRecord, files []fileChange) error {
+	for _, f := range files {
+		sum := hostaccess.SHA256(f.Want)
+		if f.path == s.Path {
+			rec.AfterSHA256 = sum
+		}
+		for i := range rec.Files {
+			if rec.Files[i].Path == f.path {
+				rec.Files[i].AfterSHA256 = sum
+			}
+		}
+	}
+	if rec.AfterSHA256 == "" { // the step's own file needs no edit
+		rec.AfterSHA256 = rec.BackupSHA256
+	}
+	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Env.Hook("during", s.ID)
+	h, err := x.Env.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	for i, f := range files {
+		if f.same() {
+			continue
+		}
+		if err := h.WriteFile(ctx, f.path, f.Want, f.mode); err != nil {
+			for _, g := range files[:i] {
+				if !g.same() {
+					err = errors.Join(err, h.WriteFile(context.WithoutCancel(ctx), g.path, g.now, g.mode))
+				}
+			}
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+)
+
+// undo puts the files of a host back as its step found them, restarts the kubelet and waits until it is proven to run with what it had before. The record
+// says that it was begun, so that whoever goes on after a crash goes on with this and not with the step. It returns an error in any case: why the step was
+// taken back.
+func (x Kubelet) undo(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Env.Hook("undo", s.ID)
+	back := &step.RegressionError{Host: s.Host, Node: x.Env.NodeNames[s.Host], Reason: rec.Undo.Reason}
+	x.Env.Report(s, "progress", fmt.Sprintf("putting the kubelet on host %s back: %s", s.Host, rec.Undo.Reason))
+	if err := x.putBack(ctx, s, *rec); ctx.Err() != nil {
+		return err
+	} else if err != nil {
+		var bad *step.VerifyError
+		if !errors.As(err, &bad) { // a file, or the way to the host
+			return CutOffError(s, *rec, fmt.Errorf("%s. Taking host %s back did not succeed, and the next run goes on with that: %w", rec.Undo.Reason, s.Host, err))
+		}
+		back.Still = bad.Reason + lastWords(ctx, x, s.Host)
+		return back
+	}
+	now := x.Env.Clock.Now().UTC()
+	rec.Undo.Ended, rec.Ended, rec.Result = &now, &now, "undone"
+	unwritten(rec) // the plan's facts hold again
+	rec.Node = nil
+	return back
+}
+
+func (x Kubelet) putBack(ctx context.Context, s v1.Step, rec v1.StepRecord) error {
+	files, err := x.kept(ctx, s, rec)
+	if err != nil {
+		return err
+	}
+	h, err := x.Env.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.same() {
+			continue
+		}
+		if err := h.WriteFile(ctx, f.path, f.Want, f.mode); err != nil {
+			return err
+		}
+	}
+	if err := x.restart(ctx, s, asBefore(s.Edits, rec.Flags), nil); err != nil {
+		return err
+	}
+	if rec.Node == nil {
+		return nil
+	}
+	return x.awaitReadyAgain(ctx, s, *rec.Node)
+}
+
+// awaitReadyAgain waits until a node that was taken back is what it was. What the node object has lost a kubelet may not bring back: that is told, and is no
+// reason to doubt that the host is as it was.
+func (x Kubelet) awaitReadyAgain(ctx context.Context, s v1.Step, was v1.NodeRecord) error {
+	why, _, err := x.worse(ctx, s, was)
+	if err == nil && why != "" {
+		x.Env.Report(s, "progress", fmt.Sprintf("node %s runs with its old flags again; what is not yet as before: %s", x.Env.NodeNames[s.Host], why))
+	}
+	return err
+}
+
+// stuck is the error of a kubelet that does not come back although everything on its host is as it was before the migration, or that its host has put back to
+// what it ran with, since it did not start as it was before the migration.
+func (x Kubelet) stuck(ctx context.Context, s v1.Step, bad *step.VerifyError) error {
+	if bad.PutBack {
+		return &step.VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s. So it runs with the flags of the migration, and does not start with those from before it: look on host %s why not (journalctl -u kubelet), "+
+			"and run the same command again when that is mended", bad.Reason, s.Host)}
+	}
+	return &step.VerifyError{Waited: bad.Waited, Reason: fmt.Sprintf("%s%s. The files of the kubelet on host %s are as they were before the migration; look there at systemctl status kubelet and journalctl -u kubelet, "+
+		"and run the same command again when it runs", bad.Reason, lastWords(ctx, x, s.Host), s.Host)}
+}
+
+// CutOffError adds to an error what a person has to do on a host that cannot be reached after its kubelet was changed: where the way to a host leads through its
+// kubelet, as that of pods does, one that does not start takes the way with it. Other errors, and hosts on which nothing was changed, are left as they are.
+func CutOffError(s v1.Step, rec v1.StepRecord, err error) error {
+	if !hostaccess.IsUnreachable(err) {
+		return err
+	}
+	how := RepairByHand(s, rec)
+	if how == "" {
+		return err
+	}
+	return fmt.Errorf("%w\n%s", err, how)
+}
+
+// RepairByHand are the commands with which a person puts a kubelet back that a step has changed; empty where it has changed nothing.
+func RepairByHand(s v1.Step, rec v1.StepRecord) string {
+	if s.Kind != v1.StepKubelet {
+		return ""
+	}
+	var copies []string
+	for _, f := range append([]v1.FileRecord{{Path: s.Path, Backup: rec.Backup, AfterSHA256: rec.AfterSHA256}}, rec.Files...) {
+		if f.Backup != "" && f.AfterSHA256 != "" {
+			copies = append(copies, "    cp "+f.Backup+" "+f.Path)
+		}
+	}
+	if len(copies) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("if the kubelet on host %s does not start (systemctl status kubelet), nobody reaches the host through it. To put it back, run there as root:\n%s\n    systemctl daemon-reload && systemctl restart kubelet\n"+
+		"then run the same command again", s.Host, strings.Join(copies, "\n"))
+}
+
+// silence is how long the restart of a kubelet may go unanswered before somebody who watches is told what will be done about it, or can be.
+const silence = 30 * time.Second
+
+// hint is what is told when something has taken so long.
+type hint struct {
+	After   time.Duration
+	Message string
+}
+
+// Hints are for the restart of a kubelet that a step has changed, in order. Whoever puts files back by hand must not meet the host's own guard doing so.
+func Hints(s v1.Step, rec v1.StepRecord, guarded bool) []hint {
+	how := RepairByHand(s, rec)
+	switch {
+	case how == "":
+		return nil
+	case !guarded:
+		return []hint{{silence, how}}
+	}
+	guard := fmt.Sprintf("host %s puts the files of its kubelet back by itself if that does not stay up within %s of its restart", s.Host, hostaccess.KubeletPatience)
+	return []hint{{silence, guard}, {hostaccess.KubeletPatience + silence, how}}
+}
+
+// Hinting waits for something that may go unanswered for minutes, and gives the hints on the way. It is the machine's time that counts here, which the
+// access to a host measures in, too.
+func (x Kubelet) Hinting(s v1.Step, hints []hint, do func() error) error {
+	done := make(chan struct{})
+	var told sync.WaitGroup
+	told.Go(func() {
+		begun := time.Now()
+		for _, h := range hints {
+			select {
+			case <-done:
+				return
+			case <-time.After(h.After - time.Since(begun)):
+				x.Env.Report(s, "progress", h.Message)
+			}
+		}
+	})
+	defer told.Wait() // nobody hears of what is over
+	defer close(done)
+	return do()
+}
+
+const (
+	// lastLines of a kubelet's log are shown, and lastChars of each.
+	lastLines, lastChars = 3, 240
+	lastWordsTimeout     = 10 * time.Second
+)
+
+// lastWords are what a kubelet logged last, where the access to its host can ask for it: lines of errors, else the last ones. A log of a kubelet holds no
+// secrets; what is very long is cut.
+func lastWords(ctx context.Context, x Kubelet, host string) string {
+	h, err := x.Env.Host(host)
+	if err != nil {
+		return ""
+	}
+	runner, ok := h.(hostaccess.Executor)
+	if !ok {
+		return ""
+	}
+	for _, c := range []hostaccess.Command{
+		{Path: "/usr/bin/journalctl", Args: []string{"--unit=kubelet", "--lines=40", "--no-pager", "--output=cat"}, Timeout: lastWordsTimeout},
+		{Path: "/usr/bin/systemctl", Args: []string{"status", "kubelet", "--no-pager", "--lines=40"}, Timeout: lastWordsTimeout},
+	} {
+		out, err := runner.Run(ctx, c)
+		if words := tail(string(out)); err == nil && words != "" {
+			return "; its last words: " + words
+		}
+	}
+	return ""
+}
+
+// tail are the last lines of a log that speak of an error, else the last ones.
+func tail(text string) string {
+	var all, errs []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if len(line) > lastChars {
+			line = line[:lastChars] + "..."
+		}
+		all = append(all, line)
+		if isError(line) {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) > 0 {
+		all = errs
+	}
+	return strings.Join(all[max(0, len(all)-lastLines):], " | ")
+}
+
+// isError tells a line of klog that is an error or fatal, and what cobra prints of a wrong flag.
+func isError(line string) bool {
+	if strings.HasPrefix(line, "Error: ") || strings.HasPrefix(line, "Active: ") {
+		return true
+	}
+	return len(line) > 5 && (line[0] == 'E' || line[0] == 'F') && strings.Trim(line[1:5], "0123456789") == ""
+}

@@ -1,0 +1,142 @@
+package step
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// NodeBudget counts the nodes that are under change, and knows whether one of a batch went wrong.
+type NodeBudget struct {
+	mu     sync.Mutex
+	held   map[string]bool
+	failed bool
+}
+
+// Begin forgets the failures of an earlier batch.
+func (b *NodeBudget) Begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = false
+}
+
+// Fail lets no further node be changed in this batch.
+func (b *NodeBudget) Fail() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = true
+}
+
+// Holding are the nodes under change, and whether a step of the batch went wrong.
+func (b *NodeBudget) Holding() (map[string]bool, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[string]bool{}
+	for n := range b.held {
+		out[n] = true
+	}
+	return out, b.failed
+}
+
+// Busy tells that nodes are under change.
+func (b *NodeBudget) Busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.held) > 0
+}
+
+// Take holds a node if no more than most nodes are then not Ready or under change. before are those that were held when the nodes were looked at: what ended
+// since counts as well, because the look does not show how it ended. owed is a node that this migration has changed and that is down already, or has to be taken
+// back: it uses its place whatever the others do, and to wait for them would keep it down.
+func (b *NodeBudget) Take(node string, most int, before map[string]bool, notReady []string, owed bool) (why string, left bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed {
+		return "", true
+	}
+	busy := map[string]bool{}
+	for n := range b.held {
+		busy[n] = true
+	}
+	for n := range before {
+		busy[n] = true
+	}
+	for _, n := range notReady {
+		busy[n] = true
+	}
+	delete(busy, node)
+	if len(busy)+1 > most && !owed {
+		return fmt.Sprintf("at most %s may be not Ready or under change at a time, and %s", CountOf(most, "node"), busyNodes(busy, notReady)), false
+	}
+	if b.held == nil {
+		b.held = map[string]bool{}
+	}
+	b.held[node] = true
+	return "", false
+}
+
+// Give gives the place of a node back.
+func (b *NodeBudget) Give(node string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.held, node)
+}
+
+// busyNodes names the nodes that use the budget up.
+func busyNodes(busy map[string]bool, notReady []string) string {
+	down := map[string]bool{}
+	for _, n := range notReady {
+		down[n] = true
+	}
+	var dead, working []string
+	for n := range busy {
+		if down[n] {
+			dead = append(dead, n)
+		} else {
+			working = append(working, n)
+		}
+	}
+	sort.Strings(dead)
+	sort.Strings(working)
+	var parts []string
+	if len(dead) > 0 {
+		parts = append(parts, FirstOf(dead)+isAre(len(dead))+"not Ready")
+	}
+	if len(working) > 0 {
+		parts = append(parts, FirstOf(working)+isAre(len(working))+"under change")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func isAre(n int) string {
+	if n == 1 {
+		return " is "
+	}
+	return " are "
+}
+
+// FirstOf returns the first names of a list, and how many more there are.
+func FirstOf(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// CountOf returns a number with its noun.
+func CountOf(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// ItOrThem returns the word for one or for many.
+func ItOrThem(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

@@ -1,0 +1,164 @@
+package object
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// PodSpec returns the spec of the pods that a workload makes.
+func PodSpec(o *unstructured.Unstructured) (map[string]any, error) {
+	spec, found, err := unstructured.NestedFieldNoCopy(o.Object, "spec", "template", "spec")
+	m, ok := spec.(map[string]any)
+	if err != nil || !found || !ok {
+		return nil, fmt.Errorf("%s %s/%s has no pod template", o.GetKind(), o.GetNamespace(), o.GetName())
+	}
+	return m, nil
+}
+
+// IsReady reports whether a pod is ready.
+func IsReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
+}
+
+// Strings returns a list of strings in a container.
+func Strings(c map[string]any, name string) []string {
+	items, _ := c[name].([]any)
+	var out []string
+	for _, i := range items {
+		out = append(out, fmt.Sprint(i))
+	}
+	return out
+}
+
+// ReplicasOf returns how many pods a workload shall have.
+func ReplicasOf(o *unstructured.Unstructured) int64 {
+	n, found, err := unstructured.NestedInt64(o.Object, "spec", "replicas")
+	if err != nil || !found {
+		return 1 // the API's default
+	}
+	return n
+}
+
+// RolloutProblem says why a workload is not what its template says; empty when it is. Pods that are ending count: a manager that still ends may still
+// write to the cloud.
+func RolloutProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructured) (string, error) {
+	status := func(name string) int64 {
+		n, _, err := unstructured.NestedInt64(o.Object, "status", name)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	ref := o.GetKind() + "/" + o.GetNamespace() + "/" + o.GetName()
+	if o.GetGeneration() > status("observedGeneration") {
+		return ref + ": its controller has not seen the change yet", nil
+	}
+	want, updated, ready := ReplicasOf(o), status("updatedReplicas"), status("readyReplicas")
+	if o.GetKind() == "DaemonSet" {
+		want, updated, ready = status("desiredNumberScheduled"), status("updatedNumberScheduled"), status("numberReady")
+		if want == 0 {
+			return ref + " has no node to run on", nil
+		}
+	}
+	if updated != want || ready != want {
+		return fmt.Sprintf("%s: %d of %d pods are updated, %d ready", ref, updated, want, ready), nil
+	}
+	pods, err := PodsOf(ctx, e, o)
+	if err != nil {
+		return "", err
+	}
+	if int64(len(pods)) > want {
+		return fmt.Sprintf("%s: %d of its pods still end", ref, int64(len(pods))-want), nil
+	}
+	return "", nil
+}
+
+// PodsOf returns the pods of a workload.
+func PodsOf(ctx context.Context, e *step.Env, o *unstructured.Unstructured) ([]corev1.Pod, error) {
+	match, _, err := unstructured.NestedStringMap(o.Object, "spec", "selector", "matchLabels")
+	if err != nil || len(match) == 0 {
+		return nil, fmt.Errorf("%s %s/%s has no selector by labels", o.GetKind(), o.GetNamespace(), o.GetName())
+	}
+	pods, err := e.KubeOf(o.GetNamespace()).CoreV1().Pods(o.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: labels.Set(match).String()})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { // a server may hand out more than it was asked for
+		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || snapshot.HasEnded(&p)
+	}), nil
+}
+
+// LeaderProblem says why none of a workload's pods holds a lease and renews it; empty when one does.
+func LeaderProblem(ctx context.Context, e *step.Env, o *unstructured.Unstructured, lease string) (string, error) {
+	l, err := e.Kube.CoordinationV1().Leases(component.Namespace).Get(ctx, lease, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading Lease %s/%s: %w", component.Namespace, lease, err)
+	}
+	pods, err := PodsOf(ctx, e, o)
+	if err != nil {
+		return "", err
+	}
+	holder := ""
+	if l.Spec.HolderIdentity != nil {
+		holder = *l.Spec.HolderIdentity
+	}
+	fresh := l.Spec.RenewTime != nil && l.Spec.LeaseDurationSeconds != nil &&
+		e.Clock.Now().Before(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second))
+	for _, p := range pods {
+		if !fresh {
+			break
+		}
+		if names, err := hostNamesOf(ctx, e, p); err != nil {
+			return "", err
+		} else if isNamed(holder, names) {
+			return "", nil
+		}
+	}
+	return fmt.Sprintf("lease %s is held by %q, which is none of the pods of %s/%s", lease, holder, o.GetNamespace(), o.GetName()), nil
+}
+
+// hostNamesOf are the names that a manager in a pod may give itself by its host name: that is the pod's, or the machine's when it has its network. A machine
+// may be called other than its Node, whose name is the cloud's with some providers; its kubelet puts its own name on the Node.
+func hostNamesOf(ctx context.Context, e *step.Env, p corev1.Pod) ([]string, error) {
+	if !p.Spec.HostNetwork {
+		return []string{p.Name}, nil
+	}
+	names := []string{p.Spec.NodeName}
+	n, err := e.Kube.CoreV1().Nodes().Get(ctx, p.Spec.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return names, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Node %s of pod %s/%s: %w", p.Spec.NodeName, p.Namespace, p.Name, err)
+	}
+	return append(names, n.Labels[corev1.LabelHostname]), nil
+}
+
+// isNamed tells whether the holder of a lease, a host name and something random, has one of these names: with its domain or without.
+func isNamed(holder string, names []string) bool {
+	i := strings.LastIndex(holder, "_")
+	if i < 0 {
+		return false
+	}
+	short, _, _ := strings.Cut(holder[:i], ".")
+	return slices.ContainsFunc(names, func(name string) bool {
+		name, _, _ = strings.Cut(name, ".")
+		return name != "" && strings.EqualFold(name, short)
+	})
+}

@@ -1,0 +1,295 @@
+package staticpod
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/takeover"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
+)
+
+// editManifest changes flags and mounts of a static pod.
+type editManifest struct{ env *step.Env }
+
+func (x editManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
+	f, sum, err := x.env.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
+		return false, err
+	}
+	if sum == step.Absent {
+		return false, fmt.Errorf("manifest %s on host %s is gone", s.Path, s.Host)
+	}
+	want, err := controlplane.Apply(f.Data, s.Edits)
+	if err != nil {
+		return false, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	if string(want) != string(f.Data) {
+		return false, nil
+	}
+	return IsRunning(ctx, x.env, s, f.Data)
+}
+
+func (x editManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if f, sum, err := x.env.ReadFile(ctx, s.Host, s.Path); err == nil && sum != step.Absent { // before an owner is moved
+		if _, err := changed(x.env, s, f.Data); err != nil {
+			return err
+		}
+	}
+	if err := MoveOwners(ctx, x.env, s); err != nil {
+		return err
+	}
+	return replaceManifest(ctx, x.env, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
+		if now == nil {
+			return nil, 0, fmt.Errorf("manifest %s on host %s is gone", s.Path, s.Host)
+		}
+		data, err := changed(x.env, s, now)
+		return data, 0, err
+	})
+}
+
+// changed are the bytes of a manifest as the step's edits change them.
+func changed(e *step.Env, s v1.Step, now []byte) ([]byte, error) {
+	m, err := controlplane.Parse(now)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	if err := e.CheckAllowedOn(s, m.Command()); err != nil {
+		return nil, err
+	}
+	data, err := controlplane.Apply(now, s.Edits)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s on host %s: %w", s.Path, s.Host, err)
+	}
+	return data, nil
+}
+
+// addManifest puts a static pod on a host.
+type addManifest struct{ env *step.Env }
+
+func (x addManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
+	f, sum, err := x.env.ReadFile(ctx, s.Host, s.Path)
+	if err != nil || sum == step.Absent || string(f.Data) != s.Content {
+		return false, err
+	}
+	return IsRunning(ctx, x.env, s, f.Data)
+}
+
+func (x addManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	mode, err := step.FileMode(s)
+	if err != nil {
+		return err
+	}
+	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return []byte(s.Content), mode, nil })
+}
+
+// RestoreManifest puts back the bytes from before a step; with edits, these bytes as the edits change them: that is how a component that was stopped
+// is started with other flags, without ever running with the old ones.
+type RestoreManifest struct{ Env *step.Env }
+
+// Done reports whether the manifest is as it was before, and runs.
+func (x RestoreManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
+	if len(s.Edits) > 0 {
+		want, _, err := x.Edited(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
+		if err != nil || sum == step.Absent || string(f.Data) != string(want) {
+			return false, err
+		}
+		return IsRunning(ctx, x.Env, s, f.Data)
+	}
+	if x.Env.Journal.Record(s.Restore).BackupSHA256 == "" {
+		return true, nil // the step was begun and changed nothing
+	}
+	f, restored, err := x.Env.IsRestored(ctx, s)
+	if err != nil || !restored {
+		return false, err
+	}
+	return IsRunning(ctx, x.Env, s, f.Data)
+}
+
+// Do puts the manifest back that was there before.
+func (x RestoreManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	data, mode, sum, err := x.Env.ReadBackupOf(ctx, s.Restore, s.Host)
+	if err != nil {
+		return err
+	}
+	if sum == step.Absent {
+		return fmt.Errorf("%s on host %s was absent before step %s: there is nothing to put back", s.Path, s.Host, s.Restore)
+	}
+	if err := x.judgeBackup(ctx, s, data); err != nil {
+		return err
+	}
+	if len(s.Edits) > 0 {
+		if data, mode, err = x.Edited(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := MoveOwners(ctx, x.Env, s); err != nil {
+		return err
+	}
+	return replaceManifest(ctx, x.Env, s, rec, func(now []byte) ([]byte, fs.FileMode, error) {
+		if err := x.Env.CheckUnchanged(s, now); err != nil {
+			return nil, 0, err
+		}
+		return data, mode, nil
+	})
+}
+
+// judgeBackup returns why a backup must not be put back: it is compared with the manifest that is there, and where that
+// was stopped, with what was seen of the component.
+func (x RestoreManifest) judgeBackup(ctx context.Context, s v1.Step, back []byte) error {
+	if x.Env.Unjudged {
+		return nil
+	}
+	f, sum, err := x.Env.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	doc := x.Env.Journal.Doc()
+	if sum != step.Absent {
+		if err := x.Env.CheckUnchanged(s, f.Data); err != nil {
+			return err
+		}
+		err = plan.AllowedManifest(&doc.Plan, s, f.Data, back)
+	} else {
+		err = x.judgeStopped(&doc.Plan, s, back)
+	}
+	if err != nil {
+		return &trust.UntrustedError{What: "what step " + s.ID + " would put back", Err: err}
+	}
+	return nil
+}
+
+// judgeStopped is judgeBackup for a component whose manifest is not there.
+func (x RestoreManifest) judgeStopped(p *v1.Plan, s v1.Step, back []byte) error {
+	if err := plan.AllowedBackup(s, back); err != nil {
+		return err
+	}
+	seen := ""
+	for _, h := range trust.BeforeHosts(x.Env.Live) {
+		for _, c := range h.Components {
+			if c.Name == s.Component && c.Image != "" && (seen == "" || h.Name == s.Host) {
+				seen = c.Image
+			}
+		}
+	}
+	if seen == "" {
+		return nil // it runs nowhere, and refusing would leave the loops without an owner
+	}
+	return plan.AllowedImage(p, s, seen, back)
+}
+
+// Edited are the bytes from before a step, as the edits change them.
+func (x RestoreManifest) Edited(ctx context.Context, s v1.Step) ([]byte, fs.FileMode, error) {
+	data, mode, sum, err := x.Env.ReadBackupOf(ctx, s.Restore, s.Host)
+	if err != nil || sum == step.Absent {
+		return nil, 0, err
+	}
+	out, err := changed(x.Env, s, data)
+	return out, mode, err
+}
+
+// removeManifest takes a static pod off a host.
+type removeManifest struct{ env *step.Env }
+
+func (x removeManifest) Done(ctx context.Context, s v1.Step) (bool, error) {
+	_, sum, err := x.env.ReadFile(ctx, s.Host, s.Path)
+	if err != nil || sum != step.Absent {
+		return false, err
+	}
+	h, err := x.env.Host(s.Host)
+	if err != nil {
+		return false, err
+	}
+	procs, err := h.Processes(ctx, s.Component)
+	return len(procs) == 0, err
+}
+
+func (x removeManifest) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	return replaceManifest(ctx, x.env, s, rec, func([]byte) ([]byte, fs.FileMode, error) { return nil, 0, nil })
+}
+
+// unbound tells that the owner is to be bound for a step whose manifest is as given: it is tried for the first time, or the manifest is there and not what a
+// try has written. Its process may run then and own the loops, whatever the record says. Else what is owed is in the record.
+func unbound(rec v1.StepRecord, sum string) bool {
+	if rec.AfterSHA256 == "" || len(rec.Handovers) == 0 && sum != step.Absent && sum == rec.BackupSHA256 {
+		return true
+	}
+	return sum != step.Absent && (sum != rec.AfterSHA256 || !takeover.IsReleased(rec))
+}
+
+// replaceManifest changes a manifest: it backs it up, hands over what its process owns, and writes (or removes, when next gives no bytes).
+//
+// An owner is stopped first, and comes back as a standby once somebody else has its leases: were its manifest edited in place, the new process
+// could win them back, and the API server beside it would go on having an owner that depends on it.
+func replaceManifest(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, next func(now []byte) ([]byte, fs.FileMode, error)) error {
+	f, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	if sum == step.Absent && rec.Backup != "" { // a crash after the owner was stopped
+		if f.Data, f.Mode, _, err = e.ReadBackup(ctx, s, *rec); err != nil {
+			return err
+		}
+	}
+	data, mode, err := next(f.Data)
+	if err != nil {
+		return err
+	}
+	if mode == 0 {
+		mode = f.Mode.Perm() // kubeadm writes 0600, and so it stays
+	}
+	if unbound(*rec, sum) {
+		if err := takeover.BindOwners(ctx, e, s, rec); err != nil {
+			return err
+		}
+	}
+	if err := e.BackUp(ctx, s, rec); err != nil {
+		return err
+	}
+	if data == nil || len(rec.Handovers) > 0 {
+		if err := stop(ctx, e, s, rec, data); err != nil {
+			return err
+		}
+	}
+	if err := takeover.ReleaseLeases(ctx, e, s, rec); err != nil {
+		return err
+	}
+	if data == nil {
+		return nil
+	}
+	takeover.AwaitTakeover(ctx, e, s, *rec)
+	return e.WriteFile(ctx, s, rec, data, mode)
+}
+
+// stop takes the manifest away, unless what comes next is there already; the record that says so is saved first.
+func stop(ctx context.Context, e *step.Env, s v1.Step, rec *v1.StepRecord, next []byte) error {
+	_, sum, err := e.ReadFile(ctx, s.Host, s.Path)
+	if err != nil {
+		return err
+	}
+	rec.AfterSHA256 = step.Absent
+	if next != nil {
+		rec.AfterSHA256 = hostaccess.SHA256(next)
+	}
+	if err := e.Journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	e.Hook("during", s.ID)
+	if sum == step.Absent || sum == rec.AfterSHA256 && takeover.IsReleased(*rec) {
+		return nil
+	}
+	h, err := e.Host(s.Host)
+	if err != nil {
+		return err
+	}
+	return h.Remove(ctx, s.Path)
+}

@@ -1,0 +1,206 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the wait goes on.
+const (
+	awaitInterval = 5 * time.Second
+	awaitReminder = 5 * time.Minute
+)
+
+// Await tells the operator what to create or to take down, and waits until the cluster shows it. It changes nothing. It waits for people, and so for
+// as long as they need; Ctrl-C ends the wait, and the same command goes on with it.
+type Await struct{ Env *step.Env }
+
+// Done reports whether what is waited for is there.
+func (x Await) Done(ctx context.Context, s v1.Step) (bool, error) {
+	why, err := x.Missing(ctx, s)
+	return err == nil && why == "", step.PendingIf(why, err)
+}
+
+// Do waits for people or controllers to change the cluster.
+func (x Await) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
+	if err := x.Env.Journal.Save(ctx, *rec); err != nil {
+		return err
+	}
+	x.Env.Hook("during", s.ID)
+	for _, line := range s.Await.Instructions {
+		x.Env.Report(s, "progress", line)
+	}
+	told, at := "", x.Env.Clock.Now()
+	for {
+		why, err := x.Missing(ctx, s)
+		if err != nil && !retry.IsTransient(err) {
+			return err
+		}
+		if err == nil && why == "" {
+			return nil
+		}
+		if err != nil {
+			why = err.Error()
+		}
+		if now := x.Env.Clock.Now(); why != told || now.Sub(at) >= awaitReminder {
+			told, at = why, now
+			x.Env.Report(s, "progress", "waiting: "+why)
+		}
+		select {
+		case <-x.Env.Stopping:
+			return step.ErrInterrupted
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-x.Env.Clock.After(awaitInterval):
+		}
+	}
+}
+
+// Missing says what the cluster does not show yet; empty when it shows everything.
+func (x Await) Missing(ctx context.Context, s v1.Step) (string, error) {
+	a := s.Await
+	if a == nil {
+		return "", fmt.Errorf("step %s does not say what it waits for", s.ID)
+	}
+	if a.NodeGone != "" {
+		if why, err := x.nodeStays(ctx, s, a.NodeGone); err != nil || why != "" {
+			return why, err
+		}
+	}
+	if a.Component == "" {
+		return "", nil
+	}
+	pods, err := x.Env.Kube.CoreV1().Pods(component.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", fmt.Errorf("listing the pods of %s: %w", component.Namespace, err)
+	}
+	have := map[string]bool{}
+	var not []string
+	for _, p := range pods.Items {
+		switch fit, why := matches(p, a); {
+		case !fit:
+		case why == "":
+			have[p.Spec.NodeName] = true
+		default:
+			not = append(not, p.Spec.NodeName+" "+why)
+		}
+	}
+	if a.Nodes == 0 && len(have) > 0 || len(have) < a.Nodes {
+		sort.Strings(not)
+		detail := ""
+		if len(not) > 0 && a.Nodes > 0 {
+			detail = " (" + strings.Join(not, "; ") + ")"
+		}
+		return fmt.Sprintf("%d of %d nodes run %s%s%s", len(have), a.Nodes, a.Component, version(a), detail), nil
+	}
+	return "", nil
+}
+
+// nodeStays says why a node that has to be gone may still be there, or what ran on it; empty when it is gone.
+func (x Await) nodeStays(ctx context.Context, s v1.Step, node string) (string, error) {
+	_, err := x.Env.Kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return x.stillLeads(ctx, s, node)
+	case err != nil:
+		return "", fmt.Errorf("reading node %s: %w", node, err)
+	}
+	return fmt.Sprintf("node %s is still there", node), nil
+}
+
+// stillLeads says which lease a manager on a node that is gone may hold; empty when none is held in the name of its host, or each has run out. A Node that
+// was deleted does not end the processes of its machine.
+func (x Await) stillLeads(ctx context.Context, s v1.Step, node string) (string, error) {
+	names := []string{node}
+	for _, h := range trust.BeforeHosts(x.Env.Before) {
+		if h.NodeName == node {
+			names = append(names, h.Name)
+		}
+	}
+	for _, lease := range []string{component.KCM, component.CCM, x.Env.Plan.Options.LeaseName} {
+		if lease == "" {
+			continue
+		}
+		holder, err := x.Env.LeaseClient.Holder(ctx, lease)
+		if apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(holder, name+"_") }) {
+			continue
+		}
+		expired, err := isSilent(ctx, x.Env, s, lease)
+		if err != nil {
+			return "", err
+		}
+		if !expired {
+			return fmt.Sprintf("node %s is gone, and %q holds lease %s: shut its machine down, a manager on it may still run", node, holder, lease), nil
+		}
+	}
+	return "", nil
+}
+
+func version(a *v1.Await) string {
+	if a.Version == "" {
+		return ""
+	}
+	return " of version " + a.Version
+}
+
+// matches tells whether a pod runs the component at all, and says why it is not as it is waited for.
+func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
+	for _, c := range p.Spec.Containers {
+		command := append(append([]string(nil), c.Command...), c.Args...)
+		if !isComponent(c, command, a.Component) {
+			continue
+		}
+		_, tag, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
+		tag = strings.TrimPrefix(tag, "v")
+		want := strings.TrimPrefix(a.Version, "v")
+		if want != "" && tag != want && !strings.HasPrefix(tag, want+".") && !strings.HasPrefix(tag, want+"-") {
+			return a.Nodes > 0, "runs version " + tag
+		}
+		flags := controlplane.FlagsOf(command)
+		for _, name := range slices.Sorted(maps.Keys(a.Flags)) {
+			have, set := flags[name]
+			switch wanted := a.Flags[name]; {
+			case wanted == "" && set:
+				return a.Nodes > 0, "runs with --" + name + "=" + have
+			case wanted != "" && have != wanted:
+				return a.Nodes > 0, fmt.Sprintf("runs with --%s=%q, not %q", name, have, wanted)
+			}
+		}
+		if a.Nodes > 0 && !object.IsReady(&p) {
+			return true, "is not ready"
+		}
+		return true, ""
+	}
+	return false, ""
+}
+
+func isComponent(c corev1.Container, command []string, component string) bool {
+	for _, word := range command {
+		if word == component || strings.HasSuffix(word, "/"+component) {
+			return true
+		}
+	}
+	image, _, _ := strings.Cut(c.Image[strings.LastIndex(c.Image, "/")+1:], ":")
+	return len(c.Command) == 0 && image == component
+}

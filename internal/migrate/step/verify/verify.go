@@ -1,0 +1,144 @@
+// Package verify executes the steps that change nothing: they wait for a state of the cluster, or compare it with the
+// one before.
+package verify
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// verify looks, and changes nothing.
+type verify struct{ env *step.Env }
+
+func (x verify) Done(ctx context.Context, s v1.Step) (bool, error) {
+	lost, err := x.lost(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(lost) > 0 {
+		return false, step.PendingError("not as before the migration: " + strings.Join(lost, "; "))
+	}
+	remains, err := lostnode.Remaining(ctx, x.env.Kube, x.env.Journal.Doc())
+	if err != nil {
+		return false, err
+	}
+	if len(remains) > 0 {
+		return false, step.PendingError(strings.Join(remains, "; "))
+	}
+	if why, err := rolloutProblem(ctx, x.env, s); err != nil || why != "" {
+		return false, step.PendingIf(why, err)
+	}
+	why, err := manager.CheckOwners(ctx, x.env, s.Expect)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		return false, step.PendingError(why)
+	}
+	return x.compared(ctx, s)
+}
+
+// compared is what transplant verify looks at beside nodes, addresses and owners: volumes and what attaches them, endpoints, labels and taints, the cloud.
+func (x verify) compared(ctx context.Context, s v1.Step) (bool, error) {
+	if x.env.Compare == nil {
+		return true, nil
+	}
+	problems, unknown := x.env.Compare(ctx)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if len(problems) > 0 {
+		return false, step.PendingError("not as before the migration: " + strings.Join(problems, "; ") + ". To live with a difference, run the same command again with --accept 'OBJECT=REASON', e.g. 'Node/worker-3 taints=ours'")
+	}
+	if len(unknown) > 0 {
+		x.env.Report(s, "progress", "not compared: "+strings.Join(unknown, "; "))
+	}
+	return true, nil
+}
+
+func (x verify) Do(ctx context.Context, _ v1.Step, rec *v1.StepRecord) error {
+	return x.env.Journal.Save(ctx, *rec)
+}
+
+// lost names the nodes and load balancers that are not as they were.
+func (x verify) lost(ctx context.Context) ([]string, error) {
+	nodes, err := x.env.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	services, err := x.env.Kube.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing services: %w", err)
+	}
+	staying := x.staying()
+	if x.env.Seed != nil {
+		if staying, err = notReplaced(ctx, x.env, staying, nodes.Items); err != nil {
+			return nil, err
+		}
+	}
+	return append(lostNodes(staying, nodes.Items), lostServices(x.env.Before.Services, services.Items)...), nil
+}
+
+// staying are the nodes from before that the plan does not have taken down.
+func (x verify) staying() []v1.Node {
+	doc := x.env.Journal.Doc()
+	goes := map[string]bool{}
+	for _, s := range slices.Concat(x.env.Plan.Steps, doc.Plan.Steps) {
+		if s.Await != nil && s.Await.NodeGone != "" {
+			goes[s.Await.NodeGone] = true
+		}
+	}
+	for _, h := range doc.Without {
+		goes[h.Node] = true
+	}
+	return slices.DeleteFunc(slices.Clone(x.env.Before.Nodes), func(n v1.Node) bool { return goes[n.Name] })
+}
+
+func lostNodes(before []v1.Node, after []corev1.Node) []string {
+	now := map[string]corev1.Node{}
+	for _, n := range after {
+		now[n.Name] = n
+	}
+	var out []string
+	for _, b := range before {
+		n, ok := now[b.Name]
+		switch {
+		case !ok:
+			out = append(out, fmt.Sprintf("node %s is gone", b.Name))
+		case string(n.UID) != b.UID:
+			out = append(out, fmt.Sprintf("node %s was recreated: its uid is %s, it was %s", b.Name, n.UID, b.UID))
+		case n.Spec.ProviderID != b.ProviderID:
+			out = append(out, fmt.Sprintf("node %s has provider id %q, it had %q", b.Name, n.Spec.ProviderID, b.ProviderID))
+		}
+	}
+	return out
+}
+
+func lostServices(before []v1.Service, after []corev1.Service) []string {
+	now := map[string]corev1.Service{}
+	for _, s := range after {
+		now[s.Namespace+"/"+s.Name] = s
+	}
+	var out []string
+	for _, b := range before {
+		s, ok := now[b.Namespace+"/"+b.Name]
+		if !ok || string(s.UID) != b.UID {
+			continue // its owner deleted it meanwhile; that is no effect of the migration
+		}
+		have := snapshot.Addresses(&s)
+		if !slices.Equal(have, b.Addresses) {
+			out = append(out, fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses))
+		}
+	}
+	return out
+}

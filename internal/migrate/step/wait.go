@@ -1,0 +1,102 @@
+package step
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+)
+
+// SettleInterval is the time between two looks at a step's effect.
+const SettleInterval = 200 * time.Millisecond
+
+// TimeoutOf bounds the wait for a step; a real kubelet was measured to take 30 s for a manager and 75 s for a kube-apiserver.
+func TimeoutOf(s v1.Step) time.Duration {
+	if newImage(s) {
+		return 180*time.Second + pullBudget
+	}
+	switch {
+	case s.Component == "kube-apiserver":
+		return 180 * time.Second
+	case s.Component != "":
+		return 120 * time.Second
+	}
+	return 60 * time.Second
+}
+
+// ErrTimedOut says that what was waited for did not come in time.
+var ErrTimedOut = errors.New("waited in vain")
+
+// Poll calls f until it is true; errWaited when the limit passes first.
+func (e *Env) Poll(ctx context.Context, limit, interval time.Duration, f func(context.Context) (bool, error)) error {
+	end := e.Clock.Now().Add(limit)
+	for {
+		ok, err := f(ctx)
+		if err != nil || ok {
+			return err
+		}
+		if e.Clock.Now().After(end) {
+			return ErrTimedOut
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-e.Clock.After(interval):
+		}
+	}
+}
+
+// ReportWaiting tells what a step that was begun waits for. It is told at every look; who listens says it when it changes.
+func (e *Env) ReportWaiting(s v1.Step, reason string, since time.Time) {
+	if e.Clock.Since(since) >= SettleInterval { // the first look of a step that is done at once is not worth a word
+		e.Report(s, "waiting", reason)
+	}
+}
+
+// Note keeps a sentence in a step's record and tells it, once.
+func (e *Env) Note(s v1.Step, rec *v1.StepRecord, sentence string) {
+	if slices.Contains(rec.Notes, sentence) {
+		return
+	}
+	rec.Notes = append(rec.Notes, sentence)
+	e.Report(s, "progress", sentence)
+}
+
+const opImage = "setImage"
+
+// pullBudget is what a step with a new image may take longer than any other: a kubelet that has not got it pulls 30 to 130 MB first.
+const pullBudget = 3 * time.Minute
+
+// newImage tells that a step gives its component another image.
+func newImage(s v1.Step) bool {
+	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == opImage })
+}
+
+// WaitFor is poll for a wait that may take longer than somebody sits still: each look that is in vain tells what it waits for.
+func (e *Env) WaitFor(ctx context.Context, s v1.Step, limit, interval time.Duration, reason func() string, f func(context.Context) (bool, error)) error {
+	begun := e.Clock.Now()
+	return e.Poll(ctx, limit, interval, func(ctx context.Context) (bool, error) {
+		ok, err := f(ctx)
+		if !ok && err == nil {
+			e.ReportWaiting(s, reason(), begun)
+		}
+		return ok, err
+	})
+}
+
+// WithProgress hands on who is told what a host is waited for, and whether the operator has asked to stop.
+func (e *Env) WithProgress(ctx context.Context, s v1.Step) context.Context {
+	ctx = hostaccess.WithProgress(ctx, func(message string) { e.Report(s, "progress", message) })
+	return hostaccess.WithStopping(ctx, e.Stopping)
+}
+
+// PendingIf returns why a step is not done, as an error that is worth waiting for.
+func PendingIf(why string, err error) error {
+	if err != nil || why == "" {
+		return err
+	}
+	return PendingError(why)
+}

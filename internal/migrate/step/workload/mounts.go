@@ -1,0 +1,85 @@
+package workload
+
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Operations of edits that change what a workload mounts.
+const (
+	opMountConfigMap = "mountConfigMap"
+	opUnmount        = "unmount"
+)
+
+// flagEdits are the edits of a step that change flags.
+func flagEdits(edits []v1.Edit) []v1.Edit {
+	var out []v1.Edit
+	for _, e := range edits {
+		if e.Op != opMountConfigMap && e.Op != opUnmount {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// applyMounts carries the edits out that change what the component's container mounts.
+func applyMounts(o *unstructured.Unstructured, container map[string]any, edits []v1.Edit) error {
+	for _, e := range edits {
+		if e.Op != opMountConfigMap && e.Op != opUnmount {
+			continue
+		}
+		if err := dropVolume(o, container, e.Name); err != nil {
+			return err
+		}
+		if e.Op == opUnmount {
+			continue
+		}
+		mounts, _ := container["volumeMounts"].([]any)
+		container["volumeMounts"] = append(mounts, map[string]any{"name": e.Name, "mountPath": e.Path, "readOnly": true})
+		spec, err := object.PodSpec(o)
+		if err != nil {
+			return err
+		}
+		volumes, _ := spec["volumes"].([]any)
+		mode := int64(0o644) // the API's default, written out so that what is read back is what was written
+		spec["volumes"] = append(volumes, map[string]any{"name": e.Name, "configMap": map[string]any{"name": e.Value, "defaultMode": mode}})
+	}
+	return nil
+}
+
+func dropVolume(o *unstructured.Unstructured, container map[string]any, name string) error {
+	spec, err := object.PodSpec(o)
+	if err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		of  map[string]any
+		key string
+	}{{container, "volumeMounts"}, {spec, "volumes"}} {
+		all, _ := list.of[list.key].([]any)
+		var keep []any
+		for _, item := range all {
+			if m, ok := item.(map[string]any); !ok || m["name"] != name {
+				keep = append(keep, item)
+			}
+		}
+		if len(keep) == 0 {
+			delete(list.of, list.key)
+		} else {
+			list.of[list.key] = keep
+		}
+	}
+	return nil
+}
+
+// mounted are the volumes that a step adds.
+func mounted(edits []v1.Edit) []string {
+	var out []string
+	for _, e := range edits {
+		if e.Op == opMountConfigMap {
+			out = append(out, e.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,45 @@
+package takeover
+
+import (
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"k8s.io/utils/ptr"
+)
+
+func TestTakeover(t *testing.T) {
+	main := handover.Binding{Lease: component.KCM, Component: component.KCM, Host: "a"}
+	migration := handover.Binding{Lease: plan.DefaultLease, Component: component.KCM, Host: "a"}
+	restart := v1.Step{Successors: []string{component.KCM}}
+	leave := v1.Step{Successors: []string{component.KCM, component.CCM}}
+	owner := v1.Manager{Component: component.KCM, Host: "a", Leads: []string{component.KCM, plan.DefaultLease}}
+	standby := v1.Manager{Component: component.KCM, Host: "b"}
+	ready := v1.Manager{Component: component.CCM, Host: "b", Leads: []string{component.CCM}, CloudCalls: ptr.To[int64](3)}
+	for _, c := range []struct {
+		name     string
+		managers []v1.Manager
+		step     v1.Step
+		binding  handover.Binding
+		want     string // part of the reason; empty when somebody can take over
+	}{
+		{"only the owner runs", []v1.Manager{owner}, restart, main, "no other manager runs"},
+		{"a standby of the same kind", []v1.Manager{owner, standby}, restart, main, ""},
+		{"a standby takes both leases", []v1.Manager{owner, standby}, restart, migration, ""},
+		{"a standby that does not answer", []v1.Manager{owner, {Component: component.KCM, Host: "b", Error: "refused"}}, restart, main, "kube-controller-manager on b does not answer: refused"},
+		{"a kube-controller-manager does not take the loops of one that leaves", []v1.Manager{owner, standby}, leave, migration, "no other manager runs"},
+		{"a cloud-controller-manager that is ready", []v1.Manager{owner, standby, ready}, leave, migration, ""},
+		{"a cloud-controller-manager does not take another one's main lease", []v1.Manager{owner, ready}, leave, main, "no other manager runs"},
+		{"one without its main lease", []v1.Manager{owner, {Component: component.CCM, Host: "b"}}, leave, migration, "has not got its main lease"},
+		{"one that has not reached the cloud", []v1.Manager{owner, {Component: component.CCM, Host: "b", Leads: []string{component.CCM}, CloudCalls: ptr.To[int64](0)}}, leave, migration, "has not reached the cloud yet"},
+		{"one that does not say whether it has", []v1.Manager{owner, {Component: component.CCM, Host: "b", Leads: []string{component.CCM}}}, leave, migration, ""},
+	} {
+		have := takeover(c.managers, c.step, c.binding)
+		if c.want == "" && have != "" || !strings.Contains(have, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, have, c.want)
+		}
+	}
+}
