@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // twin gives both nodes the same providerID, which blocks: one of them would be deleted as soon as the other's instance goes.
@@ -36,7 +37,7 @@ func TestAPlantedAcceptanceIsShownAndAnotherPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := plan.Digest(p)
+	sum := compare.Digest(p)
 	c.twin()
 	fails(t, c.run("apply", path, "--dry-run"), exitBlocked, "blocked by 1 finding", planted)
 	p.Findings = append(p.Findings, v1.Finding{Code: planted, Outcome: v1.Warn, Summary: "nothing", Accepted: "it is\nfine"})
@@ -62,7 +63,7 @@ func TestAPlantedAcceptanceIsShownAndAnotherPlan(t *testing.T) {
 func TestAnAcceptanceOfAPlanCountsForItsApply(t *testing.T) {
 	c := newLive(t)
 	path, p := c.rightsOnly(5)
-	sum := plan.Digest(p)
+	sum := compare.Digest(p)
 	p.Findings[slices.IndexFunc(p.Findings, func(f v1.Finding) bool { return f.Code == "CLOUD-001" })].Summary = "words of the file"
 	if err := writeYAML(path, p); err != nil {
 		t.Fatal(err)
@@ -76,11 +77,11 @@ func TestAnAcceptanceOfAPlanCountsForItsApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := j.Doc()
-	kept := plan.Accepted(&doc.Plan)
+	kept := compare.Accepted(&doc.Plan)
 	if len(kept) != 1 || kept[0].Code != "CLOUD-001" || kept[0].Accepted != "no cloud in this test" || strings.Contains(kept[0].Summary, "of the file") {
 		t.Errorf("the journal keeps %+v", kept)
 	}
-	if have := plan.Digest(&doc.Plan); have != sum {
+	if have := compare.Digest(&doc.Plan); have != sum {
 		t.Errorf("the journal's plan has SHA-256 %s, the file's %s", have, sum)
 	}
 	if r := c.run("apply", path, "--yes", "--plan-sha256", sum); r.code != exitOK {
@@ -98,7 +99,7 @@ func TestAnAcceptanceThatIsNotNeededStaysInTheDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := c.run("apply", path, "--dry-run", "--plan-sha256", plan.Digest(p))
+	r := c.run("apply", path, "--dry-run", "--plan-sha256", compare.Digest(p))
 	if r.code != exitOK || !strings.Contains(r.out, "accepted NODE-006 (pass): ") {
 		t.Errorf("the plan cannot be carried out, or hides what it accepts:\n%s", r.text(nil))
 	}

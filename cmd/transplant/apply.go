@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -20,6 +21,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // changing are the flags of the commands that change a cluster.
@@ -223,9 +227,9 @@ func (c *connection) stepsUntil(p *v1.Plan, until string) (int, error) {
 	if until == "" {
 		return len(p.Steps), nil
 	}
-	n, err := plan.Until(p, until)
+	n, err := planstep.Until(p, until)
 	if err == nil && n < len(p.Steps) {
-		c.narrate("stops behind %s (%d of %d steps); what remains: %s", p.Steps[n-1].ID, n, len(p.Steps), strings.Join(plan.Remaining(p, n), ", "))
+		c.narrate("stops behind %s (%d of %d steps); what remains: %s", p.Steps[n-1].ID, n, len(p.Steps), strings.Join(planstep.Remaining(p, n), ", "))
 	}
 	return n, err
 }
@@ -254,11 +258,11 @@ func (c *connection) planFor(snap *v1.Snapshot, args []string, o planFlags) (*v1
 		}
 		o.options = p.Options
 		o.acceptAs(p) // the review shows it, and the plan's digest holds it
-		if err := plan.Allowed(p, snap); err != nil {
+		if err := invariant.CheckAllowed(p, snap); err != nil {
 			return nil, withCode(exitStale, "plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w", args[0], args[0], err)
 		}
 		report := check.Run(snap, o.checkOptions())
-		plan.ReplaceFindings(p, report.Findings)
+		compare.ReplaceFindings(p, report.Findings)
 		return p, c.blockedBy(report)
 	}
 	if err := o.choose(c, snap); err != nil {
@@ -388,7 +392,7 @@ func (c *connection) resumeLocked(ctx context.Context, f changing, n int, before
 
 // reviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where others may have written it.
 func (c *connection) reviewRest(doc v1.Journal) error {
-	c.narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", plan.Digest(&doc.Plan))
+	c.narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", compare.Digest(&doc.Plan))
 	rest := undone(&doc.Plan, doc)
 	var b strings.Builder
 	if err := printPlan(&b, &rest, c.layoutFor(c.err, false)); err != nil {
@@ -410,7 +414,7 @@ func samePlan(path string, begun v1.Plan) bool {
 		return false // it is of no use here, whatever is wrong with it
 	}
 	p.Findings = begun.Findings
-	return plan.Digest(p) == plan.Digest(&begun)
+	return compare.Digest(p) == compare.Digest(&begun)
 }
 
 // execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
@@ -448,16 +452,16 @@ func (c *connection) execute(ctx context.Context, j *journal.Journal, p *v1.Plan
 				c.narrate("this is the middle of the downtime: nobody runs %s until it goes on or back", strings.Join(idle, ", "))
 			}
 		}
-		c.narrate("stopped. What was done stays; to go on: transplant %s", map[string]string{plan.Forward: "apply; to go back: transplant rollback", plan.Rollback: "rollback"}[p.Direction])
+		c.narrate("stopped. What was done stays; to go on: transplant %s", map[string]string{planstep.Forward: "apply; to go back: transplant rollback", planstep.Rollback: "rollback"}[p.Direction])
 		return err
 	}
 	if rest := undone(p, j.Doc()); len(rest.Steps) > 0 {
 		c.narrate("stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
-			part.Until, len(p.Steps)-len(rest.Steps), len(p.Steps), strings.Join(plan.Remaining(&rest, 0), ", "))
+			part.Until, len(p.Steps)-len(rest.Steps), len(p.Steps), strings.Join(planstep.Remaining(&rest, 0), ", "))
 		return nil
 	}
 	ended := time.Now().UTC()
-	phase := map[string]string{plan.Forward: v1.RunApplied, plan.Rollback: v1.RunRolledBack}[p.Direction]
+	phase := map[string]string{planstep.Forward: v1.RunApplied, planstep.Rollback: v1.RunRolledBack}[p.Direction]
 	if err := j.SetPhase(ctx, phase, nil, &ended); err != nil {
 		return err
 	}

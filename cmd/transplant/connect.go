@@ -13,14 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/inventory"
-	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +21,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // connection is what the global flags say, and what was opened from them.
@@ -173,7 +174,7 @@ func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{LeaseName: cmp.Or(o.LeaseName, plan.DefaultLease), Files: slices.Concat(plan.Files(), plan.EnvFiles(o)), TokenFile: plan.CCMToken, ObjectRefs: plan.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
+	}, snapshot.Options{LeaseName: cmp.Or(o.LeaseName, planlayout.DefaultLease), Files: slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)), TokenFile: planlayout.CCMToken, ObjectRefs: planlayout.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
 }
 
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with
@@ -230,15 +231,15 @@ func (c *connection) observerToken(ctx context.Context) (string, error) {
 		return c.token, nil
 	}
 	// Asked first, so that a command that only looks sends no create before a migration has begun.
-	if _, err := c.kube.CoreV1().ServiceAccounts(plan.Namespace).Get(ctx, plan.Observer, metav1.GetOptions{}); apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("ServiceAccount %s/%s is not there yet (apply makes it)", plan.Namespace, plan.Observer)
+	if _, err := c.kube.CoreV1().ServiceAccounts(planlayout.Namespace).Get(ctx, planlayout.Observer, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("ServiceAccount %s/%s is not there yet (apply makes it)", planlayout.Namespace, planlayout.Observer)
 	} else if err != nil {
-		return "", fmt.Errorf("reading ServiceAccount %s/%s: %w", plan.Namespace, plan.Observer, err)
+		return "", fmt.Errorf("reading ServiceAccount %s/%s: %w", planlayout.Namespace, planlayout.Observer, err)
 	}
-	t, err := c.kube.CoreV1().ServiceAccounts(plan.Namespace).CreateToken(ctx, plan.Observer,
+	t, err := c.kube.CoreV1().ServiceAccounts(planlayout.Namespace).CreateToken(ctx, planlayout.Observer,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", plan.Namespace, plan.Observer, err)
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", planlayout.Namespace, planlayout.Observer, err)
 	}
 	c.token, c.tokenEnd = t.Status.Token, time.Now().Add(30*time.Minute)
 	return c.token, nil

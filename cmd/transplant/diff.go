@@ -14,9 +14,11 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/diff"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // externalDiff is the variable by which kubectl diff lets a user choose the program that compares, too.
@@ -67,17 +69,17 @@ func (c *connection) diff(ctx context.Context, args []string, from, until string
 		until = p.Until
 	}
 	if until != "" {
-		n, err := plan.Until(p, until)
+		n, err := planstep.Until(p, until)
 		if err != nil {
 			return false, err
 		}
 		p.Steps = p.Steps[:n]
 	}
-	var files func(string) controlplane.Files
+	var files func(string) systemdunit.Files
 	if from == "" && len(c.hosts) > 0 {
 		files = c.reader(ctx)
 	}
-	all, err := plan.Differences(p, snap, files)
+	all, err := diff.Differences(p, snap, files)
 	if err != nil {
 		return false, fmt.Errorf("comparing: %w", err)
 	}
@@ -121,8 +123,8 @@ func (c *connection) planToCompare(snap *v1.Snapshot, args []string, f *planFlag
 }
 
 // reader reads the files of the hosts by their names.
-func (c *connection) reader(ctx context.Context) func(string) controlplane.Files {
-	return func(name string) controlplane.Files {
+func (c *connection) reader(ctx context.Context) func(string) systemdunit.Files {
+	return func(name string) systemdunit.Files {
 		for _, h := range c.hosts {
 			if h.Name() == name {
 				return hostaccess.Reading(ctx, h)
@@ -144,7 +146,7 @@ func (n notReached) List(string) ([]string, error) {
 }
 
 // compareWith writes both sides into directories and has a program compare them, as kubectl diff does. Its exit code 1 says that they differ.
-func (c *connection) compareWith(ctx context.Context, program string, all []plan.Difference) error {
+func (c *connection) compareWith(ctx context.Context, program string, all []diff.Difference) error {
 	dir, err := os.MkdirTemp("", "transplant-diff-")
 	if err != nil {
 		return fmt.Errorf("writing what is compared: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
 // A flag that has no effect in a combination is refused: whoever gave it believes that it had one.
@@ -96,12 +96,12 @@ func checkAgainstPlan(cmd *cobra.Command, given, planned v1.Options, which strin
 		if f == nil || !f.Changed || slices.Contains(except, name) {
 			continue
 		}
-		if name == "image" && given.Image == catalogue.Official {
-			if _, official := catalogue.ImageOf(planned.Image); official {
+		if name == "image" && given.Image == cloudprovider.Official {
+			if _, official := cloudprovider.ImageOf(planned.Image); official {
 				continue // that is what it stood for
 			}
 		}
-		if !reflect.DeepEqual(option(plan.Defaults(given)), option(planned)) {
+		if !reflect.DeepEqual(option(options.Defaults(given)), option(planned)) {
 			differ = append(differ, "--"+name)
 		}
 	}
@@ -115,7 +115,7 @@ func checkAgainstPlan(cmd *cobra.Command, given, planned v1.Options, which strin
 // checkIgnoredOptions refuses options that no step of a plan for this cluster could follow.
 func checkIgnoredOptions(cmd *cobra.Command, snap *v1.Snapshot, o v1.Options) error {
 	var errs []error
-	for _, ignored := range plan.IgnoredOptions(snap, o) {
+	for _, ignored := range options.FindIgnored(snap, o) {
 		errs = append(errs, refuseFlags(cmd, ignored.Why, ignored.Flags...))
 	}
 	return errors.Join(errs...)

@@ -13,7 +13,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/check/findings"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // TestFlagsWithoutEffectAreRefused gives flags in combinations in which one of them was silently ignored once.
@@ -57,11 +59,11 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 
 // TestAPlanHasItsOwnOptions: a flag that says otherwise is refused, one that says the same is not.
 func TestAPlanHasItsOwnOptions(t *testing.T) {
-	planned := plan.Defaults(v1.Options{Strategy: plan.LeaderMigration, Image: "registry.example.com/ccm:v1.26.0", MaxUnavailable: "2", Env: []string{"A=b"}})
+	planned := options.Defaults(v1.Options{Strategy: planstep.LeaderMigration, Image: "registry.example.com/ccm:v1.26.0", MaxUnavailable: "2", Env: []string{"A=b"}})
 	for _, tc := range []struct{ line, says string }{
 		{"", ""},
 		{"--strategy=leader-migration --image=registry.example.com/ccm:v1.26.0 --max-unavailable=2 --ccm-env=A=b", ""},
-		{"--lease-name=" + plan.DefaultLease + " --retry-period=" + plan.DefaultRetryPeriod, ""},
+		{"--lease-name=" + planlayout.DefaultLease + " --retry-period=" + options.DefaultRetryPeriod, ""},
 		{"--image=official", "--image would have no effect"},
 		{"--strategy=downtime", "--strategy would have no effect: the plan has options of its own"},
 		{"--image=other --shape=daemonset --keep-leader-migration", "--image, --keep-leader-migration, --shape would have no effect"},

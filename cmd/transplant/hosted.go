@@ -12,23 +12,25 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // seedFlags say that the control plane of the cluster runs in another one, and where.
@@ -340,7 +342,7 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 		return err
 	}
 	if boolFlag(h.cmd, "dry-run") {
-		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, plan.CCM, plan.KCM)
+		h.narrate("migration %s is %s: its %s is taken away, and %s gets its cloud loops again", s.Run, s.Phase, component.CCM, component.KCM)
 		return printPlan(h.out, p, h.layoutFor(h.out, false))
 	}
 	approved := h.isBackApproved(&doc, p, h.approval(hosted.Handover))
@@ -354,7 +356,7 @@ func hostedRollback(ctx context.Context, h *hostedRun) error {
 	if err := h.pin().checkApproved(yes, approved, p, "transplant rollback --dry-run"+h.where(hosted.Handover)); err != nil {
 		return err
 	}
-	if err := h.approve(yes, fmt.Sprintf("roll migration %s back: its %s is taken away, and %s gets its cloud loops again", s.Run, plan.CCM, plan.KCM)); err != nil {
+	if err := h.approve(yes, fmt.Sprintf("roll migration %s back: its %s is taken away, and %s gets its cloud loops again", s.Run, component.CCM, component.KCM)); err != nil {
 		return err
 	}
 	if err := h.noteApproval(p, rollbackRun(h.approval(hosted.Handover))); err != nil {
@@ -420,7 +422,7 @@ func (looked) Note(context.Context, hosted.Part, *v1.Plan) error { return nil }
 
 // Check implements hosted.Ledger.
 func (l looked) Check(_ context.Context, _ hosted.Part, p *v1.Plan) error {
-	if plan.Seal(p) == plan.Seal(l.plan) {
+	if compare.Seal(p) == compare.Seal(l.plan) {
 		return nil
 	}
 	return &hosted.UnknownPlanError{SHA256: hosted.Sum(p.Steps), Why: "it is another one than a moment ago; run the same command again and look at its rollback"}
@@ -431,7 +433,7 @@ func (looked) NoteBack(context.Context, *v1.Plan) error { return nil }
 
 // HasBack implements hosted.Ledger: the rollback that was looked at is of one plan.
 func (l looked) HasBack(_ context.Context, p *v1.Plan) (bool, error) {
-	return plan.Seal(p) == plan.Seal(l.plan), nil
+	return compare.Seal(p) == compare.Seal(l.plan), nil
 }
 
 // Forget implements hosted.Ledger.

@@ -5,15 +5,20 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // seededNamespace is where the seed keeps the control plane of the tests, and its journal.
@@ -33,21 +38,21 @@ func newSeededJournal(t *testing.T, env ...string) *seededJournal {
 	t.Helper()
 	s := &seededJournal{t: t, seed: apitest.New(t), user: apitest.New(t)}
 	s.seed.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seededNamespace, UID: "ns"}})
-	component := func(name, deployment string, flags map[string]string) v1.Component {
+	manager := func(name, deployment string, flags map[string]string) v1.Component {
 		return v1.Component{
 			Name: name, Runs: v1.RunsDeployment, Manifest: "Deployment/" + seededNamespace + "/" + deployment, SHA256: "a",
 			Replicas: ptr.To[int32](1), Image: "registry.k8s.io/" + name + ":v1.26.0", Command: []string{name, "--cloud-provider=aws"}, Flags: flags,
 		}
 	}
-	kcm := component(plan.KCM, "controller-manager", map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config"})
+	kcm := manager(component.KCM, "controller-manager", map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config"})
 	kcm.CloudConfig = &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"}
 	s.before = &v1.Snapshot{
 		Cluster:  v1.Cluster{UID: "cluster-uid", Version: "v1.26.0", Provider: "aws", Seed: seededNamespace, SeedUID: "ns"},
 		Nodes:    []v1.Node{{Name: "n1", UID: "n1", ProviderID: "aws:///eu-1a/i-1", Ready: "True"}},
-		Hosted:   []v1.Component{component("kube-apiserver", "apiserver", map[string]string{"cloud-provider": "aws"}), kcm},
-		Managers: []v1.Manager{{Component: plan.KCM, Host: "controller-manager-1", Loops: []string{"service"}, Leads: []string{plan.KCM}}},
+		Hosted:   []v1.Component{manager("kube-apiserver", "apiserver", map[string]string{"cloud-provider": "aws"}), kcm},
+		Managers: []v1.Manager{{Component: component.KCM, Host: "controller-manager-1", Loops: []string{"service"}, Leads: []string{component.KCM}}},
 	}
-	options := plan.Defaults(v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0", Env: env, Part: v1.PartHandover})
+	options := options.Defaults(v1.Options{Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0", Env: env, Part: v1.PartHandover})
 	report := check.Run(s.before, facts.Options{Image: options.Image, Part: options.Part, Provider: "aws"})
 	made, err := plan.Make(s.before, options, report.Findings, now())
 	if err != nil {
@@ -75,7 +80,7 @@ func (s *seededJournal) begin() {
 // back is the rollback that is made of the journal.
 func (s *seededJournal) back() *v1.Plan {
 	s.t.Helper()
-	back, err := plan.MakeRollback(&s.doc, s.before, now())
+	back, err := rollback.Make(&s.doc, s.before, now())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -151,7 +156,7 @@ func TestARollbackInASeedThatIsMadeOfItsJournalIsShown(t *testing.T) {
 	s := newSeededJournal(t, "HTTPS_PROXY=http://ops:hunter2hunter2@proxy.example.com")
 	s.begin()
 	r := s.run("rollback", "--dry-run")
-	if r.code != exitOK || !strings.Contains(r.out, "plan sha256: "+plan.Digest(s.back())) {
+	if r.code != exitOK || !strings.Contains(r.out, "plan sha256: "+compare.Digest(s.back())) {
 		t.Errorf("code %d:\n%s", r.code, r.text(nil))
 	}
 	showsManagers(t, r)

@@ -6,7 +6,8 @@ import (
 	"github.com/spf13/pflag"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // kubeletFlags are the options about how many nodes change at a time and how they are emptied.
@@ -35,7 +36,7 @@ func overKubelets(p *v1.Plan, given v1.Options) error {
 		o.Soak = given.Soak
 	}
 	o.ForceUnmanaged = o.ForceUnmanaged || given.ForceUnmanaged
-	if err := plan.Validate(*o); err != nil {
+	if err := options.Validate(*o); err != nil {
 		return fmt.Errorf("these options cannot be used: %w", err)
 	}
 	return nil
@@ -43,7 +44,7 @@ func overKubelets(p *v1.Plan, given v1.Options) error {
 
 // behindCanary is the step behind which an apply that goes on stops, where the plan wants a pause there and it was not reached yet.
 func behindCanary(doc v1.Journal) string {
-	canary := plan.Canary(&doc.Plan)
+	canary := planstep.Canary(&doc.Plan)
 	if !doc.Plan.Options.PauseAfterCanary || canary == "" {
 		return ""
 	}

@@ -12,16 +12,18 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestWhatGoingOnDoesIsShownFirst(t *testing.T) {
@@ -88,7 +90,7 @@ func TestASnapshotOfALiveCluster(t *testing.T) {
 // lock lets somebody hold the lock.
 func (c *live) lock(holder string) {
 	now := metav1.NewMicroTime(time.Now())
-	c.api.Put(c.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: plan.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now}})
+	c.api.Put(c.t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lock.LeaseName, Namespace: planlayout.Namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &now}})
 }
 
 // unchanged fails when a command wrote anything.
@@ -98,7 +100,7 @@ func (c *live) unchanged() {
 		c.t.Errorf("something was written: %v", writes)
 	}
 	for _, h := range []string{"cp-1", "cp-2"} {
-		if _, err := os.Stat(filepath.Join(c.dir, h, plan.Dir)); err == nil {
+		if _, err := os.Stat(filepath.Join(c.dir, h, planlayout.Dir)); err == nil {
 			c.t.Errorf("host %s was changed", h)
 		}
 	}
@@ -136,7 +138,7 @@ func TestApplyIsRefused(t *testing.T) {
 			[]string{`unknown field "force"`}},
 		{"a snapshot instead of a plan", []string{labSnapshot, "--yes"}, exitError, []string{"lab.yaml"}},
 		{"a plan of another version", []string{edited(func(p *v1.Plan) { p.APIVersion = "transplant.dev/v2" }), "--yes"}, exitError, []string{`is of "transplant.dev/v2"`, "transplant.dev/v1alpha1 only"}},
-		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = plan.Rollback }), "--yes"}, exitError, []string{"is a rollback: apply carries out migrations"}},
+		{"the plan of a rollback", []string{edited(func(p *v1.Plan) { p.Direction = planstep.Rollback }), "--yes"}, exitError, []string{"is a rollback: apply carries out migrations"}},
 		{"a plan whose steps were damaged", []string{edited(func(p *v1.Plan) { p.Steps[4].Kind, p.Steps[5].Ref = "Reboot", "" }), "--yes"}, exitError,
 			[]string{"cannot be carried out; make it anew with transplant plan --refresh", `kind "Reboot" is not known`, "ref is empty"}},
 		{"two plans", []string{good, good}, exitError, []string{"accepts at most 1 arg"}},

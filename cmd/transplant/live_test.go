@@ -17,15 +17,17 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 const metricsVariable = "TRANSPLANT_TEST_METRICS"
@@ -66,7 +68,7 @@ func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *liv
 	for i := 1; i <= 2; i++ {
 		name := fmt.Sprintf("cp-%d", i)
 		for _, f := range []struct{ path, content string }{
-			{"/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n"}, {plan.KCMKubeconfig, "apiVersion: v1\nkind: Config\n"},
+			{"/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n"}, {planlayout.KCMKubeconfig, "apiVersion: v1\nkind: Config\n"},
 			{"/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --hostname-override=node-" + name + kubeletFlags + "\"\n"},
 		} {
 			c.write(name, f.path, f.content)
@@ -93,8 +95,8 @@ func newLiveWith(t *testing.T, kubeletFlags string, managerFlags ...string) *liv
 	}
 	// Nobody renews it: it lasts as long as any test, and was taken long before, so that what is said of it does not change with the time of a look.
 	renewed, taken := metav1.NewMicroTime(time.Now()), metav1.NewMicroTime(time.Now().Add(-72*time.Hour))
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.Observer, Namespace: plan.Namespace}},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: plan.KCM, Namespace: plan.Namespace}, Spec: coordinationv1.LeaseSpec{
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.Observer, Namespace: planlayout.Namespace}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.KCM, Namespace: planlayout.Namespace}, Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("cp-1_x"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &taken, RenewTime: &renewed}})
 	return c
 }
@@ -140,7 +142,7 @@ func (c *live) component(host, name, metrics string, args ...string) {
 		"    image: registry.k8s.io/%[1]s:v1.26.0\n    command:\n    - %[2]s\n    volumeMounts:\n    - mountPath: /etc/kubernetes/cloud.conf\n      name: conf\n"+
 		"  volumes:\n  - name: conf\n    hostPath:\n      path: /etc/kubernetes/cloud.conf\n", name, strings.Join(asYAML(args), "\n    - ")))
 	c.api.Put(t, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name + "-node-" + host, Namespace: plan.Namespace, Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
+		ObjectMeta: metav1.ObjectMeta{Name: name + "-node-" + host, Namespace: planlayout.Namespace, Annotations: map[string]string{"kubernetes.io/config.mirror": "x"},
 			Labels: map[string]string{"component": name, "tier": "control-plane"}},
 		Spec:   corev1.PodSpec{NodeName: "node-" + host, Containers: []corev1.Container{{Name: name, Command: args}}},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
@@ -206,7 +208,7 @@ func (c *live) journal(phase string, n, m int) *journal.Journal {
 		doc.Records = append(doc.Records, r)
 	}
 	before := c.snapshot()
-	c.api.Delete("/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + journal.Name)
+	c.api.Delete("/api/v1/namespaces/" + planlayout.Namespace + "/configmaps/" + journal.Name)
 	j, err := journal.Create(c.t.Context(), kube, doc, before)
 	if err != nil {
 		c.t.Fatal(err)

@@ -8,8 +8,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // managersGet are lines with the environment and the arguments of each manager that a plan starts, masked: they are what a plan from elsewhere could lead the
@@ -22,7 +24,7 @@ func managersGet(p *v1.Plan) string {
 	}
 	var shown []string
 	for _, s := range p.Steps {
-		if s.Component != plan.CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
+		if s.Component != component.CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
 			continue
 		}
 		for _, command := range commandsOf(s.Content + s.Object) {
@@ -91,7 +93,7 @@ func (f *changing) checkEnv(unseen string, p *v1.Plan) error {
 	}
 	return withCode(exitNotApproved, "%s, and gives the cloud-controller-manager %s, "+
 		"which may decide where the cloud's credentials go: nothing was changed; find out whether that is meant, and name the variables yourself (%s), or give --plan-sha256 %s",
-		unseen, unbroken(strings.Join(names, ", ")), unbroken(strings.Join(again, " ")), plan.Digest(p))
+		unseen, unbroken(strings.Join(names, ", ")), unbroken(strings.Join(again, " ")), compare.Digest(p))
 }
 
 // checkFileEnv is checkEnv for a plan of a file. Its steps are made again and compared, and its options are not.

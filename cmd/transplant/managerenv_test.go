@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // withEnv plants a journal whose managers get a variable, in its options and in what its steps write.
@@ -69,7 +70,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails(t, c.run("apply", file, "--yes"), exitNotApproved, "with --yes nobody looks at plan "+file,
-		"AWS_CONTAINER_CREDENTIALS_FULL_URI, which may decide", "--plan-sha256 "+plan.Digest(p))
+		"AWS_CONTAINER_CREDENTIALS_FULL_URI, which may decide", "--plan-sha256 "+compare.Digest(p))
 	fails(t, c.run("apply", file), exitNotApproved, "there is no terminal to ask on") // a person looks at the review
 	if r := c.run("apply", file, "--dry-run"); r.code != exitOK {
 		t.Error(r.text(nil))
@@ -79,7 +80,7 @@ func TestAPlanFileWithoutALookerIsAskedAboutItsEnvironment(t *testing.T) {
 	if err := own.checkEnv("the plan", p); err != nil {
 		t.Error(err)
 	}
-	if err := (&changing{pinned: pin{plan.Digest(p)}}).checkEnv("the plan", p); err != nil {
+	if err := (&changing{pinned: pin{compare.Digest(p)}}).checkEnv("the plan", p); err != nil {
 		t.Error(err)
 	}
 }
@@ -93,7 +94,7 @@ func TestAPlantedJournalIsJudgedBeforeItsOptionsAreFollowed(t *testing.T) {
 	c.api.Intercept = func(_ http.ResponseWriter, r *http.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		if strings.Contains(r.URL.Path, "leases/"+plan.KCM) || strings.HasSuffix(r.URL.Path, "/daemonsets") || strings.HasSuffix(r.URL.Path, "/services") {
+		if strings.Contains(r.URL.Path, "leases/"+component.KCM) || strings.HasSuffix(r.URL.Path, "/daemonsets") || strings.HasSuffix(r.URL.Path, "/services") {
 			gathered = append(gathered, r.Method+" "+r.URL.Path)
 		}
 		return false

@@ -15,7 +15,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // planMarkdown prints a plan for a change-review ticket: what a reviewer decides by comes first, each step with its before and after is there to unfold.
@@ -36,7 +36,7 @@ func planMarkdown(w io.Writer, p *v1.Plan) error {
 		}
 		markdownStep(&b, i+1, s, shown)
 		if p.Until == s.ID && i+1 < len(p.Steps) {
-			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(plan.Remaining(p, i+1), ", "))
+			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(planstep.Remaining(p, i+1), ", "))
 		}
 	}
 	if get := managersGet(p); get != "" {
@@ -195,7 +195,7 @@ func fence(b *strings.Builder, title string, lines []string) {
 }
 
 func markdownRollback(b *strings.Builder, p *v1.Plan) {
-	if p.Direction == plan.Rollback {
+	if p.Direction == planstep.Rollback {
 		return
 	}
 	b.WriteString("\n## Rollback\n\nFrom any step, also days later: `transplant rollback` with the same --host-access. What the steps changed is kept on the hosts and in the journal, and each step is undone as it says.\n")

@@ -8,16 +8,18 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // lockHolder is who carries a run out that is looked at from elsewhere.
@@ -52,7 +54,7 @@ func newOnlooker(t *testing.T) *onlooker {
 	for _, name := range []string{"cp-1", "cp-2", "worker-1", "worker-2", "worker-3"} {
 		o.node(name, corev1.ConditionTrue)
 	}
-	o.lease(plan.KCM, "cp-1_0b5e", time.Second)
+	o.lease(component.KCM, "cp-1_0b5e", time.Second)
 	at := func(before time.Duration) *time.Time { return ptr.To(now().Add(-before)) }
 	o.doc = v1.Journal{
 		Run: "20261121-115500", Started: *at(5 * time.Minute), Phase: v1.RunApplying, User: "ops",
@@ -74,7 +76,7 @@ func newOnlooker(t *testing.T) *onlooker {
 			o.doc.Records = append(o.doc.Records, v1.StepRecord{
 				ID: s.ID, Started: *at(280 * time.Second), Ended: at(250 * time.Second), Result: "done",
 				Handovers: []v1.HandoverRecord{{
-					Lease: plan.KCM, Holder: "cp-1_0b5e", PID: 812, StartTicks: 4711, Component: plan.KCM, Host: "cp-1", Ended: at(270 * time.Second),
+					Lease: component.KCM, Holder: "cp-1_0b5e", PID: 812, StartTicks: 4711, Component: component.KCM, Host: "cp-1", Ended: at(270 * time.Second),
 					Released: at(269900 * time.Millisecond), NextHolder: "cp-2_77aa",
 				}},
 			})
@@ -113,7 +115,7 @@ func (o *onlooker) lease(name, holder string, age time.Duration) {
 func leaseObject(name, holder string, age time.Duration) *coordinationv1.Lease {
 	renewed, written := metav1.NewMicroTime(now().Add(-age)), metav1.NewTime(now().Add(-age))
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: plan.Namespace, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x", Time: &written}}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: planlayout.Namespace, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x", Time: &written}}},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, RenewTime: &renewed, AcquireTime: ptr.To(metav1.NewMicroTime(now().Add(-269 * time.Second))), LeaseDurationSeconds: ptr.To[int32](15),
 		},
@@ -143,7 +145,7 @@ func (o *onlooker) waiting(what string) v1.StepProgress {
 
 // paused lets somebody ask the run to wait.
 func (o *onlooker) paused() {
-	o.api.Put(o.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: plan.Namespace}, Data: map[string]string{
+	o.api.Put(o.t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: pause.ControlName, Namespace: planlayout.Namespace}, Data: map[string]string{
 		"run": o.doc.Run, "paused-by": "boss@desk", "paused-at": "2026-11-21T11:58:00Z", "reason": "the shop is open",
 	}})
 }

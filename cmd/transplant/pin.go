@@ -7,9 +7,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // pin is the SHA-256 of the plan that may be carried out; empty for any.
@@ -21,7 +22,7 @@ func (f *pin) flag(cmd *cobra.Command) {
 
 // check refuses another plan than the one that is pinned.
 func (f pin) check(p *v1.Plan, where string) error {
-	have := plan.Digest(p)
+	have := compare.Digest(p)
 	if f.sha256 == "" || strings.EqualFold(strings.TrimSpace(f.sha256), have) {
 		return nil
 	}
@@ -65,9 +66,9 @@ func (c *connection) isApprovedHere(p *v1.Plan, run string) bool {
 // approvalOf is what is kept of a plan that was approved. The digest of a hosted control plane's plan is of its steps alone.
 func approvalOf(p *v1.Plan) string {
 	if p.Cluster.Seed != "" {
-		return plan.Seal(p)
+		return compare.Seal(p)
 	}
-	return plan.Digest(p)
+	return compare.Digest(p)
 }
 
 // rollbackRun is the name under which the approval of a run's rollback is kept.
@@ -85,5 +86,5 @@ func (f pin) checkApproved(yes, approved bool, p *v1.Plan, look string) error {
 		return nil
 	}
 	return withCode(exitNotApproved, "the journal's plan was not approved on this machine, and with --yes nobody looks at it: nothing was changed; look at it with %s, and run the same command "+
-		"without --yes on a terminal, or with --plan-sha256 %s", look, plan.Digest(p))
+		"without --yes on a terminal, or with --plan-sha256 %s", look, compare.Digest(p))
 }

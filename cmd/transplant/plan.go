@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
@@ -16,9 +18,14 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/wholefile"
-	"sigs.k8s.io/yaml"
 )
 
 // planFlags are the options of a plan, shared by check, plan and apply.
@@ -41,15 +48,15 @@ func (f *planFlags) flags(cmd *cobra.Command) {
 	fl.BoolVar(&f.options.ReplaceHosts, "replace-hosts", false, "control-plane hosts are replaced and never edited: the plan tells what to create, and waits")
 	fl.StringVar(&f.options.TargetVersion, "target-version", "", "Kubernetes version of the control plane in the end, e.g. v1.27.4: its images go there in the restarts of the migration, one minor up at most (default: no version changes)")
 	fl.StringArrayVar(&f.options.Env, "ccm-env", nil, "environment of the cloud-controller-manager, NAME=VALUE; {host} stands for the host's name; never a secret, name a file instead")
-	fl.StringVar(&f.options.LeaseName, "lease-name", plan.DefaultLease, "name of the migration lease")
-	fl.StringVar(&f.options.RetryPeriod, "retry-period", plan.DefaultRetryPeriod, "--leader-elect-retry-period of the managers during the migration")
-	fl.StringVar(&f.options.RenewDeadline, "renew-deadline", plan.DefaultRenewDeadline, "--leader-elect-renew-deadline of the managers during the migration")
+	fl.StringVar(&f.options.LeaseName, "lease-name", planlayout.DefaultLease, "name of the migration lease")
+	fl.StringVar(&f.options.RetryPeriod, "retry-period", options.DefaultRetryPeriod, "--leader-elect-retry-period of the managers during the migration")
+	fl.StringVar(&f.options.RenewDeadline, "renew-deadline", options.DefaultRenewDeadline, "--leader-elect-renew-deadline of the managers during the migration")
 	fl.StringVar(&f.options.ClusterName, "cluster-name", "", "--cluster-name of the cloud-controller-manager (default: what the live kube-controller-manager has)")
 	fl.BoolVar(&f.options.KeepLeaderMigration, "keep-leader-migration", false, "leave leader migration on at the end, for a quicker way back")
 	kubeletFlags(fl, &f.options)
 	canaryFlags(fl, &f.options)
 	fl.StringArrayVar(&f.accept, "accept", nil, `accept a finding that blocks, CODE="reason"; mandatory ones cannot be accepted. Apply also takes differences that its verification finds, OBJECT="reason"`)
-	for flag, words := range map[string][]string{"strategy": plan.Strategies, "shape": plan.Shapes, "node-ipam": plan.NodeIPAMChoices, "volumes": plan.VolumesChoices} {
+	for flag, words := range map[string][]string{"strategy": options.Strategies, "shape": options.Shapes, "node-ipam": options.NodeIPAMChoices, "volumes": options.VolumesChoices} {
 		complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	}
 }
@@ -63,7 +70,7 @@ func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
 		}
 		f.options.CredentialProviderSHA256 = hostaccess.SHA256(data)
 	}
-	if err := plan.Validate(plan.Defaults(f.options)); err != nil {
+	if err := options.Validate(options.Defaults(f.options)); err != nil {
 		return err // before a check is asked about it: its rules take the options for what they say
 	}
 	chosen := f.options.Strategy == ""
@@ -71,9 +78,9 @@ func (f *planFlags) choose(c *connection, snap *v1.Snapshot) error {
 	if err := checkIgnoredOptions(f.cmd, snap, f.options); err != nil {
 		return err
 	}
-	if chosen && f.options.Strategy == plan.Downtime {
+	if chosen && f.options.Strategy == planstep.Downtime {
 		why := "this version or its cloud-controller-manager has no leader migration"
-		if strategy, reason := plan.ChooseStrategy(snap, v1.Options{}); strategy == plan.Downtime {
+		if strategy, reason := draft.ChooseStrategy(snap, v1.Options{}); strategy == planstep.Downtime {
 			why = reason
 		}
 		c.narrate("strategy %s: %s", f.options.Strategy, why)
@@ -93,7 +100,7 @@ func (f *planFlags) gathered(args []string) v1.Options {
 
 // acceptAs accepts what a plan of a file does. What the command itself accepts comes behind it and counts where both do.
 func (f *planFlags) acceptAs(p *v1.Plan) {
-	for _, finding := range plan.Accepted(p) {
+	for _, finding := range compare.Accepted(p) {
 		f.accept = append([]string{finding.Code + "=" + finding.Accepted}, f.accept...)
 	}
 }
@@ -215,7 +222,7 @@ func cutAt(p *v1.Plan, until string) error {
 	if until == "" {
 		return nil
 	}
-	n, err := plan.Until(p, until)
+	n, err := planstep.Until(p, until)
 	if err != nil {
 		return err
 	}
@@ -247,7 +254,7 @@ func refreshed(path string, f *planFlags, o *planOutput) (*v1.Plan, error) {
 }
 
 func (c *connection) tellChanged(path string, older, newer *v1.Plan) {
-	changed := plan.ChangedFacts(older, newer)
+	changed := compare.ChangedFacts(older, newer)
 	if len(changed) == 0 {
 		c.narrate("every fact of %s still holds", path)
 		return
@@ -293,10 +300,10 @@ func readPlan(path string) (*v1.Plan, error) {
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
 		return nil, fmt.Errorf("plan %s cannot be read as one of this version of transplant; use the version that wrote it, or undo what was edited: %w", path, err)
 	}
-	if p.Direction != plan.Forward {
+	if p.Direction != planstep.Forward {
 		return nil, fmt.Errorf("plan %s is a %s: apply carries out migrations, rollback makes its own plan", path, p.Direction)
 	}
-	if err := plan.WellFormed(&p); err != nil {
+	if err := invariant.CheckWellFormed(&p); err != nil {
 		return nil, fmt.Errorf("plan %s cannot be carried out; make it anew with transplant plan --refresh, or undo what was edited:\n%w", path, err)
 	}
 	return &p, nil

@@ -9,10 +9,14 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // plant writes a journal of a migration that nobody began, as somebody would who may write ConfigMaps in kube-system.
@@ -33,10 +37,10 @@ func (c *live) plant(change func(p *v1.Plan, doc *v1.Journal)) {
 
 // cron is a step that keeps every rule of order, and that no migration has.
 func cron(p *v1.Plan) v1.Step {
-	id := plan.FileFact("cp-1", "/etc/cron.d/x")
+	id := planstep.FileFact("cp-1", "/etc/cron.d/x")
 	p.Facts = append(p.Facts, v1.Fact{ID: id, Value: "absent"})
 	return v1.Step{
-		ID: "write/leader-migration", Phase: p.Steps[0].Phase, Kind: v1.StepWriteFile, Title: "write " + plan.KCMMigration + " on cp-1", Host: "cp-1", Path: "/etc/cron.d/x",
+		ID: "write/leader-migration", Phase: p.Steps[0].Phase, Kind: v1.StepWriteFile, Title: "write " + planlayout.KCMMigration + " on cp-1", Host: "cp-1", Path: "/etc/cron.d/x",
 		Content: "* * * * * root id\n", Mode: "0644", Requires: []string{"cluster:uid", id}, Undo: "remove it",
 	}
 }
@@ -99,7 +103,7 @@ func TestAPlanIsPinnedByItsSHA256(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := plan.Digest(p)
+	sum := compare.Digest(p)
 	accept := []string{"--accept", "CLOUD-001=no cloud in this test"}
 	if r := c.run(append([]string{"plan"}, accept...)...); !strings.Contains(r.out, "plan sha256: "+sum+"\n") {
 		t.Errorf("plan does not print %s:\n%s", sum, r.out)
@@ -160,7 +164,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 	c.plant(func(p *v1.Plan, doc *v1.Journal) {
 		fromElsewhere(p)
 		doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}
-		sum = plan.Digest(p)
+		sum = compare.Digest(p)
 	})
 	writes := len(c.api.Writes())
 	for _, words := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host=cp-2"}} {
@@ -184,7 +188,7 @@ func TestAPlantedPlanIsNotGoneOnWithUnseen(t *testing.T) {
 
 // TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith: what was approved is what is carried out.
 func TestAJournalThatChangesBehindTheQuestionIsNotGoneOnWith(t *testing.T) {
-	const journalPath = "/api/v1/namespaces/" + plan.Namespace + "/configmaps/" + journal.Name
+	const journalPath = "/api/v1/namespaces/" + planlayout.Namespace + "/configmaps/" + journal.Name
 	for _, command := range [][]string{{"apply"}, {"rollback"}, {"rollback", "--without-host", "cp-2"}} {
 		c := newLive(t)
 		journal := func(change func(*v1.Plan)) (*v1.Plan, *corev1.ConfigMap) {
@@ -251,7 +255,7 @@ func TestAPlantedRollbackIsNotGoneOnWithUnseen(t *testing.T) {
 			j := c.journal(v1.RunApplying, 2, 1)
 			here := c.approvedHere(j)
 			doc, snap := j.Doc(), c.snapshot()
-			back, err := plan.MakeRollback(&doc, snap, now())
+			back, err := rollback.Make(&doc, snap, now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,8 +279,8 @@ func TestAPlantedRollbackIsNotGoneOnWithUnseen(t *testing.T) {
 func TestOnlyItsOwnApprovalCountsForAStoredRollback(t *testing.T) {
 	for _, seed := range []string{"", "cluster-x"} {
 		of := v1.Cluster{UID: "u", Seed: seed}
-		doc := v1.Journal{Run: "run", Phase: v1.RunApplying, Plan: v1.Plan{Cluster: of, Direction: plan.Forward}}
-		back := &v1.Plan{Cluster: of, Direction: plan.Rollback}
+		doc := v1.Journal{Run: "run", Phase: v1.RunApplying, Plan: v1.Plan{Cluster: of, Direction: planstep.Forward}}
+		back := &v1.Plan{Cluster: of, Direction: planstep.Rollback}
 		c := &connection{stateDir: t.TempDir()}
 		if c.isBackApproved(&doc, back, "run") {
 			t.Error("nothing was approved")
@@ -307,13 +311,13 @@ func TestARollbackIsRefusedWhileAManagerRunsThatNoRecordNames(t *testing.T) {
 	if r := c.run("rollback", "--dry-run"); r.code != exitOK {
 		t.Fatalf("without such a manager (code %d):\n%s", r.code, r.text(nil))
 	}
-	at := filepath.Join(c.dir, "cp-1", filepath.FromSlash(plan.CCMManifest))
+	at := filepath.Join(c.dir, "cp-1", filepath.FromSlash(planlayout.CCMManifest))
 	if err := os.WriteFile(at, []byte("apiVersion: v1\nkind: Pod\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"rollback", "--dry-run"}, {"rollback", "--yes", c.approvedHere(j)}} {
 		r := c.run(args...)
-		if r.code == exitOK || !strings.Contains(r.text(nil), plan.CCMManifest+" on host cp-1 is live") {
+		if r.code == exitOK || !strings.Contains(r.text(nil), planlayout.CCMManifest+" on host cp-1 is live") {
 			t.Errorf("%v is not refused with the manager (code %d):\n%s", args, r.code, r.text(nil))
 		}
 	}

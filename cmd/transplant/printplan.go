@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // stepMarks are the marks of a step: what comes, what changes, what goes, what only looks.
@@ -42,7 +43,7 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}
 		if p.Until == s.ID && i+1 < len(p.Steps) {
-			fmt.Fprintf(&b, "  -- apply stops here; the next one goes on with %s\n", strings.Join(plan.Remaining(p, i+1), ", "))
+			fmt.Fprintf(&b, "  -- apply stops here; the next one goes on with %s\n", strings.Join(planstep.Remaining(p, i+1), ", "))
 		}
 	}
 	for _, e := range p.Effects {
@@ -56,7 +57,7 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 	}
 	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
 		add, change, remove, count(len(p.Steps), "step"), undone, count(len(p.Facts), "fact"))
-	fmt.Fprintf(&b, "plan sha256: %s\n", plan.Digest(p))
+	fmt.Fprintf(&b, "plan sha256: %s\n", compare.Digest(p))
 	b.WriteString(managersGet(p))
 	_, err := io.WriteString(w, l.plain(b.String()))
 	return err
@@ -65,7 +66,7 @@ func printPlan(w io.Writer, p *v1.Plan, l layout) error {
 // acceptedLines are lines with each finding that would block without the reason for which it is accepted.
 func acceptedLines(p *v1.Plan) string {
 	var out strings.Builder
-	for _, f := range plan.Accepted(p) {
+	for _, f := range compare.Accepted(p) {
 		fmt.Fprintf(&out, "accepted %s (%s): %s because: %s\n", f.Code, f.Outcome, unbroken(f.Summary), unbroken(f.Accepted))
 	}
 	return out.String()

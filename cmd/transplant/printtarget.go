@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // target says what a step really changes, by its fields and not by its words, as far as the line that is shown of it does not: the words may be somebody else's. It is
@@ -46,7 +46,7 @@ func targets(s v1.Step, o v1.Options) []part {
 	if s.Kind == v1.StepCopyFile || s.Kind == v1.StepWriteFile {
 		add("from ", s.Source)
 	}
-	if s.Component == plan.CCM && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject) {
+	if s.Component == component.CCM && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject) {
 		add("image ", o.Image)
 	}
 	for _, e := range s.Edits {

@@ -9,8 +9,9 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
@@ -90,14 +91,14 @@ func TestThePlannersRoleIsWhatPlanningTakes(t *testing.T) {
 	holds(t, needed, "reader", "planner")
 	before := toGet(journal.BeforeNames()) // as far as the snapshot is in pieces
 	holds(t, before, "planner")
-	noMore(t, slices.Concat(needed, before, refs(plan.ObjectRefs())), "planner")
+	noMore(t, slices.Concat(needed, before, refs(planlayout.ObjectRefs())), "planner")
 }
 
 // toGet are the rights to get ConfigMaps of kube-system.
 func toGet(names []string) []apitest.Right {
 	var out []apitest.Right
 	for _, name := range names {
-		out = append(out, apitest.Right{Verb: "get", Resource: "configmaps", Namespace: plan.Namespace, Name: name})
+		out = append(out, apitest.Right{Verb: "get", Resource: "configmaps", Namespace: planlayout.Namespace, Name: name})
 	}
 	return out
 }
@@ -131,7 +132,7 @@ func everyStep() []v1.Step {
 		object := `{"roleRef":{"kind":"ClusterRole","name":"x"}}` // of a binding
 		steps = append(steps, v1.Step{Kind: v1.StepEnsureObject, Ref: ref, Object: object}, v1.Step{Kind: v1.StepDeleteObject, Ref: ref})
 	}
-	steps = append(steps, v1.Step{Kind: v1.StepDeleteObject, Ref: "Secret/kube-system/" + plan.TokenSecret}) // of an earlier version
+	steps = append(steps, v1.Step{Kind: v1.StepDeleteObject, Ref: "Secret/kube-system/" + planlayout.TokenSecret}) // of an earlier version
 	for _, ref := range []string{"ConfigMap/kube-system/x", "Node/x", "Service/kube-system/x", "ClusterRole/x", "Role/kube-system/x"} {
 		steps = append(steps, v1.Step{Kind: v1.StepPatchObject, Ref: ref})
 	}
@@ -159,8 +160,8 @@ func TestTheMigratorsRoleIsWhatPlansNeed(t *testing.T) {
 // TestTheMigratorAsksForTokensOfTwoAccounts: a token of any other account of kube-system would be that account's rights.
 func TestTheMigratorAsksForTokensOfTwoAccounts(t *testing.T) {
 	granted := apitest.Granted(t, manifestsOf("reader", "planner", "pauser", "migrator")...)
-	for name, want := range map[string]bool{plan.Observer: true, plan.CCM: true, "clusterrole-aggregation-controller": false, "": false} {
-		missing := apitest.Uncovered(granted, asRights([]snapshot.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: plan.Namespace, Name: name}}))
+	for name, want := range map[string]bool{planlayout.Observer: true, component.CCM: true, "clusterrole-aggregation-controller": false, "": false} {
+		missing := apitest.Uncovered(granted, asRights([]snapshot.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: planlayout.Namespace, Name: name}}))
 		if has := len(missing) == 0; has != want {
 			t.Errorf("account %q: %v", name, has)
 		}

@@ -8,13 +8,15 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // logPath is where the ownership log of a run is kept on this machine.
@@ -73,11 +75,11 @@ func (c *connection) record(ctx context.Context, p *v1.Plan, run string) (func()
 	}
 	managers := newManagerHosts(c.hosts, before)
 	managers.deployed = func(ctx context.Context) ([]manager.Target, error) {
-		return manager.DeployedTargets(ctx, c.kube, p, hostsOfNodes(c.hosts, before), plan.KCM, plan.CCM)
+		return manager.DeployedTargets(ctx, c.kube, p, hostsOfNodes(c.hosts, before), component.KCM, component.CCM)
 	}
 	var once sync.Once
 	r := ownership.NewRecorder(ownership.RecorderOptions{
-		Client: watching, Namespace: plan.Namespace, Leases: []string{plan.KCM, plan.CCM, p.Options.LeaseName},
+		Client: watching, Namespace: planlayout.Namespace, Leases: []string{component.KCM, component.CCM, p.Options.LeaseName},
 		Targets: func() []ownership.Target { return managers.targets(ctx) },
 		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
 			return c.scrape(ctx, t.Component, t.Host, t.Address)

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // managerHosts are the hosts on which managers may run, and those that were found there last.
@@ -47,7 +47,7 @@ func (m *managerHosts) targets(ctx context.Context) []ownership.Target {
 	var asking sync.WaitGroup
 	for _, h := range m.hosts {
 		asking.Go(func() {
-			found, err := manager.Targets(ctx, []hostaccess.Host{h}, plan.KCM, plan.CCM)
+			found, err := manager.Targets(ctx, []hostaccess.Host{h}, component.KCM, component.CCM)
 			if err != nil {
 				return // the engine names it when it needs it
 			}

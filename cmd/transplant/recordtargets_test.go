@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // slowHost runs a cloud-controller-manager, unless it is silent, and takes its time for every answer.
@@ -53,11 +53,11 @@ func (h *slowHost) ReadFile(ctx context.Context, _ string) (hostaccess.File, err
 	return hostaccess.File{}, fs.ErrNotExist
 }
 
-func (h *slowHost) Processes(ctx context.Context, component string) ([]v1.Process, error) {
-	if err := h.answer(ctx); err != nil || component != plan.CCM {
+func (h *slowHost) Processes(ctx context.Context, manager string) ([]v1.Process, error) {
+	if err := h.answer(ctx); err != nil || manager != component.CCM {
 		return nil, err
 	}
-	return []v1.Process{{PID: 1, Args: []string{component}}}, nil
+	return []v1.Process{{PID: 1, Args: []string{manager}}}, nil
 }
 
 func TestTheRecorderSeesTheManagersOfAClusterWithManyWorkersAndASilentHost(t *testing.T) {
@@ -74,7 +74,7 @@ func TestTheRecorderSeesTheManagersOfAClusterWithManyWorkersAndASilentHost(t *te
 		for range 30 {
 			workers = append(workers, add("worker", false))
 		}
-		want := []ownership.Target{{Component: plan.CCM, Host: first.name, Address: "127.0.0.1:10258"}, {Component: plan.CCM, Host: second.name, Address: "127.0.0.1:10258"}}
+		want := []ownership.Target{{Component: component.CCM, Host: first.name, Address: "127.0.0.1:10258"}, {Component: component.CCM, Host: second.name, Address: "127.0.0.1:10258"}}
 		m := newManagerHosts(hosts, before)
 		for _, silent := range []bool{false, true} {
 			second.silent = silent

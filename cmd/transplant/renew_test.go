@@ -12,7 +12,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
 
@@ -26,29 +26,29 @@ func TestRenewReplacesTokensAndNamesThoseThatNeverEnd(t *testing.T) {
 	if r.code != exitOK || !strings.Contains(r.out, "nothing to renew") {
 		t.Fatal(r.text(nil))
 	}
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: planlayout.Namespace}})
 	kube, _ := c.api.Clients(t)
-	old, _, err := tokenrequest.Create(t.Context(), kube, plan.Namespace, plan.CCMAccount, boundtoken.RenewingLifetime)
+	old, _, err := tokenrequest.Create(t.Context(), kube, planlayout.Namespace, planlayout.CCMAccount, boundtoken.RenewingLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.write("cp-1", plan.CCMToken, old)
-	c.write("cp-1", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
+	c.write("cp-1", planlayout.CCMToken, old)
+	c.write("cp-1", planlayout.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
 	if r = c.run("renew", hosts); r.code != exitOK || !strings.Contains(r.out, "host cp-1: expires ") {
 		t.Fatal(r.text(nil))
 	}
-	c.write("cp-1", plan.CCMToken, "what is no token")
+	c.write("cp-1", planlayout.CCMToken, "what is no token")
 	if r = c.run("renew", hosts); r.code != exitOK || !strings.Contains(r.out, "host cp-1: renewed, expires ") {
 		t.Fatal(r.text(nil))
 	}
-	data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", plan.CCMToken))
+	data, err := os.ReadFile(filepath.Join(c.dir, "cp-1", planlayout.CCMToken))
 	if err != nil || !strings.Contains(string(data), apitest.TokenMark) {
 		t.Errorf("the new token was not written: %v", err)
 	}
 	if strings.Contains(r.text(nil), apitest.TokenMark) {
 		t.Error("the token is printed")
 	}
-	c.write("cp-2", plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
+	c.write("cp-2", planlayout.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
 	if r = c.run("renew", hosts); r.code != exitError || !strings.Contains(r.out, "host cp-2: the token never expires") || !strings.Contains(r.text(nil), "docs/explanation/manager-token.md") {
 		t.Error(r.text(nil))
 	}
@@ -67,14 +67,14 @@ func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seed, user := apitest.New(t), apitest.New(t)
-			user.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
+			user.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: planlayout.Namespace}})
 			kube, _ := user.Clients(t)
-			token, _, err := tokenrequest.Create(t.Context(), kube, plan.Namespace, plan.CCMAccount, c.lifetime)
+			token, _, err := tokenrequest.Create(t.Context(), kube, planlayout.Namespace, planlayout.CCMAccount, c.lifetime)
 			if err != nil {
 				t.Fatal(err)
 			}
 			seed.Put(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "cluster-x", UID: "ns"}}, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-x", Name: plan.SeedKubeconfig}, Data: map[string][]byte{plan.SeedTokenKey: []byte(token)},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "cluster-x", Name: planlayout.SeedKubeconfig}, Data: map[string][]byte{planlayout.SeedTokenKey: []byte(token)},
 			})
 			if c.denied {
 				seed.Deny("get", "secrets")
@@ -96,15 +96,15 @@ func TestTheStatusOfAHostedControlPlaneWarnsOfATokenThatEndsSoon(t *testing.T) {
 func TestRenewGivesATokenToHostsOfTheControlPlaneAlone(t *testing.T) {
 	c := newLive(t)
 	c.api.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}})
-	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
+	c.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: planlayout.CCMAccount, Namespace: planlayout.Namespace}})
 	for _, host := range []string{"cp-1", "cp-2"} {
-		c.write(host, plan.CCMToken, "what is no token")
-		c.write(host, plan.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
+		c.write(host, planlayout.CCMToken, "what is no token")
+		c.write(host, planlayout.CCMKubeconfig, "apiVersion: v1\nkind: Config\n")
 	}
 	if r := c.run("renew"); r.code != exitOK || !strings.Contains(r.out, "host cp-1: renewed, expires ") || strings.Contains(r.out, "cp-2") {
 		t.Error(r.text(nil))
 	}
-	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-2", plan.CCMToken)); err != nil || strings.Contains(string(data), apitest.TokenMark) {
+	if data, err := os.ReadFile(filepath.Join(c.dir, "cp-2", planlayout.CCMToken)); err != nil || strings.Contains(string(data), apitest.TokenMark) {
 		t.Errorf("another host was given a token: %v", err)
 	}
 }

@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 func newRollback(c *connection) *cobra.Command {
@@ -88,7 +91,7 @@ func (c *connection) rollback(ctx context.Context, f changing) error {
 	if err := c.approve(f.yes, fmt.Sprintf("roll migration %s back in these %s", doc.Run, count(len(p.Steps), "step"))); err != nil {
 		return err
 	}
-	shown := plan.Digest(p)
+	shown := compare.Digest(p)
 	return c.locked(ctx, f, func(ctx context.Context) error {
 		c.hosts = all
 		return c.rollbackLocked(ctx, f, snap, shown)
@@ -119,7 +122,7 @@ func (c *connection) rollbackLocked(ctx context.Context, f changing, snap *v1.Sn
 	if err != nil {
 		return err
 	}
-	if plan.Digest(p) != shown {
+	if compare.Digest(p) != shown {
 		return withCode(exitStale, "the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",
 			j.Doc().Run)
 	}
@@ -162,9 +165,9 @@ func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
 	if trust.IsRollingBack(&doc) {
 		return doc.Rollback, nil
 	}
-	p, err := plan.MakeRollback(&doc, snap, time.Now())
+	p, err := rollback.Make(&doc, snap, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	return p, plan.Allowed(p, snap)
+	return p, invariant.CheckAllowed(p, snap)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 	"github.com/transplant-dev/transplant/internal/wholefile"
 )
@@ -15,7 +15,7 @@ import (
 func newSnapshot(c *connection) *cobra.Command {
 	var out string
 	var output *format
-	options := v1.Options{LeaseName: plan.DefaultLease}
+	options := v1.Options{LeaseName: planlayout.DefaultLease}
 	cmd := &cobra.Command{
 		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
 		Example: "  transplant snapshot --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",

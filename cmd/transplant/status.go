@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -92,7 +92,7 @@ func (c *connection) cluster(ctx context.Context, doc *v1.Journal) v1.Cluster {
 	if v, err := c.kube.Discovery().ServerVersion(); err == nil {
 		out.Version = v.GitVersion
 	}
-	if ns, err := c.kube.CoreV1().Namespaces().Get(ctx, plan.Namespace, metav1.GetOptions{}); err == nil {
+	if ns, err := c.kube.CoreV1().Namespaces().Get(ctx, planlayout.Namespace, metav1.GetOptions{}); err == nil {
 		out.UID = string(ns.UID)
 	}
 	return out

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
@@ -20,8 +21,8 @@ func TestStatusOutputs(t *testing.T) {
 	golden(t, "status-none", o.run("status"), v)
 	golden(t, "status-none-json", o.run("status", "-o", "json"), v)
 	o.begin()
-	o.lease(plan.DefaultLease, "cp-2_77aa", 2*time.Second)
-	o.lease(plan.KCM, "cp-2_77aa", time.Second)
+	o.lease(planlayout.DefaultLease, "cp-2_77aa", 2*time.Second)
+	o.lease(component.KCM, "cp-2_77aa", time.Second)
 	o.lock(3*time.Second, o.waiting("kube-controller-manager on cp-2 is not ready: connection refused"))
 	golden(t, "status-applying", o.run("status"), v)
 	golden(t, "status-applying-yaml", o.run("status", "-o", "yaml"), v)
@@ -114,7 +115,7 @@ func longest() v1.Status {
 		Run: "20261121-115500", State: v1.StateApplying, Phase: v1.RunApplying, StepsDone: 120, StepsTotal: 571, Section: "leader-migration", SectionNumber: 10, Sections: 12,
 		Current: []v1.StepStatus{{ID: step, SinceSeconds: 4000, Waiting: strings.Repeat("waits for a very long sentence ", 9), WaitingSeconds: 3}},
 		Lock:    &v1.LockStatus{Holder: lockHolder, User: "ops", Host: strings.Repeat("bastion", 20), PID: 4412}, ElapsedSeconds: 100000, Remaining: &v1.Range{LowSeconds: 100, HighSeconds: 100000},
-		Owners: map[string]string{"service": plan.CCM + "@ip-10-0-113-210.eu-central-1.compute.internal"}, OwnersFrom: map[string]string{"service": "lease cloud-provider-extraction-migration"},
+		Owners: map[string]string{"service": component.CCM + "@ip-10-0-113-210.eu-central-1.compute.internal"}, OwnersFrom: map[string]string{"service": "lease cloud-provider-extraction-migration"},
 		Disruption: "probes: " + strings.Repeat("1 outage ", 20), NotRead: []string{strings.Repeat("forbidden ", 30)}, Next: "transplant status --watch, or transplant pause", LastError: "x\x1b[2Jy\nz",
 	}
 	for range 20 {

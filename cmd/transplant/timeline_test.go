@@ -8,7 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // eventful is a run of which there is something of every source.
@@ -18,7 +18,7 @@ func eventful(t *testing.T) *onlooker {
 	at := func(before time.Duration) *time.Time { at := now().Add(-before); return &at }
 	o.doc.Pauses = []v1.PauseRecord{{Pause: v1.Pause{Run: o.doc.Run, By: "boss@desk", Reason: "the shop is open"}, From: *at(240 * time.Second), To: at(30 * time.Second), Before: o.doc.Plan.Steps[o.current].ID}}
 	o.begin()
-	o.lease(plan.DefaultLease, "cp-2_77aa", 2*time.Second)
+	o.lease(planlayout.DefaultLease, "cp-2_77aa", 2*time.Second)
 	o.event("Node", "", "cp-1", "Normal", "NodeNotReady", "Node cp-1 status is now: NodeNotReady", 260*time.Second)
 	o.event("Service", "shop", "web", "Warning", "SyncLoadBalancerFailed", "Error syncing load balancer: throttled", 200*time.Second)
 	o.event("Service", "shop", "web", "Normal", "Unrelated", "of no interest", 199*time.Second)

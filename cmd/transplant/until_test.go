@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // rightsOnly is a plan file with the first steps of a migration alone, those that make objects: a cluster without kubelets can carry them out.
@@ -79,7 +80,7 @@ func TestAnApplyThatStopsAsItWasToldGoesOnWithTheSamePlan(t *testing.T) {
 func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 	c := newLive(t)
 	text := "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nkubernetesVersion: v1.26.0\ncontrollerManager:\n  extraArgs:\n    cloud-provider: aws\n    cloud-config: /etc/kubernetes/cloud.conf\n"
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: plan.Namespace}, Data: map[string]string{"ClusterConfiguration": text}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config", Namespace: planlayout.Namespace}, Data: map[string]string{"ClusterConfiguration": text}}
 	c.api.Put(t, config)
 	out := c.plan()
 	p, err := readPlan(out)
@@ -88,7 +89,7 @@ func TestApplyLooksAtTheFactsOfAKubeadmCluster(t *testing.T) {
 	}
 	bound := false
 	for _, f := range p.Facts {
-		bound = bound || f.ID == plan.KubeadmFact
+		bound = bound || f.ID == planstep.KubeadmFact
 	}
 	if !bound {
 		t.Fatal("the plan does not depend on kubeadm's configuration")

@@ -4,15 +4,15 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
 )
 
 // versionOf asks a component on a host for the version of its program: an API server for /version, any other for its build's metric. Empty when it
 // answers and does not tell this account.
-func (c *connection) versionOf(ctx context.Context, component, host, address string) (version string, err error) {
-	err = c.asked(ctx, component, host, func(ctx context.Context, client *http.Client, token string) error {
-		if component == plan.KAS {
+func (c *connection) versionOf(ctx context.Context, manager, host, address string) (version string, err error) {
+	err = c.asked(ctx, manager, host, func(ctx context.Context, client *http.Client, token string) error {
+		if manager == component.KAS {
 			version, err = ownership.Version(ctx, client, address, token)
 			return err
 		}

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // withoutFlag names the hosts that are gone for good.
@@ -60,7 +61,7 @@ func (c *connection) choices(err error, direction string) {
 		return
 	}
 	var names, gone []string
-	again := map[string]string{plan.Forward: "apply", plan.Rollback: "rollback"}[direction]
+	again := map[string]string{planstep.Forward: "apply", planstep.Rollback: "rollback"}[direction]
 	var lines []string
 	for _, h := range lost.Hosts {
 		names = append(names, h.Name)
@@ -74,7 +75,7 @@ func (c *connection) choices(err error, direction string) {
 	if len(gone) > 0 {
 		list := strings.Join(gone, ",")
 		lines = append(lines, fmt.Sprintf("to go on without what is gone for good: transplant %s --without-host=%s", again, list))
-		if direction == plan.Forward {
+		if direction == planstep.Forward {
 			lines = append(lines, "to go back without it: transplant rollback --without-host="+list)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestHostsThatCannotBeTakenOut(t *testing.T) {
@@ -38,8 +38,8 @@ func TestAManualAccessThatCannotWork(t *testing.T) {
 func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 	lost := &lostnode.Error{Hosts: []lostnode.Host{{Name: "cp-3", Why: "no answer", Evidence: []string{"its node is not Ready"}}}, Err: &step.StepError{Step: v1.Step{ID: "x"}, Err: errors.New("y")}}
 	for direction, want := range map[string]string{
-		plan.Forward:  "to go on when cp-3 is back: transplant apply\nto go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n",
-		plan.Rollback: "to go on when cp-3 is back: transplant rollback\nto go on without what is gone for good: transplant rollback --without-host=cp-3\n",
+		planstep.Forward:  "to go on when cp-3 is back: transplant apply\nto go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n",
+		planstep.Rollback: "to go on when cp-3 is back: transplant rollback\nto go on without what is gone for good: transplant rollback --without-host=cp-3\n",
 	} {
 		var out bytes.Buffer
 		c := &connection{streams: streams{err: &out}}
@@ -50,14 +50,14 @@ func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 	}
 	lost.Hosts = append(lost.Hosts, lostnode.Host{Name: "w-1", Why: "no session", Alive: "its node is Ready"})
 	var both bytes.Buffer
-	(&connection{streams: streams{err: &both}}).choices(lost, plan.Forward)
+	(&connection{streams: streams{err: &both}}).choices(lost, planstep.Forward)
 	if want := "host w-1 cannot be given up: its node is Ready\nto go on when cp-3, w-1 are back: transplant apply\n" +
 		"to go on without what is gone for good: transplant apply --without-host=cp-3\nto go back without it: transplant rollback --without-host=cp-3\n"; both.String() != want {
 		t.Errorf("one of them lives: %s", both.String())
 	}
 	lost.Hosts = lost.Hosts[1:]
 	both.Reset()
-	(&connection{streams: streams{err: &both}}).choices(lost, plan.Forward)
+	(&connection{streams: streams{err: &both}}).choices(lost, planstep.Forward)
 	if want := "host w-1 cannot be given up: its node is Ready\nto go on when w-1 is back: transplant apply\n"; both.String() != want {
 		t.Errorf("the only one lives: %s", both.String())
 	}
@@ -66,7 +66,7 @@ func TestWhatCanBeDoneAboutALostHostIsSaidAtLast(t *testing.T) {
 		t.Errorf("the error: %s", lost)
 	}
 	var out bytes.Buffer
-	(&connection{streams: streams{err: &out}}).choices(errors.New("x"), plan.Forward)
+	(&connection{streams: streams{err: &out}}).choices(errors.New("x"), planstep.Forward)
 	if out.Len() > 0 {
 		t.Errorf("said: %s", out.String())
 	}

@@ -3,11 +3,13 @@ package catalogue
 import (
 	"strings"
 	"testing"
+
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
 func TestEveryAnnotationRowSaysWhatChanges(t *testing.T) {
 	for provider, rows := range annotationRows {
-		if _, ok := Lookup(provider); !ok {
+		if _, ok := cloudprovider.Lookup(provider); !ok {
 			t.Errorf("%s is no provider", provider)
 		}
 		for _, row := range rows {
@@ -75,7 +77,7 @@ func TestProviderIDForms(t *testing.T) {
 		"vSphere with a machine's name": {"vsphere", "vsphere://worker-1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			form, ok := ProviderIDForm(tc.provider)
+			form, ok := cloudprovider.ProviderIDForm(tc.provider)
 			if !ok {
 				t.Fatal("the table has no form")
 			}
@@ -84,7 +86,7 @@ func TestProviderIDForms(t *testing.T) {
 			}
 		})
 	}
-	if _, ok := ProviderIDForm("photon"); ok {
+	if _, ok := cloudprovider.ProviderIDForm("photon"); ok {
 		t.Error("a provider that cannot be migrated has a form")
 	}
 }
@@ -97,7 +99,7 @@ func TestNodeNameIn(t *testing.T) {
 		"AWS names by address": {"aws", "aws:///us-east-1a/i-1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := NodeNameIn(tc.provider, tc.id); got != tc.want {
+			if got := cloudprovider.NodeNameIn(tc.provider, tc.id); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -111,15 +113,15 @@ func TestRoutingCNI(t *testing.T) {
 		"docker.io/flannel/flannel:v0.22.0": "",
 		"registry.k8s.io/pause:3.9":         "",
 	} {
-		if got := RoutingCNI(image, nil); got != want {
+		if got := cloudprovider.RoutingCNI(image, nil); got != want {
 			t.Errorf("%s: got %q, want %q", image, got, want)
 		}
 	}
 	const kubeRouter = "docker.io/cloudnativelabs/kube-router:v1.6.0"
-	if got := RoutingCNI(kubeRouter, map[string]string{"run-router": "true"}); got != "kube-router" {
+	if got := cloudprovider.RoutingCNI(kubeRouter, map[string]string{"run-router": "true"}); got != "kube-router" {
 		t.Errorf("kube-router that routes: got %q", got)
 	}
-	if got := RoutingCNI(kubeRouter, map[string]string{"run-router": "false"}); got != "" {
+	if got := cloudprovider.RoutingCNI(kubeRouter, map[string]string{"run-router": "false"}); got != "" {
 		t.Errorf("kube-router that does not route: got %q", got)
 	}
 }

@@ -1,9 +1,13 @@
 package catalogue
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+)
 
 func TestChangedDefaultsAreKeysThatBothProvidersRead(t *testing.T) {
-	for _, p := range Providers() {
+	for _, p := range cloudprovider.Providers() {
 		for _, d := range ChangedDefaults(p.Name) {
 			row, ok := ConfigKeyOf(p.Name, d.Section, d.Key)
 			if !ok || !row.InTree || !row.External {

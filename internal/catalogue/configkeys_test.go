@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	awsconfig "k8s.io/cloud-provider-aws/pkg/providers/v1/config"
+
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
 func TestConfigKeysAreOneRowEach(t *testing.T) {
@@ -50,7 +52,7 @@ func TestConfigKeysAreOneRowEach(t *testing.T) {
 }
 
 func TestEveryMigratedProviderHasConfigKeys(t *testing.T) {
-	for _, p := range Providers() {
+	for _, p := range cloudprovider.Providers() {
 		if (p.Unsupported == "") != (len(ConfigKeys(p.Name)) > 0) {
 			t.Errorf("%s has %d keys", p.Name, len(ConfigKeys(p.Name)))
 		}

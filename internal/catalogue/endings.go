@@ -1,5 +1,7 @@
 package catalogue
 
+import "github.com/transplant-dev/transplant/internal/component"
+
 // Ending is what becomes of a flag in the first minor of its component that no longer has it.
 type Ending struct {
 	// Replacement is the flag that takes the value over; empty when none does.
@@ -12,12 +14,12 @@ type Ending struct {
 
 // FlagEnds returns what becomes of a flag (without dashes) with a value when its component no longer has it. False for a flag whose end is not known here,
 // and for one that has not ended.
-func FlagEnds(component, flag, value string) (Ending, bool) {
-	if _, last, ok := FlagRange(component, flag); !ok || last >= Newest {
+func FlagEnds(program, flag, value string) (Ending, bool) {
+	if _, last, ok := FlagRange(program, flag); !ok || last >= component.Newest {
 		return Ending{}, false
 	}
 	for _, e := range endings[flag] {
-		if e.component != "" && e.component != component {
+		if e.component != "" && e.component != program {
 			continue
 		}
 		if e.harmless == value && value != "" {

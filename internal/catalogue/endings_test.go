@@ -3,27 +3,29 @@ package catalogue
 import (
 	"strings"
 	"testing"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 func TestEveryFlagOfTheControlPlaneThatEndedHasAnEnding(t *testing.T) {
 	used := map[string]bool{}
-	for _, component := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
-		for minor := Oldest; minor <= Newest; minor++ {
-			for _, flag := range FlagsOf(component, minor) {
-				if _, last, _ := FlagRange(component, flag); last >= Newest {
+	for _, program := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		for minor := component.Oldest; minor <= component.Newest; minor++ {
+			for _, flag := range FlagsOf(program, minor) {
+				if _, last, _ := FlagRange(program, flag); last >= component.Newest {
 					continue
 				}
 				used[flag] = true
-				e, ok := FlagEnds(component, flag, "some value")
+				e, ok := FlagEnds(program, flag, "some value")
 				if !ok {
-					t.Errorf("what becomes of --%s of %s is not known", flag, component)
+					t.Errorf("what becomes of --%s of %s is not known", flag, program)
 				}
 				if e.Replacement == "" {
 					continue
 				}
-				_, last, _ := FlagRange(component, flag)
-				if f, held := FlagAt(component, e.Replacement, last+1); !held || !f.Known {
-					t.Errorf("--%s of %s is to become --%s, which 1.%d does not know", flag, component, e.Replacement, last+1)
+				_, last, _ := FlagRange(program, flag)
+				if f, held := FlagAt(program, e.Replacement, last+1); !held || !f.Known {
+					t.Errorf("--%s of %s is to become --%s, which 1.%d does not know", flag, program, e.Replacement, last+1)
 				}
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Flag is what a flag is in one component of one minor.
@@ -20,9 +22,9 @@ type Flag struct {
 // FlagAt returns what a flag, without dashes, of a component (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet,
 // cloud-controller-manager) is in a minor. A cloud-controller-manager's flags are its library's; providers add some of their own. The second result is
 // false for a flag that the component had in no minor of the table. A minor after Newest is answered as Newest.
-func FlagAt(component, flag string, minor int) (Flag, bool) {
-	spans, ok := flags[component+" "+flag]
-	minor = min(minor, Newest)
+func FlagAt(program, flag string, minor int) (Flag, bool) {
+	spans, ok := flags[program+" "+flag]
+	minor = min(minor, component.Newest)
 	for _, s := range spans {
 		if minor >= s.from && minor <= s.to {
 			return Flag{Known: true, Deprecated: s.sentence(spans[len(spans)-1].to)}, true
@@ -63,7 +65,7 @@ func (s flagSpan) sentence(last int) string {
 	switch {
 	case !s.deprecated:
 		return ""
-	case last < Newest:
+	case last < component.Newest:
 		return fmt.Sprintf("it is deprecated, and Kubernetes 1.%d no longer knows it", last+1)
 	default:
 		return "it is deprecated"

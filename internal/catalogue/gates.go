@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Gate is what a feature gate is in one component of one minor.
@@ -19,12 +21,6 @@ type Gate struct {
 	// Stage is alpha, beta, GA or deprecated.
 	Stage string
 }
-
-// Oldest and Newest are the first and the last minor that the tables of gates and flags hold.
-const (
-	Oldest = 20
-	Newest = 36
-)
 
 // GateAt returns what a feature gate is in some component of a minor. Where components differ (ControllerManagerLeaderMigration up to 1.26 is
 // known to the managers alone), GateFor is exact. A minor after Newest is answered as Newest, one before Oldest as unknown.
@@ -50,8 +46,8 @@ func GateKnown(gate string) bool { return gates[gate] != nil || groups[gate] != 
 func Gates() []string { return slices.Sorted(maps.Keys(gates)) }
 
 func lookup(gate string, minor int) (Gate, scope) {
-	minor = min(minor, Newest)
-	if stage, ok := groups[gate]; ok && minor >= Oldest {
+	minor = min(minor, component.Newest)
+	if stage, ok := groups[gate]; ok && minor >= component.Oldest {
 		return Gate{Known: true, Stage: stage}, inAll
 	}
 	for _, span := range gates[gate] {

@@ -1,6 +1,10 @@
 package catalogue
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+)
 
 // The two gates by which 1.22 and 1.23 began to switch the in-tree providers off (KEP-2395).
 const (
@@ -69,6 +73,6 @@ func gatesThat(gate string, value bool, minor int) []GateValue {
 
 // InTree tells whether the components of a minor still have a provider.
 func InTree(provider string, minor int) bool {
-	p, ok := Lookup(provider)
+	p, ok := cloudprovider.Lookup(provider)
 	return ok && minor <= p.LastInTree
 }

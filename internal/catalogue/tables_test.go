@@ -11,13 +11,15 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/featuregate"
 	cmfeatures "k8s.io/controller-manager/pkg/features"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 func TestSpansOfGatesAndFlagsFollowOneAnother(t *testing.T) {
 	for name, list := range gates {
 		last := 0
 		for _, s := range list {
-			if s.from <= last || s.to < s.from || s.from < Oldest || s.to > Newest || s.Stage == "" || s.in == "" {
+			if s.from <= last || s.to < s.from || s.from < component.Oldest || s.to > component.Newest || s.Stage == "" || s.in == "" {
 				t.Errorf("gate %s: span %+v", name, s)
 			}
 			last = s.to
@@ -26,7 +28,7 @@ func TestSpansOfGatesAndFlagsFollowOneAnother(t *testing.T) {
 	for name, list := range flags {
 		last := 0
 		for _, s := range list {
-			if s.from <= last || s.to < s.from || s.from < Oldest || s.to > Newest {
+			if s.from <= last || s.to < s.from || s.from < component.Oldest || s.to > component.Newest {
 				t.Errorf("flag %s: span %+v", name, s)
 			}
 			if last > 0 && s.from != last+1 && !resurrected[name] {
@@ -93,19 +95,19 @@ func TestFlagsOfTheMigration(t *testing.T) {
 		{"kube-apiserver", "cloud-provider", 20, 32},
 		{"kube-apiserver", "cloud-config", 20, 32},
 		{"kube-apiserver", "ssh-user", 20, 21},
-		{"kube-apiserver", "egress-selector-config-file", 20, Newest},
+		{"kube-apiserver", "egress-selector-config-file", 20, component.Newest},
 		{"kube-apiserver", "insecure-port", 20, 23},
-		{"kube-controller-manager", "cloud-provider", 20, Newest},
-		{"kube-controller-manager", "external-cloud-volume-plugin", 20, Newest},
-		{"kube-controller-manager", "enable-leader-migration", 21, Newest},
+		{"kube-controller-manager", "cloud-provider", 20, component.Newest},
+		{"kube-controller-manager", "external-cloud-volume-plugin", 20, component.Newest},
+		{"kube-controller-manager", "enable-leader-migration", 21, component.Newest},
 		{"kube-controller-manager", "port", 20, 23},
-		{"kubelet", "cloud-provider", 20, Newest},
+		{"kubelet", "cloud-provider", 20, component.Newest},
 		{"kubelet", "cloud-config", 20, 33},
 		{"kubelet", "container-runtime", 20, 26},
 		{"kubelet", "network-plugin", 20, 23},
-		{"kubelet", "image-credential-provider-config", 20, Newest},
-		{"cloud-controller-manager", "leader-migration-config", 21, Newest},
-		{"cloud-controller-manager", "cloud-provider", 20, Newest},
+		{"kubelet", "image-credential-provider-config", 20, component.Newest},
+		{"cloud-controller-manager", "leader-migration-config", 21, component.Newest},
+		{"cloud-controller-manager", "cloud-provider", 20, component.Newest},
 	}
 	for _, tt := range tests {
 		first, last, ok := FlagRange(tt.component, tt.flag)
@@ -132,30 +134,30 @@ func TestTheLibraryOfThisModuleKnowsTheFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := app.NewCloudControllerManagerCommand(opts, nil, map[string]app.ControllerInitFuncConstructor{}, nil, cliflag.NamedFlagSets{}, nil)
-	for _, flag := range FlagsOf("cloud-controller-manager", Newest) {
+	for _, flag := range FlagsOf("cloud-controller-manager", component.Newest) {
 		if command.Flags().Lookup(flag) == nil && flag != "help" { // cobra adds --help when it runs
-			t.Errorf("the library does not know --%s, which the table has for 1.%d", flag, Newest)
+			t.Errorf("the library does not know --%s, which the table has for 1.%d", flag, component.Newest)
 		}
 	}
 	command.Flags().VisitAll(func(f *pflag.Flag) {
-		if _, held := FlagAt("cloud-controller-manager", f.Name, Newest); !held && f.Name != "concurrent-node-lifecycle-syncs" { // new in 0.37
+		if _, held := FlagAt("cloud-controller-manager", f.Name, component.Newest); !held && f.Name != "concurrent-node-lifecycle-syncs" { // new in 0.37
 			t.Errorf("the library knows --%s, which the table does not have", f.Name)
 		}
 	})
 }
 
 func TestTheLibraryOfThisModuleKnowsTheGates(t *testing.T) {
-	registry := featuregate.NewVersionedFeatureGate(version.MajorMinor(1, Newest))
+	registry := featuregate.NewVersionedFeatureGate(version.MajorMinor(1, component.Newest))
 	if err := cmfeatures.SetupCurrentKubernetesSpecificFeatureGates(registry); err != nil {
 		t.Fatal(err)
 	}
 	for name, specs := range registry.GetAllVersioned() {
 		spec := specs[0]
-		if spec.Version == nil || spec.Version.Minor() > Newest || len(specs) > 1 {
+		if spec.Version == nil || spec.Version.Minor() > component.Newest || len(specs) > 1 {
 			continue
 		}
 		want := Gate{Known: true, Default: spec.Default, Locked: spec.LockToDefault, Stage: strings.ToLower(string(spec.PreRelease))}
-		if got := GateFor("cloud-controller-manager", string(name), Newest); got != want && !strings.HasPrefix(string(name), "All") {
+		if got := GateFor("cloud-controller-manager", string(name), component.Newest); got != want && !strings.HasPrefix(string(name), "All") {
 			t.Errorf("%s = %+v, in the library %+v", name, got, want)
 		}
 	}

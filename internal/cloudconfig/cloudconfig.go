@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
 // Formats of a cloud config.
@@ -143,7 +144,7 @@ func (d *Description) add(provider string, s setting) {
 
 // strictly says what the in-tree provider does about a key that it does not know.
 func strictly(provider string) string {
-	p, _ := catalogue.Lookup(provider)
+	p, _ := cloudprovider.Lookup(provider)
 	switch last := catalogue.StrictConfigUntil(provider); last {
 	case 0:
 		return ", and means nothing"
@@ -156,7 +157,7 @@ func strictly(provider string) string {
 
 // entriesOf lists the keys of a file in its order, and tells its format.
 func entriesOf(provider string, in []byte) ([]setting, string, error) {
-	p, _ := catalogue.Lookup(provider)
+	p, _ := cloudprovider.Lookup(provider)
 	if p.ConfigFormat == FormatJSON || p.ExternalFormat == FormatYAML && !isINI(in) {
 		return treeEntries(provider, in)
 	}

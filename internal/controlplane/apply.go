@@ -3,32 +3,17 @@ package controlplane
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"path"
 	"reflect"
-	"regexp"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
-
-// Operations of an Edit.
-const (
-	setFlag        = "setFlag"
-	unsetFlag      = "unsetFlag"
-	addHostPath    = "addHostPath"
-	removeHostPath = "removeHostPath"
-	setImage       = "setImage"
-)
-
-// maxChanges bounds the single changes of one edit; a flag that is given more often than that is no manifest.
-const maxChanges = 1000
 
 // change is one edit of the text, with what the manifest must then say.
 type change struct {
-	splices []splice
+	splices []textedit.Splice
 	want    func(tree map[string]any)
 }
 
@@ -49,11 +34,11 @@ func Apply(data []byte, edits []v1.Edit) ([]byte, error) {
 }
 
 func applyOne(data []byte, e v1.Edit) ([]byte, error) {
-	if err := validate(e); err != nil {
+	if err := commandline.ValidateEdit(e); err != nil {
 		return nil, err
 	}
 	var before []string
-	for range maxChanges {
+	for range commandline.MaxChanges {
 		m, err := Parse(data)
 		if err != nil {
 			return nil, err
@@ -66,7 +51,7 @@ func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 			return nil, err
 		}
 		if c == nil {
-			if err := sameOthers(e, before, m.Command()); err != nil {
+			if err := commandline.CheckOtherFlags(e, before, m.Command()); err != nil {
 				return nil, err
 			}
 			return data, nil
@@ -78,31 +63,16 @@ func applyOne(data []byte, e v1.Edit) ([]byte, error) {
 	return nil, errors.New("it would take too many changes")
 }
 
-// sameOthers returns an error when an edit has changed another flag than its own: "--a --b c" is read as a flag --b with the value c unless --b is
-// a boolean, and then taking --b away would make c the value of --a.
-func sameOthers(e v1.Edit, before, after []string) error {
-	own := flagName(e.Name)
-	had, have := FlagsOf(before), FlagsOf(after)
-	if e.Op == setFlag || e.Op == unsetFlag {
-		delete(had, own)
-		delete(have, own)
-	}
-	if !maps.Equal(had, have) {
-		return errors.New("a word that belongs to no flag would become the value of another one: take the stray word out of the command and run the same command again")
-	}
-	return nil
-}
-
 // next is the next change that an edit needs; nil when the manifest is as the edit wants it.
 func (m *Manifest) next(e v1.Edit) (*change, error) {
 	switch e.Op {
-	case setFlag:
-		return m.setFlag(flagName(e.Name), e.Value)
-	case unsetFlag:
-		return m.unsetFlag(flagName(e.Name))
-	case addHostPath:
+	case commandline.OpSetFlag:
+		return m.setFlag(commandline.NormalizeName(e.Name), e.Value)
+	case commandline.OpUnsetFlag:
+		return m.unsetFlag(commandline.NormalizeName(e.Name))
+	case commandline.OpAddHostPath:
 		return m.addHostPath(e)
-	case setImage:
+	case commandline.OpSetImage:
 		return m.setImage(e.Name, e.Value)
 	default:
 		return m.removeHostPath(e)
@@ -111,17 +81,17 @@ func (m *Manifest) next(e v1.Edit) (*change, error) {
 
 // carryOut makes a change and compares what the manifest says with what it ought to say.
 func (m *Manifest) carryOut(c *change) ([]byte, error) {
-	want, err := m.doc.tree()
+	want, err := m.doc.ParseTree()
 	if err != nil {
 		return nil, err
 	}
 	c.want(want)
-	out := m.doc.apply(c.splices)
-	doc, err := newDocument(out)
+	out := m.doc.ApplySplices(c.splices)
+	doc, err := yamltext.NewDocument(out)
 	if err != nil {
 		return nil, entangled(err)
 	}
-	have, err := doc.tree()
+	have, err := doc.ParseTree()
 	if err != nil {
 		return nil, entangled(err)
 	}
@@ -134,40 +104,4 @@ func (m *Manifest) carryOut(c *change) ([]byte, error) {
 func entangled(err error) error {
 	return fmt.Errorf("the manifest is written in a way that cannot be edited safely (anchors, tags or unusual line breaks), so it was left alone: "+
 		"write it out in plain block style and run the same command again (%w)", err)
-}
-
-var (
-	flagPattern   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-	volumePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	pathTypes     = map[string]bool{"": true, "File": true, "Directory": true, "FileOrCreate": true, "DirectoryOrCreate": true}
-)
-
-// validate refuses an edit that would make a manifest that no kubelet takes.
-func validate(e v1.Edit) error {
-	switch e.Op {
-	case setFlag, unsetFlag:
-		if !flagPattern.MatchString(flagName(e.Name)) {
-			return fmt.Errorf("%q is no name of a flag", e.Name)
-		}
-	case addHostPath, removeHostPath:
-		if !volumePattern.MatchString(e.Name) {
-			return fmt.Errorf("%q is no name of a volume", e.Name)
-		}
-		if (e.Op == addHostPath || e.Value != "") && (!strings.HasPrefix(e.Value, "/") || path.Clean(e.Value) != e.Value || strings.Contains(e.Value, ":")) {
-			return fmt.Errorf("%q is no absolute path in its shortest form", e.Value)
-		}
-		if !pathTypes[e.PathType] {
-			return fmt.Errorf("%q is no type of a host path", e.PathType)
-		}
-	case setImage:
-		if !tagPattern.MatchString(e.Value) {
-			return fmt.Errorf("%q is no tag of an image", e.Value)
-		}
-	default:
-		return errors.New("this operation is not known")
-	}
-	if !utf8.ValidString(e.Value) || strings.ContainsFunc(e.Value, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return errors.New("its value holds a character that cannot be printed")
-	}
-	return nil
 }

@@ -11,14 +11,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
-func set(name, value string) v1.Edit { return v1.Edit{Op: setFlag, Name: name, Value: value} }
-func unset(name string) v1.Edit      { return v1.Edit{Op: unsetFlag, Name: name} }
-func add(name, path string) v1.Edit {
-	return v1.Edit{Op: addHostPath, Name: name, Value: path, PathType: "File"}
+func set(name, value string) v1.Edit {
+	return v1.Edit{Op: commandline.OpSetFlag, Name: name, Value: value}
 }
-func remove(name, path string) v1.Edit { return v1.Edit{Op: removeHostPath, Name: name, Value: path} }
+
+func unset(name string) v1.Edit { return v1.Edit{Op: commandline.OpUnsetFlag, Name: name} }
+
+func add(name, path string) v1.Edit {
+	return v1.Edit{Op: commandline.OpAddHostPath, Name: name, Value: path, PathType: "File"}
+}
+
+func remove(name, path string) v1.Edit {
+	return v1.Edit{Op: commandline.OpRemoveHostPath, Name: name, Value: path}
+}
 
 // changed lists the lines that differ, "-" before and "+" after, in their order.
 func changed(before, after []byte) []string {
@@ -266,7 +274,7 @@ func TestApplyRefuses(t *testing.T) {
 		"a path that is not absolute":            {plain, add("x", "x"), "is no absolute path"},
 		"a path that goes upwards":               {plain, add("x", "/x/../y"), "is no absolute path in its shortest form"},
 		"no path":                                {plain, add("x", ""), "is no absolute path"},
-		"an unknown type of path":                {plain, v1.Edit{Op: addHostPath, Name: "x", Value: "/x", PathType: "Socks"}, `"Socks" is no type of a host path`},
+		"an unknown type of path":                {plain, v1.Edit{Op: commandline.OpAddHostPath, Name: "x", Value: "/x", PathType: "Socks"}, `"Socks" is no type of a host path`},
 		"a path where something else is mounted": {plain, add("x", "/taken"), "addHostPath x: the container has something else mounted at /taken (volume v)"},
 		"a volume's name that is taken":          {plain, add("v", "/x"), "addHostPath v: the pod has another volume of that name"},
 		"flags inside a shell's script":          {list(" [sh, -c, run --a=b]\n"), set("a", "c"), "first is started by a script of sh, so that its flags cannot be read or edited"},
@@ -296,7 +304,7 @@ func TestApplyRefuses(t *testing.T) {
 
 func TestApplyTellsWhichEditDidNotWork(t *testing.T) {
 	_, err := Apply([]byte(podOf("    command: [sh, -c, run]\n")), []v1.Edit{add("x", "/x"), set("a", "b")})
-	var shell *ShellCommandError
+	var shell *commandline.ShellCommandError
 	if !errors.As(err, &shell) || !strings.HasPrefix(err.Error(), "setFlag a: ") {
 		t.Errorf("err = %v", err)
 	}
@@ -314,7 +322,7 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte("x: &l [kube-scheduler, &a --a=b]\n"+list(" *l\n    args: [*a]\n")), 0, "a", "c")
 	f.Add([]byte(list("\r\n    - kube-scheduler\r\n    - --a\r\n    - \"b\" # c")), 1, "a", "")
 	f.Fuzz(func(t *testing.T, data []byte, op int, name, value string) {
-		ops := []string{setFlag, unsetFlag, addHostPath, removeHostPath}
+		ops := []string{commandline.OpSetFlag, commandline.OpUnsetFlag, commandline.OpAddHostPath, commandline.OpRemoveHostPath}
 		edits := []v1.Edit{{Op: ops[uint(op)%4], Name: name, Value: value}}
 		before := bytes.Clone(data)
 		out, err := Apply(data, edits)
@@ -332,17 +340,17 @@ func FuzzApply(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, ok := FlagsOf(m.Command())[flagName(name)]
+		have, ok := commandline.FlagsOf(m.Command())[commandline.NormalizeName(name)]
 		switch edits[0].Op {
-		case setFlag:
+		case commandline.OpSetFlag:
 			if !ok || have != value {
 				t.Fatalf("--%s is %q, %v:\n%q\n%q", name, have, ok, data, out)
 			}
-		case unsetFlag:
+		case commandline.OpUnsetFlag:
 			if ok {
 				t.Fatalf("--%s is there:\n%q\n%q", name, data, out)
 			}
-		case addHostPath:
+		case commandline.OpAddHostPath:
 			if m.HostPaths()[value] != value {
 				t.Fatalf("%s is not mounted:\n%q\n%q", value, data, out)
 			}

@@ -5,6 +5,10 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 // argument is an element of the command and its arguments, with the list in which it stands.
@@ -26,13 +30,13 @@ type argumentList struct {
 // arguments are the elements of Command with their places.
 func (m *Manifest) arguments() ([]argument, error) {
 	command := m.Command()
-	if at := script(command); at >= 0 && program(command) < at {
-		return nil, &ShellCommandError{Shell: command[0], Component: m.container().Name}
+	if at := commandline.ScriptIndex(command); at >= 0 && commandline.ProgramIndex(command) < at {
+		return nil, &commandline.ShellCommandError{Shell: command[0], Component: m.container().Name}
 	}
 	owner := m.containerNode()
 	var out []argument
 	for _, key := range []string{"command", "args"} {
-		_, value := child(owner, key)
+		_, value := yamltext.FindKey(owner, key)
 		said := m.container().Command
 		if key == "args" {
 			said = m.container().Args
@@ -41,8 +45,8 @@ func (m *Manifest) arguments() ([]argument, error) {
 			continue
 		}
 		list := &argumentList{key: key, owner: owner, node: value}
-		if list.items = content(value); len(list.items) != len(said) {
-			return nil, unsupported(owner.Line, "the container's %s is merged in from elsewhere", key)
+		if list.items = yamltext.ListItems(value); len(list.items) != len(said) {
+			return nil, yamltext.Unsupported(owner.Line, "the container's %s is merged in from elsewhere", key)
 		}
 		for i, n := range list.items {
 			out = append(out, argument{value: said[i], node: n, list: list, index: i})
@@ -56,22 +60,22 @@ func (m *Manifest) setFlag(name, value string) (*change, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := occurrences(m.Command())
-	have := named(all, name)
+	all := commandline.FindFlags(m.Command())
+	have := commandline.OccurrencesOf(all, name)
 	switch {
 	case len(have) > 1:
 		f := have[0] // the last one wins, so the others go
-		return m.removeArguments(args, f.index, f.last())
+		return m.removeArguments(args, f.Index, f.LastIndex())
 	case len(have) == 0:
-		return m.insertArguments(args, all, written(all, name, value))
-	case have[0].value == value:
+		return m.insertArguments(args, all, commandline.FormatNewFlag(all, name, value))
+	case have[0].Value == value:
 		return nil, nil
 	}
 	f := have[0]
-	if f.form == separate && isFlag(value) {
-		return m.removeArguments(args, f.index, f.last()) // "--x -y" would be read as two flags; it is added again as "--x=-y"
+	if f.Form == commandline.Separate && commandline.IsFlag(value) {
+		return m.removeArguments(args, f.Index, f.LastIndex()) // "--x -y" would be read as two flags; it is added again as "--x=-y"
 	}
-	return m.replaceArgument(args[f.last()], rewritten(args[f.index].value, f.form, value))
+	return m.replaceArgument(args[f.LastIndex()], commandline.FormatFlag(args[f.Index].value, f.Form, value))
 }
 
 func (m *Manifest) unsetFlag(name string) (*change, error) {
@@ -79,46 +83,21 @@ func (m *Manifest) unsetFlag(name string) (*change, error) {
 	if err != nil {
 		return nil, err
 	}
-	have := named(occurrences(m.Command()), name)
+	have := commandline.OccurrencesOf(commandline.FindFlags(m.Command()), name)
 	if len(have) == 0 {
 		return nil, nil
 	}
-	return m.removeArguments(args, have[0].index, have[0].last())
-}
-
-func named(all []flag, name string) []flag {
-	var out []flag
-	for _, f := range all {
-		if f.name == name {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// written is a new flag in the style in use: as two elements only when every flag with a value is written so.
-func written(all []flag, name, value string) []string {
-	separated := false
-	for _, f := range all {
-		if f.form == equals {
-			return []string{"--" + name + "=" + value}
-		}
-		separated = separated || f.form == separate
-	}
-	if separated && !booleans[name] && !isFlag(value) && value != "--" {
-		return []string{"--" + name, value}
-	}
-	return []string{"--" + name + "=" + value}
+	return m.removeArguments(args, have[0].Index, have[0].LastIndex())
 }
 
 // insertArguments puts elements behind the last flag, else behind the program.
-func (m *Manifest) insertArguments(args []argument, all []flag, add []string) (*change, error) {
-	after := program(m.Command())
+func (m *Manifest) insertArguments(args []argument, all []commandline.Occurrence, add []string) (*change, error) {
+	after := commandline.ProgramIndex(m.Command())
 	if len(all) > 0 {
-		after = all[len(all)-1].last()
+		after = all[len(all)-1].LastIndex()
 	}
 	if after < 0 || after >= len(args) {
-		return nil, unsupported(m.containerNode().Line, "the container has neither a command nor a flag to put another one behind")
+		return nil, yamltext.Unsupported(m.containerNode().Line, "the container has neither a command nor a flag to put another one behind")
 	}
 	a := args[after]
 	s, err := m.insertElements(a, add)
@@ -138,44 +117,44 @@ func anySlice(in []string) []any {
 	return out
 }
 
-func (m *Manifest) insertElements(a argument, add []string) ([]splice, error) {
+func (m *Manifest) insertElements(a argument, add []string) ([]textedit.Splice, error) {
 	if a.list.node.Kind == yaml.AliasNode {
 		return m.expand(a.list, func(have []string) []string { return slices.Insert(have, a.index+1, add...) })
 	}
-	_, end, err := m.doc.extent(a.node)
+	_, end, err := m.doc.ExtentOf(a.node)
 	if err != nil {
 		return nil, err
 	}
 	style := a.node.Style
-	if quote(a.value, 0, false) != a.value {
+	if yamltext.QuoteScalar(a.value, 0, false) != a.value {
 		style = 0 // its quotes are there because it needs them
 	}
 	if a.list.node.Style&yaml.FlowStyle != 0 {
 		text := ""
 		for _, v := range add {
-			text += m.separator(a) + quote(v, style, true)
+			text += m.separator(a) + yamltext.QuoteScalar(v, style, true)
 		}
-		return []splice{{end, end, text}}, nil
+		return []textedit.Splice{{Start: end, End: end, Text: text}}, nil
 	}
-	prefix, err := m.doc.dash(a.node)
+	prefix, err := m.doc.DashPrefix(a.node)
 	if err != nil {
 		return nil, err
 	}
-	if !m.doc.alone(end) {
-		return nil, unsupported(a.node.Line, "something follows the argument %q on its line", brief(a.value))
+	if !m.doc.EndsLine(end) {
+		return nil, yamltext.Unsupported(a.node.Line, "something follows the argument %q on its line", yamltext.Abbreviate(a.value))
 	}
 	var lines []string
 	for _, v := range add {
-		lines = append(lines, prefix+quote(v, style, false))
+		lines = append(lines, prefix+yamltext.QuoteScalar(v, style, false))
 	}
-	return []splice{m.doc.insertLines(end, lines)}, nil
+	return []textedit.Splice{m.doc.InsertLines(end, lines)}, nil
 }
 
 // separator is what stands between two elements of a list in brackets: a line break when the elements stand on lines of their own.
 func (m *Manifest) separator(a argument) string {
-	if at, err := m.doc.offset(a.node); err == nil {
-		if before := m.doc.before(at); a.index > 0 && strings.TrimSpace(before) == "" {
-			return "," + m.doc.eol(m.doc.lineOf(at)) + before
+	if at, err := m.doc.OffsetOf(a.node); err == nil {
+		if before := m.doc.TextBefore(at); a.index > 0 && strings.TrimSpace(before) == "" {
+			return "," + m.doc.LineBreak(m.doc.LineOf(at)) + before
 		}
 	}
 	return ", "
@@ -183,14 +162,14 @@ func (m *Manifest) separator(a argument) string {
 
 // replaceArgument gives one element another text.
 func (m *Manifest) replaceArgument(a argument, value string) (*change, error) {
-	var s []splice
+	var s []textedit.Splice
 	if a.list.node.Kind == yaml.AliasNode {
 		var err error
 		if s, err = m.expand(a.list, func(have []string) []string { have[a.index] = value; return have }); err != nil {
 			return nil, err
 		}
 	} else {
-		start, end, err := m.doc.extent(a.node)
+		start, end, err := m.doc.ExtentOf(a.node)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +177,7 @@ func (m *Manifest) replaceArgument(a argument, value string) (*change, error) {
 		if a.node.Kind == yaml.AliasNode {
 			style = 0
 		}
-		s = []splice{{start, end, quote(value, style, a.list.node.Style&yaml.FlowStyle != 0)}}
+		s = []textedit.Splice{{Start: start, End: end, Text: yamltext.QuoteScalar(value, style, a.list.node.Style&yaml.FlowStyle != 0)}}
 	}
 	return m.argumentChange(a.list, s, func(have []any) []any { have[a.index] = value; return have }), nil
 }
@@ -225,13 +204,13 @@ func (m *Manifest) removeArguments(args []argument, first, last int) (*change, e
 	return m.argumentChange(list, s, func(have []any) []any { return slices.Delete(have, from, to+1) }), nil
 }
 
-func (m *Manifest) removeElements(list *argumentList, from, to int) ([]splice, error) {
+func (m *Manifest) removeElements(list *argumentList, from, to int) ([]textedit.Splice, error) {
 	switch {
 	case list.node.Kind == yaml.AliasNode:
 		return m.expand(list, func(have []string) []string { return slices.Delete(have, from, to+1) })
 	case list.node.Style&yaml.FlowStyle != 0:
-		s, err := m.doc.removeFlow(list.items, from, to)
-		return []splice{s}, err
+		s, err := m.doc.RemoveFlowItems(list.items, from, to)
+		return []textedit.Splice{s}, err
 	}
 	out, err := m.removeArgumentLines(list.items[from : to+1])
 	if err != nil {
@@ -240,40 +219,40 @@ func (m *Manifest) removeElements(list *argumentList, from, to int) ([]splice, e
 	if to-from+1 < len(list.items) {
 		return out, nil
 	}
-	colon, err := m.doc.colon(list.owner, list.key)
-	return append(out, splice{colon, colon, " []"}), err
+	colon, err := m.doc.ColonOf(list.owner, list.key)
+	return append(out, textedit.Splice{Start: colon, End: colon, Text: " []"}), err
 }
 
 // removeArgumentLines takes away the lines of elements; neighbours go in one piece.
-func (m *Manifest) removeArgumentLines(items []*yaml.Node) ([]splice, error) {
-	var out []splice
+func (m *Manifest) removeArgumentLines(items []*yaml.Node) ([]textedit.Splice, error) {
+	var out []textedit.Splice
 	from, to := 0, -1 // the piece so far, as offsets
 	for _, n := range items {
-		start, end, err := m.doc.extent(n)
+		start, end, err := m.doc.ExtentOf(n)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := m.doc.dash(n); err != nil {
+		if _, err := m.doc.DashPrefix(n); err != nil {
 			return nil, err
 		}
-		if !m.doc.alone(end) {
-			return nil, unsupported(n.Line, "something follows an argument on its line")
+		if !m.doc.EndsLine(end) {
+			return nil, yamltext.Unsupported(n.Line, "something follows an argument on its line")
 		}
 		switch {
 		case to < 0:
 			from = start
-		case m.doc.lineOf(start) > m.doc.lineOf(to)+1: // a comment stands between them, and stays
-			out = append(out, m.doc.removeLines(from, to))
+		case m.doc.LineOf(start) > m.doc.LineOf(to)+1: // a comment stands between them, and stays
+			out = append(out, m.doc.RemoveLines(from, to))
 			from = start
 		}
 		to = end
 	}
-	return append(out, m.doc.removeLines(from, to)), nil
+	return append(out, m.doc.RemoveLines(from, to)), nil
 }
 
 // expand writes an aliased list out where it is used, so that the other places that use it do not change.
-func (m *Manifest) expand(list *argumentList, edit func([]string) []string) ([]splice, error) {
-	start, end, err := m.doc.extent(list.node)
+func (m *Manifest) expand(list *argumentList, edit func([]string) []string) ([]textedit.Splice, error) {
+	start, end, err := m.doc.ExtentOf(list.node)
 	if err != nil {
 		return nil, err
 	}
@@ -283,13 +262,13 @@ func (m *Manifest) expand(list *argumentList, edit func([]string) []string) ([]s
 	}
 	var parts []string
 	for _, v := range edit(slices.Clone(said)) {
-		parts = append(parts, doubleQuoted(v))
+		parts = append(parts, yamltext.QuoteDouble(v))
 	}
-	return []splice{{start, end, "[" + strings.Join(parts, ", ") + "]"}}, nil
+	return []textedit.Splice{{Start: start, End: end, Text: "[" + strings.Join(parts, ", ") + "]"}}, nil
 }
 
 // argumentChange is a change of the container's command or args.
-func (m *Manifest) argumentChange(list *argumentList, s []splice, edit func([]any) []any) *change {
+func (m *Manifest) argumentChange(list *argumentList, s []textedit.Splice, edit func([]any) []any) *change {
 	return &change{splices: s, want: func(tree map[string]any) {
 		c := m.containerTree(tree)
 		have, _ := c[list.key].([]any)

@@ -3,14 +3,14 @@ package controlplane
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// tagPattern is what registries take for a tag.
-var tagPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
+)
 
 // SplitImage returns the repository, with its registry, and the tag of an image. One that is named by its digest, or by neither tag nor digest, is an
 // error: what version it is cannot be told, and no other version of it can be named.
@@ -31,7 +31,7 @@ func Retag(image, tag string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !tagPattern.MatchString(tag) {
+	if !commandline.TagPattern.MatchString(tag) {
 		return "", fmt.Errorf("%q is no tag of an image", tag)
 	}
 	return repository + ":" + tag, nil
@@ -50,19 +50,19 @@ func (m *Manifest) setImage(component, tag string) (*change, error) {
 		return nil, nil
 	}
 	owner := m.containerNode()
-	key, value := child(owner, "image")
+	key, value := yamltext.FindKey(owner, "image")
 	switch {
 	case key == nil:
-		return nil, unsupported(owner.Line, "the container's image is merged in from elsewhere")
+		return nil, yamltext.Unsupported(owner.Line, "the container's image is merged in from elsewhere")
 	case value.Kind == yaml.AliasNode:
-		return nil, unsupported(key.Line, "the container's image is an alias of a text that stands elsewhere")
+		return nil, yamltext.Unsupported(key.Line, "the container's image is an alias of a text that stands elsewhere")
 	case value.Kind != yaml.ScalarNode:
 		return nil, errors.New("the container's image is no text")
 	}
-	start, end, err := m.doc.extent(value)
+	start, end, err := m.doc.ExtentOf(value)
 	if err != nil {
 		return nil, err
 	}
-	text := quote(want, value.Style, owner.Style&yaml.FlowStyle != 0)
-	return &change{splices: []splice{{start, end, text}}, want: func(tree map[string]any) { m.containerTree(tree)["image"] = want }}, nil
+	text := yamltext.QuoteScalar(want, value.Style, owner.Style&yaml.FlowStyle != 0)
+	return &change{splices: []textedit.Splice{{Start: start, End: end, Text: text}}, want: func(tree map[string]any) { m.containerTree(tree)["image"] = want }}, nil
 }

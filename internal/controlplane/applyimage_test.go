@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
 const pinned = `apiVersion: v1
@@ -23,7 +24,9 @@ spec:
     name: kube-apiserver
 `
 
-func image(tag string) v1.Edit { return v1.Edit{Op: setImage, Name: "kube-apiserver", Value: tag} }
+func image(tag string) v1.Edit {
+	return v1.Edit{Op: commandline.OpSetImage, Name: "kube-apiserver", Value: tag}
+}
 
 func TestAnImageGetsAnotherTagAndKeepsItsRegistryAndRepository(t *testing.T) {
 	for _, c := range []struct{ name, was, is, tag, want string }{

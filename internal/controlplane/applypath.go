@@ -8,6 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/textedit"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 // addHostPath makes a path of the host visible at the same path in the component's container, read-only. A mount that shows it there already is
@@ -29,15 +31,15 @@ func (m *Manifest) addHostPath(e v1.Edit) (*change, error) {
 		if v.hostPath() != e.Value {
 			return nil, fmt.Errorf("the pod has another volume of that name: rename it")
 		}
-		return m.addItem(m.containerNode(), "volumeMounts", m.containerTree, []field{
-			{key: "mountPath", value: e.Value}, {key: "name", value: e.Name}, {key: "readOnly", value: "true", raw: true},
+		return m.addItem(m.containerNode(), "volumeMounts", m.containerTree, []yamltext.Field{
+			{Key: "mountPath", Value: e.Value}, {Key: "name", Value: e.Name}, {Key: "readOnly", Value: "true", Raw: true},
 		})
 	}
-	source := []field{{key: "path", value: e.Value}}
+	source := []yamltext.Field{{Key: "path", Value: e.Value}}
 	if e.PathType != "" {
-		source = append(source, field{key: "type", value: e.PathType})
+		source = append(source, yamltext.Field{Key: "type", Value: e.PathType})
 	}
-	return m.addItem(m.specNode(), "volumes", specTree, []field{{key: "hostPath", fields: source}, {key: "name", value: e.Name}})
+	return m.addItem(m.specNode(), "volumes", specTree, []yamltext.Field{{Key: "hostPath", Fields: source}, {Key: "name", Value: e.Name}})
 }
 
 // removeHostPath takes the volume of a name away, and its mounts in the component's container. One that shows another path was not made by
@@ -62,80 +64,80 @@ func (m *Manifest) removeHostPath(e v1.Edit) (*change, error) {
 }
 
 // addItem adds an element to the end of a list of maps, and the list where there is none.
-func (m *Manifest) addItem(owner *yaml.Node, key string, in func(map[string]any) map[string]any, item []field) (*change, error) {
+func (m *Manifest) addItem(owner *yaml.Node, key string, in func(map[string]any) map[string]any, item []yamltext.Field) (*change, error) {
 	s, err := m.addItemText(owner, key, item)
 	if err != nil {
 		return nil, err
 	}
-	return &change{splices: []splice{s}, want: func(tree map[string]any) {
+	return &change{splices: []textedit.Splice{s}, want: func(tree map[string]any) {
 		t := in(tree)
 		list, _ := t[key].([]any)
-		t[key] = append(slices.Clone(list), values(item))
+		t[key] = append(slices.Clone(list), yamltext.FieldValues(item))
 	}}, nil
 }
 
-func (m *Manifest) addItemText(owner *yaml.Node, key string, item []field) (splice, error) {
-	name, list := child(owner, key)
+func (m *Manifest) addItemText(owner *yaml.Node, key string, item []yamltext.Field) (textedit.Splice, error) {
+	name, list := yamltext.FindKey(owner, key)
 	switch {
 	case name == nil:
 		return m.addListText(owner, key, item)
 	case list.Kind == yaml.AliasNode:
-		return splice{}, unsupported(name.Line, "%s is an alias of a list that stands elsewhere", key)
+		return textedit.Splice{}, yamltext.Unsupported(name.Line, "%s is an alias of a list that stands elsewhere", key)
 	case list.Kind == yaml.ScalarNode: // nothing at all, or null
-		start, end, err := m.doc.extent(list)
+		start, end, err := m.doc.ExtentOf(list)
 		if err != nil {
-			return splice{}, err
+			return textedit.Splice{}, err
 		}
 		if start < end {
-			return splice{start, end, "[" + inline(item) + "]"}, nil
+			return textedit.Splice{Start: start, End: end, Text: "[" + yamltext.FormatFlow(item) + "]"}, nil
 		}
-		if owner.Style&yaml.FlowStyle != 0 || !m.doc.alone(end) {
-			return splice{end, end, " [" + inline(item) + "]"}, nil
+		if owner.Style&yaml.FlowStyle != 0 || !m.doc.EndsLine(end) {
+			return textedit.Splice{Start: end, End: end, Text: " [" + yamltext.FormatFlow(item) + "]"}, nil
 		}
-		return m.doc.insertLines(end, block(item, strings.Repeat(" ", name.Column-1))), nil
+		return m.doc.InsertLines(end, yamltext.FormatBlock(item, strings.Repeat(" ", name.Column-1))), nil
 	case list.Style&yaml.FlowStyle != 0:
 		if len(list.Content) == 0 {
-			end, err := m.doc.end(list)
-			return splice{end - 1, end - 1, inline(item)}, err
+			end, err := m.doc.EndOf(list)
+			return textedit.Splice{Start: end - 1, End: end - 1, Text: yamltext.FormatFlow(item)}, err
 		}
-		end, err := m.doc.end(list.Content[len(list.Content)-1])
-		return splice{end, end, ", " + inline(item)}, err
+		end, err := m.doc.EndOf(list.Content[len(list.Content)-1])
+		return textedit.Splice{Start: end, End: end, Text: ", " + yamltext.FormatFlow(item)}, err
 	}
-	end, err := m.doc.end(list)
+	end, err := m.doc.EndOf(list)
 	if err != nil {
-		return splice{}, err
+		return textedit.Splice{}, err
 	}
-	if !m.doc.alone(end) {
-		return splice{}, unsupported(list.Line, "something follows the end of %s on its line", key)
+	if !m.doc.EndsLine(end) {
+		return textedit.Splice{}, yamltext.Unsupported(list.Line, "something follows the end of %s on its line", key)
 	}
-	return m.doc.insertLines(end, block(item, strings.Repeat(" ", list.Column-1))), nil
+	return m.doc.InsertLines(end, yamltext.FormatBlock(item, strings.Repeat(" ", list.Column-1))), nil
 }
 
 // addListText adds a key with a list of one element to the end of a map.
-func (m *Manifest) addListText(owner *yaml.Node, key string, item []field) (splice, error) {
+func (m *Manifest) addListText(owner *yaml.Node, key string, item []yamltext.Field) (textedit.Splice, error) {
 	if len(owner.Content) == 0 {
-		return splice{}, unsupported(owner.Line, "there is no place for %s", key)
+		return textedit.Splice{}, yamltext.Unsupported(owner.Line, "there is no place for %s", key)
 	}
-	end, err := m.doc.end(owner.Content[len(owner.Content)-1])
+	end, err := m.doc.EndOf(owner.Content[len(owner.Content)-1])
 	if err != nil {
-		return splice{}, err
+		return textedit.Splice{}, err
 	}
 	if owner.Style&yaml.FlowStyle != 0 {
-		return splice{end, end, ", " + doubleQuoted(key) + ": [" + inline(item) + "]"}, nil
+		return textedit.Splice{Start: end, End: end, Text: ", " + yamltext.QuoteDouble(key) + ": [" + yamltext.FormatFlow(item) + "]"}, nil
 	}
-	if !m.doc.alone(end) {
-		return splice{}, unsupported(owner.Line, "something follows the place for %s on its line", key)
+	if !m.doc.EndsLine(end) {
+		return textedit.Splice{}, yamltext.Unsupported(owner.Line, "something follows the place for %s on its line", key)
 	}
 	indent := strings.Repeat(" ", owner.Content[0].Column-1)
-	return m.doc.insertLines(end, append([]string{indent + key + ":"}, block(item, indent)...)), nil
+	return m.doc.InsertLines(end, append([]string{indent + key + ":"}, yamltext.FormatBlock(item, indent)...)), nil
 }
 
 // removeItem takes an element out of a list of maps, and the list with its last element.
 func (m *Manifest) removeItem(owner *yaml.Node, key string, in func(map[string]any) map[string]any, at int) (*change, error) {
-	name, list := child(owner, key)
-	items := content(list)
+	name, list := yamltext.FindKey(owner, key)
+	items := yamltext.ListItems(list)
 	if at >= len(items) || list.Kind == yaml.AliasNode {
-		return nil, unsupported(owner.Line, "%s is merged in from elsewhere", key)
+		return nil, yamltext.Unsupported(owner.Line, "%s is merged in from elsewhere", key)
 	}
 	want := func(tree map[string]any) {
 		t := in(tree)
@@ -143,33 +145,33 @@ func (m *Manifest) removeItem(owner *yaml.Node, key string, in func(map[string]a
 		t[key] = slices.Delete(slices.Clone(have), at, at+1)
 	}
 	if list.Style&yaml.FlowStyle != 0 {
-		s, err := m.doc.removeFlow(items, at, at)
-		return &change{splices: []splice{s}, want: want}, err
+		s, err := m.doc.RemoveFlowItems(items, at, at)
+		return &change{splices: []textedit.Splice{s}, want: want}, err
 	}
-	start, err := m.doc.offset(items[at])
+	start, err := m.doc.OffsetOf(items[at])
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.doc.dash(items[at]); err != nil {
+	if _, err := m.doc.DashPrefix(items[at]); err != nil {
 		return nil, err
 	}
-	end, err := m.doc.end(items[at])
+	end, err := m.doc.EndOf(items[at])
 	if err != nil {
 		return nil, err
 	}
-	if !m.doc.alone(end) {
-		return nil, unsupported(items[at].Line, "something follows an element of %s on its line", key)
+	if !m.doc.EndsLine(end) {
+		return nil, yamltext.Unsupported(items[at].Line, "something follows an element of %s on its line", key)
 	}
 	if len(items) > 1 {
-		return &change{splices: []splice{m.doc.removeLines(start, end)}, want: want}, nil
+		return &change{splices: []textedit.Splice{m.doc.RemoveLines(start, end)}, want: want}, nil
 	}
-	keyAt, err := m.doc.offset(name)
+	keyAt, err := m.doc.OffsetOf(name)
 	if err != nil {
 		return nil, err
 	}
-	if strings.TrimSpace(m.doc.before(keyAt)) != "" || len(owner.Content) == 2 {
-		colon, err := m.doc.colon(owner, key)
-		return &change{splices: []splice{{colon, colon, " []"}, m.doc.removeLines(start, end)}, want: want}, err
+	if strings.TrimSpace(m.doc.TextBefore(keyAt)) != "" || len(owner.Content) == 2 {
+		colon, err := m.doc.ColonOf(owner, key)
+		return &change{splices: []textedit.Splice{{Start: colon, End: colon, Text: " []"}, m.doc.RemoveLines(start, end)}, want: want}, err
 	}
-	return &change{splices: []splice{m.doc.removeLines(keyAt, end)}, want: func(tree map[string]any) { delete(in(tree), key) }}, nil
+	return &change{splices: []textedit.Splice{m.doc.RemoveLines(keyAt, end)}, want: func(tree map[string]any) { delete(in(tree), key) }}, nil
 }

@@ -10,11 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 )
 
-func readUnit(t *testing.T, files machine, name string) *Unit {
+func readUnit(t *testing.T, files machine, name string) *systemdunit.Unit {
 	t.Helper()
-	u, err := ReadUnit(files, name)
+	u, err := systemdunit.ReadUnit(files, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +27,7 @@ func readUnit(t *testing.T, files machine, name string) *Unit {
 // after are the files with the changes of an edit, which must be none the second time.
 func after(t *testing.T, files machine, name string, edits ...v1.Edit) machine {
 	t.Helper()
-	changes, err := ApplyUnit(readUnit(t, files, name), edits)
+	changes, err := systemdunit.ApplyUnit(readUnit(t, files, name), edits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +35,7 @@ func after(t *testing.T, files machine, name string, edits ...v1.Edit) machine {
 	for p, data := range changes {
 		out[p] = string(data)
 	}
-	if again, err := ApplyUnit(readUnit(t, out, name), edits); err != nil || len(again) != 0 {
+	if again, err := systemdunit.ApplyUnit(readUnit(t, out, name), edits); err != nil || len(again) != 0 {
 		t.Fatalf("the second time: %v, %v", again, err)
 	}
 	return out
@@ -111,7 +114,7 @@ func TestApplyUnitOfAKubeadmKubelet(t *testing.T) {
 	files["/etc/default/kubelet"] = "# mine\nKUBELET_EXTRA_ARGS=--cloud-config=/etc/kubernetes/cloud.conf --node-labels=tier=front\n"
 	edits := []v1.Edit{set("cloud-provider", "external"), unset("cloud-config"), set("image-credential-provider-bin-dir", "/usr/local/bin")}
 	want := maps.Clone(files)
-	want[KubeletFlagsFile] = strings.Replace(strings.Replace(kubeadmFlags, "=aws", "=external", 1), "pause:3.9", "pause:3.9 --image-credential-provider-bin-dir=/usr/local/bin", 1)
+	want[kubeletfile.KubeletFlagsFile] = strings.Replace(strings.Replace(kubeadmFlags, "=aws", "=external", 1), "pause:3.9", "pause:3.9 --image-credential-provider-bin-dir=/usr/local/bin", 1)
 	want["/etc/default/kubelet"] = "# mine\nKUBELET_EXTRA_ARGS=--node-labels=tier=front\n"
 	if diff := cmp.Diff(want, after(t, files, "kubelet", edits...)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -136,7 +139,7 @@ func TestNewFlagsGoWhereTheCallerWantsThem(t *testing.T) {
 			if len(tt.want) == 1 && tt.file == "/e" {
 				do = []v1.Edit{unset("cloud-provider"), set("x", "y")} // the variable is empty in between
 			}
-			got, err := ApplyUnitIn(u, tt.file, do)
+			got, err := systemdunit.ApplyUnitIn(u, tt.file, do)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +148,7 @@ func TestNewFlagsGoWhereTheCallerWantsThem(t *testing.T) {
 			}
 		})
 	}
-	if got, err := ApplyUnitIn(u, "/elsewhere", edits); got != nil || err == nil || !strings.Contains(err.Error(), "there is no flag in /elsewhere to put another one behind") {
+	if got, err := systemdunit.ApplyUnitIn(u, "/elsewhere", edits); got != nil || err == nil || !strings.Contains(err.Error(), "there is no flag in /elsewhere to put another one behind") {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -166,7 +169,7 @@ func TestApplyUnitRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			u := readUnit(t, machine{unitFile: "[Service]\n" + tt.unit}, "kube-controller-manager")
-			if got, err := ApplyUnit(u, []v1.Edit{tt.edit}); got != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
+			if got, err := systemdunit.ApplyUnit(u, []v1.Edit{tt.edit}); got != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
 			if got := string(u.Data(unitFile)); got != "[Service]\n"+tt.unit {
@@ -184,19 +187,19 @@ func FuzzUnit(f *testing.F) {
 	f.Add("[Service]\r\nExecStart=\r\nExecStart=/usr/bin/kubelet \"--a b\" --cloud-provider '' \\;\r\n", "A=\\\n")
 	edits := []v1.Edit{set("cloud-provider", "external"), unset("a"), set("v", "4"), unset("cloud-provider")}
 	f.Fuzz(func(t *testing.T, unit, env string) {
-		files := machine{"/etc/systemd/system/kubelet.service": unit, KubeletFlagsFile: env}
-		u, err := ReadUnit(files, "kubelet")
+		files := machine{"/etc/systemd/system/kubelet.service": unit, kubeletfile.KubeletFlagsFile: env}
+		u, err := systemdunit.ReadUnit(files, "kubelet")
 		if err != nil {
 			return
 		}
 		for _, e := range edits {
-			changes, err := ApplyUnit(u, []v1.Edit{e})
+			changes, err := systemdunit.ApplyUnit(u, []v1.Edit{e})
 			if err != nil {
 				continue
 			}
 			want := u.Flags()
 			delete(want, e.Name)
-			if e.Op == setFlag {
+			if e.Op == commandline.OpSetFlag {
 				want[e.Name] = e.Value
 			}
 			for p, data := range changes {
@@ -205,7 +208,7 @@ func FuzzUnit(f *testing.F) {
 				}
 				files[p] = string(data)
 			}
-			if u, err = ReadUnit(files, "kubelet"); err != nil {
+			if u, err = systemdunit.ReadUnit(files, "kubelet"); err != nil {
 				t.Fatalf("%+v: %v", e, err)
 			}
 			if diff := cmp.Diff(want, u.Flags()); diff != "" {
@@ -216,8 +219,8 @@ func FuzzUnit(f *testing.F) {
 }
 
 func TestAShellInAUnitIsNamed(t *testing.T) {
-	_, err := ReadUnit(machine{unitFile: "[Service]\nExecStart=/bin/sh -c 'kube-controller-manager --a'"}, "kube-controller-manager")
-	if shell := (*ShellCommandError)(nil); !errors.As(err, &shell) || shell.Component != "kube-controller-manager" {
+	_, err := systemdunit.ReadUnit(machine{unitFile: "[Service]\nExecStart=/bin/sh -c 'kube-controller-manager --a'"}, "kube-controller-manager")
+	if shell := (*commandline.ShellCommandError)(nil); !errors.As(err, &shell) || shell.Component != "kube-controller-manager" {
 		t.Errorf("err = %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
 func TestApplyArguments(t *testing.T) {
@@ -36,7 +37,7 @@ func TestApplyArguments(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := slices.Concat(tt.command, tt.args)
-			command, args, err := ApplyArguments(tt.command, tt.args, tt.edits)
+			command, args, err := commandline.ApplyArguments(tt.command, tt.args, tt.edits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,13 +61,13 @@ func TestApplyArgumentsRefuses(t *testing.T) {
 		"a script of something else":  {[]string{"/bin/sh", "-c", "/start.sh"}, set("a", "c"), "started by a script of /bin/sh"},
 		"no command at all":           {nil, set("a", "c"), "neither a command nor a flag"},
 		"a stray word behind a flag":  {[]string{"kcm", "--a", "--leader-elect", "stray"}, unset("leader-elect"), "take the stray word out"},
-		"an operation on volumes":     {[]string{"kcm"}, v1.Edit{Op: addHostPath, Name: "x", Value: "/x"}, "not known for arguments"},
+		"an operation on volumes":     {[]string{"kcm"}, v1.Edit{Op: commandline.OpAddHostPath, Name: "x", Value: "/x"}, "not known for arguments"},
 		"a name that is none":         {[]string{"kcm"}, set("a b", "c"), "is no name of a flag"},
 		"a value of more than a line": {[]string{"kcm"}, set("a", "b\nc"), "cannot be printed"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			command, _, err := ApplyArguments(tt.command, nil, []v1.Edit{tt.edit})
+			command, _, err := commandline.ApplyArguments(tt.command, nil, []v1.Edit{tt.edit})
 			if command != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %q, %v, want %q", command, err, tt.want)
 			}
@@ -80,7 +81,7 @@ func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
 	for seed := range uint64(400) {
 		w := writer{rand.New(rand.NewPCG(seed, 2))} //nolint:gosec // the same ones in every run
 		command, args := append([]string{"kube-scheduler"}, w.elements()...), w.elements()
-		edit := v1.Edit{Op: w.one(setFlag, setFlag, unsetFlag), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "off")}
+		edit := v1.Edit{Op: w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "off")}
 		c := map[string]any{"name": "x", "command": command}
 		if len(args) > 0 {
 			c["args"] = args
@@ -90,7 +91,7 @@ func TestArgumentsAreEditedAsAManifestIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		out, manifestErr := Apply(manifest, []v1.Edit{edit})
-		newCommand, newArgs, err := ApplyArguments(command, args, []v1.Edit{edit})
+		newCommand, newArgs, err := commandline.ApplyArguments(command, args, []v1.Edit{edit})
 		if (manifestErr == nil) != (err == nil) {
 			t.Fatalf("seed %d: %v, %v\n%s", seed, manifestErr, err, manifest)
 		}

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 // CCM is the static pod of a cloud-controller-manager.
@@ -61,7 +64,7 @@ func RenderCCM(c CCM) []byte {
 
 	line("apiVersion: v1\nkind: Pod\nmetadata:")
 	if c.Host != "" {
-		line("  annotations:\n    transplant.dev/host: %s", doubleQuoted(c.Host))
+		line("  annotations:\n    transplant.dev/host: %s", yamltext.QuoteDouble(c.Host))
 	}
 	line("  labels:\n    app.kubernetes.io/managed-by: transplant\n    component: %s\n    tier: control-plane", text(c.Name))
 	line("  name: %s\n  namespace: kube-system", text(c.Name))
@@ -77,7 +80,7 @@ func RenderCCM(c CCM) []byte {
 			line("    - name: %s\n      valueFrom:\n        fieldRef:\n          fieldPath: %s", text(e.Name), text(e.FieldPath))
 			continue
 		}
-		line("    - name: %s\n      value: %s", text(e.Name), doubleQuoted(e.Value))
+		line("    - name: %s\n      value: %s", text(e.Name), yamltext.QuoteDouble(e.Value))
 	}
 	line("    image: %s\n    imagePullPolicy: IfNotPresent", text(c.Image))
 	c.probe(line, livenessProbe)
@@ -116,19 +119,19 @@ func RenderCCM(c CCM) []byte {
 
 // probe writes a health check of the secure port.
 func (c CCM) probe(line func(string, ...any), p probe) {
-	port := defaultPorts[cloudControllerManager]
+	port := commandline.DefaultPorts[commandline.CloudControllerManager]
 	for _, f := range c.Flags {
 		if f.Name == "secure-port" {
 			port = f.Value
 		}
 	}
 	line("    %s:\n      failureThreshold: %s\n      httpGet:\n        host: %s\n        path: %s\n        port: %s\n        scheme: HTTPS",
-		p.name, p.failures, text(loopback(c.BindAddress)), p.path, port)
+		p.name, p.failures, text(commandline.LoopbackAddress(c.BindAddress)), p.path, port)
 	line("      initialDelaySeconds: %s\n      periodSeconds: %s\n      timeoutSeconds: 15", p.delay, p.period)
 }
 
 // text is a YAML string with quotes where it needs them.
-func text(value string) string { return quote(value, 0, false) }
+func text(value string) string { return yamltext.QuoteScalar(value, 0, false) }
 
 // distinct leaves out paths that are named twice, which a kubelet would refuse, and gives every volume a name.
 func distinct(paths []HostPath) []HostPath {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
 func TestFlagsOf(t *testing.T) {
@@ -33,7 +35,7 @@ func TestFlagsOf(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, FlagsOf(tt.command)); diff != "" {
+			if diff := cmp.Diff(tt.want, commandline.FlagsOf(tt.command)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 )
 
 const kubeadmFlags = "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --container-runtime-endpoint=unix:///var/run/containerd/containerd.sock " +
@@ -42,7 +44,7 @@ func TestParseKubeletFlags(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseKubeletFlags([]byte(tt.env))
+			got, err := kubeletfile.ParseKubeletFlags([]byte(tt.env))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,10 +62,10 @@ func TestKubeletFlagsThatCannotBeRead(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ParseKubeletFlags([]byte(tt.env)); got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+			if got, err := kubeletfile.ParseKubeletFlags([]byte(tt.env)); got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("got %v, %v, want %q", got, err, tt.want)
 			}
-			if got, err := ApplyKubelet([]byte(tt.env), nil); got != nil || err == nil {
+			if got, err := kubeletfile.ApplyKubelet([]byte(tt.env), nil); got != nil || err == nil {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
@@ -102,14 +104,14 @@ func TestApplyKubelet(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ApplyKubelet([]byte(tt.env), tt.edits)
+			got, err := kubeletfile.ApplyKubelet([]byte(tt.env), tt.edits)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, string(got)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if again, err := ApplyKubelet(got, tt.edits); err != nil || !bytes.Equal(again, got) {
+			if again, err := kubeletfile.ApplyKubelet(got, tt.edits); err != nil || !bytes.Equal(again, got) {
 				t.Errorf("the second time: %q, %v", again, err)
 			}
 		})
@@ -118,11 +120,11 @@ func TestApplyKubelet(t *testing.T) {
 
 func TestAKubeletFlagThatIsSetAndUnsetLeavesTheSameBytes(t *testing.T) {
 	for _, env := range []string{kubeadmFlags, "KUBELET_EXTRA_ARGS=\n", "KUBELET_EXTRA_ARGS=\"\"", "KUBELET_EXTRA_ARGS=--a=b \n"} {
-		there, err := ApplyKubelet([]byte(env), []v1.Edit{set("new", "x")})
+		there, err := kubeletfile.ApplyKubelet([]byte(env), []v1.Edit{set("new", "x")})
 		if err != nil || string(there) == env {
 			t.Fatalf("%q, %v", there, err)
 		}
-		if back, err := ApplyKubelet(there, []v1.Edit{unset("new")}); err != nil || string(back) != env {
+		if back, err := kubeletfile.ApplyKubelet(there, []v1.Edit{unset("new")}); err != nil || string(back) != env {
 			t.Errorf("got %q, %v, want %q", back, err, env)
 		}
 	}
@@ -147,7 +149,7 @@ func TestApplyKubeletRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ApplyKubelet([]byte(tt.env), []v1.Edit{tt.edit})
+			got, err := kubeletfile.ApplyKubelet([]byte(tt.env), []v1.Edit{tt.edit})
 			if got != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %q, %v, want %q", got, err, tt.want)
 			}
@@ -163,12 +165,12 @@ func FuzzKubelet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, env []byte, isSet bool, name, value string) {
 		before := bytes.Clone(env)
-		flags, parseErr := ParseKubeletFlags(env)
+		flags, parseErr := kubeletfile.ParseKubeletFlags(env)
 		edit := unset(name)
 		if isSet {
 			edit = set(name, value)
 		}
-		out, err := ApplyKubelet(env, []v1.Edit{edit})
+		out, err := kubeletfile.ApplyKubelet(env, []v1.Edit{edit})
 		if !bytes.Equal(env, before) {
 			t.Fatal("the input was written to")
 		}
@@ -178,19 +180,19 @@ func FuzzKubelet(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := ApplyKubelet(out, []v1.Edit{edit}); err != nil || !bytes.Equal(again, out) {
+		if again, err := kubeletfile.ApplyKubelet(out, []v1.Edit{edit}); err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("the second time: %v\n%q\n%q\n%q", err, env, out, again)
 		}
-		after, err := ParseKubeletFlags(out)
+		after, err := kubeletfile.ParseKubeletFlags(out)
 		if err != nil {
 			t.Fatalf("%v\n%q\n%q", err, env, out)
 		}
-		have, ok := after[flagName(name)]
+		have, ok := after[commandline.NormalizeName(name)]
 		if ok != isSet || isSet && have != value {
 			t.Fatalf("--%s is %q, %v:\n%q\n%q", name, have, ok, env, out)
 		}
-		delete(flags, flagName(name))
-		delete(after, flagName(name))
+		delete(flags, commandline.NormalizeName(name))
+		delete(after, commandline.NormalizeName(name))
 		if diff := cmp.Diff(flags, after); diff != "" {
 			t.Fatalf("other flags changed:\n%s\n%q\n%q", diff, env, out)
 		}
@@ -211,19 +213,19 @@ func TestFlagsInVariablesOfAnyNameAreChangedWhereTheUnitUsesThem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := machine{kubeletOne: "[Service]\nEnvironmentFile=" + env + "\nExecStart=/usr/bin/kubelet " + c.start + "\n", env: c.before}
-			used, err := KubeletVariables(files, env)
+			used, err := kubeletfile.KubeletVariables(files, env)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := ApplyKubeletFile([]byte(c.before), edits, used...)
+			out, err := kubeletfile.ApplyKubeletFile([]byte(c.before), edits, used...)
 			if err != nil || string(out) != c.after {
 				t.Errorf("error %v, it became\n%swant\n%s", err, out, c.after)
 			}
 			files[env] = string(out)
-			if keeps, err := KubeletKeeps(files, edits); err != nil || keeps != "" {
+			if keeps, err := kubeletfile.KubeletKeeps(files, edits); err != nil || keeps != "" {
 				t.Errorf("the kubelet would be started %s, error %v", keeps, err)
 			}
-			if again, err := ApplyKubeletFile(out, edits, used...); err != nil || !bytes.Equal(again, out) {
+			if again, err := kubeletfile.ApplyKubeletFile(out, edits, used...); err != nil || !bytes.Equal(again, out) {
 				t.Errorf("a second time: %v, %s", err, again)
 			}
 		})
@@ -233,25 +235,25 @@ func TestFlagsInVariablesOfAnyNameAreChangedWhereTheUnitUsesThem(t *testing.T) {
 func TestVariablesOfAKubeletInADropInOfItsUnit(t *testing.T) {
 	const dropIn = "/etc/systemd/system/kubelet.service.d/20-cloud.conf"
 	files := machine{kubeletOne: "[Service]\nExecStart=/usr/bin/kubelet $CLOUD\n", dropIn: "[Service]\nEnvironment=\"CLOUD=--cloud-provider=aws --v=2\"\n"}
-	used, err := KubeletVariables(files, dropIn)
+	used, err := kubeletfile.KubeletVariables(files, dropIn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ApplyKubeletFile([]byte(files[dropIn]), []v1.Edit{set("cloud-provider", "external")}, used...)
+	out, err := kubeletfile.ApplyKubeletFile([]byte(files[dropIn]), []v1.Edit{set("cloud-provider", "external")}, used...)
 	if want := "[Service]\nEnvironment=\"CLOUD=--cloud-provider=external --v=2\"\n"; err != nil || string(out) != want {
 		t.Errorf("error %v, it became\n%s", err, out)
 	}
-	if used, err := KubeletVariables(files, "/etc/default/kubelet"); used != nil || err != nil {
+	if used, err := kubeletfile.KubeletVariables(files, "/etc/default/kubelet"); used != nil || err != nil {
 		t.Errorf("a file that the unit does not read has %v, error %v", used, err)
 	}
 	files[kubeletOne] = "denied"
-	if used, err := KubeletVariables(files, dropIn); err == nil {
+	if used, err := kubeletfile.KubeletVariables(files, dropIn); err == nil {
 		t.Errorf("a unit that cannot be read has %v", used)
 	}
 }
 
 func TestAFileWithNoneOfTheUnitsVariablesSaysWhichThereAre(t *testing.T) {
-	_, err := ApplyKubelet([]byte("OTHER=1\n"), []v1.Edit{set("cloud-provider", "external")}, "KUBELET_LOG", "KUBELET_CLOUDPROVIDER")
+	_, err := kubeletfile.ApplyKubelet([]byte("OTHER=1\n"), []v1.Edit{set("cloud-provider", "external")}, "KUBELET_LOG", "KUBELET_CLOUDPROVIDER")
 	if err == nil || !strings.Contains(err.Error(), "($KUBELET_LOG, $KUBELET_CLOUDPROVIDER): assign one of them there that no other file assigns") {
 		t.Errorf("error: %v", err)
 	}

@@ -5,12 +5,14 @@ package controlplane
 
 import (
 	"fmt"
-	"net"
 	"path"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 // ManifestDir is where kubeadm puts the static pods of a control plane. Every file in there is a pod but those that begin with a dot.
@@ -18,7 +20,7 @@ const ManifestDir = "/etc/kubernetes/manifests"
 
 // Manifest is a static pod manifest.
 type Manifest struct {
-	doc *document
+	doc *yamltext.Document
 	pod pod
 	// main is the index of the component's container.
 	main int
@@ -78,16 +80,16 @@ func (c container) arguments() []string {
 
 // Parse reads a manifest. The error is a *NotYAMLError, a *NotPodError or a *ShellCommandError.
 func Parse(data []byte) (*Manifest, error) {
-	doc, err := newDocument(data)
+	doc, err := yamltext.NewDocument(data)
 	if err != nil {
 		return nil, err
 	}
 	m := &Manifest{doc: doc}
-	if m.pod, err = decodePod(doc.root); err != nil {
+	if m.pod, err = decodePod(doc.Root); err != nil {
 		return nil, err
 	}
 	m.main = mainContainer(m.pod.Spec.Containers)
-	if err := refuseShell(m.Command()); err != nil {
+	if err := commandline.RefuseShell(m.Command()); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -96,7 +98,7 @@ func Parse(data []byte) (*Manifest, error) {
 func decodePod(root *yaml.Node) (p pod, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = &NotYAMLError{Reason: fmt.Sprintf("it cannot be read (%v)", r)}
+			err = &yamltext.NotYAMLError{Reason: fmt.Sprintf("it cannot be read (%v)", r)}
 		}
 	}()
 	var head struct {
@@ -104,17 +106,17 @@ func decodePod(root *yaml.Node) (p pod, err error) {
 		Kind       any `yaml:"kind"`
 	}
 	if err := root.Decode(&head); err != nil {
-		return p, notYAML(err)
+		return p, yamltext.NotYAML(err)
 	}
 	if kind, _ := head.Kind.(string); kind != "Pod" || head.APIVersion != "v1" {
-		return p, &NotPodError{Kind: kind}
+		return p, &yamltext.NotPodError{Kind: kind}
 	}
 	if err := root.Decode(&p); err != nil {
-		reason := notYAML(err).(*NotYAMLError) //nolint:errorlint,forcetypeassert // made one line above
-		return p, &NotPodError{Kind: "Pod", Reason: fmt.Sprintf("line %d: %s", reason.Line, reason.Reason)}
+		reason := yamltext.NotYAML(err).(*yamltext.NotYAMLError) //nolint:errorlint,forcetypeassert // made one line above
+		return p, &yamltext.NotPodError{Kind: "Pod", Reason: fmt.Sprintf("line %d: %s", reason.Line, reason.Reason)}
 	}
 	if len(p.Spec.Containers) == 0 {
-		return p, &NotPodError{Kind: "Pod", Reason: "it has no containers"}
+		return p, &yamltext.NotPodError{Kind: "Pod", Reason: "it has no containers"}
 	}
 	return p, nil
 }
@@ -123,44 +125,26 @@ func decodePod(root *yaml.Node) (p pod, err error) {
 func mainContainer(containers []container) int {
 	for i, c := range containers {
 		args := c.arguments()
-		if p := program(args); p >= 0 && isComponent(path.Base(args[p])) {
+		if p := commandline.ProgramIndex(args); p >= 0 && commandline.IsComponent(path.Base(args[p])) {
 			return i
 		}
 	}
 	for i, c := range containers {
-		if refuseShell(c.arguments()) != nil || len(c.Command) == 0 && isComponent(componentOf(c)) {
+		if commandline.RefuseShell(c.arguments()) != nil || len(c.Command) == 0 && commandline.IsComponent(componentOf(c)) {
 			return i
 		}
 	}
 	return 0
 }
 
-// refuseShell returns an error for a shell whose script starts a component: what is written behind the script are not the component's flags. A
-// script that only passes its arguments on ("$@") is none of these.
-func refuseShell(args []string) error {
-	at := script(args)
-	if at < 0 {
-		return nil
-	}
-	for _, c := range components {
-		if strings.Contains(args[at], c) {
-			return &ShellCommandError{Shell: args[0], Component: c}
-		}
-	}
-	if p := program(args); p > at && isComponent(path.Base(args[p])) && !strings.Contains(args[at], "$@") {
-		return &ShellCommandError{Shell: args[0], Component: path.Base(args[p])}
-	}
-	return nil
-}
-
 // componentOf is the base name of the program; of the container or its image when the image's own program is used.
 func componentOf(c container) string {
-	if args := c.arguments(); program(args) >= 0 {
-		return path.Base(args[program(args)])
+	if args := c.arguments(); commandline.ProgramIndex(args) >= 0 {
+		return path.Base(args[commandline.ProgramIndex(args)])
 	}
 	image, _, _ := strings.Cut(c.Image, "@")
 	image, _, _ = strings.Cut(path.Base(image), ":")
-	if isComponent(image) {
+	if commandline.IsComponent(image) {
 		return image
 	}
 	return c.Name
@@ -181,14 +165,7 @@ func (m *Manifest) Namespace() string {
 
 // Component is the base name of the program that the component's container runs, e.g. kube-apiserver. A cloud's own manager, such as
 // aws-cloud-controller-manager, is a cloud-controller-manager.
-func (m *Manifest) Component() string { return generic(componentOf(m.container())) }
-
-func generic(component string) string {
-	if strings.HasSuffix(component, "-"+cloudControllerManager) {
-		return cloudControllerManager
-	}
-	return component
-}
+func (m *Manifest) Component() string { return commandline.GenericName(componentOf(m.container())) }
 
 // Image of the component's container.
 func (m *Manifest) Image() string { return m.container().Image }
@@ -198,7 +175,7 @@ func (m *Manifest) Command() []string { return m.container().arguments() }
 
 // Flags are the flags of Command, as FlagsOf reads them, with $(NAME) replaced as the kubelet does. What the manifest does not say, or what by its
 // name may be secret, stays as it is written.
-func (m *Manifest) Flags() map[string]string { return FlagsOf(m.expanded()) }
+func (m *Manifest) Flags() map[string]string { return commandline.FlagsOf(m.expanded()) }
 
 // EnvNames are the names of the environment variables of the component's container, sorted. Their values may be secret and are not returned.
 func (m *Manifest) EnvNames() []string {
@@ -223,33 +200,5 @@ func (m *Manifest) HostPaths() map[string]string {
 	return out
 }
 
-// defaultPorts are where the components serve HTTPS when no flag says otherwise.
-var defaultPorts = map[string]string{"kube-apiserver": "6443", "kube-controller-manager": "10257", "kube-scheduler": "10259", cloudControllerManager: "10258"}
-
 // Address is host:port where the component serves /metrics, as seen from its host; empty when it serves none or when that is not known.
-func (m *Manifest) Address() string { return address(m.Component(), m.Flags()) }
-
-func address(component string, flags map[string]string) string {
-	component = generic(component)
-	port := defaultPorts[component]
-	if p, ok := flags["secure-port"]; ok {
-		port = p
-	}
-	host := loopback(flags["bind-address"])
-	if defaultPorts[component] == "" || port == "" || port == "0" || strings.Contains(host+port, "$(") {
-		return ""
-	}
-	return net.JoinHostPort(host, port)
-}
-
-// loopback is where a program that listens on an address is reached from its own host.
-func loopback(bind string) string {
-	ip := net.ParseIP(bind)
-	switch {
-	case bind == "", ip != nil && ip.IsUnspecified() && ip.To4() != nil:
-		return "127.0.0.1"
-	case ip != nil && ip.IsUnspecified():
-		return "::1"
-	}
-	return bind
-}
+func (m *Manifest) Address() string { return commandline.ServingAddress(m.Component(), m.Flags()) }

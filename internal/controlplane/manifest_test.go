@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 func example(t testing.TB, name string) []byte {
@@ -135,9 +138,9 @@ spec:
 }
 
 func TestParseRefuses(t *testing.T) {
-	var notYAML *NotYAMLError
-	var notPod *NotPodError
-	var shell *ShellCommandError
+	var notYAML *yamltext.NotYAMLError
+	var notPod *yamltext.NotPodError
+	var shell *commandline.ShellCommandError
 	tests := map[string]struct {
 		in   string
 		as   any

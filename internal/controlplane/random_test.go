@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/yamltext"
 )
 
 // writer writes manifests in styles that it chooses by chance.
@@ -19,9 +21,9 @@ type writer struct{ *rand.Rand }
 func (w writer) one(of ...string) string { return of[w.IntN(len(of))] }
 
 func (w writer) scalar(value string, flow bool) string {
-	out := w.one(value, doubleQuoted(value), "'"+strings.ReplaceAll(value, "'", "''")+"'")
-	if out == value && (quote(value, 0, false) != value || flow && strings.ContainsAny(value, ",[]{}")) {
-		return doubleQuoted(value)
+	out := w.one(value, yamltext.QuoteDouble(value), "'"+strings.ReplaceAll(value, "'", "''")+"'")
+	if out == value && (yamltext.QuoteScalar(value, 0, false) != value || flow && strings.ContainsAny(value, ",[]{}")) {
+		return yamltext.QuoteDouble(value)
 	}
 	return out
 }
@@ -101,7 +103,7 @@ func TestApplyByChance(t *testing.T) {
 		}
 		flags, paths := m.Flags(), m.HostPaths()
 		for range 4 {
-			edit := v1.Edit{Op: w.one(setFlag, setFlag, unsetFlag, addHostPath, removeHostPath), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "it's", "off")}
+			edit := v1.Edit{Op: w.one(commandline.OpSetFlag, commandline.OpSetFlag, commandline.OpUnsetFlag, commandline.OpAddHostPath, commandline.OpRemoveHostPath), Name: w.one("a", "b-c", "leader-elect", "v", "new"), Value: w.one("/x", "1", "a b", "-1", "it's", "off")}
 			if strings.HasSuffix(edit.Op, "HostPath") {
 				edit = v1.Edit{Op: edit.Op, Name: "new", Value: "/new", PathType: "File"}
 			}
@@ -114,13 +116,13 @@ func TestApplyByChance(t *testing.T) {
 			}
 			edited++
 			switch edit.Op {
-			case setFlag:
+			case commandline.OpSetFlag:
 				flags[edit.Name] = edit.Value
-			case unsetFlag:
+			case commandline.OpUnsetFlag:
 				delete(flags, edit.Name)
-			case addHostPath:
+			case commandline.OpAddHostPath:
 				paths["/new"] = "/new"
-			case removeHostPath:
+			case commandline.OpRemoveHostPath:
 				delete(paths, "/new")
 			}
 			m, err := Parse(out)

@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 )
 
 // secretName is what the name of a variable speaks of whose value is not shown.
@@ -60,14 +63,14 @@ func expandParentheses(text string, values map[string]string) string {
 
 // Remarks are sentences about the way in which a manifest is written that an edit, or who reads it, has to mind; sorted by importance.
 func (m *Manifest) Remarks() []string {
-	out := repeated(m.Command())
+	out := systemdunit.RepeatedFlags(m.Command())
 	flags := m.Flags()
 	for _, name := range slices.Sorted(maps.Keys(flags)) {
 		if strings.Contains(flags[name], "$(") {
 			out = append(out, fmt.Sprintf("the value of --%s depends on a variable that the manifest does not show (%s)", name, flags[name]))
 		}
 	}
-	if c := m.container(); len(FlagsOf(c.Command)) > 0 && slices.ContainsFunc(c.Args, isFlag) {
+	if c := m.container(); len(commandline.FlagsOf(c.Command)) > 0 && slices.ContainsFunc(c.Args, commandline.IsFlag) {
 		out = append(out, "args split between command and args")
 	}
 	if n := len(m.pod.Spec.Containers); n > 1 {
@@ -75,14 +78,14 @@ func (m *Manifest) Remarks() []string {
 	}
 	out = append(out, m.unknownFields()...)
 	s := styles{}
-	s.look(m.doc.root, 0)
+	s.look(m.doc.Root, 0)
 	if s.anchors {
 		out = append(out, "anchors: an edit of a list that is written elsewhere writes it out where it is used")
 	}
 	if s.merges {
 		out = append(out, "merge keys (<<): what is merged into the container cannot be edited")
 	}
-	if m.doc.root.Style&yaml.FlowStyle != 0 {
+	if m.doc.Root.Style&yaml.FlowStyle != 0 {
 		out = append(out, "written as JSON")
 	}
 	return out
@@ -107,7 +110,7 @@ func (s *styles) look(n *yaml.Node, depth int) {
 
 // unknownFields are those that a Pod does not have. A kubelet passes over them without a word, so that what they were meant to do is not done.
 func (m *Manifest) unknownFields() []string {
-	tree, err := m.doc.tree()
+	tree, err := m.doc.ParseTree()
 	if err != nil {
 		return nil
 	}

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 )
 
 // machine is the files of a host.
@@ -78,20 +81,20 @@ EnvironmentFile=-/etc/default/kubelet
 ExecStart=
 ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 `,
-		KubeletFlagsFile: kubeadmFlags,
+		kubeletfile.KubeletFlagsFile: kubeadmFlags,
 	}
 }
 
 func TestReadUnitOfAKubeadmKubelet(t *testing.T) {
 	files := kubeadmHost()
 	files["/etc/default/kubelet"] = "KUBELET_EXTRA_ARGS=--cloud-config=/etc/kubernetes/cloud.conf --node-labels=tier=front\n"
-	u, err := ReadUnit(files, "kubelet")
+	u, err := systemdunit.ReadUnit(files, "kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{
 		"bootstrap-kubeconfig": kubeadmOne, "kubeconfig": kubeadmOne, "config": kubeadmOne,
-		"cloud-provider": KubeletFlagsFile, "container-runtime-endpoint": KubeletFlagsFile, "hostname-override": KubeletFlagsFile, "pod-infra-container-image": KubeletFlagsFile,
+		"cloud-provider": kubeletfile.KubeletFlagsFile, "container-runtime-endpoint": kubeletfile.KubeletFlagsFile, "hostname-override": kubeletfile.KubeletFlagsFile, "pod-infra-container-image": kubeletfile.KubeletFlagsFile,
 		"cloud-config": "/etc/default/kubelet", "node-labels": "/etc/default/kubelet",
 	}
 	if diff := cmp.Diff(want, u.Sources()); diff != "" {
@@ -100,13 +103,13 @@ func TestReadUnitOfAKubeadmKubelet(t *testing.T) {
 	if got := u.Flags(); got["config"] != "/var/lib/kubelet/config.yaml" || got["cloud-provider"] != "aws" || got["node-labels"] != "tier=front" || len(got) != 9 {
 		t.Errorf("flags are %v", got)
 	}
-	if got := u.Home(); got != KubeletFlagsFile {
+	if got := u.Home(); got != kubeletfile.KubeletFlagsFile {
 		t.Errorf("the flags stand in %s", got)
 	}
-	if diff := cmp.Diff([]string{kubeletOne, kubeadmOne, KubeletFlagsFile, "/etc/default/kubelet"}, u.Paths()); diff != "" {
+	if diff := cmp.Diff([]string{kubeletOne, kubeadmOne, kubeletfile.KubeletFlagsFile, "/etc/default/kubelet"}, u.Paths()); diff != "" {
 		t.Errorf("files, -want +got:\n%s", diff)
 	}
-	if u.Component() != "kubelet" || u.Name != "kubelet.service" || string(u.Data(KubeletFlagsFile)) != kubeadmFlags {
+	if u.Component() != "kubelet" || u.Name != "kubelet.service" || string(u.Data(kubeletfile.KubeletFlagsFile)) != kubeadmFlags {
 		t.Errorf("it is %s of %s", u.Component(), u.Name)
 	}
 	if diff := cmp.Diff([]string{"KUBELET_CONFIG_ARGS", "KUBELET_EXTRA_ARGS", "KUBELET_KUBEADM_ARGS", "KUBELET_KUBECONFIG_ARGS"}, u.EnvNames()); diff != "" {
@@ -153,7 +156,7 @@ func TestReadUnitCommand(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			u, err := ReadUnit(tt.files, "kube-controller-manager.service")
+			u, err := systemdunit.ReadUnit(tt.files, "kube-controller-manager.service")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +173,7 @@ func TestReadUnitOfAnInstance(t *testing.T) {
 		"/etc/kube-scheduler/a.env":                             "A=--x\n",
 		"/etc/systemd/system/kube-scheduler@a.service.d/1.conf": "[Service]\nEnvironment=B=c\n",
 	}
-	u, err := ReadUnit(files, "kube-scheduler@a.service")
+	u, err := systemdunit.ReadUnit(files, "kube-scheduler@a.service")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +209,7 @@ func TestReadUnitRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := ReadUnit(machine{unitFile: "[Service]\n" + tt.text, "/denied": "denied"}, "kube-controller-manager.service")
+			_, err := systemdunit.ReadUnit(machine{unitFile: "[Service]\n" + tt.text, "/denied": "denied"}, "kube-controller-manager.service")
 			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("err = %v, want %q", err, tt.want)
 			}
@@ -215,13 +218,13 @@ func TestReadUnitRefuses(t *testing.T) {
 }
 
 func TestReadUnitThatIsNotThere(t *testing.T) {
-	if _, err := ReadUnit(machine{}, "kubelet"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "there is no unit kubelet.service in /etc/systemd/system, ") {
+	if _, err := systemdunit.ReadUnit(machine{}, "kubelet"); !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "there is no unit kubelet.service in /etc/systemd/system, ") {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := ReadUnit(machine{"/etc/systemd/system/kubelet.service": "\n"}, "kubelet"); err == nil || !strings.Contains(err.Error(), "is masked by an empty file") {
+	if _, err := systemdunit.ReadUnit(machine{"/etc/systemd/system/kubelet.service": "\n"}, "kubelet"); err == nil || !strings.Contains(err.Error(), "is masked by an empty file") {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := ReadUnit(machine{"/etc/systemd/system/kubelet.service": "denied"}, "kubelet"); !errors.Is(err, fs.ErrPermission) {
+	if _, err := systemdunit.ReadUnit(machine{"/etc/systemd/system/kubelet.service": "denied"}, "kubelet"); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -231,12 +234,12 @@ func TestHomeIsNoFileOfAPackageIfThatCanBe(t *testing.T) {
 		"/lib/systemd/system/kube-scheduler.service": "[Service]\nEnvironmentFile=/etc/kubernetes/scheduler\nExecStart=/usr/bin/kube-scheduler --a=b --c=d $ARGS\n",
 		"/etc/kubernetes/scheduler":                  "ARGS=--v=2\n",
 	}
-	u, err := ReadUnit(files, "kube-scheduler")
+	u, err := systemdunit.ReadUnit(files, "kube-scheduler")
 	if err != nil || u.Home() != "/etc/kubernetes/scheduler" || u.Remarks() != nil {
 		t.Errorf("%v, %v", u, err)
 	}
 	files["/etc/kubernetes/scheduler"] = "ARGS=\n"
-	if u, err = ReadUnit(files, "kube-scheduler"); err != nil || len(u.Remarks()) != 1 || !strings.Contains(u.Remarks()[0], "belongs to a package") {
+	if u, err = systemdunit.ReadUnit(files, "kube-scheduler"); err != nil || len(u.Remarks()) != 1 || !strings.Contains(u.Remarks()[0], "belongs to a package") {
 		t.Errorf("%v, %v", u, err)
 	}
 }

@@ -6,9 +6,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
-var loopsOff = []v1.Edit{{Op: setFlag, Name: "controllers", Value: "*,-service"}}
+var loopsOff = []v1.Edit{{Op: commandline.OpSetFlag, Name: "controllers", Value: "*,-service"}}
 
 func TestTheCommandThatAWrapperStartsIsReadAndEdited(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -40,17 +41,17 @@ func TestTheCommandThatAWrapperStartsIsReadAndEdited(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.seen, Unwrapped(append(append([]string(nil), c.command...), c.args...))); diff != "" {
+			if diff := cmp.Diff(c.seen, commandline.Unwrapped(append(append([]string(nil), c.command...), c.args...))); diff != "" {
 				t.Errorf("seen (-want +got):\n%s", diff)
 			}
-			command, args, err := ApplyArguments(c.command, c.args, loopsOff)
+			command, args, err := commandline.ApplyArguments(c.command, c.args, loopsOff)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([][]string{c.command, c.want}, [][]string{command, args}); diff != "" {
 				t.Errorf("edited (-want +got):\n%s", diff)
 			}
-			again, argsAgain, err := ApplyArguments(command, args, loopsOff)
+			again, argsAgain, err := commandline.ApplyArguments(command, args, loopsOff)
 			if err != nil || !cmp.Equal(command, again) || !cmp.Equal(args, argsAgain) {
 				t.Errorf("edited twice: %v %v, %v", again, argsAgain, err)
 			}

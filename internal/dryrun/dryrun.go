@@ -23,7 +23,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // Manager is the field manager of what apply writes, and so of its dry runs.
@@ -84,7 +84,7 @@ func writeOf(s v1.Step) (write, bool) {
 	case v1.StepEnsureObject:
 		return creation(s), true
 	case v1.StepPatchObject:
-		if s.Derive == plan.DeriveKubeadm {
+		if s.Derive == layout.DeriveKubeadm {
 			w.change = func(o *unstructured.Unstructured) error { return editKubeadm(o, s) }
 			break
 		}

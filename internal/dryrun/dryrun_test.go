@@ -17,7 +17,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 const role = `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"r","namespace":"kube-system"},"rules":[{"verbs":["get"]}]}`
@@ -164,7 +165,7 @@ func TestEditsOfKubeadmsConfigurationAreTriedOnItAsItStands(t *testing.T) {
 	}
 	_, client := s.Clients(t)
 	step := v1.Step{
-		Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: plan.DeriveKubeadm, Component: plan.KCM,
+		Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: layout.DeriveKubeadm, Component: component.KCM,
 		Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}},
 	}
 	got := Run(t.Context(), client, []v1.Step{step})

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // UnconfirmedError says that a part was not begun because its plan is another one than the plan that a person confirmed.
@@ -32,7 +32,7 @@ func Confirmation(steps []v1.Step) string {
 }
 
 // Sum is the SHA-256 of what steps do.
-func Sum(steps []v1.Step) string { return plan.Sum(steps) }
+func Sum(steps []v1.Step) string { return compare.Sum(steps) }
 
 // confirmed compares a plan with what was confirmed. Nothing was, when the confirmation is empty.
 func confirmed(confirmation string, steps []v1.Step) error {

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // shown is the plan that a person looks at: nobody has made the account yet by which managers are asked.
@@ -20,7 +21,7 @@ func (w *world) shown() []v1.Step {
 	w.t.Helper()
 	p := w.plane()
 	p.Scrape = func(ctx context.Context, component, pod, address string) (v1.Manager, error) {
-		_, err := w.u.Kube.CoreV1().ServiceAccounts(plan.Namespace).Get(ctx, plan.Observer, metav1.GetOptions{})
+		_, err := w.u.Kube.CoreV1().ServiceAccounts(layout.Namespace).Get(ctx, layout.Observer, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return v1.Manager{}, ErrNoObserver
 		}
@@ -41,7 +42,7 @@ func TestAPlanIsCarriedOutAsItWasConfirmed(t *testing.T) {
 		if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 			t.Fatalf("with %d replicas: %s", replicas, describe(err))
 		}
-		w.owns(plan.CCM)
+		w.owns(component.CCM)
 	}
 }
 
@@ -74,18 +75,18 @@ func TestAnotherPlanThanTheConfirmedOneIsNotBegun(t *testing.T) {
 	if _, err := w.s.Kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "transplant-journal", metav1.GetOptions{}); err == nil {
 		t.Error("a journal was begun")
 	}
-	w.owns(plan.KCM)
+	w.owns(component.KCM)
 
 	p.Confirmed = Confirmation(w.shown()) // confirmed anew
 	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 		t.Fatal(describe(err))
 	}
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 }
 
 func TestWhatWasBegunGoesOnWhateverIsConfirmed(t *testing.T) {
 	w := newWorld(t, 1, false)
-	if !killed(w, "during", "start/"+plan.CCM, func(ctx context.Context, p *Plane) error { return p.Run(ctx, Handover, nil, nil) }) {
+	if !killed(w, "during", "start/"+component.CCM, func(ctx context.Context, p *Plane) error { return p.Run(ctx, Handover, nil, nil) }) {
 		t.Fatal("the step was not reached")
 	}
 	p := w.plane()
@@ -93,7 +94,7 @@ func TestWhatWasBegunGoesOnWhateverIsConfirmed(t *testing.T) {
 	if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 		t.Fatal(describe(err))
 	}
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 }
 
 func TestStepsAreComparedByWhatTheyDo(t *testing.T) {

@@ -9,14 +9,17 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 var whole = flag.Bool("hosted.all", false, "kill a handover before and after each of its steps, too, not only in its middle")
@@ -54,7 +57,7 @@ func stepsOf(t *testing.T, replicas int32) []v1.Step {
 func TestAHandoverThatIsKilledAnywhereGoesOn(t *testing.T) {
 	for _, replicas := range []int32{1, 2} {
 		for _, s := range stepsOf(t, replicas) {
-			if s.Phase == plan.PhasePrepare && !strings.HasPrefix(s.Ref, "Secret/") {
+			if s.Phase == planstep.PhasePrepare && !strings.HasPrefix(s.Ref, "Secret/") {
 				continue
 			}
 			points := []string{"during"}
@@ -70,7 +73,7 @@ func TestAHandoverThatIsKilledAnywhereGoesOn(t *testing.T) {
 						t.Fatalf("step %s has no point %q", s.ID, point)
 					}
 					w.run(Handover)
-					w.owns(plan.CCM)
+					w.owns(component.CCM)
 				})
 			}
 		}
@@ -80,7 +83,7 @@ func TestAHandoverThatIsKilledAnywhereGoesOn(t *testing.T) {
 func TestAHandoverGoesBackFromAnywhere(t *testing.T) {
 	for _, replicas := range []int32{1, 2} {
 		for _, s := range stepsOf(t, replicas) {
-			if s.Phase == plan.PhasePrepare && !strings.HasPrefix(s.Ref, "Secret/") || s.Kind == v1.StepVerify {
+			if s.Phase == planstep.PhasePrepare && !strings.HasPrefix(s.Ref, "Secret/") || s.Kind == v1.StepVerify {
 				continue
 			}
 			t.Run(s.ID, func(t *testing.T) {
@@ -92,17 +95,17 @@ func TestAHandoverGoesBackFromAnywhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.fair()
-				w.owns(plan.KCM)
+				w.owns(component.KCM)
 				if after := w.template(kcmRef); after != before {
 					t.Errorf("the pod template is not as it was:\n%s\n%s", before, after)
 				}
-				for _, name := range []string{plan.SeedKubeconfig, plan.SeedCloudConfig} {
+				for _, name := range []string{layout.SeedKubeconfig, layout.SeedCloudConfig} {
 					if _, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
 						t.Errorf("Secret %s is still there", name)
 					}
 				}
 				w.run(Handover) // and it can be begun anew
-				w.owns(plan.CCM)
+				w.owns(component.CCM)
 			})
 		}
 	}
@@ -175,7 +178,7 @@ func TestNoCredentialOfTheSeedStandsInAPlanAJournalOrASnapshot(t *testing.T) {
 			t.Errorf("the kube-controller-manager has not %s: %s", arg, live)
 		}
 	}
-	d, err = w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), "aws-"+plan.CCM, metav1.GetOptions{})
+	d, err = w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), "aws-"+component.CCM, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,10 +190,10 @@ func TestNoCredentialOfTheSeedStandsInAPlanAJournalOrASnapshot(t *testing.T) {
 	for _, m := range c.VolumeMounts {
 		mounts = append(mounts, m.Name)
 	}
-	if got := strings.Join(mounts, " "); got != plan.SeedKubeconfig+" "+plan.SeedCloudConfig+" ca-bundle" {
+	if got := strings.Join(mounts, " "); got != layout.SeedKubeconfig+" "+layout.SeedCloudConfig+" ca-bundle" {
 		t.Errorf("the manager mounts %s", got)
 	}
-	if d.Spec.Template.Labels["cluster"] != "x" || d.Spec.Template.Labels["app"] != "aws-"+plan.CCM {
+	if d.Spec.Template.Labels["cluster"] != "x" || d.Spec.Template.Labels["app"] != "aws-"+component.CCM {
 		t.Errorf("its labels are %v", d.Spec.Template.Labels)
 	}
 }
@@ -199,7 +202,7 @@ func TestAManagerThatDoesNotAnswerIsNoProofThatItRunsNothing(t *testing.T) {
 	w := newWorld(t, 1, false)
 	started := false
 	w.lookedAfter = func() {
-		if _, err := w.s.Kube.AppsV1().Deployments(ns).Get(context.Background(), "aws-"+plan.CCM, metav1.GetOptions{}); err == nil {
+		if _, err := w.s.Kube.AppsV1().Deployments(ns).Get(context.Background(), "aws-"+component.CCM, metav1.GetOptions{}); err == nil {
 			started = true
 		}
 	}
@@ -221,7 +224,7 @@ func TestAManagerThatDoesNotAnswerIsNoProofThatItRunsNothing(t *testing.T) {
 	}
 	w.deaf = nil
 	w.run(Handover)
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 }
 
 // A pod that was deleted by force is gone from the API, and its process may run.
@@ -244,7 +247,7 @@ func TestALeaseIsReleasedOnlyForAPodWhoseContainerWasSeenTerminated(t *testing.T
 			p := w.plane()
 			p.Hook = func(at, of string) {
 				if at == "during" && strings.HasPrefix(of, "loops-off/") {
-					holder, _ := w.lease(t.Context(), plan.DefaultLease)
+					holder, _ := w.lease(t.Context(), layout.DefaultLease)
 					c.with(w, strings.TrimSuffix(holder, "_id"))
 				}
 			}
@@ -305,11 +308,11 @@ func TestAStuckRolloutIsSaidAndNothingIsStarted(t *testing.T) {
 	if err == nil {
 		t.Fatal("it went on")
 	}
-	w.owns(plan.KCM)
+	w.owns(component.KCM)
 	w.stuck[kcmRef] = false
 	w.catchUp()
 	w.run(Handover)
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 }
 
 // A node whose Machine is gone was taken down by its owner; one whose Machine stays was deleted by a manager.
@@ -330,7 +333,7 @@ func TestANodeThatIsGoneIsLostWhenItsMachineStays(t *testing.T) {
 			}
 			p := w.plane()
 			p.Hook = func(at, of string) {
-				if at == "before" && of == "start/"+plan.CCM {
+				if at == "before" && of == "start/"+component.CCM {
 					w.user.Delete("/api/v1/nodes/n2")
 				}
 			}

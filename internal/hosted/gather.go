@@ -7,6 +7,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/check"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
@@ -22,15 +24,15 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 			}
 			return m
 		},
-	}, snapshot.Options{LeaseName: p.Options.LeaseName, ObjectRefs: plan.ObjectRefs(), Needs: snapshot.DefaultNeeds})
+	}, snapshot.Options{LeaseName: p.Options.LeaseName, ObjectRefs: layout.ObjectRefs(), Needs: snapshot.DefaultNeeds})
 	snap.Cluster.Context = p.Name
 	return snap
 }
 
 func (p *Plane) seed() *snapshot.Seed {
 	return &snapshot.Seed{
-		Kube: p.Seed.Kube, Namespace: p.Namespace, Provider: p.Provider, ConfigSecret: plan.SeedCloudConfig, ConfigKey: plan.SeedCloudConfigKey,
-		TokenSecret: plan.SeedKubeconfig, TokenKey: plan.SeedTokenKey,
+		Kube: p.Seed.Kube, Namespace: p.Namespace, Provider: p.Provider, ConfigSecret: layout.SeedCloudConfig, ConfigKey: layout.SeedCloudConfigKey,
+		TokenSecret: layout.SeedKubeconfig, TokenKey: layout.SeedTokenKey,
 	}
 }
 
@@ -53,7 +55,7 @@ func (p *Plane) CheckPart(snap *v1.Snapshot, part Part) v1.CheckReport {
 }
 
 func (p *Plane) options(part Part) v1.Options {
-	o := plan.Defaults(p.Options)
+	o := options.Defaults(p.Options)
 	o.Part = string(part)
 	return o
 }

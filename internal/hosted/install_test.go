@@ -15,7 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // madeExternal is a world whose control plane names no in-tree provider, as Kubermatic makes new clusters: the cloud config is mounted, and no flag names it.
@@ -70,12 +72,12 @@ func TestAControlPlaneThatWasMadeExternalGetsItsManager(t *testing.T) {
 			w := madeExternal(t, c.wrapped, c.flags...)
 			before := w.template(kcmRef)
 			w.run(Install)
-			w.owns(plan.CCM)
+			w.owns(component.CCM)
 			if w.template(kcmRef) != before {
 				t.Error("kube-controller-manager was changed")
 			}
-			secret, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), plan.SeedCloudConfig, metav1.GetOptions{})
-			if err != nil || !strings.Contains(string(secret.Data[plan.SeedCloudConfigKey]), "vpc-1") {
+			secret, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), layout.SeedCloudConfig, metav1.GetOptions{})
+			if err != nil || !strings.Contains(string(secret.Data[layout.SeedCloudConfigKey]), "vpc-1") {
 				t.Errorf("the cloud config that Kubermatic mounts is not the manager's: %v", err)
 			}
 			status, part, err := w.plane().StatusOf(t.Context(), Handover)
@@ -112,7 +114,7 @@ func TestAnInstallationGoesOnAndBackFromEachStep(t *testing.T) {
 		t.Fatal(describe(err))
 	}
 	for _, s := range p.Steps {
-		if s.Kind == v1.StepVerify || s.Phase == plan.PhasePrepare && !strings.HasPrefix(s.Ref, "Secret/") {
+		if s.Kind == v1.StepVerify || s.Phase == planstep.PhasePrepare && !strings.HasPrefix(s.Ref, "Secret/") {
 			continue
 		}
 		t.Run(s.ID, func(t *testing.T) {
@@ -124,14 +126,14 @@ func TestAnInstallationGoesOnAndBackFromEachStep(t *testing.T) {
 			if err := w.plane().Rollback(t.Context(), nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range []string{plan.SeedKubeconfig, plan.SeedCloudConfig} {
+			for _, name := range []string{layout.SeedKubeconfig, layout.SeedCloudConfig} {
 				if _, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), name, metav1.GetOptions{}); err == nil {
 					t.Errorf("Secret %s is still there", name)
 				}
 			}
 			killed(w, "during", s.ID, run)
 			w.run(Install)
-			w.owns(plan.CCM)
+			w.owns(component.CCM)
 		})
 	}
 }
@@ -156,7 +158,7 @@ func TestNoSecondManagerIsStartedBesideOneOfAnotherProgram(t *testing.T) {
 	t.Run("by its lease alone", func(t *testing.T) {
 		w := madeExternal(t, false)
 		now := metav1.NewMicroTime(w.clock.Now())
-		w.user.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: plan.CCM, Namespace: "kube-system"}, Spec: coordinationv1.LeaseSpec{
+		w.user.Put(t, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: component.CCM, Namespace: "kube-system"}, Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("elsewhere_1"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: &now, AcquireTime: &now,
 		}})
 		w.refuses("elsewhere_1 holds Lease cloud-controller-manager")
@@ -179,11 +181,11 @@ func TestAnInstallationIsRefusedWithWhatIsMissing(t *testing.T) {
 			w.catchUp()
 		}
 		w.refuses("mounts no cloud config")
-		w.seed.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: plan.SeedCloudConfig, Namespace: ns}, Data: map[string][]byte{plan.SeedCloudConfigKey: []byte("[Global]\nZone = mine\n")}})
+		w.seed.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: layout.SeedCloudConfig, Namespace: ns}, Data: map[string][]byte{layout.SeedCloudConfigKey: []byte("[Global]\nZone = mine\n")}})
 		w.run(Install)
-		w.owns(plan.CCM)
-		secret, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), plan.SeedCloudConfig, metav1.GetOptions{})
-		if err != nil || string(secret.Data[plan.SeedCloudConfigKey]) != "[Global]\nZone = mine\n" {
+		w.owns(component.CCM)
+		secret, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), layout.SeedCloudConfig, metav1.GetOptions{})
+		if err != nil || string(secret.Data[layout.SeedCloudConfigKey]) != "[Global]\nZone = mine\n" {
 			t.Errorf("the Secret of a person was changed: %v", err)
 		}
 	})

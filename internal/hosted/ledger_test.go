@@ -7,19 +7,21 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // notebook is a Ledger in memory.
 type notebook struct{ begun map[Part]string }
 
 func (n *notebook) Note(_ context.Context, part Part, p *v1.Plan) error {
-	n.begun[part] = plan.Seal(p)
+	n.begun[part] = compare.Seal(p)
 	if part == Handover {
 		delete(n.begun, "back")
 	}
@@ -27,19 +29,19 @@ func (n *notebook) Note(_ context.Context, part Part, p *v1.Plan) error {
 }
 
 func (n *notebook) Check(_ context.Context, part Part, p *v1.Plan) error {
-	if n.begun[part] != plan.Seal(p) {
+	if n.begun[part] != compare.Seal(p) {
 		return &UnknownPlanError{SHA256: Sum(p.Steps)}
 	}
 	return nil
 }
 
 func (n *notebook) NoteBack(_ context.Context, p *v1.Plan) error {
-	n.begun["back"] = plan.Seal(p)
+	n.begun["back"] = compare.Seal(p)
 	return nil
 }
 
 func (n *notebook) HasBack(_ context.Context, p *v1.Plan) (bool, error) {
-	return n.begun["back"] == plan.Seal(p), nil
+	return n.begun["back"] == compare.Seal(p), nil
 }
 
 func (n *notebook) Forget(_ context.Context, part Part) error {
@@ -83,7 +85,7 @@ func (w *world) managerImages() []string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	list.Items = slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { return !strings.HasSuffix(d.Name, plan.CCM) })
+	list.Items = slices.DeleteFunc(list.Items, func(d appsv1.Deployment) bool { return !strings.HasSuffix(d.Name, component.CCM) })
 	var out []string
 	for _, d := range list.Items {
 		out = append(out, d.Spec.Template.Spec.Containers[0].Image)
@@ -112,7 +114,7 @@ func TestAnUnattendedRunDoesNotGoOnWithAPlanThatItHasNotBegun(t *testing.T) {
 			if images := w.managerImages(); len(images) > 0 {
 				t.Errorf("there are managers of the images %v", images)
 			}
-			w.owns(plan.KCM)
+			w.owns(component.KCM)
 		})
 	}
 }
@@ -140,18 +142,18 @@ func TestAnUnattendedRunGoesOnAndBackWithItsOwnPlan(t *testing.T) {
 	w := newWorld(t, 1, false)
 	book := &notebook{begun: map[Part]string{}}
 	run := func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Run(ctx, Handover, nil, nil) }
-	if !killed(w, "during", "start/"+plan.CCM, run) {
+	if !killed(w, "during", "start/"+component.CCM, run) {
 		t.Fatal("the step was not reached")
 	}
 	if err := run(t.Context(), w.plane()); err != nil { // with another process, and what it reads of the journal
 		t.Fatal(describe(err))
 	}
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 	back := func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Rollback(ctx, nil, nil) }
 	if err := back(t.Context(), w.plane()); err != nil {
 		t.Fatal(err)
 	}
-	w.owns(plan.KCM)
+	w.owns(component.KCM)
 	if len(book.begun) != 0 {
 		t.Errorf("after the rollback, a journal of the same plan would be gone on with: %v", book.begun)
 	}
@@ -246,7 +248,7 @@ func TestAStoredRollbackIsMadeAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.fair()
-				w.owns(plan.KCM)
+				w.owns(component.KCM)
 				return
 			}
 			unknown, is := errors.AsType[*UnknownPlanError](err)
@@ -317,7 +319,7 @@ func TestThePhaseOfAJournalAloneTakesNothingBack(t *testing.T) {
 			if w.template(kcmRef) != before || len(w.managerImages()) != 1 {
 				t.Error("the control plane was changed")
 			}
-			w.owns(plan.CCM)
+			w.owns(component.CCM)
 		})
 	}
 }
@@ -327,7 +329,7 @@ func TestARollbackThatEndedBetweenItsNoteAndItsJournalGoesOn(t *testing.T) {
 	w := newWorld(t, 1, false)
 	book := &notebook{begun: map[Part]string{}}
 	run := func(ctx context.Context, p *Plane) error { p.Ledger = book; return p.Run(ctx, Handover, nil, nil) }
-	if !killed(w, "during", "start/"+plan.CCM, run) {
+	if !killed(w, "during", "start/"+component.CCM, run) {
 		t.Fatal("the step was not reached")
 	}
 	ctx, kill := context.WithCancel(t.Context())
@@ -347,7 +349,7 @@ func TestARollbackThatEndedBetweenItsNoteAndItsJournalGoesOn(t *testing.T) {
 	if err := p.Rollback(t.Context(), nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.owns(plan.KCM)
+	w.owns(component.KCM)
 	w.fair()
 	if len(book.begun) != 0 {
 		t.Errorf("what is noted after the rollback: %v", book.begun)
@@ -420,7 +422,7 @@ func TestARollbackLeavesNoManagerThatARecordWasCutOf(t *testing.T) {
 			if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 				t.Fatal(describe(err))
 			}
-			w.cutRecord("start/"+plan.CCM, change)
+			w.cutRecord("start/"+component.CCM, change)
 			journal := func() string {
 				cm, err := w.s.Kube.CoreV1().ConfigMaps(ns).Get(t.Context(), "transplant-journal", metav1.GetOptions{})
 				if err != nil {
@@ -437,7 +439,7 @@ func TestARollbackLeavesNoManagerThatARecordWasCutOf(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.owns(plan.KCM)
+				w.owns(component.KCM)
 				return
 			}
 			if !errors.As(err, new(*trust.UntrustedError)) || !strings.Contains(err.Error(), "Deployment/"+ns+"/") || !strings.Contains(err.Error(), "is live") {
@@ -446,7 +448,7 @@ func TestARollbackLeavesNoManagerThatARecordWasCutOf(t *testing.T) {
 			if w.template(kcmRef) != before || journal() != written {
 				t.Error("the control plane or the journal was changed")
 			}
-			w.owns(plan.CCM)
+			w.owns(component.CCM)
 		})
 	}
 }

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestTheStatusOfAPartIsReadFromTheSeedAlone(t *testing.T) {
@@ -28,9 +29,9 @@ func TestTheStatusOfAPartIsReadFromTheSeedAlone(t *testing.T) {
 	}
 	p := w.plane()
 	p.Hook = func(at, of string) {
-		if at == "during" && of == "start/"+plan.CCM {
+		if at == "during" && of == "start/"+component.CCM {
 			s := status(Handover)
-			if s.State != v1.StateApplying || s.Section != plan.PhaseHandover || s.StepsDone == 0 || len(s.Current) != 1 || s.Current[0].ID != of || s.Lock == nil || s.Lock.Holder != "test" {
+			if s.State != v1.StateApplying || s.Section != planstep.PhaseHandover || s.StepsDone == 0 || len(s.Current) != 1 || s.Current[0].ID != of || s.Lock == nil || s.Lock.Holder != "test" {
 				t.Errorf("during: %+v", s)
 			}
 		}
@@ -50,7 +51,7 @@ func TestOwnersThatCannotBeAskedAreUnknownAndNotAbsent(t *testing.T) {
 	w := newWorld(t, 2, false)
 	w.deaf = func(string) bool { return true }
 	o, err := w.plane().Owners(t.Context())
-	if err != nil || len(o.Unknown) != 2 || o.Loops["service"].Component != "" || len(o.Leases) != 1 || o.Leases[0].Name != plan.KCM {
+	if err != nil || len(o.Unknown) != 2 || o.Loops["service"].Component != "" || len(o.Leases) != 1 || o.Leases[0].Name != component.KCM {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
@@ -101,5 +102,5 @@ func TestThereIsNoWayBackFromFinishAndNoFinishBeforeTheHandover(t *testing.T) {
 	if err := w.plane().Rollback(t.Context(), nil, nil); !errors.Is(err, ErrTooLate) {
 		t.Errorf("rolling back after finish: %v", err)
 	}
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // TestANotedRollbackGoesOnWhateverPhaseTheJournalSays: somebody writes another phase in the middle of a rollback. With
@@ -44,7 +44,7 @@ func TestANotedRollbackGoesOnWhateverPhaseTheJournalSays(t *testing.T) {
 			if err := noted().Rollback(t.Context(), nil, nil); err != nil {
 				t.Fatal(describe(err))
 			}
-			w.owns(plan.KCM)
+			w.owns(component.KCM)
 			w.fair()
 			if images := w.managerImages(); len(images) > 0 || len(book.begun) > 0 {
 				t.Errorf("after the rollback there are managers of %v, and %v is noted", images, book.begun)
@@ -72,7 +72,7 @@ func TestARollbackThatEndedBetweenItsJournalAndItsNoteIsFinished(t *testing.T) {
 	if err := p.Rollback(t.Context(), nil, nil); err != nil {
 		t.Fatal(describe(err))
 	}
-	w.owns(plan.KCM)
+	w.owns(component.KCM)
 	if len(book.begun) > 0 {
 		t.Errorf("what is noted after the rollback: %v", book.begun)
 	}

@@ -14,8 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/program"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
@@ -28,7 +31,7 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 		return out, fmt.Errorf("listing the pods of namespace %s in the seed: %w", p.Namespace, err)
 	}
 	var asked []snapshot.SeedPod
-	for _, m := range snapshot.SeedPods(pods.Items, plan.KCM, plan.CCM) {
+	for _, m := range snapshot.SeedPods(pods.Items, component.KCM, component.CCM) {
 		if !m.Ended && (m.Container != "" || m.Running) {
 			asked = append(asked, m)
 		}
@@ -68,7 +71,7 @@ func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []snapshot
 		return out
 	}
 	for i, m := range asked {
-		if !plan.ConfigDecides(p.provider(m), m.Flags) {
+		if !clusterview.DependsOnConfig(p.provider(m), m.Flags) {
 			continue
 		}
 		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == m.Name })
@@ -87,7 +90,7 @@ func (p *Plane) judge(asked []snapshot.SeedPod, configs []*v1.CloudConfig, seen 
 		owner := ownerOf(seen.Managers, loop)
 		has := slices.Contains(expected, loop)
 		for i, m := range asked {
-			if silent[i] && has && !plan.SwitchedOff(m.Flags["controllers"], loop) {
+			if silent[i] && has && !clusterview.IsSwitchedOff(m.Flags["controllers"], loop) {
 				owner = owner.and(Owner{Component: m.Component, Pod: m.Name, ByLease: true})
 			}
 		}
@@ -123,7 +126,7 @@ func (p *Plane) expected(asked []snapshot.SeedPod, configs []*v1.CloudConfig) []
 	}
 	var out []string
 	for i, m := range asked {
-		for _, loop := range plan.ExpectedLoops(p.provider(m), m.Flags, configs[i]) {
+		for _, loop := range clusterview.ExpectedLoops(p.provider(m), m.Flags, configs[i]) {
 			if !slices.Contains(out, loop) {
 				out = append(out, loop)
 			}
@@ -146,7 +149,7 @@ func (p *Plane) silent(asked []snapshot.SeedPod, seen *Owners) []bool {
 	out := make([]bool, len(asked))
 	for i, m := range asked {
 		answer := seen.Managers[i]
-		if answer.Error != "" || len(answer.Loops) > 0 || m.Flags["cloud-provider"] == "external" || plan.ShowsLoops(m.Component, p.provider(m), m.Image) {
+		if answer.Error != "" || len(answer.Loops) > 0 || m.Flags["cloud-provider"] == "external" || program.ShowsLoops(m.Component, p.provider(m), m.Image) {
 			continue
 		}
 		alone := 0
@@ -169,10 +172,10 @@ func (p *Plane) silent(asked []snapshot.SeedPod, seen *Owners) []bool {
 func (p *Plane) leases(ctx context.Context, out *Owners) {
 	name := p.Options.LeaseName
 	if name == "" {
-		name = plan.DefaultLease
+		name = layout.DefaultLease
 	}
-	for _, lease := range []string{plan.KCM, plan.CCM, name} {
-		l, err := p.User.Kube.CoordinationV1().Leases(plan.Namespace).Get(ctx, lease, metav1.GetOptions{})
+	for _, lease := range []string{component.KCM, component.CCM, name} {
+		l, err := p.User.Kube.CoordinationV1().Leases(layout.Namespace).Get(ctx, lease, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
 		} else if err != nil {

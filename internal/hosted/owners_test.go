@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // routes of the world's cluster are not the cloud's, as Kubermatic has it: nobody is missed who would run a route loop.
@@ -62,12 +62,12 @@ const openStackConfig = "[Global]\nauth-url=https://keystone/v3\nusername=x\npas
 func TestAMigrationWaitsForNoRouteLoopOnAnOpenStackWithoutARouter(t *testing.T) {
 	w := newWorld(t, 1, false)
 	p := w.openStack(openStackConfig)
-	for _, component := range []string{plan.KCM, plan.CCM} {
+	for _, manager := range []string{component.KCM, component.CCM} {
 		o, err := p.Owners(t.Context())
-		if err != nil || len(o.Unknown) > 0 || len(o.Loops) != 2 || o.Loops["service"].Component != component {
-			t.Errorf("the loops are %+v, unknown %v, %v; want two of %s", o.Loops, o.Unknown, err, component)
+		if err != nil || len(o.Unknown) > 0 || len(o.Loops) != 2 || o.Loops["service"].Component != manager {
+			t.Errorf("the loops are %+v, unknown %v, %v; want two of %s", o.Loops, o.Unknown, err, manager)
 		}
-		if component == plan.KCM {
+		if manager == component.KCM {
 			if err := p.Run(t.Context(), Handover, nil, nil); err != nil {
 				t.Fatal(describe(err))
 			}
@@ -90,7 +90,7 @@ func TestTheRouteLoopOfAnOpenStackWithARouterIsMissed(t *testing.T) {
 func TestTheOwnerOfAManagerThatDoesNotSayWhatItRunsIsTakenFromItsLease(t *testing.T) {
 	w := newWorld(t, 1, false)
 	w.run(Handover)
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 	mute := w.plane()
 	mute.Scrape = func(ctx context.Context, component, pod, address string) (v1.Manager, error) {
 		m, err := w.scrape(ctx, component, pod, address)
@@ -109,7 +109,7 @@ func TestTheOwnerOfAManagerThatDoesNotSayWhatItRunsIsTakenFromItsLease(t *testin
 		t.Errorf("one that would say what it runs, and says nothing, is taken for %+v", got)
 	}
 	mute.Provider = "azure" // whose manager never says it
-	if got := look(); got.Component != plan.CCM || !got.ByLease || len(got.Also) > 0 {
+	if got := look(); got.Component != component.CCM || !got.ByLease || len(got.Also) > 0 {
 		t.Errorf("the owner is %+v", got)
 	}
 	mute.Scrape = func(context.Context, string, string, string) (v1.Manager, error) { return v1.Manager{}, nil } // the managers do not renew meanwhile

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // TestAPlantedJournalInTheSeedIsNotGoneOnWith: the operator and the command line carry out what a migration of this control plane does, and nothing else that
@@ -98,7 +100,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 		"of the pod itself": func(h v1.HandoverRecord) []v1.HandoverRecord { return []v1.HandoverRecord{h} },
 		"of its other lease": func(h v1.HandoverRecord) []v1.HandoverRecord {
 			other := h
-			other.Lease, other.Note, h.Ended = plan.DefaultLease, "it has another holder", nil
+			other.Lease, other.Note, h.Ended = layout.DefaultLease, "it has another holder", nil
 			return []v1.HandoverRecord{h, other}
 		},
 	} {
@@ -118,7 +120,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			holder, before := w.lease(t.Context(), plan.KCM)
+			holder, before := w.lease(t.Context(), component.KCM)
 			if holder == "" {
 				t.Fatal("no pod leads")
 			}
@@ -126,7 +128,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 			rec := j.Record(step)
 			rec.Result, rec.Ended = "started", nil
 			rec.Handovers = plant(v1.HandoverRecord{
-				Lease: plan.KCM, Holder: holder, Host: strings.TrimSuffix(holder, "_id"), Component: plan.KCM, PID: 1, StartTicks: 99,
+				Lease: component.KCM, Holder: holder, Host: strings.TrimSuffix(holder, "_id"), Component: component.KCM, PID: 1, StartTicks: 99,
 				Transitions: *before.Spec.LeaseTransitions, AcquireTime: before.Spec.AcquireTime.UTC(), Ended: &now,
 			})
 			if err := j.Save(t.Context(), rec); err != nil {
@@ -136,7 +138,7 @@ func TestAnEndThatAJournalTellsOfReleasesNoLease(t *testing.T) {
 				t.Error("it went on")
 			}
 			w.fair()
-			if now, after := w.lease(t.Context(), plan.KCM); now != holder || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
+			if now, after := w.lease(t.Context(), component.KCM); now != holder || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
 				t.Errorf("the lease of pod %s, which lives, was released: %s has it", holder, now)
 			}
 		})
@@ -153,7 +155,7 @@ func TestNoManagerStartsBesideAPodThatRunsTheLoops(t *testing.T) {
 		}
 		p, reached := w.plane(), false
 		p.Hook = func(point, step string) {
-			if point != "before" || step != "start/"+plan.CCM || reached {
+			if point != "before" || step != "start/"+component.CCM || reached {
 				return
 			}
 			reached = true
@@ -174,7 +176,7 @@ func TestNoManagerStartsBesideAPodThatRunsTheLoops(t *testing.T) {
 		if !reached {
 			t.Fatalf("%d replicas: the step was not reached: %v", replicas, err)
 		}
-		if !errors.As(err, new(*StaleError)) || !strings.Contains(err.Error(), plan.KCM+" in pod controller-manager-") || !strings.Contains(err.Error(), says) {
+		if !errors.As(err, new(*StaleError)) || !strings.Contains(err.Error(), component.KCM+" in pod controller-manager-") || !strings.Contains(err.Error(), says) {
 			t.Errorf("%d replicas: it ends with %v", replicas, err)
 		}
 		if images := w.managerImages(); len(images) > 0 {

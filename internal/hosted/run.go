@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/clock"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/holder"
 	"github.com/transplant-dev/transplant/internal/migrate"
@@ -17,7 +19,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan"
-	"k8s.io/utils/clock"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // Run carries a part out under the lock, or goes on with it where it was begun. It returns nil when the part is done, also when it was done before.
@@ -194,10 +197,10 @@ func (p *Plane) wayBack(doc *v1.Journal, before *v1.Snapshot) (back *v1.Plan, be
 	if trust.IsRollingBack(doc) || doc.Phase == v1.RunRolledBack && doc.Rollback != nil {
 		return doc.Rollback, trust.IsRollingBack(doc), p.sameRollback(doc, before)
 	}
-	if back, err = plan.MakeRollback(doc, before, p.clock().Now()); err != nil {
+	if back, err = rollback.Make(doc, before, p.clock().Now()); err != nil {
 		return nil, false, err
 	}
-	if err := plan.Allowed(back, nil); err != nil {
+	if err := invariant.CheckAllowed(back, nil); err != nil {
 		return nil, false, &trust.UntrustedError{What: "the rollback that is made of the journal", Err: err}
 	}
 	return back, false, nil

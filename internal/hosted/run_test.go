@@ -3,7 +3,7 @@ package hosted
 import (
 	"testing"
 
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 func TestTheLoopsOfAHostedControlPlaneAreHandedOver(t *testing.T) {
@@ -13,11 +13,11 @@ func TestTheLoopsOfAHostedControlPlaneAreHandedOver(t *testing.T) {
 	}{"one replica": {1, false}, "one replica behind http-prober": {1, true}, "two replicas": {2, false}, "two replicas behind http-prober": {2, true}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.replicas, c.wrapped)
-			w.owns(plan.KCM)
+			w.owns(component.KCM)
 			w.run(Handover)
-			w.owns(plan.CCM)
+			w.owns(component.CCM)
 			w.run(Finish)
-			w.owns(plan.CCM)
+			w.owns(component.CCM)
 		})
 	}
 }
@@ -29,7 +29,7 @@ func TestAClusterWithoutNodesIsMigrated(t *testing.T) {
 		w.user.Delete("/api/v1/nodes/" + node)
 	}
 	w.run(Handover)
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 	w.run(Finish)
-	w.owns(plan.CCM)
+	w.owns(component.CCM)
 }

@@ -17,7 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // Times of a scrape.
@@ -28,7 +28,7 @@ const (
 )
 
 // ErrNoObserver says that the account is not there yet by which managers are asked for their gauges. Run makes it before it looks.
-var ErrNoObserver = errors.New("the account that may read /metrics, ServiceAccount " + plan.Namespace + "/" + plan.Observer + ", is not there yet: it is made when the migration begins")
+var ErrNoObserver = errors.New("the account that may read /metrics, ServiceAccount " + layout.Namespace + "/" + layout.Observer + ", is not there yet: it is made when the migration begins")
 
 // NewScraper returns a Scrape that connects to the pods' addresses, with a token of the observer's account in the user cluster, which may read /metrics
 // and nothing else; whose certificate answers is not known, so that no other credential is ever shown. Before the account is made the error is ErrNoObserver.
@@ -79,12 +79,12 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 	if t.now != "" && time.Now().Before(t.end) {
 		return t.now, nil
 	}
-	accounts := t.user.Kube.CoreV1().ServiceAccounts(plan.Namespace)
-	answer, err := accounts.CreateToken(ctx, plan.Observer, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)}}, metav1.CreateOptions{})
+	accounts := t.user.Kube.CoreV1().ServiceAccounts(layout.Namespace)
+	answer, err := accounts.CreateToken(ctx, layout.Observer, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)}}, metav1.CreateOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", ErrNoObserver
 	} else if err != nil {
-		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", plan.Namespace, plan.Observer, err)
+		return "", fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", layout.Namespace, layout.Observer, err)
 	}
 	t.now, t.end = answer.Status.Token, time.Now().Add(tokenUse)
 	return t.now, nil

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/status"
 )
 
 // Status says how a part stands, from the journal and the lock in the seed alone.
@@ -37,7 +38,7 @@ func (p *Plane) StatusOf(ctx context.Context, part Part) (v1.Status, Part, error
 		steps = doc.Rollback
 	}
 	out.Cluster, out.Run, out.Phase, out.State, out.Started = doc.Plan.Cluster, doc.Run, doc.Phase, doc.Phase, doc.Started
-	out.PlanSHA256, out.Untrusted = plan.Digest(steps), status.UntrustedWords(p.keepsRules(doc))
+	out.PlanSHA256, out.Untrusted = compare.Digest(steps), status.UntrustedWords(p.keepsRules(doc))
 	end := now
 	if doc.Ended != nil {
 		end = *doc.Ended

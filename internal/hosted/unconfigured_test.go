@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // TestAHostedManagerWithoutACloudConfigIsFollowedByOneWithout is there and back for --cloud-provider=aws alone, and for an empty --cloud-config.
@@ -39,21 +40,21 @@ func TestAHostedManagerWithoutACloudConfigIsFollowedByOneWithout(t *testing.T) {
 			w.clock.Step(2 * time.Second)
 		}
 		w.run(Handover)
-		w.owns(plan.CCM)
-		made, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), "aws-"+plan.CCM, metav1.GetOptions{})
+		w.owns(component.CCM)
+		made, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), "aws-"+component.CCM, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if text := jsonOf(t, made.Spec); strings.Contains(text, "cloud-config") || !strings.Contains(text, "--cloud-provider=aws") {
 			t.Errorf("the manager is told of a config that is not there: %s", text)
 		}
-		if _, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), plan.SeedCloudConfig, metav1.GetOptions{}); err == nil {
+		if _, err := w.s.Kube.CoreV1().Secrets(ns).Get(t.Context(), layout.SeedCloudConfig, metav1.GetOptions{}); err == nil {
 			t.Error("a Secret with a cloud config was made from nothing")
 		}
 		if err := w.plane().Rollback(t.Context(), nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		w.owns(plan.KCM)
+		w.owns(component.KCM)
 		back, err := w.s.Kube.AppsV1().Deployments(ns).Get(t.Context(), kcmRef, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

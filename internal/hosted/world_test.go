@@ -12,12 +12,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 const (
@@ -300,7 +302,7 @@ func (w *world) contend(ctx context.Context, name string, candidates []string) {
 
 func flagsOf(p *corev1.Pod) map[string]string {
 	c := p.Spec.Containers[0]
-	return controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))
+	return commandline.FlagsOf(commandline.Unwrapped(slices.Concat(c.Command, c.Args)))
 }
 
 func (w *world) managers(ctx context.Context, component string, also func(corev1.Pod) bool) []string {
@@ -317,14 +319,14 @@ func all(corev1.Pod) bool { return true }
 
 func (w *world) elect(ctx context.Context) {
 	var wanting []string
-	for _, component := range []string{plan.KCM, plan.CCM} {
+	for _, component := range []string{component.KCM, component.CCM} {
 		w.contend(ctx, component, w.managers(ctx, component, all))
 		leader, _ := w.lease(ctx, component)
 		wanting = append(wanting, w.managers(ctx, component, func(p corev1.Pod) bool {
 			return flagsOf(&p)["enable-leader-migration"] == "true" && p.Name+"_id" == leader
 		})...)
 	}
-	w.contend(ctx, plan.DefaultLease, wanting)
+	w.contend(ctx, layout.DefaultLease, wanting)
 }
 
 // state is what a pod's gauges would say.
@@ -336,10 +338,10 @@ func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
 		return m
 	}
 	m.Leads = append(m.Leads, component)
-	migration, _ := w.lease(ctx, plan.DefaultLease)
+	migration, _ := w.lease(ctx, layout.DefaultLease)
 	has := flags["enable-leader-migration"] != "true"
 	if !has && migration == p.Name+"_id" {
-		m.Leads, has = append(m.Leads, plan.DefaultLease), true
+		m.Leads, has = append(m.Leads, layout.DefaultLease), true
 	}
 	if p := flags["cloud-provider"]; !has || p == "external" || p == "" { // a manager without a provider starts no cloud loop
 		return m
@@ -360,7 +362,7 @@ func (w *world) judge(ctx context.Context) {
 			continue // it ends when it has said its version
 		}
 		switch snapshot.SeedComponent(&p.Spec.Containers[0]) {
-		case plan.KCM, plan.CCM:
+		case component.KCM, component.CCM:
 			for _, l := range w.state(ctx, &p).Loops {
 				owners[l] = append(owners[l], p.Name)
 			}
@@ -377,7 +379,7 @@ func (w *world) judge(ctx context.Context) {
 }
 
 func (w *world) fillTokens(ctx context.Context) {
-	s, err := w.u.Kube.CoreV1().Secrets("kube-system").Get(ctx, plan.TokenSecret, metav1.GetOptions{})
+	s, err := w.u.Kube.CoreV1().Secrets("kube-system").Get(ctx, layout.TokenSecret, metav1.GetOptions{})
 	if err == nil && len(s.Data["token"]) == 0 {
 		s.Data = map[string][]byte{"token": []byte("ccm-token")}
 		w.user.Put(w.t, s)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
 
@@ -52,45 +52,45 @@ type Renewal struct {
 
 // OnHost renews the token of a manager on a host, once a third of its life is over.
 func (r Renewal) OnHost(ctx context.Context, h hostaccess.Host) (Token, error) {
-	f, err := h.ReadFile(ctx, plan.CCMToken)
+	f, err := h.ReadFile(ctx, layout.CCMToken)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := h.ReadFile(ctx, plan.CCMKubeconfig); errors.Is(err, fs.ErrNotExist) {
+		if _, err := h.ReadFile(ctx, layout.CCMKubeconfig); errors.Is(err, fs.ErrNotExist) {
 			return Token{State: None}, nil
 		} else if err != nil {
-			return Token{}, fmt.Errorf("reading %s on host %s: %w", plan.CCMKubeconfig, h.Name(), err)
+			return Token{}, fmt.Errorf("reading %s on host %s: %w", layout.CCMKubeconfig, h.Name(), err)
 		}
 		return Token{State: Endless}, nil
 	} else if err != nil {
-		return Token{}, fmt.Errorf("reading %s on host %s: %w", plan.CCMToken, h.Name(), err)
+		return Token{}, fmt.Errorf("reading %s on host %s: %w", layout.CCMToken, h.Name(), err)
 	}
 	found, token, err := r.renewed(ctx, string(f.Data))
 	if err != nil {
-		return Token{}, fmt.Errorf("%s on host %s: %w", plan.CCMToken, h.Name(), err)
+		return Token{}, fmt.Errorf("%s on host %s: %w", layout.CCMToken, h.Name(), err)
 	}
 	if found.State != Renewed {
 		return found, nil
 	}
-	if err := h.WriteFile(ctx, plan.CCMToken, []byte(token), f.Mode.Perm()); err != nil {
-		return Token{}, fmt.Errorf("writing %s on host %s: %w", plan.CCMToken, h.Name(), err)
+	if err := h.WriteFile(ctx, layout.CCMToken, []byte(token), f.Mode.Perm()); err != nil {
+		return Token{}, fmt.Errorf("writing %s on host %s: %w", layout.CCMToken, h.Name(), err)
 	}
 	return found, nil
 }
 
 // InSeed renews the token of a manager in a namespace of a seed, once a third of its life is over.
 func (r Renewal) InSeed(ctx context.Context, seed kubernetes.Interface, namespace string) (Token, error) {
-	name := namespace + "/" + plan.SeedKubeconfig
-	secret, err := seed.CoreV1().Secrets(namespace).Get(ctx, plan.SeedKubeconfig, metav1.GetOptions{})
+	name := namespace + "/" + layout.SeedKubeconfig
+	secret, err := seed.CoreV1().Secrets(namespace).Get(ctx, layout.SeedKubeconfig, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Token{State: None}, nil
 	} else if err != nil {
 		return Token{}, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	if len(secret.Data[plan.SeedTokenKey]) == 0 {
+	if len(secret.Data[layout.SeedTokenKey]) == 0 {
 		return Token{State: Endless}, nil
 	}
-	found, token, err := r.renewed(ctx, string(secret.Data[plan.SeedTokenKey]))
+	found, token, err := r.renewed(ctx, string(secret.Data[layout.SeedTokenKey]))
 	if err != nil {
-		return Token{}, fmt.Errorf("key %s of Secret %s: %w", plan.SeedTokenKey, name, err)
+		return Token{}, fmt.Errorf("key %s of Secret %s: %w", layout.SeedTokenKey, name, err)
 	}
 	if found.State != Renewed {
 		return found, nil
@@ -101,7 +101,7 @@ func (r Renewal) InSeed(ctx context.Context, seed kubernetes.Interface, namespac
 // replace changes nothing in a Secret that another one has changed since.
 func replace(ctx context.Context, seed kubernetes.Interface, secret *corev1.Secret, token string) error {
 	secret = secret.DeepCopy()
-	secret.Data[plan.SeedTokenKey] = []byte(token)
+	secret.Data[layout.SeedTokenKey] = []byte(token)
 	if _, err := seed.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: "transplant"}); err != nil {
 		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
@@ -114,18 +114,18 @@ func (r Renewal) renewed(ctx context.Context, old string) (Token, string, error)
 	claims, err := boundtoken.Read(old)
 	switch {
 	case err != nil:
-	case claims.Namespace != plan.Namespace || claims.Account != plan.CCMAccount:
-		return Token{}, "", fmt.Errorf("the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced", claims.Namespace, claims.Account, plan.Namespace, plan.CCMAccount)
+	case claims.Namespace != layout.Namespace || claims.Account != layout.CCMAccount:
+		return Token{}, "", fmt.Errorf("the token is of ServiceAccount %s/%s, not of %s/%s: it is not replaced", claims.Namespace, claims.Account, layout.Namespace, layout.CCMAccount)
 	default:
-		account, err := r.Kube.CoreV1().ServiceAccounts(plan.Namespace).Get(ctx, plan.CCMAccount, metav1.GetOptions{})
+		account, err := r.Kube.CoreV1().ServiceAccounts(layout.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
 		if err != nil {
-			return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", plan.Namespace, plan.CCMAccount, err)
+			return Token{}, "", fmt.Errorf("reading ServiceAccount %s/%s: %w", layout.Namespace, layout.CCMAccount, err)
 		}
 		if !r.Always && !claims.IsDue(r.Now()) && claims.UID == string(account.UID) {
 			return Token{Valid, claims.Expires}, "", nil
 		}
 		lifetime = min(claims.Lifetime(), boundtoken.Lifetime) // the file says it, and its signature is not verified
 	}
-	token, claims, err := tokenrequest.Create(ctx, r.Kube, plan.Namespace, plan.CCMAccount, lifetime)
+	token, claims, err := tokenrequest.Create(ctx, r.Kube, layout.Namespace, layout.CCMAccount, lifetime)
 	return Token{Renewed, claims.Expires}, token, err
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
 
@@ -36,8 +36,8 @@ func newPlace(t *testing.T) *place {
 	p := &place{t: t, server: apitest.New(t), clock: clocktesting.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)), dir: t.TempDir()}
 	p.server.Now = p.clock.Now
 	p.kube, _ = p.server.Clients(t)
-	p.server.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace}})
-	if err := os.MkdirAll(filepath.Join(p.dir, "cp-1", plan.CCMTokenDir), 0o700); err != nil {
+	p.server.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: layout.Namespace}})
+	if err := os.MkdirAll(filepath.Join(p.dir, "cp-1", layout.CCMTokenDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	hosts, err := hostaccess.Open("local:" + p.dir)
@@ -45,13 +45,13 @@ func newPlace(t *testing.T) *place {
 		t.Fatal(err)
 	}
 	p.host = hosts[0]
-	p.put(p.token(plan.CCMAccount))
+	p.put(p.token(layout.CCMAccount))
 	return p
 }
 
 func (p *place) token(account string) string {
 	p.t.Helper()
-	token, _, err := tokenrequest.Create(p.t.Context(), p.kube, plan.Namespace, account, boundtoken.Lifetime)
+	token, _, err := tokenrequest.Create(p.t.Context(), p.kube, layout.Namespace, account, boundtoken.Lifetime)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -61,30 +61,30 @@ func (p *place) token(account string) string {
 // put writes a token to both places.
 func (p *place) put(token string) {
 	p.t.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, "cp-1", plan.CCMToken), []byte(token), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.dir, "cp-1", layout.CCMToken), []byte(token), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 	p.server.Put(p.t, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: plan.SeedKubeconfig, Namespace: namespace},
-		Data:       map[string][]byte{plan.SeedKubeconfigKey: []byte("kubeconfig"), plan.SeedTokenKey: []byte(token)},
+		ObjectMeta: metav1.ObjectMeta{Name: layout.SeedKubeconfig, Namespace: namespace},
+		Data:       map[string][]byte{layout.SeedKubeconfigKey: []byte("kubeconfig"), layout.SeedTokenKey: []byte(token)},
 	})
 }
 
 // tokens are those of both places.
 func (p *place) tokens() (host, seed string) {
 	p.t.Helper()
-	data, err := os.ReadFile(filepath.Join(p.dir, "cp-1", plan.CCMToken))
+	data, err := os.ReadFile(filepath.Join(p.dir, "cp-1", layout.CCMToken))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	secret, err := p.kube.CoreV1().Secrets(namespace).Get(p.t.Context(), plan.SeedKubeconfig, metav1.GetOptions{})
+	secret, err := p.kube.CoreV1().Secrets(namespace).Get(p.t.Context(), layout.SeedKubeconfig, metav1.GetOptions{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if string(secret.Data[plan.SeedKubeconfigKey]) != "kubeconfig" {
+	if string(secret.Data[layout.SeedKubeconfigKey]) != "kubeconfig" {
 		p.t.Error("the kubeconfig has changed")
 	}
-	return string(data), string(secret.Data[plan.SeedTokenKey])
+	return string(data), string(secret.Data[layout.SeedTokenKey])
 }
 
 func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
@@ -100,11 +100,11 @@ func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
 		"it has ended":    {func(p *place) { p.clock.Step(2 * boundtoken.Lifetime) }, false, Renewed, ""},
 		"no token":        {func(p *place) { p.put("s3cret-text") }, false, Renewed, ""},
 		"the account is new": {func(p *place) {
-			p.server.Delete("/api/v1/namespaces/kube-system/serviceaccounts/" + plan.CCMAccount)
+			p.server.Delete("/api/v1/namespaces/kube-system/serviceaccounts/" + layout.CCMAccount)
 			p.remake()
 		}, false, Renewed, ""},
 		"another account's":     {func(p *place) { p.put(p.otherToken()) }, true, "", "not of kube-system/cloud-controller-manager"},
-		"there is no account":   {func(p *place) { p.server.Delete("/api/v1/namespaces/kube-system/serviceaccounts/" + plan.CCMAccount) }, false, "", "reading ServiceAccount kube-system/cloud-controller-manager"},
+		"there is no account":   {func(p *place) { p.server.Delete("/api/v1/namespaces/kube-system/serviceaccounts/" + layout.CCMAccount) }, false, "", "reading ServiceAccount kube-system/cloud-controller-manager"},
 		"it may not be renewed": {func(p *place) { p.server.Deny("create", "serviceaccounts/token"); p.put("s3cret-text") }, false, "", "asking for a token of ServiceAccount"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,26 +141,26 @@ func TestATokenIsRenewedWhenItIsDue(t *testing.T) {
 }
 
 func (p *place) remake() {
-	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: plan.Namespace, UID: "another"}})
+	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: layout.Namespace, UID: "another"}})
 }
 
 func (p *place) otherToken() string {
-	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: plan.Namespace}})
+	p.server.Put(p.t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: layout.Namespace}})
 	return p.token("other")
 }
 
 func TestAManagerOfAnEarlierVersionIsSaidToHaveAnEndlessToken(t *testing.T) {
 	p := newPlace(t)
 	r := Renewal{Kube: p.kube, Now: p.clock.Now}
-	if err := os.Remove(filepath.Join(p.dir, "cp-1", plan.CCMToken)); err != nil {
+	if err := os.Remove(filepath.Join(p.dir, "cp-1", layout.CCMToken)); err != nil {
 		t.Fatal(err)
 	}
-	p.server.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: plan.SeedKubeconfig, Namespace: namespace}, Data: map[string][]byte{plan.SeedKubeconfigKey: []byte("kubeconfig")}})
+	p.server.Put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: layout.SeedKubeconfig, Namespace: namespace}, Data: map[string][]byte{layout.SeedKubeconfigKey: []byte("kubeconfig")}})
 	found, err := r.OnHost(t.Context(), p.host)
 	if err != nil || found.State != None {
 		t.Errorf("a host without a manager: %+v, %v", found, err)
 	}
-	if err := os.WriteFile(filepath.Join(p.dir, "cp-1", plan.CCMKubeconfig), []byte("kubeconfig"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(p.dir, "cp-1", layout.CCMKubeconfig), []byte("kubeconfig"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	found, err = r.OnHost(t.Context(), p.host)
@@ -176,7 +176,7 @@ func TestAManagerOfAnEarlierVersionIsSaidToHaveAnEndlessToken(t *testing.T) {
 // TestATokenDoesNotSayHowLongTheNextOneLasts: its signature is not verified where it is read.
 func TestATokenDoesNotSayHowLongTheNextOneLasts(t *testing.T) {
 	p := newPlace(t)
-	long, _, err := tokenrequest.Create(t.Context(), p.kube, plan.Namespace, plan.CCMAccount, 100*boundtoken.Lifetime)
+	long, _, err := tokenrequest.Create(t.Context(), p.kube, layout.Namespace, layout.CCMAccount, 100*boundtoken.Lifetime)
 	if err != nil {
 		t.Fatal(err)
 	}

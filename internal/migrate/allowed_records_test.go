@@ -5,15 +5,17 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step/file"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // TestAPlantedRecordIsNotGoneOnWith: a record names files, backups and modes, and they are written and removed on hosts.
@@ -26,7 +28,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 	twin := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool {
 		return s.Component == component.KAS && s.Kind == v1.StepEditManifest && s.Host != restart.Host
 	})]
-	secret := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == plan.CCMKubeconfig })]
+	secret := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == layout.CCMKubeconfig })]
 	own := func(id string) string { return trust.BackupDir("run-1") + "/" + trust.BackupName(id) }
 	rollback := func(doc *v1.Journal, change func(s *v1.Step)) {
 		all := *doc
@@ -34,7 +36,7 @@ func TestAPlantedRecordIsNotGoneOnWith(t *testing.T) {
 		for _, s := range p.Steps {
 			all.Records = append(all.Records, v1.StepRecord{ID: s.ID, Result: "done", Created: true})
 		}
-		made, err := plan.MakeRollback(&all, live, w.clock.Now())
+		made, err := rollback.Make(&all, live, w.clock.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +185,7 @@ func TestTheSumOfALocalFileIsNotSaid(t *testing.T) {
 	w.readLocal = func(string) ([]byte, error) { return []byte("the administrator's key"), nil }
 	e := w.engine()
 	e.env.Plan = p
-	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/key", Content: strings.Repeat("ab", 32), Mode: "0755"}
+	s := v1.Step{ID: "copy/x@cp-1", Kind: v1.StepCopyFile, Host: "cp-1", Path: layout.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/key", Content: strings.Repeat("ab", 32), Mode: "0755"}
 	err := (file.CopyFile{Env: e.env}).Do(t.Context(), s, &v1.StepRecord{ID: s.ID})
 	if err == nil || strings.Contains(err.Error(), hostaccess.SHA256([]byte("the administrator's key"))) || !strings.Contains(err.Error(), s.Source) {
 		t.Errorf("it ends with %v", err)

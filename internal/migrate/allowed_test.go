@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -14,9 +17,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/file"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // TestAPlantedJournalIsNotGoneOnWith: whoever may write the journal's ConfigMap is not root on the control plane by that.
@@ -26,14 +29,14 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 	live := w.snapshot()
 	cron := v1.Step{
 		ID: "write/x", Phase: "prepare", Kind: v1.StepWriteFile, Title: "write the leader migration config", Host: "cp-1", Path: "/etc/cron.d/x", Content: "* * * * * root id\n", Mode: "0644",
-		Requires: []string{"cluster:uid", plan.FileFact("cp-1", "/etc/cron.d/x")}, Undo: "remove it",
+		Requires: []string{"cluster:uid", planstep.FileFact("cp-1", "/etc/cron.d/x")}, Undo: "remove it",
 	}
 	back := func() *v1.Plan {
 		doc := j.Doc()
 		for _, s := range p.Steps {
 			doc.Records = append(doc.Records, v1.StepRecord{ID: s.ID, Result: "done"})
 		}
-		out, err := plan.MakeRollback(&doc, live, w.clock.Now())
+		out, err := rollback.Make(&doc, live, w.clock.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +63,7 @@ func TestAPlantedJournalIsNotGoneOnWith(t *testing.T) {
 		{"a plan of another cluster", "uid", func(doc *v1.Journal) { doc.Plan.Cluster.UID = "other" }},
 		{"a forward plan as a rollback", "no rollback", func(doc *v1.Journal) { doc.Rollback = p }},
 		{"a plan that says it is a rollback", "rule P-42", func(doc *v1.Journal) {
-			doc.Plan.Direction, doc.Plan.Steps = plan.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
+			doc.Plan.Direction, doc.Plan.Steps = planstep.Rollback, append([]v1.Step{cron}, doc.Plan.Steps...)
 		}},
 		{"a backup of its own", "is not in " + trust.BackupDir("run-1"), func(doc *v1.Journal) {
 			doc.Records = append(doc.Records, v1.StepRecord{ID: p.Steps[0].ID, Result: "done", Backup: "/tmp/pod.yaml", BackupSHA256: strings.Repeat("ab", 32), BackupMode: "0600"})
@@ -90,7 +93,7 @@ func TestTheEngineAsksOfEachStep(t *testing.T) {
 	for _, s := range []v1.Step{
 		{ID: "evil", Phase: "prepare", Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x", Content: "x", Mode: "0644"},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepAddManifest, Host: "cp-1", Component: component.CCM, Path: manifests + "cloud-controller-manager.yaml", Content: "apiVersion: v1\nkind: Pod\n", Mode: "0600"},
-		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: plan.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"},
+		{ID: "evil", Phase: "prepare", Kind: v1.StepCopyFile, Host: "cp-1", Path: layout.CredentialDir + "/ecr-credential-provider", Source: "/srv/admin/kubeconfig", Content: strings.Repeat("ab", 32), Mode: "0755"},
 		{ID: "evil", Phase: "prepare", Kind: v1.StepEnsureObject, Ref: "ServiceAccount/kube-system/x", Object: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"x","namespace":"kube-system"}}`},
 	} {
 		planted := *p
@@ -149,7 +152,7 @@ func TestKubeletsToComeGetGatesOnly(t *testing.T) {
 func TestOnlyAProgramIsCopiedToAHost(t *testing.T) {
 	w := newWorld(t, 1)
 	p, _ := w.begin()
-	const target = plan.CredentialDir + "/ecr-credential-provider"
+	const target = layout.CredentialDir + "/ecr-credential-provider"
 	for content, holds := range map[string]bool{"apiVersion: v1\nkind: Config\n": false, "-----BEGIN KEY-----\n": false, "": false, "#!/bin/sh\n": true, "\x7fELF\x02": true} {
 		w.readLocal = func(string) ([]byte, error) { return []byte(content), nil }
 		e := w.engine()
@@ -202,7 +205,7 @@ func TestAPlantedRecordGivesKubeadmNoFlagOfItsOwn(t *testing.T) {
 	e.env.Plan = p
 	const text = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n    cloud-provider: external\n    feature-gates: A=true\n"
 	live := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"ClusterConfiguration": text}}}
-	s := v1.Step{ID: "patch/kubeadm", Kind: v1.StepPatchObject, Ref: object.KubeadmRef, Derive: plan.DeriveKubeadm, Component: component.KAS, Edits: []v1.Edit{
+	s := v1.Step{ID: "patch/kubeadm", Kind: v1.StepPatchObject, Ref: object.KubeadmRef, Derive: layout.DeriveKubeadm, Component: component.KAS, Edits: []v1.Edit{
 		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "feature-gates", Value: "A=true"},
 	}}
 	for before, want := range map[string]string{

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
 // batchOfHosts are steps for the kubelets of hosts, in batches of a size.
@@ -261,7 +262,7 @@ func TestTheBudgetIsNeverExceeded(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same every time
 	for range 300 {
 		nodes := 2 + dice.IntN(20)
-		most := plan.Budget(v1.Options{MaxUnavailable: fmt.Sprint(1 + dice.IntN(100)), DrainTimeout: ""}, nodes)
+		most := options.MaxUnavailable(v1.Options{MaxUnavailable: fmt.Sprint(1 + dice.IntN(100)), DrainTimeout: ""}, nodes)
 		var b step.NodeBudget
 		down, held := map[string]bool{}, map[string]bool{}
 		for range 60 {

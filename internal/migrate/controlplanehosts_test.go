@@ -4,12 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // TestAHostThatIsNoControlPlaneGetsNoToken: it is asked right before each write, whatever the plan and the snapshots say.
@@ -23,7 +24,7 @@ func TestAHostThatIsNoControlPlaneGetsNoToken(t *testing.T) {
 			given = append(given, s)
 		}
 	}
-	if len(given) != 4 || !slices.ContainsFunc(given, plan.IsToken) || given[3].Kind != v1.StepAddManifest {
+	if len(given) != 4 || !slices.ContainsFunc(given, planstep.IsToken) || given[3].Kind != v1.StepAddManifest {
 		t.Fatalf("%d steps", len(given))
 	}
 	label := func(role string) {

@@ -7,7 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // TestACredentialFileThatOthersCouldReadLocksNobodyOut: the engine records the mode that a file had. The journal that
@@ -17,7 +17,7 @@ func TestACredentialFileThatOthersCouldReadLocksNobodyOut(t *testing.T) {
 	for _, c := range []struct {
 		path string
 		mode os.FileMode
-	}{{plan.CCMCloudConf, 0o644}, {plan.CCMKubeconfig, 0o640}, {plan.CCMToken, 0o604}} {
+	}{{layout.CCMCloudConf, 0o644}, {layout.CCMKubeconfig, 0o640}, {layout.CCMToken, 0o604}} {
 		w := newWorld(t, 1)
 		w.write("cp-1", c.path, "from before", c.mode)
 		if err := os.Chmod(w.at("cp-1", c.path), c.mode); err != nil {
@@ -46,20 +46,20 @@ func TestACredentialFileThatOthersCouldReadLocksNobodyOut(t *testing.T) {
 func TestAPlantedModeOfACredentialFileOpensItToNobody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	w.write("cp-1", plan.CCMKubeconfig, "a key", 0o600)
+	w.write("cp-1", layout.CCMKubeconfig, "a key", 0o600)
 	p, _ := w.begin()
 	if _, err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
 	j := w.engine().env.Journal
-	step := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == plan.CCMKubeconfig })]
+	step := p.Steps[slices.IndexFunc(p.Steps, func(s v1.Step) bool { return s.Path == layout.CCMKubeconfig })]
 	rec := j.Record(step.ID)
 	rec.BackupMode = "0644"
 	if err := j.Save(t.Context(), rec); err != nil {
 		t.Fatal(err)
 	}
 	w.rollBack()
-	info, err := os.Stat(w.at("cp-1", plan.CCMKubeconfig))
+	info, err := os.Stat(w.at("cp-1", layout.CCMKubeconfig))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig is put back so that others read it: %v, %v", info, err)
 	}

@@ -5,14 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // The cloud config of a kube-controller-manager that is a Deployment lies on a volume of its pods: a ConfigMap, a Secret, or a file of their hosts.
@@ -72,7 +73,7 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 		"made before, and its source is external": {
 			noFlag: true,
 			lay: func(w *world) {
-				w.api.Put(w.t, &corev1.Secret{ObjectMeta: meta(plan.SeedCloudConfig), Data: map[string][]byte{plan.SeedCloudConfigKey: []byte(inTree)}})
+				w.api.Put(w.t, &corev1.Secret{ObjectMeta: meta(layout.SeedCloudConfig), Data: map[string][]byte{layout.SeedCloudConfigKey: []byte(inTree)}})
 			},
 		},
 		"never made, and its source is external": {noFlag: true, lay: func(*world) {}, fails: "runs without --cloud-config by now"},
@@ -94,9 +95,9 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 					Containers: []corev1.Container{{Name: component.KCM, Command: command, VolumeMounts: []corev1.VolumeMount{{Name: "cloud", MountPath: "/etc/kubernetes/cloud"}}}},
 				}},
 			}})
-			s := v1.Step{ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Derive: plan.DeriveDeployedCloudConfig, Source: "Deployment/kube-system/" + component.KCM}
+			s := v1.Step{ID: "create", Phase: "p", Kind: v1.StepEnsureObject, Derive: layout.DeriveDeployedCloudConfig, Source: "Deployment/kube-system/" + component.KCM}
 			p := w.given(s)
-			want := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": plan.SeedCloudConfig, "namespace": component.Namespace}}}
+			want := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": layout.SeedCloudConfig, "namespace": component.Namespace}}}
 			e := w.engine()
 			e.env.Plan = p
 			out, err := object.EnsureObject{Env: e.env}.Derived(t.Context(), s, want)
@@ -109,7 +110,7 @@ func TestTheCloudConfigOfADeploymentIsReadFromItsVolume(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, _, _ := unstructured.NestedString(out.Object, "data", plan.SeedCloudConfigKey)
+			data, _, _ := unstructured.NestedString(out.Object, "data", layout.SeedCloudConfigKey)
 			if text, err := base64.StdEncoding.DecodeString(data); err != nil || !strings.Contains(string(text), "VPC = vpc-1") {
 				t.Errorf("the Secret holds %q, %v", text, err)
 			}

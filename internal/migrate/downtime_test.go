@@ -7,14 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestADowntimeOnOneHostAndItsWayBack(t *testing.T) {
@@ -22,7 +24,7 @@ func TestADowntimeOnOneHostAndItsWayBack(t *testing.T) {
 	w := newWorld(t, 1)
 	files := w.files()
 	p, _ := w.begin()
-	if p.Strategy != plan.Downtime {
+	if p.Strategy != planstep.Downtime {
 		t.Fatalf("strategy %s", p.Strategy)
 	}
 	if err := w.engine().Run(t.Context(), p, nil); err != nil {
@@ -62,7 +64,7 @@ func TestADowntimeOfThreeHostsHasNoTwoOwners(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	files := w.files()
-	p := w.beginWith(v1.Options{Strategy: plan.Downtime})
+	p := w.beginWith(v1.Options{Strategy: planstep.Downtime})
 	if err := w.engine().Run(t.Context(), p, nil); err != nil { // the world fails the test when two managers run a loop
 		t.Fatal(err)
 	}
@@ -101,9 +103,9 @@ func TestALeaseWhoseHolderDiedLongAgoKeepsNobodyFromGoingBack(t *testing.T) {
 	}
 	w.mu.Lock()
 	var l coordinationv1.Lease
-	w.api.Get(t, leasePath(plan.DefaultLease), &l)
+	w.api.Get(t, leasePath(layout.DefaultLease), &l)
 	died := metav1.NewMicroTime(w.clock.Now())
-	l.Name, l.Namespace = plan.DefaultLease, component.Namespace
+	l.Name, l.Namespace = layout.DefaultLease, component.Namespace
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = ptr.To("cp-1_dead"), ptr.To[int32](15), &died
 	w.api.Put(t, &l)
 	w.mu.Unlock()

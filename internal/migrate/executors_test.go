@@ -11,6 +11,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -20,20 +27,17 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/verify"
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
-	"github.com/transplant-dev/transplant/internal/plan"
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // given makes a journal for a plan of these steps.
 func (w *world) given(steps ...v1.Step) *v1.Plan {
 	w.t.Helper()
 	p := &v1.Plan{
-		TypeMeta: v1.Type(v1.KindPlan), Cluster: v1.Cluster{UID: "cluster-uid"}, Strategy: plan.Downtime, Direction: plan.Forward, Options: plan.Defaults(v1.Options{}),
+		TypeMeta: v1.Type(v1.KindPlan), Cluster: v1.Cluster{UID: "cluster-uid"}, Strategy: planstep.Downtime, Direction: planstep.Forward, Options: options.Defaults(v1.Options{}),
 		Facts: []v1.Fact{{ID: "cluster:uid", Value: "cluster-uid"}}, Steps: steps,
 	}
 	for i := range p.Steps {
@@ -74,7 +78,7 @@ func (w *world) backAfterEveryDeath() {
 		w.t.Fatal(err)
 	}
 	doc := j.Doc()
-	p, err := plan.MakeRollback(&doc, w.snapshot(), w.clock.Now())
+	p, err := rollback.Make(&doc, w.snapshot(), w.clock.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -97,7 +101,7 @@ func TestAPatchAndItsWayBackSurviveEveryDeath(t *testing.T) {
 	w.api.Put(t, kubeadmConfig(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: component.Namespace, Labels: map[string]string{"keep": "me"}}, Data: map[string]string{"a": "1", "b": "2"}})
 	p := w.given(
 		v1.Step{ID: "patch/c", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/c", Patch: `{"data":{"a":"9","b":null,"c":"3"},"metadata":{"labels":{"new":"x"}}}`},
-		v1.Step{ID: "patch/kubeadm", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: plan.DeriveKubeadm, Component: component.KCM,
+		v1.Step{ID: "patch/kubeadm", Phase: "p", Kind: v1.StepPatchObject, Ref: "ConfigMap/kube-system/kubeadm-config", Derive: layout.DeriveKubeadm, Component: component.KCM,
 			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: "v", Value: "3"}}},
 	)
 	if n := w.afterEveryDeath(p); n < 6 {
@@ -130,7 +134,7 @@ func TestAStalePlanNamesWhatChangedBesideFiles(t *testing.T) {
 	w.api.Put(t, kubeadmConfig(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "old"}})
 	options := v1.Options{CredentialProvider: "/bin/provider", CredentialProviderSHA256: hostaccess.SHA256([]byte("binary"))}
 	p := &v1.Plan{Cluster: v1.Cluster{UID: "cluster-uid"}, Options: options, Facts: []v1.Fact{
-		{ID: plan.KubeadmFact, Value: hostaccess.SHA256([]byte(kubeadmText))}, {ID: plan.NodeFact("old")}, {ID: plan.LocalFact("/bin/provider"), Value: hostaccess.SHA256([]byte("binary"))},
+		{ID: planstep.KubeadmFact, Value: hostaccess.SHA256([]byte(kubeadmText))}, {ID: planstep.NodeFact("old")}, {ID: planstep.LocalFact("/bin/provider"), Value: hostaccess.SHA256([]byte("binary"))},
 	}}
 	local := "binary"
 	preflight := func() error {
@@ -286,8 +290,8 @@ func TestAWorkloadThatSomebodyElseChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := w.given(v1.Step{ID: "edit", Phase: "p", Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "a", Value: "b"}},
-		Requires: []string{plan.WorkloadFact("Deployment/kube-system/" + component.KCM)}})
-	p.Facts = append(p.Facts, v1.Fact{ID: plan.WorkloadFact("Deployment/kube-system/" + component.KCM), Value: workload.TemplateSum(live), Detail: component.KCM + "\n--cloud-provider=aws\n--v=2"})
+		Requires: []string{planstep.WorkloadFact("Deployment/kube-system/" + component.KCM)}})
+	p.Facts = append(p.Facts, v1.Fact{ID: planstep.WorkloadFact("Deployment/kube-system/" + component.KCM), Value: workload.TemplateSum(live), Detail: component.KCM + "\n--cloud-provider=aws\n--v=2"})
 	d := w.deployment()
 	d.Spec.Template.Spec.Containers[0].Args = []string{"--v=4"}
 	w.api.Put(t, &d)

@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // grant opens the access to a step's host for what the step does there, and for nothing else. It is opened before the step is begun: a host that cannot be
@@ -66,7 +66,7 @@ func need(s v1.Step) (hostaccess.Need, bool) {
 	if s.Host == "" {
 		return hostaccess.Need{}, false
 	}
-	n := hostaccess.Need{Purpose: s.ID, Write: []string{s.Path, plan.Dir + "/backup"}}
+	n := hostaccess.Need{Purpose: s.ID, Write: []string{s.Path, layout.Dir + "/backup"}}
 	switch s.Kind {
 	case v1.StepKubelet, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit:
 		n.Service = true

@@ -12,7 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // granting is a host that keeps what it was asked for.
@@ -28,7 +28,7 @@ func (g granting) Grant(_ context.Context, n hostaccess.Need) (func(context.Cont
 
 func TestAStepIsGrantedWhatItChangesAndNothingElse(t *testing.T) {
 	t.Parallel()
-	const manifest, backup = manifests + "kube-apiserver.yaml", plan.Dir + "/backup"
+	const manifest, backup = manifests + "kube-apiserver.yaml", layout.Dir + "/backup"
 	planned := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: component.KAS, Path: manifest}
 	for _, c := range []struct {
 		name    string

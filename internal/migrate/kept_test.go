@@ -13,13 +13,15 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 var keep = flag.String("keep", "", "name of the version, e.g. v0.2.0, under which worlds in the middle of a run are written to testdata/kept")
@@ -123,7 +125,7 @@ func takeUp(t *testing.T, path string) (*world, map[string]string) {
 	for host, k := range was.Kubelets {
 		w.lives[host] = &kubeletLife{pid: k.PID, args: k.Args, renewals: k.Renewals}
 	}
-	for _, lease := range []string{component.KCM, component.CCM, plan.DefaultLease} {
+	for _, lease := range []string{component.KCM, component.CCM, layout.DefaultLease} {
 		w.renewed[lease] = was.Time
 	}
 	w.openHosts()
@@ -164,7 +166,7 @@ func TestKeepTheWorldsOfThisVersion(t *testing.T) {
 		}
 		w.keep(c.name, files)
 		doc := j.Doc()
-		back, err := plan.MakeRollback(&doc, w.snapshot(), w.clock.Now())
+		back, err := rollback.Make(&doc, w.snapshot(), w.clock.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

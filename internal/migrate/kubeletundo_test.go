@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestARestartOfAKubeletThatNobodyAnswersIsHintedAt(t *testing.T) {
@@ -68,7 +69,7 @@ func (w *world) withAddress(host, provider string) string {
 func wayBack(p *v1.Plan) *v1.Plan {
 	there := p.Steps[0]
 	back := v1.Step{ID: "undo/" + there.ID, Phase: "p", Kind: v1.StepKubelet, Host: there.Host, Component: there.Component, Path: there.Path, Restore: there.ID}
-	return &v1.Plan{Direction: plan.Rollback, Cluster: p.Cluster, Steps: []v1.Step{back}}
+	return &v1.Plan{Direction: planstep.Rollback, Cluster: p.Cluster, Steps: []v1.Step{back}}
 }
 
 func TestWhatAPersonMendedInTheFilesOfAKubeletIsNotOverwrittenByTheUndo(t *testing.T) {

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
 )
 
 const (
@@ -52,7 +54,7 @@ func (w *world) kubeletArgs(host string) []string {
 		} else if err != nil {
 			w.t.Error(err)
 		}
-		have, err := controlplane.ParseKubeletFlags(data)
+		have, err := kubeletfile.ParseKubeletFlags(data)
 		if err != nil {
 			w.t.Errorf("%s on %s: %v", at, host, err)
 		}
@@ -84,7 +86,7 @@ func (w *world) startKubelet(host string) error {
 	w.lives[host] = k
 	var s *start
 	if w.fate != nil {
-		s = w.fate(host, controlplane.FlagsOf(k.args))
+		s = w.fate(host, commandline.FlagsOf(k.args))
 	}
 	switch {
 	case s == nil:
@@ -150,7 +152,7 @@ func (w *world) running(host, flag string) string {
 	if k == nil {
 		return "(no process)"
 	}
-	return controlplane.FlagsOf(k.args)[flag]
+	return commandline.FlagsOf(k.args)[flag]
 }
 
 // external is what a kubelet dies or lives of, for fates.

@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -17,10 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // lose takes a host's power for good. What its node says follows when silent says so.
@@ -337,7 +338,7 @@ func podDoesNotComeUp(t *testing.T, hosts int, owners []string) {
 	}
 	w.more = nil
 	w.rollBack()
-	if have := w.read("cp-1", plan.CCMManifest); have != "(absent)" {
+	if have := w.read("cp-1", layout.CCMManifest); have != "(absent)" {
 		t.Errorf("left: %s", have)
 	}
 }

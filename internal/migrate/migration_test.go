@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"go.uber.org/goleak"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestAWholeMigrationAndItsRollback(t *testing.T) {
@@ -54,19 +56,19 @@ func (w *world) migrated(p *v1.Plan) {
 			w.t.Errorf("the kubelet of %s has --cloud-provider=%s", h.Name, have)
 		}
 	}
-	holds := plan.CCMToken
-	if slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Derive == plan.OlderKubeconfig }) {
-		holds = plan.CCMKubeconfig
+	holds := layout.CCMToken
+	if slices.ContainsFunc(p.Steps, func(s v1.Step) bool { return s.Derive == layout.OlderKubeconfig }) {
+		holds = layout.CCMKubeconfig
 	}
 	for name, content := range w.files() {
-		if strings.Contains(content, "enable-leader-migration") || strings.HasPrefix(name, "/cp-1"+plan.Dir) {
+		if strings.Contains(content, "enable-leader-migration") || strings.HasPrefix(name, "/cp-1"+layout.Dir) {
 			w.t.Errorf("%s is left: %s", name, content)
 		}
 		if strings.Contains(content, "ccm-token") != strings.HasSuffix(name, holds) || strings.Contains(content, "ccm-token") && !strings.HasPrefix(content, "0600") {
 			w.t.Errorf("the token is in %s", name)
 		}
 	}
-	if w.holder(plan.DefaultLease) != "" {
+	if w.holder(layout.DefaultLease) != "" {
 		w.t.Error("the migration lease is left")
 	}
 	if w.expired > 0 {
@@ -89,7 +91,7 @@ func (w *world) rolledBack(files map[string]string) {
 			w.t.Errorf("%s is left", o.Ref)
 		}
 	}
-	for _, lease := range []string{plan.DefaultLease, component.CCM} {
+	for _, lease := range []string{layout.DefaultLease, component.CCM} {
 		if w.holder(lease) != "" {
 			w.t.Errorf("lease %s is left", lease)
 		}
@@ -179,7 +181,7 @@ func TestAMigrationThatStopsBehindAnyStepGoesOnWithTheRest(t *testing.T) {
 		last[s.Phase] = s.ID
 	}
 	for _, s := range p.Steps { // each run is a process of its own, and is told to stop one step later
-		if _, err := plan.Until(p, s.ID); err != nil {
+		if _, err := planstep.Until(p, s.ID); err != nil {
 			t.Fatal(err)
 		}
 		part := *p
@@ -221,7 +223,7 @@ func rollBackFromTheMiddle(t *testing.T, hosts int, step string) {
 func TestARollbackFromTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	for _, step := range []string{
-		"create/RoleBinding/kube-system/" + plan.MigrationRB, "external/" + component.KCM + "@cp-1", "finish/" + component.CCM + "@cp-2",
+		"create/RoleBinding/kube-system/" + layout.MigrationRole, "external/" + component.KCM + "@cp-1", "finish/" + component.CCM + "@cp-2",
 	} {
 		t.Run(strings.ReplaceAll(step, "/", "_"), func(t *testing.T) {
 			rollBackFromTheMiddle(t, 2, step)
@@ -233,7 +235,7 @@ func TestTheOwnersGroupComesLastWhereverOwnershipWent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	p, _ := w.begin()
-	if last := p.Steps[positionOf(p, "leader-migration/"+component.KCM+"@cp-1")+1].Phase; last != plan.PhaseHandover {
+	if last := p.Steps[positionOf(p, "leader-migration/"+component.KCM+"@cp-1")+1].Phase; last != planstep.PhaseHandover {
 		t.Fatalf("the plan does not put the owner cp-1 last, but before phase %s", last)
 	}
 	// Ownership moves to cp-2 after the plan was made: its kube-controller-manager wins.
@@ -252,7 +254,7 @@ func TestTheOwnersGroupComesLastWhereverOwnershipWent(t *testing.T) {
 			if e.Kind == "started" && strings.HasPrefix(e.Step.ID, "leader-migration/") {
 				order = append(order, e.Step.Host)
 			}
-			if e.Kind == "deferred" && e.Step.Phase == plan.PhaseMigration {
+			if e.Kind == "deferred" && e.Step.Phase == planstep.PhaseMigration {
 				deferred = append(deferred, e.Step.Host)
 			}
 		}
@@ -351,7 +353,7 @@ func TestAClusterWithoutACloudConfigIsMigratedAndRolledBack(t *testing.T) {
 			}
 			w.migrated(p)
 			for file, content := range w.files() {
-				if strings.Contains(content, "cloud-config") || strings.HasSuffix(file, plan.CCMCloudConf) {
+				if strings.Contains(content, "cloud-config") || strings.HasSuffix(file, layout.CCMCloudConf) {
 					t.Errorf("%s: a cloud config came from nothing: %s", file, content)
 				}
 			}

@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // TestPlantedRecordsSkipNoLeaderMigration: they say of each manager that it learned the lease and is external by now. The
@@ -26,7 +27,7 @@ func TestPlantedRecordsSkipNoLeaderMigration(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
 			p, _ := w.begin()
-			if p.Strategy != plan.LeaderMigration {
+			if p.Strategy != planstep.LeaderMigration {
 				t.Fatalf("strategy %s", p.Strategy)
 			}
 			planted := 0
@@ -128,14 +129,14 @@ func TestNoManagerStartsBesideOneThatRunsTheLoops(t *testing.T) {
 		"said to be off": {
 			flags: map[string]string{"cloud-provider": "aws", "enable-leader-migration": "false"}, says: "without --enable-leader-migration",
 		},
-		"external no more":   {options: v1.Options{Strategy: plan.Downtime}, flags: map[string]string{"cloud-provider": "aws"}, says: "is not external yet"},
+		"external no more":   {options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{"cloud-provider": "aws"}, says: "is not external yet"},
 		"external":           {flags: map[string]string{"cloud-provider": "external"}},
-		"without a provider": {options: v1.Options{Strategy: plan.Downtime}, flags: map[string]string{}},
+		"without a provider": {options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{}},
 		"its loops are off": {
-			options: v1.Options{Strategy: plan.Downtime}, flags: map[string]string{"cloud-provider": "aws", "controllers": "*,-service,-route,-cloud-node-lifecycle"},
+			options: v1.Options{Strategy: planstep.Downtime}, flags: map[string]string{"cloud-provider": "aws", "controllers": "*,-service,-route,-cloud-node-lifecycle"},
 		},
 		"one loop is on": {
-			options: v1.Options{Strategy: plan.Downtime}, says: "is not external yet",
+			options: v1.Options{Strategy: planstep.Downtime}, says: "is not external yet",
 			flags: map[string]string{"cloud-provider": "aws", "controllers": "*,-service,-cloud-node-lifecycle"},
 		},
 	} {
@@ -171,8 +172,8 @@ func TestNoManagerStartsBesideOneThatRunsTheLoops(t *testing.T) {
 func TestTheFlagsOfEachOldManagerAreAskedBeforeTheNewOneStarts(t *testing.T) {
 	t.Parallel()
 	for name, strategy := range map[string]string{
-		"leader migration": plan.LeaderMigration, "downtime": plan.Downtime,
-		"leader migration of units": plan.LeaderMigration, "downtime of units": plan.Downtime,
+		"leader migration": planstep.LeaderMigration, "downtime": planstep.Downtime,
+		"leader migration of units": planstep.LeaderMigration, "downtime of units": planstep.Downtime,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -214,7 +215,7 @@ func TestThePodsOfADeploymentAreAskedToo(t *testing.T) {
 	e.env.Hosts = nil
 	edit := v1.Step{ID: "external/" + component.KCM, Kind: v1.StepEditWorkload, Ref: "Deployment/kube-system/" + component.KCM, Component: component.KCM}
 	start := v1.Step{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM}
-	e.env.Plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
+	e.env.Plan = &v1.Plan{Strategy: planstep.Downtime, Direction: planstep.Forward, Steps: []v1.Step{edit, start}}
 	err := precondition.CheckOldManagers(t.Context(), e.env, start)
 	says(t, err, component.KCM+" in pod "+component.KCM+"-", "--cloud-provider=aws", "is not external yet")
 	pods, err := w.kube.CoreV1().Pods(component.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=kcm"})
@@ -246,7 +247,7 @@ func TestTheManagerThatThePlanDoesNotNameIsAsked(t *testing.T) {
 	}
 	start := v1.Step{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM}
 	edit := v1.Step{ID: "external/" + component.KCM, Kind: v1.StepEditWorkload, Ref: "Deployment/a-tenant/" + component.KCM, Component: component.KCM}
-	e.env.Plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{edit, start}}
+	e.env.Plan = &v1.Plan{Strategy: planstep.Downtime, Direction: planstep.Forward, Steps: []v1.Step{edit, start}}
 	put("a-tenant", "external", "external", nil)
 	put("another-cluster", "in-tree", "aws", nil)
 	put(component.Namespace, component.KCM+"-worker", "aws", map[string]string{corev1.MirrorPodAnnotationKey: "x"})
@@ -271,7 +272,7 @@ func TestAProcessOfADeploymentWithoutItsPodIsAskedToo(t *testing.T) {
 	args := []string{"/usr/bin/" + component.KCM, "--cloud-provider=aws"}
 	e.env.Hosts = []hostaccess.Host{runsOnly{e.env.HostsByName["cp-1"], args}, runsOnly{e.env.HostsByName["cp-2"], args}}
 	start := v1.Step{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: "Deployment/kube-system/" + component.CCM, Component: component.CCM}
-	e.env.Plan = &v1.Plan{Strategy: plan.Downtime, Direction: plan.Forward, Steps: []v1.Step{start}}
+	e.env.Plan = &v1.Plan{Strategy: planstep.Downtime, Direction: planstep.Forward, Steps: []v1.Step{start}}
 	err := precondition.CheckOldManagers(t.Context(), e.env, start)
 	says(t, err, component.KCM+" on host cp-1 runs with --cloud-provider=aws", "is not external yet")
 	if err != nil && strings.Contains(err.Error(), "cp-2") {

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // TestAManagerWhoseRecordWasCutStopsARollback: what records name is taken back, and this manager would stay where it is.
@@ -83,7 +83,7 @@ func TestAManagerInAWorkloadIsLiveUnlessItHasNoPod(t *testing.T) {
 		if c.daemons != nil {
 			w.api.Put(t, c.daemons)
 		}
-		p := &v1.Plan{Cluster: v1.Cluster{UID: "uid"}, Steps: []v1.Step{{ID: "start/" + plan.CCM, Kind: v1.StepEnsureObject, Ref: c.ref, Component: c.component}}}
+		p := &v1.Plan{Cluster: v1.Cluster{UID: "uid"}, Steps: []v1.Step{{ID: "start/" + component.CCM, Kind: v1.StepEnsureObject, Ref: c.ref, Component: c.component}}}
 		doc := v1.Journal{Run: "run-1", Phase: v1.RunApplying, Plan: *p}
 		if c.created {
 			doc.Records = []v1.StepRecord{{ID: p.Steps[0].ID, Result: "done", Created: true}}

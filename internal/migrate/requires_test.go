@@ -7,7 +7,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // TestAPlanReadsNoOtherFileOfThisMachine than the one that --credential-provider names: a fact is in a file or in a journal that somebody else may have written.
@@ -19,7 +19,7 @@ func TestAPlanReadsNoOtherFileOfThisMachine(t *testing.T) {
 		"another one is named":    {Options: v1.Options{CredentialProvider: "/bin/provider", CredentialProviderSHA256: "sum"}},
 		"it is named without sum": {Options: v1.Options{CredentialProvider: "/etc/kubernetes/admin.conf"}},
 	} {
-		p.Cluster.UID, p.Facts = "cluster-uid", []v1.Fact{{ID: plan.LocalFact("/etc/kubernetes/admin.conf"), Value: "sum"}}
+		p.Cluster.UID, p.Facts = "cluster-uid", []v1.Fact{{ID: planstep.LocalFact("/etc/kubernetes/admin.conf"), Value: "sum"}}
 		read := false
 		err := precondition.Preflight(t.Context(), step.Options{Kube: w.kube, Dynamic: w.dyn, Hosts: w.hosts, ReadLocal: func(string) ([]byte, error) {
 			read = true

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // withBackup replaces the backup of a step by another one, with a record that names its sum: so does a journal that
@@ -43,22 +43,22 @@ func TestABackupOfAnotherTimeIsNotPutBack(t *testing.T) {
 		name, strategy, says string
 		change               func(string) string
 	}{
-		{"as it was", plan.LeaderMigration, "", func(data string) string { return data }},
-		{"an older image", plan.LeaderMigration, "in more than the plan changes", replaced(component.KCM+":v1.26.0", component.KCM+":v1.20.0")},
-		{"a flag", plan.LeaderMigration, "in more than the plan changes", replaced(command, command+"    - --profiling=true\n")},
-		{"a privileged container", plan.LeaderMigration, "in more than the plan changes",
+		{"as it was", planstep.LeaderMigration, "", func(data string) string { return data }},
+		{"an older image", planstep.LeaderMigration, "in more than the plan changes", replaced(component.KCM+":v1.26.0", component.KCM+":v1.20.0")},
+		{"a flag", planstep.LeaderMigration, "in more than the plan changes", replaced(command, command+"    - --profiling=true\n")},
+		{"a privileged container", planstep.LeaderMigration, "in more than the plan changes",
 			replaced(command, "    securityContext:\n      privileged: true\n"+command)},
-		{"another container", plan.LeaderMigration, "in more than the plan changes",
+		{"another container", planstep.LeaderMigration, "in more than the plan changes",
 			replaced("  containers:\n", "  containers:\n  - name: other\n    image: example.org/other:v1\n")},
-		{"another component", plan.LeaderMigration, "starts", replaced(command, "    command:\n    - kube-apiserver\n")},
-		{"a gate", plan.LeaderMigration, "in more than the plan changes", replaced(command, command+"    - --feature-gates=AnyVolumeDataSource=false\n")},
-		{"as it was, after it was stopped", plan.Downtime, "", func(data string) string { return data }},
-		{"an older image, after it was stopped", plan.Downtime, "was seen with", replaced(component.KCM+":v1.26.0", component.KCM+":v1.20.0")},
-		{"another image, after it was stopped", plan.Downtime, "was seen with", replaced("registry.k8s.io/"+component.KCM, "example.org/"+component.KCM)},
+		{"another component", planstep.LeaderMigration, "starts", replaced(command, "    command:\n    - kube-apiserver\n")},
+		{"a gate", planstep.LeaderMigration, "in more than the plan changes", replaced(command, command+"    - --feature-gates=AnyVolumeDataSource=false\n")},
+		{"as it was, after it was stopped", planstep.Downtime, "", func(data string) string { return data }},
+		{"an older image, after it was stopped", planstep.Downtime, "was seen with", replaced(component.KCM+":v1.26.0", component.KCM+":v1.20.0")},
+		{"another image, after it was stopped", planstep.Downtime, "was seen with", replaced("registry.k8s.io/"+component.KCM, "example.org/"+component.KCM)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, map[string]int{plan.LeaderMigration: 2, plan.Downtime: 1}[c.strategy])
+			w := newWorld(t, map[string]int{planstep.LeaderMigration: 2, planstep.Downtime: 1}[c.strategy])
 			p := w.beginWith(v1.Options{Strategy: c.strategy})
 			if _, err := w.run(p); err != nil {
 				t.Fatal(err)

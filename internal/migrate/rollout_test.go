@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // deployedOnHosts is a world whose kube-controller-managers are pods of a Deployment on the networks of its hosts. A template
@@ -61,7 +62,7 @@ func (w *world) replacePod(order []string) {
 		if key := component.KCM + "@" + h; w.procs[key] == nil {
 			w.lastPID++
 			w.procs[key] = &process{
-				pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: component.KCM, host: h, unit: true,
+				pid: w.lastPID, args: command, flags: commandline.FlagsOf(command), component: component.KCM, host: h, unit: true,
 				called: fmt.Sprintf("node-%s_%d", h, w.lastPID),
 			}
 			spec := d.Spec.Template.Spec

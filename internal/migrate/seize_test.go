@@ -6,6 +6,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
@@ -13,12 +19,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // plant writes a record into the journal, as everybody could who may write its ConfigMap.
@@ -189,7 +190,7 @@ func TestAStepWhoseManifestIsThereBindsItsOwnerAgain(t *testing.T) {
 func TestAManagerThatLeadsIsMovedWhateverItsRecordSays(t *testing.T) {
 	t.Parallel()
 	w := upgradeWorld(t, 3)
-	p := w.beginWith(v1.Options{TargetVersion: next, Strategy: plan.Downtime})
+	p := w.beginWith(v1.Options{TargetVersion: next, Strategy: planstep.Downtime})
 	var first v1.Step
 	for _, s := range p.Steps {
 		if s.Component == component.KAS && strings.HasPrefix(w.holder(component.KCM), s.Host+"_") {
@@ -224,7 +225,7 @@ func TestAPlantedMoveTouchesTheManagersOwnFileOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := upgradeWorld(t, 3)
-			p := w.beginWith(v1.Options{TargetVersion: next, Strategy: plan.Downtime})
+			p := w.beginWith(v1.Options{TargetVersion: next, Strategy: planstep.Downtime})
 			var first v1.Step
 			for _, s := range p.Steps {
 				if s.Component == component.KAS && !strings.HasPrefix(w.holder(component.KCM), s.Host+"_") {
@@ -314,7 +315,7 @@ func TestAPlanForASeedIsNotCarriedOutInAClusterThatRunsItsOwn(t *testing.T) {
 		"its plan": func(doc *v1.Journal) { doc.Plan.Cluster.Seed = "victim" },
 		"its rollback": func(doc *v1.Journal) {
 			back := doc.Plan
-			back.Direction, back.Cluster.Seed, back.Steps = plan.Rollback, "victim", nil
+			back.Direction, back.Cluster.Seed, back.Steps = planstep.Rollback, "victim", nil
 			doc.Rollback = &back
 		},
 	} {

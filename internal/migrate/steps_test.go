@@ -9,17 +9,21 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 const kcmManifest = manifests + "kube-controller-manager.yaml"
@@ -62,7 +66,7 @@ func TestAStalePlanNamesWhatChanged(t *testing.T) {
 		}, []string{kcmManifest + " on host cp-2 was changed by somebody else: something other than its arguments"}},
 		{"a manifest that is gone", func(w *world) { w.remove("cp-2", kcmManifest) }, []string{kcmManifest + " on host cp-2 was changed by somebody else: it is gone"}},
 		{"a manifest that is no YAML", func(w *world) { w.write("cp-1", kcmManifest, "{", 0o600) }, []string{"on host cp-1 was changed by somebody else: its SHA-256 is "}},
-		{"a file that was absent", func(w *world) { w.write("cp-1", plan.CCMManifest, "x", 0o600) }, []string{plan.CCMManifest + " on host cp-1 was changed by somebody else: its SHA-256 is "}},
+		{"a file that was absent", func(w *world) { w.write("cp-1", layout.CCMManifest, "x", 0o600) }, []string{layout.CCMManifest + " on host cp-1 was changed by somebody else: its SHA-256 is "}},
 		{"two things at once", func(w *world) {
 			w.write("cp-1", "/etc/kubernetes/cloud.conf", "[Global]\n", 0o644)
 			w.remove("cp-2", "/var/lib/kubelet/kubeadm-flags.env")
@@ -127,17 +131,17 @@ func TestAManifestThatSomebodyChangesDuringTheMigration(t *testing.T) {
 func TestAnObjectOfAnotherContentIsNotTouched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	theirs := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMRole}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
+	theirs := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMRole}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	w.api.Put(t, theirs)
 	p, _ := w.begin()
 	step, err := w.run(p)
-	says(t, err, "ClusterRole/"+plan.CCMRole+" exists and has another content", "rename or delete it")
-	if step != "create/ClusterRole/"+plan.CCMRole {
+	says(t, err, "ClusterRole/"+layout.CCMRole+" exists and has another content", "rename or delete it")
+	if step != "create/ClusterRole/"+layout.CCMRole {
 		t.Errorf("step %s", step)
 	}
 	w.rollBack()
 	var have rbacv1.ClusterRole
-	if !w.api.Get(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles/"+plan.CCMRole, &have) || len(have.Rules) != 1 {
+	if !w.api.Get(t, "/apis/rbac.authorization.k8s.io/v1/clusterroles/"+layout.CCMRole, &have) || len(have.Rules) != 1 {
 		t.Errorf("somebody else's object was deleted or changed: %+v", have)
 	}
 }
@@ -145,15 +149,15 @@ func TestAnObjectOfAnotherContentIsNotTouched(t *testing.T) {
 func TestAnObjectThatWasThereStaysAfterARollback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	w.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: plan.CCMAccount, Namespace: component.Namespace}})
+	w.api.Put(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: layout.CCMAccount, Namespace: component.Namespace}})
 	p, _ := w.begin()
-	w.past(p, "write/"+plan.CCMKubeconfig+"@cp-1")
+	w.past(p, "write/"+layout.CCMKubeconfig+"@cp-1")
 	w.rollBack()
 	var have corev1.ServiceAccount
-	if !w.api.Get(t, "/api/v1/namespaces/kube-system/serviceaccounts/"+plan.CCMAccount, &have) {
+	if !w.api.Get(t, "/api/v1/namespaces/kube-system/serviceaccounts/"+layout.CCMAccount, &have) {
 		t.Error("what was there before is deleted")
 	}
-	if w.api.Get(t, "/api/v1/namespaces/kube-system/secrets/"+plan.TokenSecret, &corev1.Secret{}) {
+	if w.api.Get(t, "/api/v1/namespaces/kube-system/secrets/"+layout.TokenSecret, &corev1.Secret{}) {
 		t.Error("what the migration made is left")
 	}
 }
@@ -164,7 +168,7 @@ func TestNoPermissionForAStep(t *testing.T) {
 	p, _ := w.begin()
 	w.api.Deny("create", "clusterroles")
 	_, err := w.run(p)
-	says(t, err, "creating ClusterRole/"+plan.Observer, `cannot create resource "clusterroles" in API group "rbac.authorization.k8s.io" at the cluster scope`)
+	says(t, err, "creating ClusterRole/"+layout.Observer, `cannot create resource "clusterroles" in API group "rbac.authorization.k8s.io" at the cluster scope`)
 }
 
 func TestAReadOnlyDirectoryLeavesNothingHalfWritten(t *testing.T) {
@@ -212,14 +216,14 @@ func TestAFullDiskStopsBeforeTheOwnerDoes(t *testing.T) {
 func TestAFileInTheWayOfADirectory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
-	w.write("cp-2", plan.Dir, "a file where a directory is to be", 0o600)
+	w.write("cp-2", layout.Dir, "a file where a directory is to be", 0o600)
 	p, _ := w.begin()
 	files := w.files()
 	step, err := w.run(p)
-	if !strings.HasPrefix(step, "write/"+plan.Dir) || !strings.HasSuffix(step, "@cp-2") {
+	if !strings.HasPrefix(step, "write/"+layout.Dir) || !strings.HasSuffix(step, "@cp-2") {
 		t.Errorf("step %s", step)
 	}
-	says(t, err, plan.KCMMigration, "cp-2")
+	says(t, err, layout.KCMMigration, "cp-2")
 	now := w.files()
 	for name, content := range files {
 		if now[name] != content {
@@ -236,7 +240,7 @@ func TestAFileInTheWayOfADirectory(t *testing.T) {
 	if rec.Result != "" && (rec.Result != "started" || rec.Error == "") {
 		t.Errorf("record %+v", rec)
 	}
-	w.remove("cp-2", plan.Dir)
+	w.remove("cp-2", layout.Dir)
 	w.past(p, step) // when the cause is gone
 }
 
@@ -252,7 +256,7 @@ func TestABackupThatWasChangedIsNotRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := j.Doc()
-	back, err := plan.MakeRollback(&doc, w.snapshot(), noon)
+	back, err := rollback.Make(&doc, w.snapshot(), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,12 +280,12 @@ func TestARollbackDoesNotOverwriteSomebodyElsesChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := j.Doc()
-	back, err := plan.MakeRollback(&doc, w.snapshot(), noon)
+	back, err := rollback.Make(&doc, w.snapshot(), noon)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.run(back)
-	says(t, err, kcmManifest+" on host cp-2 was changed by somebody else after this migration wrote it", "put your change aside", plan.Dir+"/backup/run-1/")
+	says(t, err, kcmManifest+" on host cp-2 was changed by somebody else after this migration wrote it", "put your change aside", layout.Dir+"/backup/run-1/")
 	if w.read("cp-2", kcmManifest) != theirs {
 		t.Error("their change is gone")
 	}
@@ -415,7 +419,7 @@ func TestWhatAVerificationSees(t *testing.T) {
 				Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "a.elb"}}}},
 			})
 			p, _ := w.begin()
-			p.Steps = []v1.Step{{ID: "verify", Phase: plan.PhaseVerify, Kind: v1.StepVerify, Expect: map[string]string{"service": component.KCM}}}
+			p.Steps = []v1.Step{{ID: "verify", Phase: planstep.PhaseVerify, Kind: v1.StepVerify, Expect: map[string]string{"service": component.KCM}}}
 			if step, err := w.run(p); err != nil {
 				t.Fatalf("nothing has changed: step %s: %v", step, err)
 			}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -14,9 +17,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // stuckReasons are what a kubelet says of a container that will not come up by itself soon.
@@ -138,7 +139,7 @@ func (e *Engine) idle(managers []v1.Manager) []string {
 
 // Unowned are the loops that nobody who answers runs when a run of the strategy downtime is stopped in its middle, sorted; none where it is not known.
 func (e *Engine) Unowned(ctx context.Context) []string {
-	if e.env.Plan == nil || e.env.Plan.Strategy != plan.Downtime {
+	if e.env.Plan == nil || e.env.Plan.Strategy != planstep.Downtime {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, step.LookTimeout)

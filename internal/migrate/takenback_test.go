@@ -7,15 +7,18 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // planBack makes the rollback's plan and begins it.
@@ -26,7 +29,7 @@ func (w *world) planBack() *v1.Plan {
 		w.t.Fatal(err)
 	}
 	doc := j.Doc()
-	back, err := plan.MakeRollback(&doc, w.snapshot(), w.clock.Now())
+	back, err := rollback.Make(&doc, w.snapshot(), w.clock.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func TestAManagerThatWasStoppedToHandOverIsStartedByTheRollback(t *testing.T) {
 			t.Parallel()
 			w := upgradeWorld(t, 3)
 			files := w.files()
-			stop(t, w, w.beginWith(v1.Options{TargetVersion: next, Strategy: plan.Downtime}))
+			stop(t, w, w.beginWith(v1.Options{TargetVersion: next, Strategy: planstep.Downtime}))
 			w.rollBack()
 			w.rolledBack(files)
 			w.all("v1.26.0")
@@ -97,7 +100,7 @@ func (w *world) daemons() {
 		if n++; w.procs[key] == nil {
 			w.lastPID++
 			command := d.Spec.Template.Spec.Containers[0].Command
-			w.procs[key] = &process{pid: w.lastPID, args: command, flags: controlplane.FlagsOf(command), component: component.CCM, host: h, unit: true}
+			w.procs[key] = &process{pid: w.lastPID, args: command, flags: commandline.FlagsOf(command), component: component.CCM, host: h, unit: true}
 			w.api.Put(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: d.Spec.Template.Labels}, Spec: d.Spec.Template.Spec})
 		}
 	}
@@ -110,7 +113,7 @@ func (w *world) daemons() {
 // A rollback that left the DaemonSet for somebody else's would start the in-tree managers beside it.
 func TestADaemonSetThatSomebodyChangedIsStillThisMigrations(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{plan.Downtime, plan.LeaderMigration} {
+	for _, strategy := range []string{planstep.Downtime, planstep.LeaderMigration} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 3)
@@ -164,7 +167,7 @@ func TestTheWayBackStaysOpenBesideAManagerThatCrashes(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			files := w.files()
-			p := w.beginWith(v1.Options{Strategy: plan.Downtime})
+			p := w.beginWith(v1.Options{Strategy: planstep.Downtime})
 			w.mu.Lock()
 			w.crashes(program, func(p *process) bool { return program == component.CCM || p.flags["cloud-provider"] == "external" })
 			w.mu.Unlock()
@@ -230,12 +233,12 @@ func TestARollbackOverwritesNothingOfSomebodyElse(t *testing.T) {
 		w := newWorld(t, 2)
 		p, _ := w.begin()
 		w.past(p, "start/"+component.CCM+"@cp-2")
-		theirs := w.read("cp-2", plan.CCMCloudConf) + "DisableSecurityGroupIngress = true\n"
-		w.write("cp-2", plan.CCMCloudConf, theirs, 0o600)
+		theirs := w.read("cp-2", layout.CCMCloudConf) + "DisableSecurityGroupIngress = true\n"
+		w.write("cp-2", layout.CCMCloudConf, theirs, 0o600)
 		back := w.planBack()
 		_, err := w.run(back)
 		refused(t, err)
-		if w.read("cp-2", plan.CCMCloudConf) != theirs {
+		if w.read("cp-2", layout.CCMCloudConf) != theirs {
 			t.Error("it was removed")
 		}
 	})
@@ -356,7 +359,7 @@ func TestAPauseWaitsForTheEndOfADowntimeOnTheWayBackToo(t *testing.T) {
 		if idle {
 			want = started
 		}
-		if have := plan.IdleUntil(back, i); have != want {
+		if have := planstep.IdleUntil(back, i); have != want {
 			t.Errorf("before %s a stop has to wait for %q, not %q", s.ID, want, have)
 		}
 		switch {

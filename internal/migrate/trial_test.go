@@ -8,16 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/migrate/precondition"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // managerToCome is a Deployment of a cloud-controller-manager, as a plan has it.
@@ -28,7 +29,7 @@ func managerToCome(t *testing.T) string {
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: component.CCM, Namespace: component.Namespace},
 		Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-				ServiceAccountName: plan.CCMAccount, HostNetwork: true, NodeSelector: map[string]string{"role": "cp"},
+				ServiceAccountName: layout.CCMAccount, HostNetwork: true, NodeSelector: map[string]string{"role": "cp"},
 				Containers: []corev1.Container{{
 					Name: component.CCM, Image: "registry.example/ccm:v1.26.0", Command: []string{"/aws-cloud-controller-manager", "--cloud-provider=aws"},
 					Ports: []corev1.ContainerPort{{ContainerPort: 10258, HostPort: 10258}}, LivenessProbe: &corev1.Probe{}, StartupProbe: &corev1.Probe{},
@@ -103,7 +104,7 @@ func TestTheManagerOfADeploymentIsTriedBeforeTheOldOneIsStopped(t *testing.T) {
 			if c.LivenessProbe != nil || c.StartupProbe != nil || c.Ports != nil || trial.Spec.RestartPolicy != corev1.RestartPolicyNever || trial.Labels["app"] == "ccm" {
 				t.Errorf("the pod would be taken for one of the Deployment's, or started again: %+v", trial)
 			}
-			if trial.Spec.NodeSelector["role"] != "cp" || !trial.Spec.HostNetwork || trial.Spec.ServiceAccountName != plan.CCMAccount {
+			if trial.Spec.NodeSelector["role"] != "cp" || !trial.Spec.HostNetwork || trial.Spec.ServiceAccountName != layout.CCMAccount {
 				t.Errorf("it was tried in another place than it runs in: %+v", trial.Spec)
 			}
 			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

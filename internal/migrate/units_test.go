@@ -10,9 +10,10 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 const unitDir = "/etc/systemd/system/"
@@ -53,7 +54,7 @@ func (w *world) asUnits() {
 
 // startUnit starts what a unit's files say now.
 func (h host) startUnit(ctx context.Context, name string) error {
-	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, h), name)
+	u, err := systemdunit.ReadUnit(hostaccess.Reading(ctx, h), name)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (h host) Active(_ context.Context, unit string) (bool, error) {
 
 func TestAControlPlaneOfUnitsThereAndBack(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []string{plan.LeaderMigration, plan.Downtime} {
+	for _, strategy := range []string{planstep.LeaderMigration, planstep.Downtime} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 2)
@@ -143,7 +144,7 @@ func TestAHostThatStartsAnewInADowntimeBringsNoOldOwnerBack(t *testing.T) {
 	w := newWorld(t, 1)
 	w.asUnits()
 	files := w.files()
-	p := w.beginWith(v1.Options{Strategy: plan.Downtime})
+	p := w.beginWith(v1.Options{Strategy: planstep.Downtime})
 	w.past(p, "stop/"+component.KCM+"@cp-1")
 	if w.procs[component.KCM+"@cp-1"] != nil {
 		t.Fatal("it was not stopped")

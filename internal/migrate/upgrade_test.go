@@ -6,14 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 const next = "v1.27.4"
@@ -84,7 +85,7 @@ func TestAnUpgradeAndItsWayBackSurviveEveryDeath(t *testing.T) {
 		name     string
 		hosts    int
 		strategy string
-	}{{"leader migration", 2, plan.LeaderMigration}, {"downtime", 2, plan.Downtime}, {"a single host", 1, plan.Downtime}} {
+	}{{"leader migration", 2, planstep.LeaderMigration}, {"downtime", 2, planstep.Downtime}, {"a single host", 1, planstep.Downtime}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := upgradeWorld(t, c.hosts)

@@ -15,6 +15,14 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -23,14 +31,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 	"github.com/transplant-dev/transplant/internal/snapshot"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 )
 
 const manifests = "/etc/kubernetes/manifests/"
@@ -199,7 +202,7 @@ func (w *world) layOut(i int) {
 	w.write(name, manifests+"kube-controller-manager.yaml", pod(component.KCM, mounts, "--allocate-node-cidrs=true", address, "--cloud-config=/etc/kubernetes/cloud.conf",
 		"--cloud-provider=aws", "--cluster-cidr=10.200.0.0/16", "--cluster-name=lab", "--configure-cloud-routes=true", "--leader-elect=true"), 0o600)
 	w.write(name, "/etc/kubernetes/cloud.conf", "[Global]\nVPC = vpc-1\n", 0o644)
-	w.write(name, plan.KCMKubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: kcm\nclusters: [{name: lab, cluster: {server: https://10.0.0.1:6443}}]\n"+
+	w.write(name, layout.KCMKubeconfig, "apiVersion: v1\nkind: Config\ncurrent-context: kcm\nclusters: [{name: lab, cluster: {server: https://10.0.0.1:6443}}]\n"+
 		"contexts: [{name: kcm, context: {cluster: lab, user: kcm}}]\nusers: [{name: kcm, user: {token: planted}}]\n", 0o600)
 	w.write(name, "/var/lib/kubelet/kubeadm-flags.env", "KUBELET_KUBEADM_ARGS=\"--cloud-provider=aws --hostname-override=node-"+name+"\"\n", 0o644)
 	w.api.Put(w.t, &corev1.Node{
@@ -242,7 +245,7 @@ func (w *world) read(host, path string) string {
 func (w *world) files() map[string]string {
 	out := map[string]string{}
 	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.Contains(path, plan.Dir+"/backup/") {
+		if err != nil || d.IsDir() || strings.Contains(path, layout.Dir+"/backup/") {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -270,7 +273,7 @@ func (w *world) catchUp() {
 	for _, component := range []string{component.KCM, component.CCM} {
 		w.elect(component, func(p *process) bool { return p.component == component })
 	}
-	w.elect(plan.DefaultLease, func(p *process) bool {
+	w.elect(layout.DefaultLease, func(p *process) bool {
 		return p.flags["enable-leader-migration"] == "true" && w.holds(p, p.component) && (p.component == component.CCM || p.flags["cloud-provider"] == "aws")
 	})
 	for loop, owners := range w.owners() {
@@ -349,7 +352,7 @@ func (w *world) start(key, host string, m *controlplane.Manifest, sum string) {
 // tokens fills in the token of the cloud-controller-manager's Secret, as the token controller does.
 func (w *world) tokens() {
 	var s corev1.Secret
-	if w.api.Get(w.t, "/api/v1/namespaces/kube-system/secrets/"+plan.TokenSecret, &s) && len(s.Data) == 0 {
+	if w.api.Get(w.t, "/api/v1/namespaces/kube-system/secrets/"+layout.TokenSecret, &s) && len(s.Data) == 0 {
 		s.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("ccm-token")}
 		w.api.Put(w.t, &s)
 	}
@@ -408,7 +411,7 @@ func (w *world) loops(p *process) []string {
 			return out
 		}
 	}
-	if p.flags["enable-leader-migration"] == "true" && !w.holds(p, plan.DefaultLease) {
+	if p.flags["enable-leader-migration"] == "true" && !w.holds(p, layout.DefaultLease) {
 		return out
 	}
 	return append(out, "service", "route", "cloud-node-lifecycle")
@@ -436,7 +439,7 @@ func (w *world) scrape(_ context.Context, program, host, _ string) (v1.Manager, 
 		return v1.Manager{}, errors.New("connection refused")
 	}
 	m := v1.Manager{Loops: w.loops(p), CloudCalls: ptr.To[int64](1)}
-	for _, l := range []string{component.KCM, component.CCM, plan.DefaultLease} {
+	for _, l := range []string{component.KCM, component.CCM, layout.DefaultLease} {
 		if w.holds(p, l) {
 			m.Leads = append(m.Leads, l)
 		}
@@ -463,7 +466,7 @@ func (w *world) snapshot() *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{Files: plan.Files(), ObjectRefs: plan.ObjectRefs()})
+	}, snapshot.Options{Files: layout.Files(), ObjectRefs: layout.ObjectRefs()})
 }
 
 // begin makes a plan and its journal.
@@ -521,7 +524,7 @@ func (w *world) rollBack(change ...func(*step.Options)) {
 		w.t.Fatal(err)
 	}
 	doc := j.Doc()
-	p, err := plan.MakeRollback(&doc, w.snapshot(), w.clock.Now())
+	p, err := rollback.Make(&doc, w.snapshot(), w.clock.Now())
 	if err != nil {
 		w.t.Fatal(err)
 	}

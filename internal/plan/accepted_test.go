@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // TestDigestsHoldWhatIsAcceptedAndNoWordsOfIt: a check that is accepted no longer keeps a migration from its start.
@@ -17,7 +18,7 @@ func TestDigestsHoldWhatIsAcceptedAndNoWordsOfIt(t *testing.T) {
 	later.Summary, later.Outcome, later.AcceptedBy, later.AcceptedAt = "another gap", v1.Pass, "ops", &at
 	why := gap
 	why.Accepted = "why not"
-	for name, digest := range map[string]func(*v1.Plan) string{"Digest": Digest, "Seal": Seal} {
+	for name, digest := range map[string]func(*v1.Plan) string{"Digest": compare.Digest, "Seal": compare.Seal} {
 		base := digest(with(gap, owner))
 		for what, p := range map[string]*v1.Plan{
 			"in another order": with(owner, gap), "with other words": with(later, owner),
@@ -40,8 +41,8 @@ func TestFindingsOfNowTakeThePlaceOfAFiles(t *testing.T) {
 		{Code: "GAP-001", Outcome: v1.Fail, Summary: "of the file", Accepted: "known"}, {Code: "CP-001", Outcome: v1.Warn, Summary: "of the file"},
 		{Code: "CP-002", Outcome: v1.Fail, Summary: "of the file", Accepted: "mended soon"}, {Code: "XX-001", Outcome: v1.Fail, Accepted: "there is no such check"},
 	}}
-	sum := Digest(&v1.Plan{Findings: p.Findings[:3]})
-	ReplaceFindings(p, []v1.Finding{
+	sum := compare.Digest(&v1.Plan{Findings: p.Findings[:3]})
+	compare.ReplaceFindings(p, []v1.Finding{
 		{Code: "GAP-001", Outcome: v1.Fail, Summary: "of now", Accepted: "known", AcceptedBy: "ops"}, {Code: "CP-001", Outcome: v1.Pass},
 		{Code: "CP-002", Outcome: v1.Pass, Summary: "of now"},
 		{Code: "CP-003", Outcome: v1.Warn, Summary: "of now"}, {Code: "CP-004", Outcome: v1.Skip},
@@ -54,7 +55,7 @@ func TestFindingsOfNowTakeThePlaceOfAFiles(t *testing.T) {
 	if len(have) != len(want) || have[0] != want[0] || have[1] != want[1] || have[2] != want[2] {
 		t.Errorf("the findings are %q, want %q", have, want)
 	}
-	if Digest(p) != sum {
+	if compare.Digest(p) != sum {
 		t.Error("the digest of the acceptances has changed")
 	}
 }

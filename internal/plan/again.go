@@ -1,14 +1,14 @@
 package plan
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // Unlike makes a plan again, of the cluster as it is now and with the options of the plan, and says in which steps and fields the plan differs from what is made: nil
@@ -21,14 +21,14 @@ func Unlike(p *v1.Plan, snap *v1.Snapshot) (made *v1.Plan, differences []string,
 	if made, err = Make(drained, p.Options, nil, time.Time{}); err != nil {
 		return nil, nil, err
 	}
-	if differences = between(p, made); len(differences) == 0 {
+	if differences = compare.DescribeDifferences(p, made); len(differences) == 0 {
 		return made, nil, nil
 	}
 	for _, h := range snap.Hosts {
-		if component(h, KCM) == nil {
+		if clusterview.FindComponent(h, component.KCM) == nil {
 			continue
 		}
-		if other, err := Make(ownedBy(drained, h.Name), p.Options, nil, time.Time{}); err == nil && len(between(p, other)) == 0 {
+		if other, err := Make(ownedBy(drained, h.Name), p.Options, nil, time.Time{}); err == nil && len(compare.DescribeDifferences(p, other)) == 0 {
 			return other, nil, nil
 		}
 	}
@@ -45,12 +45,12 @@ func UnlikeRollback(doc *v1.Journal, snap *v1.Snapshot) ([]string, error) {
 		back[s.ID] = true
 	}
 	before.Records = slices.DeleteFunc(slices.Clone(doc.Records), func(r v1.StepRecord) bool { return back[r.ID] })
-	made, err := MakeRollback(&before, snap, time.Time{})
+	made, err := rollback.Make(&before, snap, time.Time{})
 	if err != nil {
 		return nil, err
 	}
-	stored.Steps, made.Steps = bare(stored.Steps), bare(made.Steps)
-	return between(&stored, made), nil
+	stored.Steps, made.Steps = compare.WithoutWords(stored.Steps), compare.WithoutWords(made.Steps)
+	return compare.DescribeDifferences(&stored, made), nil
 }
 
 // ownedBy is a snapshot in which the manager on a host leads.
@@ -60,23 +60,23 @@ func ownedBy(snap *v1.Snapshot, host string) *v1.Snapshot {
 	found := false
 	for i := range out.Managers {
 		m := &out.Managers[i]
-		if m.Component != KCM {
+		if m.Component != component.KCM {
 			continue
 		}
-		m.Leads = slices.DeleteFunc(slices.Clone(m.Leads), func(l string) bool { return l == KCM })
+		m.Leads = slices.DeleteFunc(slices.Clone(m.Leads), func(l string) bool { return l == component.KCM })
 		if m.Host == host {
-			m.Leads, m.Error, found = append(m.Leads, KCM), "", true
+			m.Leads, m.Error, found = append(m.Leads, component.KCM), "", true
 		}
 	}
 	if !found {
-		out.Managers = append(out.Managers, v1.Manager{Component: KCM, Host: host, Leads: []string{KCM}})
+		out.Managers = append(out.Managers, v1.Manager{Component: component.KCM, Host: host, Leads: []string{component.KCM}})
 	}
 	return &out
 }
 
 // withDrains is a snapshot in which the nodes that a plan drains have a volume of an in-tree plugin mounted: they had one when it was made.
 func withDrains(p *v1.Plan, snap *v1.Snapshot) *v1.Snapshot {
-	known, err := supported(p.Cluster.Provider)
+	known, err := clusterview.LookupSupported(p.Cluster.Provider)
 	if err != nil || len(known.Plugins) == 0 {
 		return snap
 	}
@@ -101,90 +101,4 @@ func withDrains(p *v1.Plan, snap *v1.Snapshot) *v1.Snapshot {
 		}
 	}
 	return &out
-}
-
-// between says in which steps and options two plans differ.
-func between(have, made *v1.Plan) []string {
-	var out []string
-	if have.Strategy != made.Strategy {
-		out = append(out, fmt.Sprintf("strategy: %q instead of %q", have.Strategy, made.Strategy))
-	}
-	for _, field := range fieldsThatDiffer(have.Options, made.Options) {
-		out = append(out, "options."+field)
-	}
-	index := map[string]int{}
-	for i, s := range made.Steps {
-		index[s.ID] = i
-	}
-	seen := map[string]bool{}
-	last, turned := -1, ""
-	for _, s := range have.Steps {
-		at, there := index[s.ID]
-		seen[s.ID] = true
-		if !there {
-			out = append(out, fmt.Sprintf("step %s (%s %s) is not made again", s.ID, s.Kind, strings.Trim(s.Host+s.Path+s.Ref, " ")))
-			continue
-		}
-		if at < last && turned == "" {
-			turned = s.ID
-		}
-		last = at
-		for _, field := range fieldsThatDiffer(s, made.Steps[at]) {
-			out = append(out, fmt.Sprintf("step %s: %s", s.ID, field))
-		}
-	}
-	for _, s := range made.Steps {
-		if !seen[s.ID] {
-			out = append(out, fmt.Sprintf("step %s is missing", s.ID))
-		}
-	}
-	if turned != "" {
-		out = append(out, fmt.Sprintf("step %s comes at another place", turned))
-	}
-	return out
-}
-
-// OptionsThatDiffer are the options in which two plans are not the same, with both values.
-func OptionsThatDiffer(have, of *v1.Plan) []string { return fieldsThatDiffer(have.Options, of.Options) }
-
-// fieldsThatDiffer are the fields of two documents that are not the same, with both values as far as a line has room for them.
-func fieldsThatDiffer(have, made any) []string {
-	a, b := fieldsOf(have), fieldsOf(made)
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(withKeys(a, b))) {
-		if string(a[name]) != string(b[name]) {
-			out = append(out, fmt.Sprintf("%s: %s instead of %s", name, shortened(a[name]), shortened(b[name])))
-		}
-	}
-	return out
-}
-
-func withKeys(a, b map[string]json.RawMessage) map[string]json.RawMessage {
-	out := maps.Clone(a)
-	maps.Copy(out, b)
-	return out
-}
-
-func fieldsOf(doc any) map[string]json.RawMessage {
-	out := map[string]json.RawMessage{}
-	data, err := json.Marshal(doc)
-	if err == nil {
-		err = json.Unmarshal(data, &out)
-	}
-	if err != nil {
-		panic(err) // a struct of texts, numbers and maps of texts
-	}
-	return out
-}
-
-// shortened is a value as a line has room for it.
-func shortened(value json.RawMessage) string {
-	const enough = 120
-	if len(value) == 0 {
-		return "nothing"
-	}
-	if runes := []rune(string(value)); len(runes) > enough {
-		return string(runes[:enough]) + "…"
-	}
-	return string(value)
 }

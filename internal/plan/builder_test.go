@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -52,23 +54,25 @@ func cluster(change ...func(*v1.Snapshot)) *v1.Snapshot {
 		s.Hosts = append(s.Hosts, v1.Host{
 			Name: name, NodeName: "node-" + name, ControlPlane: true,
 			Components: []v1.Component{
-				{Name: KAS, Manifest: "/etc/kubernetes/manifests/kube-apiserver.yaml", SHA256: "kas-" + name, Flags: map[string]string{"cloud-provider": "aws"}},
-				{Name: KCM, Manifest: "/etc/kubernetes/manifests/kube-controller-manager.yaml", SHA256: "kcm-" + name, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
-					Command: []string{KCM, "--cloud-provider=aws"}, Address: fmt.Sprintf("10.0.0.%d:10257", i),
+				{Name: component.KAS, Manifest: "/etc/kubernetes/manifests/kube-apiserver.yaml", SHA256: "kas-" + name, Flags: map[string]string{"cloud-provider": "aws"}},
+				{Name: component.KCM, Manifest: "/etc/kubernetes/manifests/kube-controller-manager.yaml", SHA256: "kcm-" + name, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
+					Command: []string{component.KCM, "--cloud-provider=aws"}, Address: fmt.Sprintf("10.0.0.%d:10257", i),
 					Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "cluster-name": "prod", "allocate-node-cidrs": "true"}},
 			},
 			Kubelet:     &v1.Kubelet{Source: "/var/lib/kubelet/kubeadm-flags.env", SHA256: "kubelet-" + name, Flags: map[string]string{"cloud-provider": "aws"}},
 			CloudConfig: &v1.CloudConfig{Path: "/etc/kubernetes/cloud.conf", SHA256: "conf"},
 		})
 	}
-	s.Managers = []v1.Manager{{Component: KCM, Host: "cp-1", Leads: []string{KCM}}, {Component: KCM, Host: "cp-2"}}
+	s.Managers = []v1.Manager{{Component: component.KCM, Host: "cp-1", Leads: []string{component.KCM}}, {Component: component.KCM, Host: "cp-2"}}
 	for _, c := range change {
 		c(s)
 	}
 	return s
 }
 
-func kcmOf(s *v1.Snapshot, host int) *v1.Component { return component(s.Hosts[host], KCM) }
+func kcmOf(s *v1.Snapshot, host int) *v1.Component {
+	return clusterview.FindComponent(s.Hosts[host], component.KCM)
+}
 
 func mustMake(t *testing.T, s *v1.Snapshot, o v1.Options) *v1.Plan {
 	t.Helper()

@@ -8,17 +8,21 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // managerDeployment is the cloud-controller-manager that a plan makes for a control plane of Deployments.
 func managerDeployment(t *testing.T, p *v1.Plan) appsv1.Deployment {
 	t.Helper()
 	var d appsv1.Deployment
-	if err := json.Unmarshal([]byte(find(t, p, "create/Deployment/kube-system/"+CCM).Object), &d); err != nil {
+	if err := json.Unmarshal([]byte(find(t, p, "create/Deployment/kube-system/"+component.CCM).Object), &d); err != nil {
 		t.Fatal(err)
 	}
 	return d
@@ -27,13 +31,13 @@ func managerDeployment(t *testing.T, p *v1.Plan) appsv1.Deployment {
 // TestTheManagerOfADeploymentIsOneThatStarts compares it with the DaemonSet's, which has run on real clusters.
 func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
 	for image, program := range map[string]string{
-		DefaultImage: "/aws-cloud-controller-manager",
-		seedImage:    "/bin/aws-cloud-controller-manager",
+		options.DefaultImage: "/aws-cloud-controller-manager",
+		seedImage:            "/bin/aws-cloud-controller-manager",
 		"mirror.example/provider-aws/cloud-controller-manager:v1.26.4": "/bin/aws-cloud-controller-manager",
 	} {
 		snap := deployedCluster()
 		snap.Hosted[0].Flags["controllers"] = "*,-service"
-		snap.Workloads = []v1.Workload{{Ref: "Deployment/kube-system/" + KCM, NodeSelector: map[string]string{labelControlPlane: ""}}}
+		snap.Workloads = []v1.Workload{{Ref: "Deployment/kube-system/" + component.KCM, NodeSelector: map[string]string{layout.LabelControlPlane: ""}}}
 		d := managerDeployment(t, mustMake(t, snap, v1.Options{Image: image, Env: []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials"}}))
 		var set appsv1.DaemonSet
 		like := aws26HA()
@@ -42,7 +46,7 @@ func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
 				m.Flags["controllers"] = "*,-service"
 			}
 		}
-		if err := json.Unmarshal([]byte(find(t, mustMake(t, like, v1.Options{Image: image, Strategy: Downtime, Shape: v1.ShapeDaemonSet}), "start/"+CCM).Object), &set); err != nil {
+		if err := json.Unmarshal([]byte(find(t, mustMake(t, like, v1.Options{Image: image, Strategy: planstep.Downtime, Shape: v1.ShapeDaemonSet}), "start/"+component.CCM).Object), &set); err != nil {
 			t.Fatal(err)
 		}
 		spec := d.Spec.Template.Spec
@@ -61,7 +65,7 @@ func TestTheManagerOfADeploymentIsOneThatStarts(t *testing.T) {
 		if cpu, want := c.Resources.Requests.Cpu(), other.Resources.Requests.Cpu(); cpu.IsZero() || cpu.Cmp(*want) != 0 {
 			t.Errorf("%s: it requests %s", image, cpu)
 		}
-		if !spec.HostNetwork || spec.SecurityContext == nil || spec.NodeSelector[labelControlPlane] != "" || len(spec.NodeSelector) != 1 {
+		if !spec.HostNetwork || spec.SecurityContext == nil || spec.NodeSelector[layout.LabelControlPlane] != "" || len(spec.NodeSelector) != 1 {
 			t.Errorf("%s: pod %+v", image, spec)
 		}
 		if len(c.Ports) != 1 || c.Ports[0].HostPort != 10258 {
@@ -80,7 +84,7 @@ func TestAnImageThatStartsItsProgramByItselfGetsArgumentsAlone(t *testing.T) {
 	const image = "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v33.1.1"
 	p := mustMake(t, gce30(), v1.Options{Image: image, Shape: v1.ShapeDaemonSet})
 	var set appsv1.DaemonSet
-	if err := json.Unmarshal([]byte(find(t, p, "start/"+CCM).Object), &set); err != nil {
+	if err := json.Unmarshal([]byte(find(t, p, "start/"+component.CCM).Object), &set); err != nil {
 		t.Fatal(err)
 	}
 	if c := set.Spec.Template.Spec.Containers[0]; len(c.Command) != 0 || !slices.Contains(c.Args, "--cloud-provider=gce") {
@@ -111,28 +115,28 @@ func configuredDeployment() *v1.Snapshot {
 func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
 	snap := configuredDeployment()
 	p := mustMake(t, snap, v1.Options{})
-	if err := WellFormed(p); err != nil {
+	if err := invariant.CheckWellFormed(p); err != nil {
 		t.Error(err)
 	}
-	s, at := find(t, p, "create/Secret/kube-system/"+SeedCloudConfig), positions(p)
-	if s.Derive != DeriveDeployedCloudConfig || s.Source != "Deployment/kube-system/"+KCM || strings.Contains(s.Object, `"data"`) {
+	s, at := find(t, p, "create/Secret/kube-system/"+layout.SeedCloudConfig), positions(p)
+	if s.Derive != layout.DeriveDeployedCloudConfig || s.Source != "Deployment/kube-system/"+component.KCM || strings.Contains(s.Object, `"data"`) {
 		t.Errorf("step %+v", s)
 	}
-	if at[s.ID] > at["external/"+KCM+"@Deployment/kube-system/"+KCM] {
+	if at[s.ID] > at["external/"+component.KCM+"@Deployment/kube-system/"+component.KCM] {
 		t.Error("it is derived when nobody runs the loops any longer")
 	}
 	spec := managerDeployment(t, p).Spec.Template.Spec
 	if !slices.Contains(spec.Containers[0].Command, "--cloud-config=/etc/kubernetes/cloud-config/config") {
 		t.Errorf("it runs with %s", spec.Containers[0].Command)
 	}
-	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == SeedCloudConfig }) ||
+	if !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == layout.SeedCloudConfig }) ||
 		!slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/kubernetes/cloud-config" && m.ReadOnly }) {
 		t.Errorf("it mounts %+v at %+v", spec.Volumes, spec.Containers[0].VolumeMounts)
 	}
 	if effects := strings.Join(p.Effects, "\n"); strings.Contains(effects, "for about 0 s") || !strings.Contains(effects, "gap: for about ") {
 		t.Errorf("it promises no gap:\n%s", effects)
 	}
-	external := find(t, p, "external/"+KCM+"@Deployment/kube-system/"+KCM)
+	external := find(t, p, "external/"+component.KCM+"@Deployment/kube-system/"+component.KCM)
 	if !slices.ContainsFunc(external.Edits, func(e v1.Edit) bool { return e.Op == "unsetFlag" && e.Name == "cloud-config" }) {
 		t.Errorf("an external manager keeps the flag: %+v", external.Edits)
 	}
@@ -141,14 +145,14 @@ func TestTheCloudConfigOfADeploymentIsDerivedIntoASecret(t *testing.T) {
 		t.Errorf("the Secret stays: %v", positions(back))
 	}
 	for name, change := range map[string]func(*v1.Step){
-		"another Deployment": func(s *v1.Step) { s.Source = "Deployment/tenant/" + KCM },
+		"another Deployment": func(s *v1.Step) { s.Source = "Deployment/tenant/" + component.KCM },
 		"a path":             func(s *v1.Step) { s.Source = "/etc/shadow" },
-		"another derivation": func(s *v1.Step) { s.Derive = DeriveSeedKubeconfig },
+		"another derivation": func(s *v1.Step) { s.Derive = layout.DeriveSeedKubeconfig },
 		"content":            func(s *v1.Step) { s.Object = strings.Replace(s.Object, `"type"`, `"data":{"config":"YQ=="},"type"`, 1) },
 	} {
 		q := mustMake(t, snap, v1.Options{})
 		change(find(t, q, s.ID))
-		if err := Verify(q, snap); err == nil {
+		if err := invariant.Verify(q, snap); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}
@@ -188,17 +192,17 @@ func TestOurManagerIsToldItsNode(t *testing.T) {
 		snap       func() *v1.Snapshot
 		options    v1.Options
 	}{
-		{"static pod", "start/" + CCM + "@cp-1", aws26HA, v1.Options{Strategy: LeaderMigration, Shape: v1.ShapeStaticPod}},
-		{"DaemonSet", "start/" + CCM, aws26HA, v1.Options{Strategy: LeaderMigration, Shape: v1.ShapeDaemonSet}},
-		{"Deployment", "create/Deployment/kube-system/" + CCM, deployedCluster, v1.Options{}},
+		{"static pod", "start/" + component.CCM + "@cp-1", aws26HA, v1.Options{Strategy: planstep.LeaderMigration, Shape: v1.ShapeStaticPod}},
+		{"DaemonSet", "start/" + component.CCM, aws26HA, v1.Options{Strategy: planstep.LeaderMigration, Shape: v1.ShapeDaemonSet}},
+		{"Deployment", "create/Deployment/kube-system/" + component.CCM, deployedCluster, v1.Options{}},
 	} {
 		for _, c := range []struct {
 			name, image string
 			env         []string
 			want        string
 		}{
-			{"ours", DefaultImage, nil, ":spec.nodeName"},
-			{"ours with a name of the options", DefaultImage, []string{"NODE_NAME=other"}, "other"},
+			{"ours", options.DefaultImage, nil, ":spec.nodeName"},
+			{"ours with a name of the options", options.DefaultImage, []string{"NODE_NAME=other"}, "other"},
 			{"another's", seedImage, nil, ""},
 		} {
 			options := shape.options
@@ -207,7 +211,7 @@ func TestOurManagerIsToldItsNode(t *testing.T) {
 			if got := managerEnv(t, p, shape.step)["NODE_NAME"]; got != c.want {
 				t.Errorf("%s, %s: NODE_NAME is %q, want %q", shape.name, c.name, got, c.want)
 			}
-			if err := WellFormed(p); err != nil {
+			if err := invariant.CheckWellFormed(p); err != nil {
 				t.Errorf("%s, %s: the plan is refused: %v", shape.name, c.name, err)
 			}
 		}

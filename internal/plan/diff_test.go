@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
+	"github.com/transplant-dev/transplant/internal/plan/diff"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // memory is the files of a host.
@@ -28,11 +31,11 @@ func TestSecretsAreMaskedInDifferences(t *testing.T) {
 			"    env:\n    - name: OS_PASSWORD\n      value: planted-2\n    - name: REGION\n      value: here\n",
 	}
 	p := &v1.Plan{Cluster: v1.Cluster{Provider: "openstack"}, Steps: []v1.Step{
-		{ID: "derive", Kind: v1.StepWriteFile, Host: "cp-1", Path: CCMCloudConf, Derive: DeriveCloudConfig, Source: "/etc/kubernetes/cloud.conf"},
-		{ID: "kubeconfig", Kind: v1.StepWriteFile, Host: "cp-1", Path: CCMKubeconfig, Derive: DeriveKubeconfig, Source: KCMKubeconfig},
-		{ID: "edit", Kind: v1.StepEditManifest, Host: "cp-1", Path: "/m.yaml", Component: KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "2"}}},
+		{ID: "derive", Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMCloudConf, Derive: layout.DeriveCloudConfig, Source: "/etc/kubernetes/cloud.conf"},
+		{ID: "kubeconfig", Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.CCMKubeconfig, Derive: layout.DeriveKubeconfig, Source: layout.KCMKubeconfig},
+		{ID: "edit", Kind: v1.StepEditManifest, Host: "cp-1", Path: "/m.yaml", Component: component.KCM, Edits: []v1.Edit{{Op: "setFlag", Name: "v", Value: "2"}}},
 	}}
-	all, err := Differences(p, &v1.Snapshot{}, func(string) controlplane.Files { return host })
+	all, err := diff.Differences(p, &v1.Snapshot{}, func(string) systemdunit.Files { return host })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,15 +58,15 @@ func TestSecretsAreMaskedInDifferences(t *testing.T) {
 
 func TestWhatIsMadeAndTakenAwayIsNoDifference(t *testing.T) {
 	p := &v1.Plan{Steps: []v1.Step{
-		{ID: "write", Kind: v1.StepWriteFile, Host: "cp-1", Path: KCMMigration, Content: "x\n"},
-		{ID: "remove", Kind: v1.StepRemoveFile, Host: "cp-1", Path: KCMMigration, Restore: "write"},
+		{ID: "write", Kind: v1.StepWriteFile, Host: "cp-1", Path: layout.KCMMigration, Content: "x\n"},
+		{ID: "remove", Kind: v1.StepRemoveFile, Host: "cp-1", Path: layout.KCMMigration, Restore: "write"},
 		{ID: "make", Kind: v1.StepEnsureObject, Ref: "Role/kube-system/a", Object: `{"kind":"Role"}`},
 		{ID: "delete", Kind: v1.StepDeleteObject, Ref: "Role/kube-system/a"},
-		{ID: "stop", Kind: v1.StepRemoveManifest, Host: "cp-1", Path: "/m.yaml", Component: KCM},
-		{ID: "start", Kind: v1.StepRestoreManifest, Host: "cp-1", Path: "/m.yaml", Component: KCM, Restore: "stop"},
+		{ID: "stop", Kind: v1.StepRemoveManifest, Host: "cp-1", Path: "/m.yaml", Component: component.KCM},
+		{ID: "start", Kind: v1.StepRestoreManifest, Host: "cp-1", Path: "/m.yaml", Component: component.KCM, Restore: "stop"},
 		{ID: "look", Kind: v1.StepVerify},
 	}}
-	all, err := Differences(p, &v1.Snapshot{}, func(string) controlplane.Files { return memory{"/m.yaml": "a\n"} })
+	all, err := diff.Differences(p, &v1.Snapshot{}, func(string) systemdunit.Files { return memory{"/m.yaml": "a\n"} })
 	if err != nil || len(all) > 0 {
 		t.Errorf("%+v, %v", all, err)
 	}

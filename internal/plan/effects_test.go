@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/effect"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestThePlanCountsTheKubeletsThatItCannotReach(t *testing.T) {
@@ -12,13 +15,13 @@ func TestThePlanCountsTheKubeletsThatItCannotReach(t *testing.T) {
 		Nodes: []v1.Node{{Name: "a"}, {Name: "b"}, {Name: "c"}},
 		Hosts: []v1.Host{{Name: "h1", NodeName: "a", Kubelet: &v1.Kubelet{}}, {Name: "h2", NodeName: "b", Kubelet: &v1.Kubelet{Error: "not read"}}},
 	}
-	all := strings.Join(effects(Forward, snap, nil, Defaults(v1.Options{})), "\n")
+	all := strings.Join(effect.Describe(planstep.Forward, snap, nil, options.Defaults(v1.Options{})), "\n")
 	if !strings.Contains(all, "the kubelets of 2 nodes") {
 		t.Errorf("effects do not count nodes b and c:\n%s", all)
 	}
 	snap.Hosts = append(snap.Hosts, v1.Host{Name: "h3", NodeName: "c", Kubelet: &v1.Kubelet{}})
 	snap.Hosts[1].Kubelet.Error = ""
-	if all := strings.Join(effects(Forward, snap, nil, Defaults(v1.Options{})), "\n"); strings.Contains(all, "not changed") {
+	if all := strings.Join(effect.Describe(planstep.Forward, snap, nil, options.Defaults(v1.Options{})), "\n"); strings.Contains(all, "not changed") {
 		t.Errorf("every kubelet is reached:\n%s", all)
 	}
 }

@@ -8,7 +8,13 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // kubeadmCluster is a cluster as kubeadm makes it, with an in-tree provider given in extraArgs: so many control-plane hosts, of which the second (or
@@ -43,11 +49,11 @@ func (c kubeadmCluster) snapshot() *v1.Snapshot {
 		h.ControlPlane = true
 		h.Components = c.components(fmt.Sprintf("10.0.0.1%d", i))
 		h.CloudConfig = &v1.CloudConfig{Path: c.config, SHA256: sum("conf"), Provider: c.provider}
-		h.Files = []v1.File{{Path: KCMKubeconfig, Present: true, SHA256: sum("kcm.conf")}}
+		h.Files = []v1.File{{Path: layout.KCMKubeconfig, Present: true, SHA256: sum("kcm.conf")}}
 		s.Hosts = append(s.Hosts, h)
-		m := v1.Manager{Component: KCM, Host: name}
+		m := v1.Manager{Component: component.KCM, Host: name}
 		if i == min(2, c.hosts) {
-			m.Leads = []string{KCM}
+			m.Leads = []string{component.KCM}
 		}
 		s.Managers = append(s.Managers, m)
 		s.ControlPlaneNodes = append(s.ControlPlaneNodes, name)
@@ -75,7 +81,7 @@ func (c kubeadmCluster) host(name string, _ int) v1.Host {
 	flags := merged(map[string]string{"cloud-provider": c.provider, "cloud-config": c.config, "container-runtime-endpoint": "unix:///run/containerd/containerd.sock",
 		"pod-infra-container-image": "registry.k8s.io/pause:3.6", "hostname-override": name}, c.kubelet)
 	return v1.Host{Name: name, NodeName: name, Kubelet: &v1.Kubelet{
-		Source: controlplane.KubeletFlagsFile, SHA256: sum("kubelet" + name), Flags: flags, Version: c.version,
+		Source: kubeletfile.KubeletFlagsFile, SHA256: sum("kubelet" + name), Flags: flags, Version: c.version,
 		Config: &v1.KubeletConfig{Path: "/var/lib/kubelet/config.yaml", StaticPodPath: "/etc/kubernetes/manifests"},
 	}}
 }
@@ -83,10 +89,10 @@ func (c kubeadmCluster) host(name string, _ int) v1.Host {
 func (c kubeadmCluster) node(name string, i int, controlPlane bool) v1.Node {
 	n := v1.Node{Name: name, UID: "uid-" + name, KubeletVersion: c.version, Ready: "True", OS: "linux", Labels: map[string]string{"kubernetes.io/os": "linux"}, ProviderID: c.providerID(i, name)}
 	if controlPlane {
-		if k, err := minor("", c.version); err == nil && k < firstControlPlane {
-			n.Labels[labelMaster] = ""
+		if k, err := clusterview.ParseMinor("", c.version); err == nil && k < ccm.FirstWithoutMaster {
+			n.Labels[layout.LabelMaster] = ""
 		}
-		n.Labels[labelControlPlane] = ""
+		n.Labels[layout.LabelControlPlane] = ""
 	}
 	return n
 }
@@ -100,8 +106,8 @@ func (c kubeadmCluster) components(ip string) []v1.Component {
 		"service-account-issuer": "https://kubernetes.default.svc.cluster.local", "service-cluster-ip-range": "10.96.0.0/12", "tls-cert-file": "/etc/kubernetes/pki/apiserver.crt",
 	}, cloud, c.kas)
 	kcm := merged(map[string]string{
-		"authentication-kubeconfig": KCMKubeconfig, "authorization-kubeconfig": KCMKubeconfig, "bind-address": "127.0.0.1", "client-ca-file": "/etc/kubernetes/pki/ca.crt",
-		"controllers": "*,bootstrapsigner,tokencleaner", "kubeconfig": KCMKubeconfig, "leader-elect": "true", "root-ca-file": "/etc/kubernetes/pki/ca.crt",
+		"authentication-kubeconfig": layout.KCMKubeconfig, "authorization-kubeconfig": layout.KCMKubeconfig, "bind-address": "127.0.0.1", "client-ca-file": "/etc/kubernetes/pki/ca.crt",
+		"controllers": "*,bootstrapsigner,tokencleaner", "kubeconfig": layout.KCMKubeconfig, "leader-elect": "true", "root-ca-file": "/etc/kubernetes/pki/ca.crt",
 		"service-account-private-key-file": "/etc/kubernetes/pki/sa.key", "use-service-account-credentials": "true",
 	}, cloud, c.kcm)
 	sched := merged(map[string]string{"bind-address": "127.0.0.1", "kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "true"}, c.scheduler)
@@ -109,7 +115,7 @@ func (c kubeadmCluster) components(ip string) []v1.Component {
 	for _, dir := range c.ca {
 		paths[dir] = dir
 	}
-	return []v1.Component{c.pod(KAS, kas, ip+":6443", paths), c.pod(KCM, kcm, "127.0.0.1:10257", paths), c.pod(Scheduler, sched, "127.0.0.1:10259", nil)}
+	return []v1.Component{c.pod(component.KAS, kas, ip+":6443", paths), c.pod(component.KCM, kcm, "127.0.0.1:10257", paths), c.pod(component.Scheduler, sched, "127.0.0.1:10259", nil)}
 }
 
 func (c kubeadmCluster) pod(name string, flags map[string]string, address string, paths map[string]string) v1.Component {
@@ -206,7 +212,7 @@ func gce30() *v1.Snapshot {
 		providerID: func(_ int, name string) string { return "gce://project/europe-west4-a/" + name },
 	}.snapshot()
 	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nfeatureGates:\n  DisableCloudProviders: false\n  GracefulNodeShutdown: true\nkind: KubeletConfiguration\n"
-	s.KubeletDefaults = &v1.KubeletDefaults{Name: "kubelet-config", SHA256: hex.EncodeToString(hashOf(text)), Text: text,
+	s.KubeletDefaults = &v1.KubeletDefaults{Name: "kubelet-config", SHA256: hex.EncodeToString(kubeadm.HashOf(text)), Text: text,
 		FeatureGates: map[string]bool{"DisableCloudProviders": false, "GracefulNodeShutdown": true}}
 	return s
 }

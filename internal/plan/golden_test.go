@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 var sha = strings.Repeat("5a", 32)
@@ -30,7 +32,7 @@ var compact = []struct {
 	{"aws-1.26-unconfigured", unconfiguredAWS, v1.Options{}},
 	{"aws-1.26-deployed", configuredDeployment, v1.Options{}},
 	{"aws-1.26-upgrade", awsUpgrade, v1.Options{TargetVersion: "v1.27.4"}},
-	{"aws-1.26-upgrade-downtime", awsUpgrade, v1.Options{TargetVersion: "v1.27.4", Strategy: Downtime}},
+	{"aws-1.26-upgrade-downtime", awsUpgrade, v1.Options{TargetVersion: "v1.27.4", Strategy: planstep.Downtime}},
 }
 
 func TestThePlansOfKubeadmClusters(t *testing.T) {
@@ -75,7 +77,7 @@ func inBrief(p *v1.Plan) string {
 		for _, e := range s.Edits {
 			fmt.Fprintf(&b, "      %s\n", strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Op, e.Name, e.Value)))
 		}
-		if s.Kind == v1.StepEnsureObject && s.Component == CCM || s.Kind == v1.StepAddManifest {
+		if s.Kind == v1.StepEnsureObject && s.Component == component.CCM || s.Kind == v1.StepAddManifest {
 			for _, c := range s.Changes {
 				fmt.Fprintf(&b, "      %s=%s\n", c.Field, c.After)
 			}
@@ -105,8 +107,8 @@ func TestClustersThatWereCaptured(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := mustMake(t, &s, v1.Options{})
-			if p.Strategy != LeaderMigration || len(hostsOf(p, "start/"+CCM)) != len(s.ControlPlaneNodes) {
-				t.Errorf("%s on hosts %v", p.Strategy, hostsOf(p, "start/"+CCM))
+			if p.Strategy != planstep.LeaderMigration || len(hostsOf(p, "start/"+component.CCM)) != len(s.ControlPlaneNodes) {
+				t.Errorf("%s on hosts %v", p.Strategy, hostsOf(p, "start/"+component.CCM))
 			}
 			if s.Kubeadm != nil {
 				find(t, p, "patch/ConfigMap/kube-system/kubeadm-config/controllerManager")

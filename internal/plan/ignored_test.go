@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // optionTrials give every option of a plan a value that is not its default, by its flag.
 var optionTrials = map[string]func(*v1.Options){
-	"strategy":              func(o *v1.Options) { o.Strategy = Downtime },
+	"strategy":              func(o *v1.Options) { o.Strategy = planstep.Downtime },
 	"image":                 func(o *v1.Options) { o.Image = "registry.example.com/transplant-dev/other:v1" },
 	"shape":                 func(o *v1.Options) { o.Shape = v1.ShapeDaemonSet },
 	"node-ipam":             func(o *v1.Options) { o.NodeIPAM = v1.IPAMMove },
@@ -46,7 +48,7 @@ func TestEveryOptionIsUsedOrRefused(t *testing.T) {
 		settled []string
 	}{
 		"static pods":                      {aws26HA(), v1.Options{}, csi},
-		"static pods, downtime":            {aws26HA(), v1.Options{Strategy: Downtime}, append(csi, "strategy")},
+		"static pods, downtime":            {aws26HA(), v1.Options{Strategy: planstep.Downtime}, append(csi, "strategy")},
 		"static pods with in-tree volumes": {openstack20(), v1.Options{Volumes: v1.VolumesInTree}, []string{"strategy"}},
 		"units":                            {units(aws26HA()), v1.Options{}, csi},
 		"hosts that are replaced":          {aws26HA(), v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.4"}, asTried},
@@ -75,7 +77,7 @@ func TestEveryOptionIsUsedOrRefused(t *testing.T) {
 }
 
 func refused(snap *v1.Snapshot, o v1.Options, flag string) bool {
-	return slices.ContainsFunc(IgnoredOptions(snap, o), func(i Ignored) bool { return slices.Contains(i.Flags, flag) })
+	return slices.ContainsFunc(options.FindIgnored(snap, o), func(i options.Ignored) bool { return slices.Contains(i.Flags, flag) })
 }
 
 // content is what a plan does, without the options that it was made from.

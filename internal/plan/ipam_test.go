@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // allocating is a cluster of Deployments whose kube-controller-manager gives out pod CIDRs.
@@ -47,14 +51,14 @@ func TestAPlanSaysWhereNodeIPAMRunsAfterwardsAndWhy(t *testing.T) {
 
 func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	p := mustMake(t, allocating(), v1.Options{NodeIPAM: v1.IPAMMove})
-	if s := find(t, p, "external/"+KCM); !sets(*s, "controllers", "*,-nodeipam") {
+	if s := find(t, p, "external/"+component.KCM); !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") {
 		t.Errorf("%s leaves it running: %v", s.ID, s.Edits)
 	}
 	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; !slices.Contains(c.Command, "--controllers=*,node-ipam-controller") || !slices.Contains(c.Command, "--cluster-cidr=10.244.0.0/16") {
 		t.Errorf("the new manager does not run it: %s", c.Command)
 	}
 	p = mustMake(t, allocating(), v1.Options{})
-	if s := find(t, p, "external/"+KCM); sets(*s, "controllers", "*,-nodeipam") {
+	if s := find(t, p, "external/"+component.KCM); planstep.SetsFlag(*s, "controllers", "*,-nodeipam") {
 		t.Errorf("%s takes it out though it stays", s.ID)
 	}
 	if c := managerDeployment(t, p).Spec.Template.Spec.Containers[0]; strings.Contains(strings.Join(c.Command, " "), "node-ipam") {
@@ -64,17 +68,17 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 	for _, c := range append(componentsOf(cloud), cloud.Hosted) {
 		for i := range c {
 			c[i].Flags["cloud-provider"], c[i].Image = "gce", "registry.k8s.io/"+c[i].Name+":v1.28.1"
-			delete(c[i].Flags, flagCloudConfig)
+			delete(c[i].Flags, flagvalue.FlagCloudConfig)
 		}
 	}
 	for i := range cloud.Hosts {
 		cloud.Hosts[i].Kubelet.Flags["cloud-provider"] = "gce"
 	}
 	cloud.Cluster.Provider = "gce"
-	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", cloudAllocator
+	cloud.Cluster.Version, cloud.Hosted[0].Flags["cidr-allocator-type"] = "v1.28.1", flagvalue.CloudAllocator
 	p = mustMake(t, cloud, v1.Options{})
-	s := find(t, p, "external/"+KCM)
-	if !sets(*s, "controllers", "*,-nodeipam") && !sets(*s, "controllers", "*,-node-ipam-controller") || !slices.Contains(s.Edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"}) {
+	s := find(t, p, "external/"+component.KCM)
+	if !planstep.SetsFlag(*s, "controllers", "*,-nodeipam") && !planstep.SetsFlag(*s, "controllers", "*,-node-ipam-controller") || !slices.Contains(s.Edits, v1.Edit{Op: "unsetFlag", Name: "cidr-allocator-type"}) {
 		t.Errorf("an external manager would ask a cloud that it has not: %v", s.Edits)
 	}
 }
@@ -82,7 +86,7 @@ func TestNodeIPAMOfADeploymentMoves(t *testing.T) {
 func TestNodeIPAMMovesWithReplacedHosts(t *testing.T) {
 	o := v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", NodeIPAM: v1.IPAMMove}
 	p := mustMake(t, aws26HA(), o)
-	old, in, manager := find(t, p, "await/leader-migration"), find(t, p, "await/in/"+KCM+"/1"), find(t, p, "await/in/"+CCM+"/1")
+	old, in, manager := find(t, p, "await/leader-migration"), find(t, p, "await/in/"+component.KCM+"/1"), find(t, p, "await/in/"+component.CCM+"/1")
 	if text := strings.Join(old.Await.Instructions, "\n"); !strings.Contains(text, "name: nodeipam\n") {
 		t.Errorf("an old manager would run it outside of the migration lease:\n%s", text)
 	}
@@ -107,7 +111,7 @@ func TestNodeIPAMThatCannotMoveIsRefused(t *testing.T) {
 	move := v1.Options{NodeIPAM: v1.IPAMMove}
 	none := func(s *v1.Snapshot) *v1.Snapshot {
 		for i := range s.Hosts {
-			if m := component(s.Hosts[i], KCM); m != nil {
+			if m := clusterview.FindComponent(s.Hosts[i], component.KCM); m != nil {
 				delete(m.Flags, "allocate-node-cidrs")
 			}
 		}
@@ -115,7 +119,7 @@ func TestNodeIPAMThatCannotMoveIsRefused(t *testing.T) {
 	}
 	fromCluster := gce30()
 	for i := range fromCluster.Hosts {
-		if m := component(fromCluster.Hosts[i], KCM); m != nil {
+		if m := clusterview.FindComponent(fromCluster.Hosts[i], component.KCM); m != nil {
 			m.Flags["cidr-allocator-type"] = "IPAMFromCloud"
 		}
 	}

@@ -8,7 +8,13 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/plan/diff"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 const defaults = "/etc/default/kubelet"
@@ -35,20 +41,22 @@ func TestFlagsOfAKubeletAreChangedInTheFilesWhereTheyStand(t *testing.T) {
 		files  []string
 		edits  string
 	}{
-		{"all in one file", func(*v1.Kubelet) {}, controlplane.KubeletFlagsFile, nil, "setFlag cloud-provider external; unsetFlag cloud-config "},
+		{"all in one file", func(*v1.Kubelet) {}, kubeletfile.KubeletFlagsFile, nil, "setFlag cloud-provider external; unsetFlag cloud-config "},
 		{"all in another file than the others", func(k *v1.Kubelet) {
 			k.Sources = map[string]string{"cloud-provider": defaults, "cloud-config": defaults}
 		}, defaults, nil, "setFlag cloud-provider external; unsetFlag cloud-config "},
-		{"spread over two files", func(k *v1.Kubelet) { k.Sources = map[string]string{"cloud-config": defaults} }, controlplane.KubeletFlagsFile, []string{defaults},
+		{"spread over two files", func(k *v1.Kubelet) { k.Sources = map[string]string{"cloud-config": defaults} }, kubeletfile.KubeletFlagsFile, []string{defaults},
 			"setFlag cloud-provider external; unsetFlag cloud-config in " + defaults},
-		{"one flag in two files", func(k *v1.Kubelet) { k.Also = map[string][]string{"cloud-provider": {defaults}} }, controlplane.KubeletFlagsFile, []string{defaults},
+		{"one flag in two files", func(k *v1.Kubelet) { k.Also = map[string][]string{"cloud-provider": {defaults}} }, kubeletfile.KubeletFlagsFile, []string{defaults},
 			"setFlag cloud-provider external in " + defaults + "; setFlag cloud-provider external; unsetFlag cloud-config "},
-		{"a gate in the configuration file", func(k *v1.Kubelet) { k.Config.FeatureGates = map[string]bool{gateNoProviders: false, "Other": true} }, controlplane.KubeletFlagsFile, []string{config},
-			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + gateNoProviders + " in " + config},
+		{"a gate in the configuration file", func(k *v1.Kubelet) {
+			k.Config.FeatureGates = map[string]bool{flagvalue.GateDisableProviders: false, "Other": true}
+		}, kubeletfile.KubeletFlagsFile, []string{config},
+			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + flagvalue.GateDisableProviders + " in " + config},
 		{"a gate in a drop-in of the configuration", func(k *v1.Kubelet) {
-			k.Config.FeatureGates, k.Config.GateFiles = map[string]bool{gateNoProviders: false}, map[string]string{gateNoProviders: "/etc/kubelet.d/10-gates.conf"}
-		}, controlplane.KubeletFlagsFile, []string{"/etc/kubelet.d/10-gates.conf"},
-			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + gateNoProviders + " in /etc/kubelet.d/10-gates.conf"},
+			k.Config.FeatureGates, k.Config.GateFiles = map[string]bool{flagvalue.GateDisableProviders: false}, map[string]string{flagvalue.GateDisableProviders: "/etc/kubelet.d/10-gates.conf"}
+		}, kubeletfile.KubeletFlagsFile, []string{"/etc/kubelet.d/10-gates.conf"},
+			"setFlag cloud-provider external; unsetFlag cloud-config ; unsetGate " + flagvalue.GateDisableProviders + " in /etc/kubelet.d/10-gates.conf"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := aws26()
@@ -63,14 +71,14 @@ func TestFlagsOfAKubeletAreChangedInTheFilesWhereTheyStand(t *testing.T) {
 				t.Errorf("path %s, files %v, edits %q\nwant %s, %v, %q", step.Path, step.Files, briefEdits(*step), c.path, c.files, c.edits)
 			}
 			for _, at := range c.files {
-				if !slices.ContainsFunc(p.Facts, func(f v1.Fact) bool { return f.ID == FileFact("worker-1", at) && f.Value == sum(at) }) {
+				if !slices.ContainsFunc(p.Facts, func(f v1.Fact) bool { return f.ID == planstep.FileFact("worker-1", at) && f.Value == sum(at) }) {
 					t.Errorf("the plan does not state what %s holds", at)
 				}
 				if !strings.Contains(strings.Join(step.Manual, "\n"), at) {
 					t.Errorf("by hand, %s is not changed: %q", at, step.Manual)
 				}
 			}
-			if _, err := Differences(p, s, nil); err != nil {
+			if _, err := diff.Differences(p, s, nil); err != nil {
 				t.Errorf("the difference cannot be shown: %v", err)
 			}
 		})
@@ -84,8 +92,8 @@ func TestAGateOfCSIIsSwitchedOnWhereItIsOff(t *testing.T) {
 	}
 	p := mustMake(t, s, compact[0].options)
 	step := find(t, p, "external/kubelet@worker-1")
-	e, _ := edit(*step, gatesFlag)
-	gates := readGates(e.Value)
+	e, _ := planstep.LastEdit(*step, flagvalue.FlagFeatureGates)
+	gates := flagvalue.ParseGates(e.Value)
 	if _, twice := gates["CSIMigrationOpenStack"]; twice || !strings.Contains(briefEdits(*step), "setGate CSIMigrationOpenStack true in /var/lib/kubelet/config.yaml") {
 		t.Errorf("edits: %s", briefEdits(*step))
 	}
@@ -93,12 +101,12 @@ func TestAGateOfCSIIsSwitchedOnWhereItIsOff(t *testing.T) {
 		t.Error("the node is not drained")
 	}
 	step.Drain = false
-	if err := Verify(p, s); err == nil || !strings.Contains(err.Error(), "rule P-09") {
+	if err := invariant.Verify(p, s); err == nil || !strings.Contains(err.Error(), "rule P-09") {
 		t.Errorf("without a drain: %v", err)
 	}
 	step.Drain = true
-	drop(find(t, p, "external/"+KCM+"@cp-3"), gatesFlag)
-	if err := Verify(p, s); err == nil || !strings.Contains(err.Error(), "rule P-07") {
+	drop(find(t, p, "external/"+component.KCM+"@cp-3"), flagvalue.FlagFeatureGates)
+	if err := invariant.Verify(p, s); err == nil || !strings.Contains(err.Error(), "rule P-07") {
 		t.Errorf("with a manager that does not know it: %v", err)
 	}
 }
@@ -169,7 +177,7 @@ func TestNoBatchIsLargerThanItsBudget(t *testing.T) {
 			}
 		}
 		for name, n := range size {
-			if n > Budget(p.Options, workers+1) {
+			if n > options.MaxUnavailable(p.Options, workers+1) {
 				t.Errorf("%d workers, budget %s: batch %s has %d nodes", workers, budget, name, n)
 			}
 		}
@@ -185,7 +193,7 @@ func TestEveryFileThatStartsAKubeletIsAFactOfItsChange(t *testing.T) {
 	k := s.Hosts[1].Kubelet
 	k.Config = &v1.KubeletConfig{Path: config}
 	k.Files = nil
-	for _, at := range []string{unit, controlplane.KubeletFlagsFile, defaults, config} {
+	for _, at := range []string{unit, kubeletfile.KubeletFlagsFile, defaults, config} {
 		k.Files = append(k.Files, v1.File{Path: at, Present: true, SHA256: sum(at)})
 	}
 	p := mustMake(t, s, v1.Options{})
@@ -199,8 +207,8 @@ func TestEveryFileThatStartsAKubeletIsAFactOfItsChange(t *testing.T) {
 		values[f.ID] = f.Value
 	}
 	for id, want := range map[string]string{
-		FileFact(host, unit): sum(unit), FileFact(host, defaults): sum(defaults), FileFact(host, config): sum(config),
-		KubeletFilesFact(host): defaults + " " + unit + " " + controlplane.KubeletFlagsFile,
+		planstep.FileFact(host, unit): sum(unit), planstep.FileFact(host, defaults): sum(defaults), planstep.FileFact(host, config): sum(config),
+		planstep.KubeletFilesFact(host): defaults + " " + unit + " " + kubeletfile.KubeletFlagsFile,
 	} {
 		if values[id] != want || !slices.Contains(p.Steps[i].Requires, id) {
 			t.Errorf("fact %s is %q, not %q, or the step does not require it: %q", id, values[id], want, p.Steps[i].Requires)

@@ -6,6 +6,11 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/kubelet"
+	"github.com/transplant-dev/transplant/internal/plan/manual"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestAKubeletKeepsTheNameThatItsCloudGaveIt(t *testing.T) {
@@ -24,27 +29,27 @@ func TestAKubeletKeepsTheNameThatItsCloudGaveIt(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := aws26()
 			k := s.Hosts[1].Kubelet
-			delete(k.Flags, flagHostname)
+			delete(k.Flags, flagvalue.FlagHostname)
 			if c.override != "" {
-				k.Flags[flagHostname] = c.override
+				k.Flags[flagvalue.FlagHostname] = c.override
 			}
 			if c.label != "" {
-				s.Nodes[1].Labels[labelHostname] = c.label
+				s.Nodes[1].Labels[kubelet.LabelHostname] = c.label
 			}
 			p := mustMake(t, s, v1.Options{}) // P-25 among the rules
 			step := find(t, p, "external/kubelet@worker-1")
-			e, _ := edit(*step, flagHostname)
+			e, _ := planstep.LastEdit(*step, flagvalue.FlagHostname)
 			if e.Value != c.want {
 				t.Errorf("--hostname-override=%q, want %q", e.Value, c.want)
 			}
 			if c.want != "" && c.override == "" && !strings.Contains(step.Manual[len(step.Manual)-1]+step.Manual[0], "--hostname-override=worker-1") {
 				t.Errorf("by hand: %q", step.Manual)
 			}
-			if effects := strings.Join(p.Effects, "\n"); c.note == "" && strings.Contains(effects, labelHostname) || !strings.Contains(effects, c.note) {
+			if effects := strings.Join(p.Effects, "\n"); c.note == "" && strings.Contains(effects, kubelet.LabelHostname) || !strings.Contains(effects, c.note) {
 				t.Errorf("the effects do not say %q:\n%s", c.note, effects)
 			}
-			drop(step, flagHostname)
-			if err := Verify(p, s); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), "rule P-25") {
+			drop(step, flagvalue.FlagHostname)
+			if err := invariant.Verify(p, s); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), "rule P-25") {
 				t.Errorf("without the flag: %v", err)
 			}
 		})
@@ -53,12 +58,12 @@ func TestAKubeletKeepsTheNameThatItsCloudGaveIt(t *testing.T) {
 
 func TestTheCommandsForAKubeletPutNewFlagsWhereOthersStand(t *testing.T) {
 	step := v1.Step{Host: "h", Path: "/etc/systemd/system/kubelet.service.d/10-cloud.conf", Edits: []v1.Edit{
-		{Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: flagHostname, Value: "h.internal"}}}
-	script := manualKubelet(step, "h.internal", map[string]string{"cloud-provider": "aws", "cloud-config": "/a"})
+		{Op: "unsetFlag", Name: "cloud-config"}, {Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "setFlag", Name: flagvalue.FlagHostname, Value: "h.internal"}}}
+	script := manual.KubeletCommands(step, "h.internal", map[string]string{"cloud-provider": "aws", "cloud-config": "/a"})
 	if want := "sudo systemctl daemon-reload && sudo systemctl restart kubelet'"; !strings.HasSuffix(script[0], want) {
 		t.Errorf("a drop-in is not read again: %s", script[0])
 	}
-	cmd := exec.Command("sh", "-c", "sed"+wordScript(step, map[string]string{"cloud-provider": "aws", "cloud-config": "/a"}))
+	cmd := exec.Command("sh", "-c", "sed"+manual.FlagScript(step, map[string]string{"cloud-provider": "aws", "cloud-config": "/a"}))
 	cmd.Stdin = strings.NewReader("[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--cloud-config=/a --cloud-provider=aws --v=2\"\n")
 	out, err := cmd.CombinedOutput()
 	if want := "[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS= --cloud-provider=external --hostname-override=h.internal --v=2\"\n"; err != nil || string(out) != want {

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // nodeNameIn finds the variable with the node's name, in a manifest and in an object. The only variable takes its list along.
@@ -20,15 +23,15 @@ func TestAPlanFromBeforeManagersKnewTheirNodeIsGoneOnWith(t *testing.T) {
 		snap    func() *v1.Snapshot
 		options v1.Options
 	}{
-		{"static pod", aws26HA, v1.Options{Strategy: LeaderMigration, Shape: v1.ShapeStaticPod}},
-		{"DaemonSet", aws26HA, v1.Options{Strategy: LeaderMigration, Shape: v1.ShapeDaemonSet}},
+		{"static pod", aws26HA, v1.Options{Strategy: planstep.LeaderMigration, Shape: v1.ShapeStaticPod}},
+		{"DaemonSet", aws26HA, v1.Options{Strategy: planstep.LeaderMigration, Shape: v1.ShapeDaemonSet}},
 		{"Deployment", deployedCluster, v1.Options{}},
 	} {
 		p := mustMake(t, shape.snap(), shape.options)
 		taken := 0
 		for i := range p.Steps {
 			s := &p.Steps[i]
-			if s.Component != CCM {
+			if s.Component != component.CCM {
 				continue
 			}
 			content, object := nodeNameIn.ReplaceAllString(s.Content, ""), nodeNameIn.ReplaceAllString(s.Object, "")
@@ -44,7 +47,7 @@ func TestAPlanFromBeforeManagersKnewTheirNodeIsGoneOnWith(t *testing.T) {
 		if taken == 0 {
 			t.Errorf("%s: no manager had the variable", shape.name)
 		}
-		if err := Journaled(p, shape.snap()); err != nil {
+		if err := invariant.CheckJournaled(p, shape.snap()); err != nil {
 			t.Errorf("%s: the plan of an earlier version is refused: %v", shape.name, err)
 		}
 	}

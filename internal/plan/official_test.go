@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // TestTheOfficialImageIsTakenInEveryShape: on each snapshot of a provider that has one for the cluster's minor, the official image stands in the plan in every
@@ -23,13 +26,13 @@ func TestTheOfficialImageIsTakenInEveryShape(t *testing.T) {
 		"a new cluster in a seed": {installed(), v1.Options{Part: v1.PartInstall}},
 		"an upgrade on the way":   {awsUpgrade(), v1.Options{TargetVersion: "v1.27.4"}},
 	} {
-		c.options.Image = catalogue.Official
+		c.options.Image = cloudprovider.Official
 		p := mustMake(t, c.snap, c.options)
 		minor := 26
 		if c.options.TargetVersion != "" { // the manager starts when every API server is upgraded
 			minor = 27
 		}
-		want, ok := catalogue.OfficialImage(ProviderAWS, minor)
+		want, ok := cloudprovider.OfficialImage(cloudprovider.AWS, minor)
 		if !ok || p.Options.Image != want.Ref {
 			t.Fatalf("%s: the plan's image is %q, want %q", shape, p.Options.Image, want.Ref)
 		}
@@ -60,32 +63,32 @@ func TestOurManagerIsSaidToBeNewerThanTheAPIServer(t *testing.T) {
 
 // TestWithoutAnOfficialImageNoPlanIsMade says what to do.
 func TestWithoutAnOfficialImageNoPlanIsMade(t *testing.T) {
-	b := &builder{opts: v1.Options{Image: catalogue.Official}}
-	b.provider, _ = catalogue.Lookup(providerGCE)
-	b.api = 24 // its makers published none
-	if err := b.chooseImage(); err == nil || !strings.Contains(err.Error(), "no official cloud-controller-manager of provider gce for Kubernetes 1.24") || !strings.Contains(err.Error(), "--image=REPOSITORY:TAG") {
+	d := &draft.Draft{Options: v1.Options{Image: cloudprovider.Official}}
+	d.Provider, _ = cloudprovider.Lookup(cloudprovider.GCE)
+	d.APIMinor = 24 // its makers published none
+	if err := ccm.ChooseImage(d); err == nil || !strings.Contains(err.Error(), "no official cloud-controller-manager of provider gce for Kubernetes 1.24") || !strings.Contains(err.Error(), "--image=REPOSITORY:TAG") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 // TestANewClusterOfAnyMinorIsToldWhichImageIsMissing: that one has no in-tree provider to be within the range of, and its operator has a flag.
 func TestANewClusterOfAnyMinorIsToldWhichImageIsMissing(t *testing.T) {
-	b := &builder{opts: v1.Options{Part: v1.PartInstall}}
-	b.provider, _ = catalogue.Lookup(providerGCE)
-	b.api = 31 // its makers published none
-	err := b.chooseImage()
+	d := &draft.Draft{Options: v1.Options{Part: v1.PartInstall}}
+	d.Provider, _ = cloudprovider.Lookup(cloudprovider.GCE)
+	d.APIMinor = 31 // its makers published none
+	err := ccm.ChooseImage(d)
 	if err == nil || !strings.Contains(err.Error(), "no cloud-controller-manager for provider gce and Kubernetes 1.31") || !strings.Contains(err.Error(), "--ccm-image=gce=REPOSITORY:TAG") {
 		t.Errorf("the error is %v", err)
 	}
-	b.opts.Part, b.opts.Image = "", ""
-	if err := b.chooseImage(); err == nil || !strings.Contains(err.Error(), "the last one with the in-tree provider gce") {
+	d.Options.Part, d.Options.Image = "", ""
+	if err := ccm.ChooseImage(d); err == nil || !strings.Contains(err.Error(), "the last one with the in-tree provider gce") {
 		t.Errorf("of a migration, the error is %v", err)
 	}
 }
 
 // TestWhoPlansAsksForNoSecret: the API server answers whether a Secret is there with what it holds.
 func TestWhoPlansAsksForNoSecret(t *testing.T) {
-	refs := ObjectRefs()
+	refs := layout.ObjectRefs()
 	for _, ref := range refs {
 		if strings.HasPrefix(ref, "Secret/") {
 			t.Errorf("a snapshot would read %s", ref)

@@ -10,31 +10,40 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/program"
 )
 
 func TestFeatureGatesAreMerged(t *testing.T) {
-	on, gone := func(g string) gateChange { return gateChange{name: g, to: gateOn} }, func(g string) gateChange { return gateChange{name: g, to: gateGone} }
+	on, gone := func(g string) flagvalue.GateChange { return flagvalue.GateChange{Name: g, To: flagvalue.GateOn} }, func(g string) flagvalue.GateChange { return flagvalue.GateChange{Name: g, To: flagvalue.GateRemoved} }
 	for _, c := range []struct {
 		name, current, comp string
 		minor               int
-		changes             []gateChange
+		changes             []flagvalue.GateChange
 		want                string // of the flag; "unset" when it goes, "same" when nothing changes
 	}{
-		{"a gate is added behind those of the owner", "B=true,A=false", KCM, 20, []gateChange{on("CSIMigrationAWS")}, "B=true,A=false,CSIMigrationAWS=true"},
-		{"a gate that the owner has off is switched on in its place", "CSIMigrationAWS=false,A=true", KCM, 22, []gateChange{on("CSIMigrationAWS")}, "CSIMigrationAWS=true,A=true"},
-		{"a gate that is on by default is not written", "A=true", KCM, 23, []gateChange{on("CSIMigrationAWS")}, "same"},
-		{"a gate that the version does not know is not written", "", KCM, 27, []gateChange{on("CSIMigrationAWS")}, "same"},
-		{"leader migration needs its gate in 1.21", "", KCM, 21, []gateChange{on(gateLeaderMigration)}, "ControllerManagerLeaderMigration=true"},
-		{"and not in 1.22", "", KCM, 22, []gateChange{on(gateLeaderMigration)}, "same"},
-		{"an API server has no such gate", "", KAS, 21, []gateChange{on(gateLeaderMigration)}, "same"},
-		{"the last gate goes with its flag", "DisableCloudProviders=false", KCM, 30, []gateChange{gone(gateNoProviders)}, "unset"},
-		{"one of two goes", "DisableCloudProviders=false,A=true", KAS, 30, []gateChange{gone(gateNoProviders)}, "A=true"},
-		{"what is not there cannot go", "A=true", KAS, 30, []gateChange{gone(gateNoProviders)}, "same"},
+		{"a gate is added behind those of the owner", "B=true,A=false", component.KCM, 20, []flagvalue.GateChange{on("CSIMigrationAWS")}, "B=true,A=false,CSIMigrationAWS=true"},
+		{"a gate that the owner has off is switched on in its place", "CSIMigrationAWS=false,A=true", component.KCM, 22, []flagvalue.GateChange{on("CSIMigrationAWS")}, "CSIMigrationAWS=true,A=true"},
+		{"a gate that is on by default is not written", "A=true", component.KCM, 23, []flagvalue.GateChange{on("CSIMigrationAWS")}, "same"},
+		{"a gate that the version does not know is not written", "", component.KCM, 27, []flagvalue.GateChange{on("CSIMigrationAWS")}, "same"},
+		{"leader migration needs its gate in 1.21", "", component.KCM, 21, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "ControllerManagerLeaderMigration=true"},
+		{"and not in 1.22", "", component.KCM, 22, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "same"},
+		{"an API server has no such gate", "", component.KAS, 21, []flagvalue.GateChange{on(flagvalue.GateLeaderMigration)}, "same"},
+		{"the last gate goes with its flag", "DisableCloudProviders=false", component.KCM, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "unset"},
+		{"one of two goes", "DisableCloudProviders=false,A=true", component.KAS, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "A=true"},
+		{"what is not there cannot go", "A=true", component.KAS, 30, []flagvalue.GateChange{gone(flagvalue.GateDisableProviders)}, "same"},
 	} {
-		edits := gateEdits(c.current, c.comp, c.minor, c.changes)
+		edits := flagvalue.EditGates(c.current, c.comp, c.minor, c.changes)
 		have := "same"
 		switch {
 		case len(edits) == 1 && edits[0].Op == "unsetFlag":
@@ -46,7 +55,7 @@ func TestFeatureGatesAreMerged(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
 		}
 	}
-	if have := allGates([]string{KCM, "--feature-gates=A=true", "--v=2", "--feature-gates", "B=false,A=false"}, "B=false,A=false"); have != "A=false,B=false" {
+	if have := flagvalue.MergeGates([]string{component.KCM, "--feature-gates=A=true", "--v=2", "--feature-gates", "B=false,A=false"}, "B=false,A=false"); have != "A=false,B=false" {
 		t.Errorf("a flag that is given twice: %q", have)
 	}
 }
@@ -61,14 +70,14 @@ func TestControllersOfTheOwner(t *testing.T) {
 		{"*,-ttl", controllernames.Route, false}, {"service,route", controllernames.NodeIPAM, true}, {"service,nodeipam", controllernames.NodeIPAM, false},
 		{"nodeipam,-nodeipam,*", controllernames.NodeIPAM, false},
 	} {
-		if have := disabled(c.list, c.loop); have != c.want {
+		if have := flagvalue.IsLoopDisabled(c.list, c.loop); have != c.want {
 			t.Errorf("--controllers=%s switches %s off: %v", c.list, c.loop, have)
 		}
 	}
 	for _, c := range []struct{ list, want string }{
 		{"", "*,-nodeipam"}, {"*,bootstrapsigner", "*,bootstrapsigner,-nodeipam"}, {"*,-node-ipam-controller", "*,-node-ipam-controller"}, {"ttl,nodeipam", "ttl"}, {"*,nodeipam", "*,-nodeipam"},
 	} {
-		if have := without(c.list, "nodeipam", loopIPAM); have != c.want {
+		if have := flagvalue.DisableLoop(c.list, "nodeipam", clusterview.NodeIPAM); have != c.want {
 			t.Errorf("without(%q) = %q, want %q", c.list, have, c.want)
 		}
 	}
@@ -80,21 +89,21 @@ func TestControllersOfTheNewManager(t *testing.T) {
 		move                       bool
 		want                       string
 	}{
-		{"ours runs everything that the old one ran", "aws", DefaultImage, "*,bootstrapsigner,tokencleaner", false, ""},
-		{"what the owner switched off stays off, in the new names", "aws", DefaultImage, "*,-route", false, "*,-node-route-controller"},
+		{"ours runs everything that the old one ran", "aws", options.DefaultImage, "*,bootstrapsigner,tokencleaner", false, ""},
+		{"what the owner switched off stays off, in the new names", "aws", options.DefaultImage, "*,-route", false, "*,-node-route-controller"},
 		{"and in the old ones", "openstack", "r/openstack-cloud-controller-manager:v1.27.3", "*,-route", false, "*,-route"},
-		{"ours allocates only when it is told to", "aws", DefaultImage, "*", true, "*,node-ipam-controller"},
+		{"ours allocates only when it is told to", "aws", options.DefaultImage, "*", true, "*,node-ipam-controller"},
 		{"Google's allocates unless it is told not to", "gce", "r/cloud-controller-manager:v28.2.1", "*", false, "*,-nodeipam"},
 		{"and does when node IPAM moves", "gce", "r/cloud-controller-manager:v28.2.1", "*", true, ""},
 		{"Azure's leaves nodes to another program", "azure", "r/azure-cloud-controller-manager:v1.26.3", "*", false, "*,-cloud-node,-node-ipam"},
 	} {
-		p, err := programOf(c.provider, c.image)
+		p, err := program.Identify(c.provider, c.image)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &builder{target: target{program: p, moveIPAM: c.move}}
-		b.provider, _ = catalogue.Lookup(c.provider)
-		if have := b.ccmControllers(c.kcm); have != c.want {
+		d := &draft.Draft{Target: draft.Target{Program: p, MoveIPAM: c.move}}
+		d.Provider, _ = cloudprovider.Lookup(c.provider)
+		if have := ccm.ControllersFlag(d, c.kcm); have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
 		}
 	}
@@ -107,20 +116,20 @@ func TestTheProgramInAnImage(t *testing.T) {
 		command         string
 		migrates        bool
 	}{
-		{"aws", DefaultImage, ccmMinor, "/aws-" + CCM, true},
+		{"aws", options.DefaultImage, program.OwnMinor, "/aws-" + component.CCM, true},
 		{"aws", "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.12", 26, "/bin/aws-cloud-controller-manager", true},
 		{"openstack", "mirror:5000/provider-os/openstack-cloud-controller-manager:v1.20.2", 20, "/bin/openstack-cloud-controller-manager", false},
 		{"gce", "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v27.1.6", 27, "/cloud-controller-manager", true},
-		{"azure", "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.28.5", 28, CCM, false},
+		{"azure", "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.28.5", 28, component.CCM, false},
 	} {
-		p, err := programOf(c.provider, c.image)
-		if err != nil || p.minor != c.minor || p.command != c.command || p.leaderMigration != c.migrates {
+		p, err := program.Identify(c.provider, c.image)
+		if err != nil || p.Minor != c.minor || p.Command != c.command || p.LeaderMigration != c.migrates {
 			t.Errorf("%s is %+v, %v", c.image, p, err)
 		}
 	}
 	for _, image := range []string{"r/manager:latest", "r/manager@sha256:00", "r/manager:v2.27.1x", "r/manager"} {
-		if p, err := programOf("openstack", image); err == nil || !strings.Contains(err.Error(), "does not tell its version") {
-			t.Errorf("%s is taken for 0.%d", image, p.minor)
+		if p, err := program.Identify("openstack", image); err == nil || !strings.Contains(err.Error(), "does not tell its version") {
+			t.Errorf("%s is taken for 0.%d", image, p.Minor)
 		}
 	}
 }
@@ -141,7 +150,7 @@ func TestGatesOfAKubeletConfiguration(t *testing.T) {
 		{"and a text that is not known", "", map[string]any{"A": nil}, ""},
 		{"and one without gates", "kind: K\n", map[string]any{"A": nil}, ""},
 	} {
-		have, err := editGates(c.text, c.gates)
+		have, err := kubeadm.EditGates(c.text, c.gates)
 		if (err != nil) != (c.want == "") || err == nil && have != c.want {
 			t.Errorf("%s: %v\n%s", c.name, err, have)
 		}
@@ -161,7 +170,7 @@ func TestTheConfigOfAnImageCredentialProvider(t *testing.T) {
 			MatchImages, Args                      []string
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(find(t, p, "write/"+CredentialConfig).Content), &config); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(find(t, p, "write/"+layout.CredentialConfig).Content), &config); err != nil {
 		t.Fatal(err)
 	}
 	if config.APIVersion != "kubelet.config.k8s.io/v1" || len(config.Providers[0].MatchImages) == 0 {
@@ -193,15 +202,15 @@ func TestTheDaemonSetDependsOnNothingThatWaitsForIt(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(find(t, p, "start/"+CCM).Object), &set); err != nil {
+	if err := json.Unmarshal([]byte(find(t, p, "start/"+component.CCM).Object), &set); err != nil {
 		t.Fatal(err)
 	}
 	pod := set.Spec.Template.Spec
 	c := pod.Containers[0]
-	if set.Spec.UpdateStrategy.Type != "OnDelete" || !pod.HostNetwork || pod.DNSPolicy != "Default" || pod.PriorityClassName == "" || pod.ServiceAccountName != CCMAccount {
+	if set.Spec.UpdateStrategy.Type != "OnDelete" || !pod.HostNetwork || pod.DNSPolicy != "Default" || pod.PriorityClassName == "" || pod.ServiceAccountName != layout.CCMAccount {
 		t.Errorf("pod: %+v", pod)
 	}
-	if diff := cmp.Diff(map[string]string{labelControlPlane: ""}, pod.NodeSelector); diff != "" {
+	if diff := cmp.Diff(map[string]string{layout.LabelControlPlane: ""}, pod.NodeSelector); diff != "" {
 		t.Errorf("from 1.24 on kubeadm's nodes have one label (-want +have):\n%s", diff)
 	}
 	if c.Env[0].Name != "KUBERNETES_SERVICE_HOST" || c.Env[0].ValueFrom.FieldRef.FieldPath != "status.hostIP" || c.Env[1].Value != "6443" {
@@ -216,17 +225,17 @@ func TestGoogleNeedsNoCloudConfig(t *testing.T) {
 	for _, shape := range []string{v1.ShapeStaticPod, v1.ShapeDaemonSet} {
 		s := gce30()
 		for i := range s.Hosts {
-			if m := component(s.Hosts[i], KCM); m != nil {
-				delete(m.Flags, flagCloudConfig)
+			if m := clusterview.FindComponent(s.Hosts[i], component.KCM); m != nil {
+				delete(m.Flags, flagvalue.FlagCloudConfig)
 			}
 			s.Hosts[i].CloudConfig = nil
 		}
 		p := mustMake(t, s, v1.Options{Shape: shape})
-		start := find(t, p, "start/"+CCM)
-		if text := start.Content + start.Object; strings.Contains(text, CCMCloudConf) || !strings.Contains(text, "--cloud-provider=gce") {
+		start := find(t, p, "start/"+component.CCM)
+		if text := start.Content + start.Object; strings.Contains(text, layout.CCMCloudConf) || !strings.Contains(text, "--cloud-provider=gce") {
 			t.Errorf("%s: the manager is told of a config that nobody has:\n%s", shape, text)
 		}
-		if have := hostsOf(p, "write/"+CCMCloudConf); have != nil {
+		if have := hostsOf(p, "write/"+layout.CCMCloudConf); have != nil {
 			t.Errorf("%s: a config is derived from nothing on %v", shape, have)
 		}
 	}
@@ -331,7 +340,7 @@ func TestAnImageWithoutItsTag(t *testing.T) {
 	for in, want := range map[string]string{
 		"mirror/manager:latest": "mirror/manager", "mirror:5000/manager": "mirror:5000/manager", "mirror:5000/manager:v1@sha256:00": "mirror:5000/manager", "manager": "manager",
 	} {
-		if have := untagged(in); have != want {
+		if have := program.WithoutTag(in); have != want {
 			t.Errorf("%s without its tag is %s, want %s", in, have, want)
 		}
 	}

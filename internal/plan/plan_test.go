@@ -10,6 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -63,11 +68,11 @@ func TestTheOwnersHostComesLast(t *testing.T) {
 			for i := range s.Managers {
 				s.Managers[i].Leads = nil
 				if s.Managers[i].Host == owner {
-					s.Managers[i].Leads = []string{KCM}
+					s.Managers[i].Leads = []string{component.KCM}
 				}
 			}
 			p := mustMake(t, s, labOptions())
-			for _, prefix := range []string{"leader-migration/", "external/" + KCM, "external/" + KAS, "start/", "finish/"} {
+			for _, prefix := range []string{"leader-migration/", "external/" + component.KCM, "external/" + component.KAS, "start/", "finish/"} {
 				if diff := cmp.Diff(want, hostsOf(p, prefix)); diff != "" {
 					t.Errorf("%s (-want +have):\n%s", prefix, diff)
 				}
@@ -81,16 +86,16 @@ func TestTheOrderOnEachHost(t *testing.T) {
 	at := positions(p)
 	for _, host := range []string{"cp-1", "cp-2", "cp-3"} {
 		order := []string{
-			"create/RoleBinding/kube-system/" + MigrationRB, // a manager that may not use the lease runs no loop, and nothing says so
-			"leader-migration/" + KCM + "@" + host,
-			"external/" + KCM + "@" + host,
-			"external/" + KAS + "@" + host, // no API server is restarted under an owner
-			"start/" + CCM + "@" + host,
+			"create/RoleBinding/kube-system/" + layout.MigrationRole, // a manager that may not use the lease runs no loop, and nothing says so
+			"leader-migration/" + component.KCM + "@" + host,
+			"external/" + component.KCM + "@" + host,
+			"external/" + component.KAS + "@" + host, // no API server is restarted under an owner
+			"start/" + component.CCM + "@" + host,
 			"verify/handed-over",
-			"finish/" + CCM + "@" + host,
-			"remove/" + CCMMigration + "@" + host, // not while a manager names it
-			"delete/Lease/kube-system/" + DefaultLease,
-			"delete/RoleBinding/kube-system/" + MigrationRB,
+			"finish/" + component.CCM + "@" + host,
+			"remove/" + layout.CCMMigration + "@" + host, // not while a manager names it
+			"delete/Lease/kube-system/" + layout.DefaultLease,
+			"delete/RoleBinding/kube-system/" + layout.MigrationRole,
 		}
 		for i := 1; i < len(order); i++ {
 			before, ok := at[order[i-1]]
@@ -99,19 +104,19 @@ func TestTheOrderOnEachHost(t *testing.T) {
 				t.Errorf("step %s (%d) must come before %s (%d)", order[i-1], before, order[i], after)
 			}
 		}
-		for _, file := range []string{KCMMigration, CCMMigration, CCMCloudConf, CCMKubeconfig} {
-			if at["write/"+file+"@"+host] >= at["leader-migration/"+KCM+"@"+host] {
+		for _, file := range []string{layout.KCMMigration, layout.CCMMigration, layout.CCMCloudConf, layout.CCMKubeconfig} {
+			if at["write/"+file+"@"+host] >= at["leader-migration/"+component.KCM+"@"+host] {
 				t.Errorf("%s must be on host %s before a manager is told of it", file, host)
 			}
 		}
 	}
 	// Leader migration reaches every host before the first one goes external; on the owner's host another one's CCM runs by then.
-	if at["leader-migration/"+KCM+"@cp-2"] > at["external/"+KCM+"@cp-1"] {
+	if at["leader-migration/"+component.KCM+"@cp-2"] > at["external/"+component.KCM+"@cp-1"] {
 		t.Error("a manager without leader migration is left when the first one goes external")
 	}
 	for _, host := range []string{"cp-1", "cp-3"} {
-		if at["start/"+CCM+"@"+host] > at["external/"+KCM+"@cp-2"] {
-			t.Errorf("%s on %s must run before the owner's %s is made external", CCM, host, KCM)
+		if at["start/"+component.CCM+"@"+host] > at["external/"+component.KCM+"@cp-2"] {
+			t.Errorf("%s on %s must run before the owner's %s is made external", component.CCM, host, component.KCM)
 		}
 	}
 }
@@ -140,10 +145,10 @@ func TestEveryStepRequiresWhatItWasMadeFrom(t *testing.T) {
 		}
 		switch s.Kind {
 		case v1.StepEditManifest, v1.StepAddManifest, v1.StepWriteFile, v1.StepRemoveFile, v1.StepKubelet:
-			if !required[FileFact(s.Host, s.Path)] || !required["cluster:uid"] {
+			if !required[planstep.FileFact(s.Host, s.Path)] || !required["cluster:uid"] {
 				t.Errorf("step %s changes %s on %s and requires only %v", s.ID, s.Path, s.Host, s.Requires)
 			}
-			if s.Source != "" && !IsToken(s) && !required[FileFact(s.Host, s.Source)] {
+			if s.Source != "" && !planstep.IsToken(s) && !required[planstep.FileFact(s.Host, s.Source)] {
 				t.Errorf("step %s derives from %s and does not require it", s.ID, s.Source)
 			}
 			if s.Undo == "" {
@@ -155,10 +160,10 @@ func TestEveryStepRequiresWhatItWasMadeFrom(t *testing.T) {
 			t.Errorf("step %s restarts an owner and has no group or successor", s.ID)
 		}
 	}
-	if f := facts[FileFact("cp-1", "/etc/kubernetes/manifests/kube-controller-manager.yaml")]; !strings.Contains(f.Detail, "\n--cloud-provider=aws\n") || len(f.Value) != 64 {
+	if f := facts[planstep.FileFact("cp-1", "/etc/kubernetes/manifests/kube-controller-manager.yaml")]; !strings.Contains(f.Detail, "\n--cloud-provider=aws\n") || len(f.Value) != 64 {
 		t.Errorf("the fact of a manifest names its arguments, so that a change can be named; it is %+v", f)
 	}
-	if f := facts[FileFact("cp-1", CCMManifest)]; f.Value != "absent" {
+	if f := facts[planstep.FileFact("cp-1", layout.CCMManifest)]; f.Value != "absent" {
 		t.Errorf("the fact of a file that is not there is %+v", f)
 	}
 }
@@ -185,9 +190,9 @@ func TestTheNewManagerGetsWhatTheOldOneHad(t *testing.T) {
 	})
 	p := mustMake(t, s, v1.Options{ClusterName: "other", Env: []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/{host}.credentials"}})
 	at := positions(p)
-	manifest := p.Steps[at["start/"+CCM+"@cp-1"]].Content
+	manifest := p.Steps[at["start/"+component.CCM+"@cp-1"]].Content
 	for _, part := range []string{"--cluster-cidr=10.1.0.0/16", "--configure-cloud-routes=false", "--node-monitor-period=7s", "--cluster-name=other", "--bind-address=10.0.0.1",
-		"--leader-elect-retry-period=250ms", "/etc/kubernetes/cp-1.credentials", DefaultImage} {
+		"--leader-elect-retry-period=250ms", "/etc/kubernetes/cp-1.credentials", options.DefaultImage} {
 		if !strings.Contains(manifest, part) {
 			t.Errorf("the manifest has no %s:\n%s", part, manifest)
 		}
@@ -195,13 +200,13 @@ func TestTheNewManagerGetsWhatTheOldOneHad(t *testing.T) {
 	want := []v1.Edit{
 		{Op: "setFlag", Name: "cloud-provider", Value: "external"}, {Op: "unsetFlag", Name: "cloud-config"}, {Op: "unsetFlag", Name: "enable-leader-migration"},
 		{Op: "unsetFlag", Name: "leader-migration-config"}, {Op: "setFlag", Name: "leader-elect-retry-period", Value: "3s"},
-		{Op: "unsetFlag", Name: "leader-elect-renew-deadline"}, {Op: "removeHostPath", Name: "transplant-leader-migration", Value: KCMMigration},
+		{Op: "unsetFlag", Name: "leader-elect-renew-deadline"}, {Op: "removeHostPath", Name: "transplant-leader-migration", Value: layout.KCMMigration},
 	}
-	if diff := cmp.Diff(want, p.Steps[at["external/"+KCM+"@cp-1"]].Edits); diff != "" {
+	if diff := cmp.Diff(want, p.Steps[at["external/"+component.KCM+"@cp-1"]].Edits); diff != "" {
 		t.Errorf("an election period that was there comes back, one that was not goes (-want +have):\n%s", diff)
 	}
 	expect := p.Steps[at["verify/handed-over"]].Expect
-	if diff := cmp.Diff(map[string]string{"service": CCM, "cloud-node-lifecycle": CCM, "nodeipam": KCM}, expect); diff != "" {
+	if diff := cmp.Diff(map[string]string{"service": component.CCM, "cloud-node-lifecycle": component.CCM, "nodeipam": component.KCM}, expect); diff != "" {
 		t.Errorf("a loop that did not run before is not waited for (-want +have):\n%s", diff)
 	}
 }
@@ -209,7 +214,7 @@ func TestTheNewManagerGetsWhatTheOldOneHad(t *testing.T) {
 func TestLeaderMigrationIsKeptWhenAskedTo(t *testing.T) {
 	p := mustMake(t, cluster(), v1.Options{KeepLeaderMigration: true})
 	for _, s := range p.Steps {
-		if s.Phase == PhaseFinish {
+		if s.Phase == planstep.PhaseFinish {
 			t.Errorf("step %s finishes what was to be kept", s.ID)
 		}
 	}
@@ -222,16 +227,16 @@ func TestPartsThatAreExternalAlreadyAreLeftAlone(t *testing.T) {
 	p := mustMake(t, cluster(func(s *v1.Snapshot) {
 		s.Hosts[0].Kubelet.Flags["cloud-provider"] = "external"
 		s.Hosts[1].Kubelet.Error = "no flags"
-		component(s.Hosts[0], KAS).Flags["cloud-provider"] = ""
-		component(s.Hosts[1], KAS).Flags["cloud-config"] = "/etc/kubernetes/cloud.conf"
+		clusterview.FindComponent(s.Hosts[0], component.KAS).Flags["cloud-provider"] = ""
+		clusterview.FindComponent(s.Hosts[1], component.KAS).Flags["cloud-config"] = "/etc/kubernetes/cloud.conf"
 	}), v1.Options{})
 	if have := hostsOf(p, "external/kubelet@"); have != nil {
 		t.Errorf("kubelets of %v are changed", have)
 	}
-	if diff := cmp.Diff([]string{"cp-2"}, hostsOf(p, "external/"+KAS)); diff != "" {
+	if diff := cmp.Diff([]string{"cp-2"}, hostsOf(p, "external/"+component.KAS)); diff != "" {
 		t.Errorf("API servers (-want +have):\n%s", diff)
 	}
-	edits := p.Steps[positions(p)["external/"+KAS+"@cp-2"]].Edits
+	edits := p.Steps[positions(p)["external/"+component.KAS+"@cp-2"]].Edits
 	if len(edits) != 2 || edits[1] != (v1.Edit{Op: "unsetFlag", Name: "cloud-config"}) {
 		t.Errorf("the API server keeps a cloud config that nothing reads: %v", edits)
 	}

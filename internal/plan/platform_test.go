@@ -7,6 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // units turns the components of a cluster's hosts into systemd units whose flags stand in environment files.
@@ -33,8 +41,8 @@ func aws26HA() *v1.Snapshot {
 func TestAControlPlaneOfUnitsIsChangedWhereItsFlagsStand(t *testing.T) {
 	p := mustMake(t, units(aws26HA()), v1.Options{Volumes: v1.VolumesInTree})
 	at := positions(p)
-	s := p.Steps[at["external/"+KCM+"@cp-1"]]
-	if s.Kind != v1.StepEditUnit || s.Unit != KCM+".service" || s.Path != "/etc/default/"+KCM {
+	s := p.Steps[at["external/"+component.KCM+"@cp-1"]]
+	if s.Kind != v1.StepEditUnit || s.Unit != component.KCM+".service" || s.Path != "/etc/default/"+component.KCM {
 		t.Errorf("step %+v", s)
 	}
 	for _, s := range p.Steps {
@@ -43,22 +51,22 @@ func TestAControlPlaneOfUnitsIsChangedWhereItsFlagsStand(t *testing.T) {
 				t.Errorf("step %s mounts a file into a unit", s.ID)
 			}
 		}
-		if s.Kind == v1.StepEditManifest && s.Component != CCM {
+		if s.Kind == v1.StepEditManifest && s.Component != component.CCM {
 			t.Errorf("step %s edits a manifest that is not there", s.ID)
 		}
 	}
-	if start := p.Steps[at["start/"+CCM+"@cp-1"]]; start.Kind != v1.StepAddManifest {
+	if start := p.Steps[at["start/"+component.CCM+"@cp-1"]]; start.Kind != v1.StepAddManifest {
 		t.Errorf("the cloud-controller-manager is an image, and the kubelet has a directory for it: %+v", start.Kind)
 	}
 	back := rolledBackFrom(t, p, units(aws26HA()))
 	last := map[string]v1.Step{}
 	for _, s := range back.Steps {
-		if s.Component == KCM {
+		if s.Component == component.KCM {
 			last[s.Host] = s
 		}
 	}
 	for _, h := range []string{"cp-1", "cp-2", "cp-3"} {
-		if s := last[h]; s.Kind != v1.StepEditUnit || s.Unit == "" || s.Restore != "leader-migration/"+KCM+"@"+h {
+		if s := last[h]; s.Kind != v1.StepEditUnit || s.Unit == "" || s.Restore != "leader-migration/"+component.KCM+"@"+h {
 			t.Errorf("the way back on %s ends with %+v", h, s)
 		}
 	}
@@ -68,17 +76,17 @@ func TestAUnitHasItsNewFlagsBeforeItIsStopped(t *testing.T) {
 	snap := aws26()
 	p := mustMake(t, units(snap), v1.Options{})
 	at := positions(p)
-	stop, start := p.Steps[at["stop/"+KCM+"@cp-1"]], p.Steps[at["external/"+KCM+"@cp-1"]]
+	stop, start := p.Steps[at["stop/"+component.KCM+"@cp-1"]], p.Steps[at["external/"+component.KCM+"@cp-1"]]
 	if stop.Kind != v1.StepStopUnit || start.Kind != v1.StepStartUnit || stop.Path != start.Path {
 		t.Fatalf("%s, %s", stop.Kind, start.Kind)
 	}
-	if diff := cmp.Diff(start.Edits, stop.Edits); diff != "" || !sets(stop, "cloud-provider", "external") {
+	if diff := cmp.Diff(start.Edits, stop.Edits); diff != "" || !planstep.SetsFlag(stop, "cloud-provider", "external") {
 		t.Errorf("what starts the unit again would start it otherwise (-start +stop):\n%s", diff)
 	}
-	if have := strings.Join(stop.Manual, "\n"); !strings.Contains(have, "--cloud-provider=external") || !strings.HasSuffix(have, "systemctl stop "+KCM+".service'") {
+	if have := strings.Join(stop.Manual, "\n"); !strings.Contains(have, "--cloud-provider=external") || !strings.HasSuffix(have, "systemctl stop "+component.KCM+".service'") {
 		t.Errorf("by hand:\n%s", have)
 	}
-	if want := "ssh cp-1 'sudo systemctl start " + KCM + ".service'"; strings.Join(start.Manual, "\n") != want {
+	if want := "ssh cp-1 'sudo systemctl start " + component.KCM + ".service'"; strings.Join(start.Manual, "\n") != want {
 		t.Errorf("by hand: %q, want %s", start.Manual, want)
 	}
 	back := rolledBackFrom(t, p, snap)
@@ -86,7 +94,7 @@ func TestAUnitHasItsNewFlagsBeforeItIsStopped(t *testing.T) {
 		t.Errorf("the way back takes the file from before %s: %+v", s.Restore, s)
 	}
 	pods := mustMake(t, aws26(), v1.Options{})
-	if s := pods.Steps[positions(pods)["stop/"+KCM+"@cp-1"]]; len(s.Edits) > 0 {
+	if s := pods.Steps[positions(pods)["stop/"+component.KCM+"@cp-1"]]; len(s.Edits) > 0 {
 		t.Errorf("a manifest that is moved away is edited: %v", s.Edits)
 	}
 }
@@ -98,11 +106,11 @@ func rolledBackFrom(t *testing.T, p *v1.Plan, s *v1.Snapshot) *v1.Plan {
 	for _, step := range p.Steps {
 		j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Result: "done"})
 	}
-	back, err := MakeRollback(j, s, now)
+	back, err := rollback.Make(j, s, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := WellFormed(back); err != nil {
+	if err := invariant.CheckWellFormed(back); err != nil {
 		t.Errorf("the way back: %v", err)
 	}
 	return back
@@ -132,8 +140,8 @@ func TestTheShapeOfTheManagerWhereTheKubeletReadsNoManifests(t *testing.T) {
 		{"a choice goes first", v1.Host{}, v1.ShapeStaticPod, v1.ShapeStaticPod},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := &builder{opts: v1.Options{Shape: c.choice}}
-			if have := b.ccmShape(c.host); have != c.want {
+			d := &draft.Draft{Options: v1.Options{Shape: c.choice}}
+			if have := ccm.ShapeFor(d, c.host); have != c.want {
 				t.Errorf("%s, want %s", have, c.want)
 			}
 		})
@@ -143,7 +151,7 @@ func TestTheShapeOfTheManagerWhereTheKubeletReadsNoManifests(t *testing.T) {
 func TestReplacedHostsAreNeverTouched(t *testing.T) {
 	s := aws26HA()
 	p := mustMake(t, s, v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.3"})
-	if err := WellFormed(p); err != nil {
+	if err := invariant.CheckWellFormed(p); err != nil {
 		t.Error(err)
 	}
 	var ids []string
@@ -155,13 +163,13 @@ func TestReplacedHostsAreNeverTouched(t *testing.T) {
 			ids = append(ids, step.ID)
 		}
 	}
-	want := []string{"await/leader-migration", "await/in/" + KCM + "/1", "await/in/" + CCM + "/1", "await/out/cp-1", "await/in/" + KCM + "/2", "await/in/" + CCM + "/2", "await/out/cp-3",
-		"await/in/" + KCM + "/3", "await/in/" + CCM + "/3", "await/out/cp-2", "await/finish"}
+	want := []string{"await/leader-migration", "await/in/" + component.KCM + "/1", "await/in/" + component.CCM + "/1", "await/out/cp-1", "await/in/" + component.KCM + "/2", "await/in/" + component.CCM + "/2", "await/out/cp-3",
+		"await/in/" + component.KCM + "/3", "await/in/" + component.CCM + "/3", "await/out/cp-2", "await/finish"}
 	if diff := cmp.Diff(want, ids); diff != "" {
 		t.Errorf("one in, one out, the owner cp-2 last (-want +have):\n%s", diff)
 	}
-	first := strings.Join(p.Steps[positions(p)["await/in/"+KCM+"/1"]].Await.Instructions, "\n")
-	for _, part := range []string{"version v1.27.3", "--cloud-provider=external", "no --enable-leader-migration", "kind: LeaderMigrationConfiguration", "--leader-migration-config=" + CCMMigration, "--cluster-name=prod", CCMKubeconfig} {
+	first := strings.Join(p.Steps[positions(p)["await/in/"+component.KCM+"/1"]].Await.Instructions, "\n")
+	for _, part := range []string{"version v1.27.3", "--cloud-provider=external", "no --enable-leader-migration", "kind: LeaderMigrationConfiguration", "--leader-migration-config=" + layout.CCMMigration, "--cluster-name=prod", layout.CCMKubeconfig} {
 		if !strings.Contains(first, part) {
 			t.Errorf("the instructions do not say %q:\n%s", part, first)
 		}
@@ -179,7 +187,7 @@ func TestTheWayBackOfReplacedHosts(t *testing.T) {
 	p := mustMake(t, before, v1.Options{ReplaceHosts: true, TargetVersion: "1.27"})
 	after := aws26HA()
 	for h := range after.Hosts {
-		if m := component(after.Hosts[h], KCM); m != nil {
+		if m := clusterview.FindComponent(after.Hosts[h], component.KCM); m != nil {
 			m.Flags["cloud-provider"] = "external"
 			after.Hosts[h].Name, after.Hosts[h].NodeName = "new-"+after.Hosts[h].Name, "new-"+after.Hosts[h].Name
 		}
@@ -209,7 +217,7 @@ func TestReplacementsThatAreRefused(t *testing.T) {
 		{"one host", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] }, "replacing needs two or more"},
 		{"external already", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}, func(s *v1.Snapshot) { kcmOf(s, 0).Flags["cloud-provider"] = "external" }, `node cp-1 runs with --cloud-provider="external"`},
 		{"a version without replacing that is no tag", v1.Options{TargetVersion: "v1.27"}, nil, "give one, e.g. v1.27.4"},
-		{"with downtime", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", Strategy: Downtime}, nil, "leave out --strategy downtime"},
+		{"with downtime", v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0", Strategy: planstep.Downtime}, nil, "leave out --strategy downtime"},
 		{"an unknown shape", v1.Options{Shape: "job"}, nil, `shape "job" is not known: use static-pod or daemonset`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,12 +238,12 @@ func deployedCluster() *v1.Snapshot {
 	s := aws26HA()
 	s.Kubeadm = nil
 	n := int32(2)
-	s.Hosted = []v1.Component{{Name: KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + KCM, SHA256: "t", Replicas: &n, Command: []string{KCM, "--cloud-provider=aws"},
+	s.Hosted = []v1.Component{{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/" + component.KCM, SHA256: "t", Replicas: &n, Command: []string{component.KCM, "--cloud-provider=aws"},
 		Flags: map[string]string{"cloud-provider": "aws", "cluster-name": "prod", "cluster-cidr": "10.244.0.0/16"}}}
 	for h := range s.Hosts {
 		kept := s.Hosts[h].Components[:0]
 		for _, c := range s.Hosts[h].Components {
-			if c.Name != KCM {
+			if c.Name != component.KCM {
 				kept = append(kept, c)
 			}
 		}
@@ -246,18 +254,18 @@ func deployedCluster() *v1.Snapshot {
 
 func TestAManagerThatIsADeploymentIsChangedInPlaceAndNeverScaledToNone(t *testing.T) {
 	p := mustMake(t, deployedCluster(), v1.Options{})
-	if p.Strategy != Downtime {
+	if p.Strategy != planstep.Downtime {
 		t.Errorf("strategy %q", p.Strategy)
 	}
-	if err := WellFormed(p); err != nil {
+	if err := invariant.CheckWellFormed(p); err != nil {
 		t.Error(err)
 	}
 	at := positions(p)
-	external, start := at["external/"+KCM+"@Deployment/kube-system/"+KCM], at["create/Deployment/kube-system/"+CCM]
-	if s := p.Steps[external]; s.Kind != v1.StepEditWorkload || len(s.Edits) != 1 || s.Requires[len(s.Requires)-1] != "workload:Deployment/kube-system/"+KCM {
+	external, start := at["external/"+component.KCM+"@Deployment/kube-system/"+component.KCM], at["create/Deployment/kube-system/"+component.CCM]
+	if s := p.Steps[external]; s.Kind != v1.StepEditWorkload || len(s.Edits) != 1 || s.Requires[len(s.Requires)-1] != "workload:Deployment/kube-system/"+component.KCM {
 		t.Errorf("step %+v", s)
 	}
-	if start < external || p.Steps[start].Component != CCM || !strings.Contains(p.Steps[start].Object, "--cluster-name=prod") {
+	if start < external || p.Steps[start].Component != component.CCM || !strings.Contains(p.Steps[start].Object, "--cluster-name=prod") {
 		t.Errorf("the cloud-controller-manager comes after the old pods have ended: %+v", p.Steps[start])
 	}
 	back := rolledBackFrom(t, p, deployedCluster())
@@ -267,7 +275,7 @@ func TestAManagerThatIsADeploymentIsChangedInPlaceAndNeverScaledToNone(t *testin
 		}
 	}
 	at = positions(back)
-	if gone, again := at["undo/create/Deployment/kube-system/"+CCM], at["undo/external/"+KCM+"@Deployment/kube-system/"+KCM]; gone >= again {
+	if gone, again := at["undo/create/Deployment/kube-system/"+component.CCM], at["undo/external/"+component.KCM+"@Deployment/kube-system/"+component.KCM]; gone >= again {
 		t.Errorf("the in-tree manager comes back (%d) before the other one has gone (%d)", again, gone)
 	}
 }
@@ -279,7 +287,7 @@ func TestDeploymentsThatAreRefused(t *testing.T) {
 		change func(*v1.Component)
 		want   string
 	}{
-		{"leader migration", v1.Options{Strategy: LeaderMigration}, nil, "use --strategy downtime"},
+		{"leader migration", v1.Options{Strategy: planstep.LeaderMigration}, nil, "use --strategy downtime"},
 		{"a cloud config by no path", v1.Options{}, func(c *v1.Component) { c.Flags["cloud-config"] = "cloud.conf" }, "--cloud-config=cloud.conf, which is no absolute path"},
 		{"a template that could not be read", v1.Options{}, func(c *v1.Component) { c.Error = "sh -c" }, "sh -c"},
 	} {
@@ -299,7 +307,7 @@ func TestDeploymentsThatAreRefused(t *testing.T) {
 func TestTheWayBackOfADowntime(t *testing.T) {
 	for name, s := range map[string]func() *v1.Snapshot{"static pods": aws26, "units": func() *v1.Snapshot { return units(aws26()) }, "three hosts": aws26HA} {
 		t.Run(name, func(t *testing.T) {
-			p := mustMake(t, s(), v1.Options{Strategy: Downtime, Volumes: v1.VolumesInTree})
+			p := mustMake(t, s(), v1.Options{Strategy: planstep.Downtime, Volumes: v1.VolumesInTree})
 			back := rolledBackFrom(t, p, s())
 			phase := map[string]int{}
 			first, last := map[string]int{}, map[string]int{}
@@ -315,12 +323,12 @@ func TestTheWayBackOfADowntime(t *testing.T) {
 			if name == "units" {
 				startKind, stopKind = v1.StepStartUnit, v1.StepStopUnit
 			}
-			gone, stopped, started := last[CCM+" "+string(v1.StepRemoveManifest)], last[KCM+" "+string(stopKind)], first[KCM+" "+string(startKind)]
+			gone, stopped, started := last[component.CCM+" "+string(v1.StepRemoveManifest)], last[component.KCM+" "+string(stopKind)], first[component.KCM+" "+string(startKind)]
 			if gone == 0 || gone > stopped || stopped > started {
 				t.Errorf("the cloud-controller-managers go (%d), the managers stop (%d), and come back as they were (%d)", gone, stopped, started)
 			}
 			for i, step := range back.Steps {
-				if step.Component == KAS && (i < stopped || i > started) {
+				if step.Component == component.KAS && (i < stopped || i > started) {
 					t.Errorf("%s is restored (%d) while its host's manager runs (%d to %d)", step.ID, i, stopped, started)
 				}
 			}
@@ -330,22 +338,22 @@ func TestTheWayBackOfADowntime(t *testing.T) {
 
 func TestWhereAPlanMayBeCut(t *testing.T) {
 	lm := mustMake(t, aws26HA(), v1.Options{Volumes: v1.VolumesInTree})
-	for point, want := range map[string]string{PhaseMigration: PhaseMigration, "external/kubelet@cp-1": PhaseKubelets, "start/" + CCM + "@cp-3": PhaseHandover} {
-		n, err := Until(lm, point)
+	for point, want := range map[string]string{planstep.PhaseMigration: planstep.PhaseMigration, "external/kubelet@cp-1": planstep.PhaseKubelets, "start/" + component.CCM + "@cp-3": planstep.PhaseHandover} {
+		n, err := planstep.Until(lm, point)
 		if err != nil || lm.Steps[n-1].Phase != want {
 			t.Errorf("%s: %d, %v", point, n, err)
 		}
 	}
 	for point, want := range map[string]string{"nowhere": "its phases are prepare, leader-migration", "external/": "give the whole ID"} {
-		if _, err := Until(lm, point); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := planstep.Until(lm, point); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", point, err)
 		}
 	}
 	down := mustMake(t, aws26(), v1.Options{Volumes: v1.VolumesInTree})
-	if _, err := Until(down, "external/"+KAS); err == nil || !strings.Contains(err.Error(), "is in the downtime: nobody would run the loops") {
+	if _, err := planstep.Until(down, "external/"+component.KAS); err == nil || !strings.Contains(err.Error(), "is in the downtime: nobody would run the loops") {
 		t.Errorf("a cut in the downtime: %v", err)
 	}
-	if n, err := Until(down, PhasePrepare); err != nil || Remaining(down, n)[0] == "" {
+	if n, err := planstep.Until(down, planstep.PhasePrepare); err != nil || planstep.Remaining(down, n)[0] == "" {
 		t.Errorf("before the downtime: %v", err)
 	}
 }
@@ -354,7 +362,7 @@ func TestWhereAPlanMayBeCut(t *testing.T) {
 // what was there before the first change, and every object that was patched is put back.
 func TestEveryFileGoesBackToWhatItWasFirst(t *testing.T) {
 	for _, c := range compact {
-		for _, strategy := range []string{"", Downtime} {
+		for _, strategy := range []string{"", planstep.Downtime} {
 			t.Run(c.name+" "+strategy, func(t *testing.T) {
 				o := c.options
 				o.Strategy = strategy
@@ -386,7 +394,7 @@ func TestEveryFileGoesBackToWhatItWasFirst(t *testing.T) {
 				for id, i := range at { // a kubelet that goes back to the in-tree plugins needs a manager that still has them
 					if strings.HasPrefix(id, "undo/external/kubelet") && strategy == "" {
 						for later, k := range at {
-							if strings.HasPrefix(later, "undo/volumes/"+KCM) && k > i || strings.HasPrefix(later, "undo/gates/") && k < i {
+							if strings.HasPrefix(later, "undo/volumes/"+component.KCM) && k > i || strings.HasPrefix(later, "undo/gates/") && k < i {
 								t.Errorf("%s is at the wrong side of %s", later, id)
 							}
 						}
@@ -405,11 +413,11 @@ func TestARollbackFromEveryStepOfEveryCluster(t *testing.T) {
 			for _, s := range p.Steps[:n] {
 				j.Records = append(j.Records, v1.StepRecord{ID: s.ID, Result: "started"})
 			}
-			back, err := MakeRollback(j, c.snap(), now)
+			back, err := rollback.Make(j, c.snap(), now)
 			if err != nil {
 				t.Fatalf("%s after %d steps: %v", c.name, n, err)
 			}
-			if err := WellFormed(back); err != nil {
+			if err := invariant.CheckWellFormed(back); err != nil {
 				t.Errorf("%s after %d steps: %v", c.name, n, err)
 			}
 			seen := map[string]bool{}

@@ -12,12 +12,18 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // anyCluster is a cluster that may be met: some provider in some version that still has it, with what its owner may have changed.
 func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
-	var providers []catalogue.Provider
-	for _, p := range catalogue.Providers() {
+	var providers []cloudprovider.Provider
+	for _, p := range cloudprovider.Providers() {
 		if p.Unsupported == "" {
 			providers = append(providers, p)
 		}
@@ -65,11 +71,11 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 	}
 	c := kubeadmCluster{
 		provider: p.Name, version: fmt.Sprintf("v1.%d.%d", minor, r.Intn(10)), hosts: []int{1, 3, 3, 5}[r.Intn(4)], workers: r.Intn(4), config: "/etc/kubernetes/cloud.conf",
-		ca:  trustDirs[:r.Intn(len(trustDirs))],
+		ca:  clusterview.TrustDirs[:r.Intn(len(clusterview.TrustDirs))],
 		kas: withBoth(flags(map[string][]string{"enable-admission-plugins": {"NodeRestriction,PersistentVolumeLabel", "PersistentVolumeLabel"}})),
 		kcm: withAgain(flags(map[string][]string{
 			"cluster-name": {"prod", "x"}, "allocate-node-cidrs": {"true", "false"}, "cluster-cidr": {"10.0.0.0/8"}, "configure-cloud-routes": {"true", "false"}, "feature-gates": gates(),
-			"controllers": {"*,-route", "*,bootstrapsigner", "*,-service-lb-controller", "*"}, "cidr-allocator-type": {"RangeAllocator", cloudAllocator}, "leader-elect-renew-deadline": {"20s"},
+			"controllers": {"*,-route", "*,bootstrapsigner", "*,-service-lb-controller", "*"}, "cidr-allocator-type": {"RangeAllocator", flagvalue.CloudAllocator}, "leader-elect-renew-deadline": {"20s"},
 			"leader-elect-retry-period": {"3s"}, "v": {"4"},
 		})),
 		scheduler: flags(map[string][]string{"feature-gates": gates()}),
@@ -100,7 +106,7 @@ func anyCluster(r *rand.Rand) (*v1.Snapshot, v1.Options) {
 		s.Hosts = s.Hosts[:len(s.Hosts)-1] // a worker that cannot be reached
 	}
 	o := v1.Options{
-		Strategy: pick("", "", "", LeaderMigration, Downtime), Shape: pick("", v1.ShapeDaemonSet, v1.ShapeStaticPod), NodeIPAM: pick("", "", v1.IPAMKeep, v1.IPAMMove),
+		Strategy: pick("", "", "", planstep.LeaderMigration, planstep.Downtime), Shape: pick("", v1.ShapeDaemonSet, v1.ShapeStaticPod), NodeIPAM: pick("", "", v1.IPAMKeep, v1.IPAMMove),
 		Volumes: pick("", "", "", v1.VolumesCSI, v1.VolumesInTree), KeepLeaderMigration: r.Intn(4) == 0,
 		Image: pick("", "registry/transplant-dev/"+p.Name+"-cloud-controller-manager:v0.1.0", fmt.Sprintf("registry/%s-cloud-controller-manager:v1.%d.3", p.Name, minor)),
 	}
@@ -123,13 +129,13 @@ func TestWhateverTheClusterThePlanKeepsTheRules(t *testing.T) {
 			continue
 		}
 		made[s.Cluster.Provider+" "+p.Strategy]++
-		if err := WellFormed(p); err != nil {
+		if err := invariant.CheckWellFormed(p); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		endState(t, seed, s, p)
 	}
 	for _, p := range []string{"aws", "azure", "gce", "openstack", "vsphere"} {
-		if made[p+" "+Downtime] == 0 || made[p+" "+LeaderMigration] == 0 {
+		if made[p+" "+planstep.Downtime] == 0 || made[p+" "+planstep.LeaderMigration] == 0 {
 			t.Errorf("of %d clusters none of %s was planned for with one of the strategies: %v", tries, p, made)
 		}
 	}
@@ -159,10 +165,10 @@ func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 		}
 		for _, c := range h.Components {
 			have := after(c.Name, c.Flags)
-			if v := have["cloud-provider"]; c.Name != Scheduler && v != "external" && v != "" {
+			if v := have["cloud-provider"]; c.Name != component.Scheduler && v != "external" && v != "" {
 				t.Errorf("seed %d: %s on %s ends with --cloud-provider=%s", seed, c.Name, h.Name, v)
 			}
-			if have["enable-leader-migration"] != "" || (have[flagVolumePlugin] != "") != (have[flagCloudConfig] != "") {
+			if have["enable-leader-migration"] != "" || (have[flagvalue.FlagVolumePlugin] != "") != (have[flagvalue.FlagCloudConfig] != "") {
 				t.Errorf("seed %d: %s on %s ends with %v", seed, c.Name, h.Name, have)
 			}
 			for _, name := range []string{"cluster-name", "cluster-cidr", "leader-elect-retry-period", "leader-elect-renew-deadline", "allocate-node-cidrs"} {
@@ -174,7 +180,7 @@ func endState(t *testing.T, seed int64, s *v1.Snapshot, p *v1.Plan) {
 		if h.Kubelet == nil || h.Kubelet.Flags["cloud-provider"] == "" {
 			continue
 		}
-		if have := after(kubeletName, h.Kubelet.Flags); have["cloud-provider"] != "external" || have["hostname-override"] != h.Kubelet.Flags["hostname-override"] || have["node-ip"] != h.Kubelet.Flags["node-ip"] {
+		if have := after(component.Kubelet, h.Kubelet.Flags); have["cloud-provider"] != "external" || have["hostname-override"] != h.Kubelet.Flags["hostname-override"] || have["node-ip"] != h.Kubelet.Flags["node-ip"] {
 			t.Errorf("seed %d: the kubelet on %s ends with %v", seed, h.Name, have)
 		}
 	}

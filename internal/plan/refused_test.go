@@ -5,6 +5,12 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestNoPlanIsMadeFor(t *testing.T) {
@@ -38,8 +44,8 @@ func TestNoPlanIsMadeFor(t *testing.T) {
 			kcmOf(s, 0).Flags["cloud-provider"], kcmOf(s, 1).Flags["cloud-provider"] = "hetzner", "hetzner"
 		}, []string{"--cloud-provider=hetzner is no provider that was in tree"}},
 		{"a cluster that is half migrated", func(s *v1.Snapshot) {
-			s.Hosts[1].Components = append(s.Hosts[1].Components, v1.Component{Name: CCM, Manifest: CCMManifest})
-		}, []string{"host cp-2 has a cloud-controller-manager already (" + CCMManifest + ")", "continue the migration"}},
+			s.Hosts[1].Components = append(s.Hosts[1].Components, v1.Component{Name: component.CCM, Manifest: layout.CCMManifest})
+		}, []string{"host cp-2 has a cloud-controller-manager already (" + layout.CCMManifest + ")", "continue the migration"}},
 		{"a host without a kube-controller-manager", func(s *v1.Snapshot) { s.Hosts[0].Components = s.Hosts[0].Components[:1] }, []string{"host cp-1 has no kube-controller-manager manifest"}},
 		{"a host without an API server", func(s *v1.Snapshot) { s.Hosts[0].Components = s.Hosts[0].Components[1:] }, []string{"host cp-1 has no kube-apiserver manifest"}},
 		{"a manifest that is no Pod", func(s *v1.Snapshot) { kcmOf(s, 1).Error = "it is a Deployment" },
@@ -75,9 +81,9 @@ func TestChoicesThatAClusterCannotBear(t *testing.T) {
 		options v1.Options
 		want    []string
 	}{
-		{"leader migration with one host", aws26(), v1.Options{Strategy: LeaderMigration}, []string{"only one control-plane host (cp-1)", "--strategy=downtime"}},
-		{"leader migration before it was there", openstack20(), v1.Options{Strategy: LeaderMigration}, []string{"1.20 has no leader migration"}},
-		{"leader migration with a manager that ignores it", azure28(), v1.Options{Strategy: LeaderMigration}, []string{"has no leader migration: it would take the flags and run the loops beside the in-tree manager"}},
+		{"leader migration with one host", aws26(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"only one control-plane host (cp-1)", "--strategy=downtime"}},
+		{"leader migration before it was there", openstack20(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"1.20 has no leader migration"}},
+		{"leader migration with a manager that ignores it", azure28(), v1.Options{Strategy: planstep.LeaderMigration}, []string{"has no leader migration: it would take the flags and run the loops beside the in-tree manager"}},
 		{"node IPAM that cannot stay", gce30(), v1.Options{NodeIPAM: v1.IPAMKeep}, []string{"node IPAM has to move"}},
 		{"node IPAM that cannot move", vsphere29(), v1.Options{NodeIPAM: v1.IPAMMove}, []string{"node IPAM cannot move"}},
 		{"volumes without a driver", func() *v1.Snapshot {
@@ -101,7 +107,7 @@ func TestChoicesThatAClusterCannotBear(t *testing.T) {
 		{"one environment for all hosts", gce30(), v1.Options{Shape: v1.ShapeDaemonSet, Env: []string{"HOST=x-{host}"}}, []string{"needs a static pod on each host"}},
 		{"a version without the provider", func() *v1.Snapshot {
 			s := aws26()
-			component(s.Hosts[0], KCM).Image = "registry.k8s.io/kube-controller-manager:v1.27.0"
+			clusterview.FindComponent(s.Hosts[0], component.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.27.0"
 			return s
 		}(), v1.Options{}, []string{"is of 1.27", "1.20 to 1.26"}},
 	} {
@@ -160,7 +166,7 @@ func TestOptionsThatCannotBeUsed(t *testing.T) {
 		{"a file with credentials", func(o *v1.Options) { o.Env = []string{"AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials"} }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := Defaults(v1.Options{})
+			o := options.Defaults(v1.Options{})
 			c.change(&o)
 			_, err := Make(cluster(), o, nil, now)
 			switch {
@@ -182,12 +188,12 @@ func TestOwnerHost(t *testing.T) {
 		want     string
 	}{
 		{"nobody was asked", nil, ""},
-		{"one leads", []v1.Manager{{Component: KCM, Host: "cp-1"}, {Component: KCM, Host: "cp-2", Leads: []string{"other", KCM}}}, "cp-2"},
-		{"two say that they lead", []v1.Manager{{Component: KCM, Host: "cp-1", Leads: []string{KCM}}, {Component: KCM, Host: "cp-2", Leads: []string{KCM}}}, ""},
-		{"one did not answer", []v1.Manager{{Component: KCM, Host: "cp-1", Leads: []string{KCM}, Error: "timeout"}}, ""},
-		{"another component leads", []v1.Manager{{Component: CCM, Host: "cp-1", Leads: []string{KCM}}}, ""},
+		{"one leads", []v1.Manager{{Component: component.KCM, Host: "cp-1"}, {Component: component.KCM, Host: "cp-2", Leads: []string{"other", component.KCM}}}, "cp-2"},
+		{"two say that they lead", []v1.Manager{{Component: component.KCM, Host: "cp-1", Leads: []string{component.KCM}}, {Component: component.KCM, Host: "cp-2", Leads: []string{component.KCM}}}, ""},
+		{"one did not answer", []v1.Manager{{Component: component.KCM, Host: "cp-1", Leads: []string{component.KCM}, Error: "timeout"}}, ""},
+		{"another component leads", []v1.Manager{{Component: component.CCM, Host: "cp-1", Leads: []string{component.KCM}}}, ""},
 	} {
-		if have := OwnerHost(&v1.Snapshot{Managers: c.managers}, KCM); have != c.want {
+		if have := clusterview.OwnerHost(&v1.Snapshot{Managers: c.managers}, component.KCM); have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
 		}
 	}
@@ -206,7 +212,7 @@ func TestMinor(t *testing.T) {
 		{"kcm:latest", "", 0, true},
 		{"kcm:v2.26.0", "x", 0, true},
 	} {
-		if have, err := minor(c.image, c.fallback); have != c.want || (err != nil) != c.bad {
+		if have, err := clusterview.ParseMinor(c.image, c.fallback); have != c.want || (err != nil) != c.bad {
 			t.Errorf("minor(%q, %q) = %d, %v", c.image, c.fallback, have, err)
 		}
 	}
@@ -231,7 +237,7 @@ func TestAPlanFromAFileIsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := mustMake(t, lab(t), labOptions())
 			c.change(p)
-			err := WellFormed(p)
+			err := invariant.CheckWellFormed(p)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("the error does not say %q: %v", c.want, err)
 			}

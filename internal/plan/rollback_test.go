@@ -9,6 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // begun is a journal of the lab's migration in which the first n steps were begun.
@@ -28,13 +31,13 @@ func begun(t *testing.T, n int) *v1.Journal {
 // during is the snapshot of a migration under way: cp-2 leads the kube-controller-managers, cp-1 the cloud-controller-managers.
 func during(t *testing.T) *v1.Snapshot {
 	s := lab(t)
-	s.Managers = append(s.Managers, v1.Manager{Component: CCM, Host: "cp-1", Leads: []string{CCM}}, v1.Manager{Component: CCM, Host: "cp-3"})
+	s.Managers = append(s.Managers, v1.Manager{Component: component.CCM, Host: "cp-1", Leads: []string{component.CCM}}, v1.Manager{Component: component.CCM, Host: "cp-3"})
 	return s
 }
 
 func mustRollBack(t *testing.T, j *v1.Journal) *v1.Plan {
 	t.Helper()
-	p, err := MakeRollback(j, during(t), now)
+	p, err := rollback.Make(j, during(t), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,7 @@ func TestARollbackFromEveryStep(t *testing.T) {
 			p := mustRollBack(t, j)
 			ownersComeLast(t, p)
 			apiServersAfterTheirManagers(t, p)
-			if err := WellFormed(p); err != nil {
+			if err := invariant.CheckWellFormed(p); err != nil {
 				t.Error(err)
 			}
 			everyChangeIsUndoneOnce(t, j, p)
@@ -64,7 +67,7 @@ func TestARollbackFromEveryStep(t *testing.T) {
 func ownersComeLast(t *testing.T, p *v1.Plan) {
 	t.Helper()
 	for prefix, owner := range map[string]string{
-		"undo/leader-migration/" + KCM: "cp-2", "undo/external/" + KCM: "cp-2", "undo/start/" + CCM: "cp-1", "undo/finish/" + CCM: "cp-1",
+		"undo/leader-migration/" + component.KCM: "cp-2", "undo/external/" + component.KCM: "cp-2", "undo/start/" + component.CCM: "cp-1", "undo/finish/" + component.CCM: "cp-1",
 	} {
 		hosts := hostsOf(p, prefix)
 		for i, h := range hosts {
@@ -80,11 +83,11 @@ func apiServersAfterTheirManagers(t *testing.T, p *v1.Plan) {
 	t.Helper()
 	at := positions(p)
 	for id, i := range at {
-		host, ok := strings.CutPrefix(id, "undo/external/"+KAS+"@")
+		host, ok := strings.CutPrefix(id, "undo/external/"+component.KAS+"@")
 		if !ok {
 			continue
 		}
-		for _, before := range []string{"undo/external/" + KCM + "@" + host, "undo/leader-migration/" + KCM + "@" + host, "undo/start/" + CCM + "@" + host} {
+		for _, before := range []string{"undo/external/" + component.KCM + "@" + host, "undo/leader-migration/" + component.KCM + "@" + host, "undo/start/" + component.CCM + "@" + host} {
 			if j, planned := at[before]; planned && j > i {
 				t.Errorf("%s comes before %s", id, before)
 			}
@@ -149,7 +152,7 @@ func inTreeBeforeTheLastCCMGoes(t *testing.T, p *v1.Plan) {
 	t.Helper()
 	at := positions(p)
 	for id, i := range at {
-		if !strings.HasPrefix(id, "undo/external/"+KCM) {
+		if !strings.HasPrefix(id, "undo/external/"+component.KCM) {
 			continue
 		}
 		for ccm, k := range at {
@@ -172,7 +175,7 @@ func inTreeBeforeTheLastCCMGoes(t *testing.T, p *v1.Plan) {
 func TestARollbackBelongsToItsCluster(t *testing.T) {
 	s := during(t)
 	s.Cluster.UID = "another"
-	_, err := MakeRollback(begun(t, 3), s, now)
+	_, err := rollback.Make(begun(t, 3), s, now)
 	if err == nil || !strings.Contains(err.Error(), "this one has another") {
 		t.Errorf("error: %v", err)
 	}

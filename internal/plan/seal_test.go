@@ -11,6 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // unsealed are the fields that Seal leaves out: words for readers, and who made the plan when.
@@ -86,14 +91,14 @@ func TestASealHoldsAllThatARunReads(t *testing.T) {
 	if len(all) < 80 {
 		t.Fatalf("the plan has %d values only", len(all))
 	}
-	if seal := Seal(p); seal != goldenSeal {
+	if seal := compare.Seal(p); seal != goldenSeal {
 		t.Errorf("the seal of a plan with all fields is %s, and was %s: give new fields omitempty, take none out, and compare the older seal", seal, goldenSeal)
 	}
 	var left []string
 	for _, l := range all {
-		before := Seal(p)
+		before := compare.Seal(p)
 		l.change()
-		if Seal(p) == before {
+		if compare.Seal(p) == before {
 			left = append(left, l.path)
 		}
 	}
@@ -109,8 +114,8 @@ func TestASealHoldsAllThatARunReads(t *testing.T) {
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("what the seal leaves out (-meant +left out):\n%s", diff)
 	}
-	order := Seal(&v1.Plan{Steps: []v1.Step{{ID: "a"}, {ID: "b"}}})
-	if order == Seal(&v1.Plan{Steps: []v1.Step{{ID: "b"}, {ID: "a"}}}) {
+	order := compare.Seal(&v1.Plan{Steps: []v1.Step{{ID: "a"}, {ID: "b"}}})
+	if order == compare.Seal(&v1.Plan{Steps: []v1.Step{{ID: "b"}, {ID: "a"}}}) {
 		t.Error("the order of the steps is not sealed")
 	}
 }
@@ -118,15 +123,15 @@ func TestASealHoldsAllThatARunReads(t *testing.T) {
 // TestTheSealOfAnOlderPlanStays: an operator that is upgraded goes on with the plans that it began before.
 func TestTheSealOfAnOlderPlanStays(t *testing.T) {
 	p := &v1.Plan{
-		Cluster: v1.Cluster{UID: "uid", Version: "v1.26.0", Provider: ProviderAWS, Seed: "cluster-x"}, Strategy: LeaderMigration, Direction: Forward,
-		Options: v1.Options{Image: "example.org/ccm:v1", LeaseName: DefaultLease, RetryPeriod: "250ms", RenewDeadline: "10s"},
+		Cluster: v1.Cluster{UID: "uid", Version: "v1.26.0", Provider: cloudprovider.AWS, Seed: "cluster-x"}, Strategy: planstep.LeaderMigration, Direction: planstep.Forward,
+		Options: v1.Options{Image: "example.org/ccm:v1", LeaseName: layout.DefaultLease, RetryPeriod: "250ms", RenewDeadline: "10s"},
 		Facts:   []v1.Fact{{ID: "cluster:uid", Value: "uid", Detail: "words"}},
 		Steps: []v1.Step{{
-			ID: "external/x", Phase: "external", Kind: v1.StepEditWorkload, Title: "words", Ref: "Deployment/cluster-x/x", Component: KCM,
+			ID: "external/x", Phase: "external", Kind: v1.StepEditWorkload, Title: "words", Ref: "Deployment/cluster-x/x", Component: component.KCM,
 			Edits: []v1.Edit{{Op: "setFlag", Name: "cloud-provider", Value: "external"}}, Requires: []string{"cluster:uid"}, EstimateSeconds: 2,
 		}},
 	}
-	if seal := Seal(p); seal != goldenOlderSeal {
+	if seal := compare.Seal(p); seal != goldenOlderSeal {
 		t.Errorf("the seal of a plan of an earlier version is %s, and was %s: plans under way are not known any longer", seal, goldenOlderSeal)
 	}
 }

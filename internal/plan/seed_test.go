@@ -10,6 +10,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 const seedImage = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0"
@@ -20,14 +24,14 @@ func seeded(replicas int32) *v1.Snapshot {
 		Cluster: v1.Cluster{UID: "uid", Version: "v1.26.0", Provider: "aws", Seed: "cluster-x", SeedUID: "seed-uid"},
 		Nodes:   []v1.Node{{Name: "n1", UID: "n1", ProviderID: "aws:///eu-1a/i-1", Ready: "True"}},
 		Hosted: []v1.Component{
-			{Name: KAS, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/apiserver", SHA256: "a", Replicas: ptr.To[int32](2), Image: "registry.k8s.io/kube-apiserver:v1.26.0",
+			{Name: component.KAS, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/apiserver", SHA256: "a", Replicas: ptr.To[int32](2), Image: "registry.k8s.io/kube-apiserver:v1.26.0",
 				Command: []string{"kube-apiserver", "--cloud-provider=aws"}, Flags: map[string]string{"cloud-provider": "aws"}},
-			{Name: KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/controller-manager", SHA256: "c", Replicas: &replicas, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
+			{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/cluster-x/controller-manager", SHA256: "c", Replicas: &replicas, Image: "registry.k8s.io/kube-controller-manager:v1.26.0",
 				Command: []string{"kube-controller-manager", "--cloud-provider=aws"}, CloudConfig: &v1.CloudConfig{Path: "/etc/cloud/config", Provider: "aws", DerivedSHA256: "d"},
 				Flags: map[string]string{"cloud-provider": "aws", "cloud-config": "/etc/cloud/config", "controllers": "*,bootstrapsigner,tokencleaner", "cluster-cidr": "172.25.0.0/16", "configure-cloud-routes": "false",
 					"allocate-node-cidrs": "true", "bind-address": "$(POD_IP)", "kubeconfig": "/etc/kubernetes/kubeconfig/kubeconfig"}},
 		},
-		Managers: []v1.Manager{{Component: KCM, Host: "controller-manager-1", Loops: []string{"cloud-node-lifecycle", "service"}, Leads: []string{KCM}}},
+		Managers: []v1.Manager{{Component: component.KCM, Host: "controller-manager-1", Loops: []string{"cloud-node-lifecycle", "service"}, Leads: []string{component.KCM}}},
 	}
 }
 
@@ -45,7 +49,7 @@ var hostedPlans = []struct {
 func TestAPlanOfManagersThatCouldNotBeAskedYetIsTheOneOfThoseThatWere(t *testing.T) {
 	for _, c := range hostedPlans[:2] {
 		before := seeded(c.replicas)
-		before.Managers = []v1.Manager{{Component: KCM, Host: "controller-manager-1", Error: "the account is not there yet"}}
+		before.Managers = []v1.Manager{{Component: component.KCM, Host: "controller-manager-1", Error: "the account is not there yet"}}
 		shown, made := mustMake(t, before, c.options), mustMake(t, seeded(c.replicas), c.options)
 		if len(shown.Steps) == 0 || !reflect.DeepEqual(shown.Steps, made.Steps) {
 			t.Errorf("%s is shown as\n%s\nand carried out as\n%s", c.name, inBrief(shown), inBrief(made))
@@ -56,7 +60,7 @@ func TestAPlanOfManagersThatCouldNotBeAskedYetIsTheOneOfThoseThatWere(t *testing
 // installed is a cluster that was external from the start.
 func installed() *v1.Snapshot {
 	s := seeded(1)
-	s.Nodes, s.Managers = nil, []v1.Manager{{Component: KCM, Host: "controller-manager-1", Leads: []string{KCM}}}
+	s.Nodes, s.Managers = nil, []v1.Manager{{Component: component.KCM, Host: "controller-manager-1", Leads: []string{component.KCM}}}
 	for i := range s.Hosted {
 		delete(s.Hosted[i].Flags, "cloud-provider")
 		delete(s.Hosted[i].Flags, "cloud-config")
@@ -88,9 +92,9 @@ func TestThePlanOfAControlPlaneThatWasMadeExternal(t *testing.T) {
 		}
 	}
 	given := installed()
-	given.Hosted[1].CloudConfig = &v1.CloudConfig{Path: "Secret/cluster-x/" + SeedCloudConfig}
+	given.Hosted[1].CloudConfig = &v1.CloudConfig{Path: "Secret/cluster-x/" + layout.SeedCloudConfig}
 	for _, s := range mustMake(t, given, options).Steps {
-		if s.Derive == DeriveSeedCloudConfig {
+		if s.Derive == layout.DeriveSeedCloudConfig {
 			t.Error("the Secret that a person made is written over")
 		}
 	}
@@ -106,7 +110,7 @@ func TestNoManagerIsInstalledWhereOneRuns(t *testing.T) {
 	}{
 		"in tree": {func(s *v1.Snapshot) { s.Hosted[1].Flags["cloud-provider"] = "aws" }, "runs the in-tree provider aws"},
 		"another one": {func(s *v1.Snapshot) {
-			s.Hosted = append(s.Hosted, v1.Component{Name: CCM, Manifest: "Deployment/cluster-x/other"})
+			s.Hosted = append(s.Hosted, v1.Component{Name: component.CCM, Manifest: "Deployment/cluster-x/other"})
 		}, "Deployment/cluster-x/other runs a cloud-controller-manager already"},
 		"hibernated":  {func(s *v1.Snapshot) { s.Hosted[1].Replicas = ptr.To[int32](0) }, "wake the control plane up first"},
 		"no config":   {func(s *v1.Snapshot) { s.Hosted[1].CloudConfig = nil }, "make Secret cloud-controller-manager-cloud-config with key config in namespace cluster-x"},
@@ -148,7 +152,7 @@ func TestTheClusterNameOfAHostedControlPlaneStays(t *testing.T) {
 	for name, want := range map[string]string{"": "kubernetes", "x7b": "x7b"} {
 		s := seeded(1)
 		if name != "" {
-			hosted(s, KCM).Flags["cluster-name"] = name
+			clusterview.FindHosted(s, component.KCM).Flags["cluster-name"] = name
 		}
 		p := mustMake(t, s, v1.Options{Image: seedImage})
 		if o := find(t, p, "start/").Object; !strings.Contains(o, `"--cluster-name=`+want+`"`) {
@@ -163,13 +167,15 @@ func TestAHostedControlPlaneIsRefusedWhen(t *testing.T) {
 		options v1.Options
 		says    string
 	}{
-		"it is hibernated":                   {func(s *v1.Snapshot) { hosted(s, KCM).Replicas = ptr.To[int32](0) }, v1.Options{}, "no replicas"},
-		"nobody elects a leader":             {func(s *v1.Snapshot) { hosted(s, KCM).Flags["leader-elect"] = "false" }, v1.Options{}, "--leader-elect=false"},
-		"it has no kube-controller-manager":  {func(s *v1.Snapshot) { s.Hosted = s.Hosted[:1] }, v1.Options{}, "no Deployment of kube-controller-manager"},
-		"its cloud config cannot be derived": {func(s *v1.Snapshot) { hosted(s, KCM).CloudConfig.Error = "key Foo is not known" }, v1.Options{}, "key Foo"},
+		"it is hibernated":                  {func(s *v1.Snapshot) { clusterview.FindHosted(s, component.KCM).Replicas = ptr.To[int32](0) }, v1.Options{}, "no replicas"},
+		"nobody elects a leader":            {func(s *v1.Snapshot) { clusterview.FindHosted(s, component.KCM).Flags["leader-elect"] = "false" }, v1.Options{}, "--leader-elect=false"},
+		"it has no kube-controller-manager": {func(s *v1.Snapshot) { s.Hosted = s.Hosted[:1] }, v1.Options{}, "no Deployment of kube-controller-manager"},
+		"its cloud config cannot be derived": {func(s *v1.Snapshot) {
+			clusterview.FindHosted(s, component.KCM).CloudConfig.Error = "key Foo is not known"
+		}, v1.Options{}, "key Foo"},
 		"leader migration is asked for and the version has none": {func(s *v1.Snapshot) {
-			hosted(s, KCM).Image, s.Cluster.Version = "registry.k8s.io/kube-controller-manager:v1.21.0", "v1.21.0"
-		}, v1.Options{Strategy: LeaderMigration}, "no leader migration"},
+			clusterview.FindHosted(s, component.KCM).Image, s.Cluster.Version = "registry.k8s.io/kube-controller-manager:v1.21.0", "v1.21.0"
+		}, v1.Options{Strategy: planstep.LeaderMigration}, "no leader migration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := seeded(1)

@@ -5,15 +5,19 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // unconfigured takes the cloud config out of every component of a cluster and of what kubeadm keeps, or leaves an empty flag behind.
 func unconfigured(s *v1.Snapshot, empty bool) *v1.Snapshot {
 	strip := func(flags map[string]string) {
-		if _, has := flags[flagCloudConfig]; has && empty {
-			flags[flagCloudConfig] = ""
+		if _, has := flags[flagvalue.FlagCloudConfig]; has && empty {
+			flags[flagvalue.FlagCloudConfig] = ""
 		} else {
-			delete(flags, flagCloudConfig)
+			delete(flags, flagvalue.FlagCloudConfig)
 		}
 	}
 	for i := range s.Hosts {
@@ -62,27 +66,27 @@ func TestAManagerWithoutACloudConfigIsFollowedByOneWithout(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				p := mustMake(t, c.snap, c.options)
-				if err := WellFormed(p); err != nil {
+				if err := invariant.CheckWellFormed(p); err != nil {
 					t.Error(err)
 				}
 				starts := 0
 				for _, s := range p.Steps {
-					if s.Derive == DeriveCloudConfig || s.Derive == DeriveSeedCloudConfig {
+					if s.Derive == layout.DeriveCloudConfig || s.Derive == layout.DeriveSeedCloudConfig {
 						t.Errorf("step %s derives a config from nothing", s.ID)
 					}
-					if s.Component != CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
+					if s.Component != component.CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
 						continue
 					}
 					starts++
 					text := s.Content + s.Object
-					if strings.Contains(text, flagCloudConfig) || strings.Contains(text, CCMCloudConf) || !strings.Contains(text, "--cloud-provider=aws") {
+					if strings.Contains(text, flagvalue.FlagCloudConfig) || strings.Contains(text, layout.CCMCloudConf) || !strings.Contains(text, "--cloud-provider=aws") {
 						t.Errorf("step %s tells the manager of a config that is not there:\n%s", s.ID, text)
 					}
 				}
 				if starts != c.starts {
 					t.Errorf("%d managers are started, want %d", starts, c.starts)
 				}
-				if !strings.Contains(strings.Join(p.Effects, "\n"), "cloud config: "+KCM+" has none") {
+				if !strings.Contains(strings.Join(p.Effects, "\n"), "cloud config: "+component.KCM+" has none") {
 					t.Errorf("the effects do not say where the manager finds its cloud:\n%s", strings.Join(p.Effects, "\n"))
 				}
 			})
@@ -94,12 +98,12 @@ func TestReplacedHostsAreToldOfNoCloudConfigThatIsNotThere(t *testing.T) {
 	options := v1.Options{ReplaceHosts: true, TargetVersion: "v1.27.0"}
 	told := func(s *v1.Snapshot) string {
 		p := mustMake(t, s, options)
-		return strings.Join(find(t, p, "await/in/"+KCM+"/1").Await.Instructions, "\n")
+		return strings.Join(find(t, p, "await/in/"+component.KCM+"/1").Await.Instructions, "\n")
 	}
-	if text := told(unconfiguredAWS()); strings.Contains(text, CCMCloudConf) || !strings.Contains(text, CCMKubeconfig) {
+	if text := told(unconfiguredAWS()); strings.Contains(text, layout.CCMCloudConf) || !strings.Contains(text, layout.CCMKubeconfig) {
 		t.Errorf("a new node is to be made so:\n%s", text)
 	}
-	if text := told(aws26HA()); !strings.Contains(text, "file "+CCMCloudConf) {
+	if text := told(aws26HA()); !strings.Contains(text, "file "+layout.CCMCloudConf) {
 		t.Errorf("a new node of a cluster with a cloud config is to be made so:\n%s", text)
 	}
 }
@@ -156,14 +160,14 @@ func TestAManagerThatNeedsTheMetadataServiceIsNotKeptFromIt(t *testing.T) {
 func TestADaemonSetWantsACloudConfigOnAllHostsOrNone(t *testing.T) {
 	s := aws26HA()
 	s.Hosts[2].CloudConfig = nil
-	delete(kcmOf(s, 2).Flags, flagCloudConfig)
+	delete(kcmOf(s, 2).Flags, flagvalue.FlagCloudConfig)
 	_, err := Make(s, v1.Options{Shape: v1.ShapeDaemonSet}, nil, now)
 	if err == nil || !strings.Contains(err.Error(), "none on host cp-3") || !strings.Contains(err.Error(), "--shape="+v1.ShapeStaticPod) {
 		t.Errorf("error: %v", err)
 	}
 	p := mustMake(t, s, v1.Options{})
 	for host, want := range map[string]bool{"cp-1": true, "cp-2": true, "cp-3": false} {
-		if have := strings.Contains(find(t, p, "start/"+CCM+"@"+host).Content, "--cloud-config="+CCMCloudConf); have != want {
+		if have := strings.Contains(find(t, p, "start/"+component.CCM+"@"+host).Content, "--cloud-config="+layout.CCMCloudConf); have != want {
 			t.Errorf("host %s: the manager has a cloud config: %t, want %t", host, have, want)
 		}
 	}

@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 func TestTheDowntimeEndsBeforeTheKubelets(t *testing.T) {
 	with, late := 0, 0
 	for _, c := range compact {
 		p := mustMake(t, c.snap(), c.options)
-		if p.Strategy != Downtime {
+		if p.Strategy != planstep.Downtime {
 			continue
 		}
 		with++
@@ -20,15 +22,15 @@ func TestTheDowntimeEndsBeforeTheKubelets(t *testing.T) {
 			switch {
 			case s.Kind == v1.StepKubelet || s.Kind == v1.StepVerify || i == 0:
 				kubelets = kubelets || s.Kind == v1.StepKubelet
-				if behind := IdleUntil(p, i); behind != "" {
+				if behind := planstep.IdleUntil(p, i); behind != "" {
 					t.Errorf("%s: before %s somebody runs the loops, and a stop has to wait for %s", c.name, s.ID, behind)
 				}
-			case strings.HasPrefix(s.ID, "start/"+CCM):
-				if behind := IdleUntil(p, i); !strings.HasPrefix(behind, "start/"+CCM) {
+			case strings.HasPrefix(s.ID, "start/"+component.CCM):
+				if behind := planstep.IdleUntil(p, i); !strings.HasPrefix(behind, "start/"+component.CCM) {
 					t.Errorf("%s: before %s nobody runs the loops, and a stop has to wait for %q", c.name, s.ID, behind)
 				}
 			}
-			if kubelets && s.Component == KCM && edits(s) {
+			if kubelets && s.Component == component.KCM && planstep.ChangesComponent(s) {
 				late++
 			}
 		}

@@ -9,6 +9,13 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/hosted"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // awsUpgrade is an HA cluster of 1.26 with flags and gates that 1.27 no longer takes.
@@ -26,12 +33,12 @@ func awsUpgrade() *v1.Snapshot {
 
 func TestAnUpgradeOnTheWayIsRefused(t *testing.T) {
 	image := func(name, ref string) func(*v1.Snapshot) {
-		return func(s *v1.Snapshot) { component(s.Hosts[1], name).Image = ref }
+		return func(s *v1.Snapshot) { clusterview.FindComponent(s.Hosts[1], name).Image = ref }
 	}
 	flag := func(name, flag, value string) func(*v1.Snapshot) {
 		return func(s *v1.Snapshot) {
 			for _, h := range s.Hosts {
-				if c := component(h, name); c != nil {
+				if c := clusterview.FindComponent(h, name); c != nil {
 					c.Flags[flag] = value
 				}
 			}
@@ -44,19 +51,19 @@ func TestAnUpgradeOnTheWayIsRefused(t *testing.T) {
 	}{
 		{"two minors up", "v1.28.0", nil, []string{"kube-apiserver on host cp-1 is v1.26.0", "one minor version at a time", "v1.27 first"}},
 		{"a minor down", "v1.25.4", nil, []string{"is not taken back to v1.25.4"}},
-		{"a patch down", "v1.26.0", image(KAS, "registry.k8s.io/kube-apiserver:v1.26.3"), []string{"kube-apiserver on host cp-2 is v1.26.3"}},
+		{"a patch down", "v1.26.0", image(component.KAS, "registry.k8s.io/kube-apiserver:v1.26.3"), []string{"kube-apiserver on host cp-2 is v1.26.3"}},
 		{"no version", "latest", nil, []string{`target version "latest"`}},
-		{"a digest", "v1.27.4", image(KCM, "registry.k8s.io/kube-controller-manager@sha256:"+strings.Repeat("ab", 32)), []string{"named by its digest"}},
-		{"a tag and a digest", "v1.27.4", image(KCM, "registry.k8s.io/kube-controller-manager:v1.26.0@sha256:"+strings.Repeat("ab", 32)), []string{"kube-controller-manager on host cp-2", "named by its digest"}},
-		{"a tag of a distribution", "v1.27.4", image(Scheduler, "example.org/kube-scheduler:v1.26.0-acme.1"), []string{"kube-scheduler on host cp-2", "what it calls v1.27.4 is not known"}},
+		{"a digest", "v1.27.4", image(component.KCM, "registry.k8s.io/kube-controller-manager@sha256:"+strings.Repeat("ab", 32)), []string{"named by its digest"}},
+		{"a tag and a digest", "v1.27.4", image(component.KCM, "registry.k8s.io/kube-controller-manager:v1.26.0@sha256:"+strings.Repeat("ab", 32)), []string{"kube-controller-manager on host cp-2", "named by its digest"}},
+		{"a tag of a distribution", "v1.27.4", image(component.Scheduler, "example.org/kube-scheduler:v1.26.0-acme.1"), []string{"kube-scheduler on host cp-2", "what it calls v1.27.4 is not known"}},
 		{"a unit", "v1.27.4", func(s *v1.Snapshot) {
-			c := component(s.Hosts[2], KAS)
+			c := clusterview.FindComponent(s.Hosts[2], component.KAS)
 			c.Runs, c.Unit = v1.RunsSystemd, "kube-apiserver.service"
 		}, []string{"kube-apiserver on host cp-3 runs as unit kube-apiserver.service", "has to install the new one"}},
-		{"a flag that nobody knows", "v1.27.4", flag(KAS, "acme-mode", "on"), []string{"--acme-mode is in no version of kube-apiserver", "take it out"}},
-		{"a gate that nobody knows", "v1.27.4", flag(KCM, "feature-gates", "AcmeMode=true"), []string{"the feature gate AcmeMode is not known"}},
+		{"a flag that nobody knows", "v1.27.4", flag(component.KAS, "acme-mode", "on"), []string{"--acme-mode is in no version of kube-apiserver", "take it out"}},
+		{"a gate that nobody knows", "v1.27.4", flag(component.KCM, "feature-gates", "AcmeMode=true"), []string{"the feature gate AcmeMode is not known"}},
 		{"a kind of lock that ends", "v1.27.4", func(s *v1.Snapshot) {
-			flag(KCM, "leader-elect-resource-lock", "endpoints")(s)
+			flag(component.KCM, "leader-elect-resource-lock", "endpoints")(s)
 		}, []string{"--leader-elect-resource-lock=endpoints"}},
 		{"an old kubelet", "v1.27.4", func(s *v1.Snapshot) { s.Nodes[4].KubeletVersion = "v1.24.3" }, []string{"worker-2 (v1.24.3)", "1.25 at least"}},
 		{"volumes that the provider still attaches", "v1.27.4", func(s *v1.Snapshot) {
@@ -85,10 +92,10 @@ func TestAnUpgradeOnTheWayIsRefused(t *testing.T) {
 }
 
 func TestAControlPlaneOfDeploymentsIsNotUpgradedOnTheWay(t *testing.T) {
-	if err := noHosted(v1.Options{TargetVersion: "v1.27.4"}); err == nil || !strings.Contains(err.Error(), "leave out --target-version") {
+	if err := hosted.RefuseUpgrade(v1.Options{TargetVersion: "v1.27.4"}); err == nil || !strings.Contains(err.Error(), "leave out --target-version") {
 		t.Error(err)
 	}
-	if err := noHosted(v1.Options{}); err != nil {
+	if err := hosted.RefuseUpgrade(v1.Options{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -96,10 +103,10 @@ func TestAControlPlaneOfDeploymentsIsNotUpgradedOnTheWay(t *testing.T) {
 func TestAMirroredImageKeepsItsRegistry(t *testing.T) {
 	s := awsUpgrade()
 	for i := range 3 {
-		component(s.Hosts[i], KAS).Image = "registry.example:5000/k8s/kube-apiserver:1.26.0"
+		clusterview.FindComponent(s.Hosts[i], component.KAS).Image = "registry.example:5000/k8s/kube-apiserver:1.26.0"
 	}
 	p := mustMake(t, s, v1.Options{TargetVersion: "v1.27.4"})
-	if c := find(t, p, "external/"+KAS).Changes[0]; c.After != "registry.example:5000/k8s/kube-apiserver:1.27.4" {
+	if c := find(t, p, "external/"+component.KAS).Changes[0]; c.After != "registry.example:5000/k8s/kube-apiserver:1.27.4" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -114,7 +121,7 @@ func TestACustomManagerHasToFitTheNewVersion(t *testing.T) {
 func TestAVersionThatIsThereAlreadyChangesNoImage(t *testing.T) {
 	with, without := mustMake(t, awsUpgrade(), v1.Options{TargetVersion: "v1.26.0"}), mustMake(t, awsUpgrade(), v1.Options{})
 	for _, s := range with.Steps {
-		if changesImage(s) {
+		if planstep.ChangesImage(s) {
 			t.Errorf("step %s changes an image", s.ID)
 		}
 	}
@@ -130,7 +137,7 @@ func TestWhateverTheClusterAnUpgradeKeepsTheSkew(t *testing.T) {
 	made := map[string]int{}
 	for seed := range int64(80) {
 		s, o := anyCluster(rand.New(rand.NewSource(seed)))
-		n, err := minor("", s.Cluster.Version)
+		n, err := clusterview.ParseMinor("", s.Cluster.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,19 +150,19 @@ func TestWhateverTheClusterAnUpgradeKeepsTheSkew(t *testing.T) {
 			continue
 		}
 		made[p.Strategy]++
-		if err := WellFormed(p); err != nil {
+		if err := invariant.CheckWellFormed(p); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		endState(t, seed, s, p)
 		for until := int(seed) % stride; until < len(p.Steps); until += stride {
-			back, err := MakeRollback(stoppedAt(p, until+1), after(s, p, until+1), now)
+			back, err := rollback.Make(stoppedAt(p, until+1), after(s, p, until+1), now)
 			if err != nil {
 				t.Fatalf("seed %d, back from %s: %v", seed, p.Steps[until].ID, err)
 			}
 			whole(t, seed, s, p.Steps[:until+1], back)
 		}
 	}
-	if made[LeaderMigration] < 5 || made[Downtime] < 5 {
+	if made[planstep.LeaderMigration] < 5 || made[planstep.Downtime] < 5 {
 		t.Errorf("too few were made: %v", made)
 	}
 }
@@ -179,7 +186,7 @@ func after(s *v1.Snapshot, p *v1.Plan, steps int) *v1.Snapshot {
 		for j := range h.Components {
 			for _, step := range p.Steps[:steps] {
 				if step.Host == h.Name && step.Component == h.Components[j].Name {
-					h.Components[j].Image = imageAfter(step, h.Components[j].Image)
+					h.Components[j].Image = planstep.ImageAfter(step, h.Components[j].Image)
 				}
 			}
 		}
@@ -195,7 +202,7 @@ func whole(t *testing.T, seed int64, s *v1.Snapshot, done []v1.Step, back *v1.Pl
 			image := c.Image
 			for _, step := range slices.Concat(done, back.Steps) {
 				if step.Host == h.Name && step.Component == c.Name {
-					image = imageAfter(step, image)
+					image = planstep.ImageAfter(step, image)
 				}
 			}
 			if image != c.Image {
@@ -208,7 +215,7 @@ func whole(t *testing.T, seed int64, s *v1.Snapshot, done []v1.Step, back *v1.Pl
 func TestWhatAnUpgradeDropsIsNamedWhereItChangesSomething(t *testing.T) {
 	s := awsUpgrade()
 	for i := range 3 {
-		component(s.Hosts[i], KCM).Flags["enable-taint-manager"] = "false"
+		clusterview.FindComponent(s.Hosts[i], component.KCM).Flags["enable-taint-manager"] = "false"
 	}
 	p := mustMake(t, s, v1.Options{TargetVersion: "v1.27.4"})
 	named := func(part string) bool {
@@ -220,13 +227,13 @@ func TestWhatAnUpgradeDropsIsNamedWhereItChangesSomething(t *testing.T) {
 	if named("IdentifyPodOS") || named("master-service-namespace") {
 		t.Errorf("what changes nothing is named: %q", p.Effects)
 	}
-	if g := catalogue.GateFor(KCM, "IdentifyPodOS", 27); g.Known {
+	if g := catalogue.GateFor(component.KCM, "IdentifyPodOS", 27); g.Known {
 		t.Skip("the gate of this test is still there")
 	}
-	for _, id := range []string{"external/" + KCM, "external/" + KAS} {
+	for _, id := range []string{"external/" + component.KCM, "external/" + component.KAS} {
 		step := find(t, p, id)
 		for _, e := range step.Edits {
-			if e.Name == gatesFlag && e.Op == "setFlag" && (strings.Contains(e.Value, "IdentifyPodOS") || strings.Contains(e.Value, "ExpandPersistentVolumes")) {
+			if e.Name == flagvalue.FlagFeatureGates && e.Op == "setFlag" && (strings.Contains(e.Value, "IdentifyPodOS") || strings.Contains(e.Value, "ExpandPersistentVolumes")) {
 				t.Errorf("step %s keeps a gate: %+v", step.ID, e)
 			}
 		}
@@ -237,7 +244,7 @@ func TestARollbackThatLeavesAManagerNewerIsNotMade(t *testing.T) {
 	s := awsUpgrade()
 	p := mustMake(t, s, v1.Options{TargetVersion: "v1.27.4"})
 	now26 := after(s, p, len(p.Steps))
-	back, err := MakeRollback(stoppedAt(p, len(p.Steps)), now26, now)
+	back, err := rollback.Make(stoppedAt(p, len(p.Steps)), now26, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,8 +253,8 @@ func TestARollbackThatLeavesAManagerNewerIsNotMade(t *testing.T) {
 	}); n < 0 {
 		t.Errorf("effects: %q", back.Effects)
 	}
-	move(t, back, "undo/external/"+KAS+"@cp-1", "undo/upgrade/"+Scheduler)
-	if err := VerifyRollback(back, now26); err == nil || !strings.Contains(err.Error(), "rule P-36: after step undo/external/kube-apiserver@cp-1 kube-scheduler on cp-1 is of 1.27") {
+	move(t, back, "undo/external/"+component.KAS+"@cp-1", "undo/upgrade/"+component.Scheduler)
+	if err := invariant.VerifyRollback(back, now26); err == nil || !strings.Contains(err.Error(), "rule P-36: after step undo/external/kube-apiserver@cp-1 kube-scheduler on cp-1 is of 1.27") {
 		t.Errorf("an API server goes back before the schedulers: %v", err)
 	}
 }
@@ -258,7 +265,7 @@ func TestARollbackNamesKubeletsThatWereUpgradedMeanwhile(t *testing.T) {
 	later := after(s, p, len(p.Steps))
 	later.Nodes = slices.Clone(later.Nodes)
 	later.Nodes[3].KubeletVersion = "v1.27.4"
-	back, err := MakeRollback(stoppedAt(p, len(p.Steps)), later, now)
+	back, err := rollback.Make(stoppedAt(p, len(p.Steps)), later, now)
 	if err != nil {
 		t.Fatal(err)
 	}

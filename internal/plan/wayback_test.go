@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // TestEveryPlanHasAWayBack carries each plan out in a journal and looks whether its rollback speaks of everything that was changed.
@@ -18,11 +20,11 @@ func TestEveryPlanHasAWayBack(t *testing.T) {
 				ended := now
 				j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Started: now, Ended: &ended, Result: "done"})
 			}
-			back, err := MakeRollback(j, s, now)
+			back, err := rollback.Make(j, s, now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := WellFormed(back); err != nil {
+			if err := invariant.CheckWellFormed(back); err != nil {
 				t.Error(err)
 			}
 			all := map[string]bool{}

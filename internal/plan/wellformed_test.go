@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
 )
 
 // TestAPlanThatWasEditedByHandIsRefused edits the plan of the lab as somebody would in a file, and reads it without its snapshot.
@@ -13,7 +15,7 @@ func TestAPlanThatWasEditedByHandIsRefused(t *testing.T) {
 		name, says string
 		change     func(t *testing.T, p *v1.Plan)
 	}{
-		{"a kind is misspelt", `kind "editManifets" is not known`, func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+KCM).Kind = "editManifets" }},
+		{"a kind is misspelt", `kind "editManifets" is not known`, func(t *testing.T, p *v1.Plan) { find(t, p, "external/"+component.KCM).Kind = "editManifets" }},
 		{"a fact is taken out", "which the plan does not state", func(_ *testing.T, p *v1.Plan) { p.Facts = p.Facts[1:] }},
 		{"the facts and who requires them are taken out", "rule P-19", func(_ *testing.T, p *v1.Plan) {
 			p.Facts = nil
@@ -47,7 +49,7 @@ func TestAPlanThatWasEditedByHandIsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p, _ := base(t, "lab")
 			c.change(t, p)
-			if err := WellFormed(p); err == nil || !strings.Contains(err.Error(), c.says) {
+			if err := invariant.CheckWellFormed(p); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("the plan is not refused with %q: %v", c.says, err)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 // TestATextOfAPlanStaysInItsLine: IDs come into blocks of commands that a person pastes, titles into the plan that is reviewed.
@@ -36,13 +38,13 @@ func TestATextOfAPlanStaysInItsLine(t *testing.T) {
 			for _, step := range p.Steps {
 				j.Records = append(j.Records, v1.StepRecord{ID: step.ID, Started: now, Ended: &now, Result: "done"})
 			}
-			back, err := MakeRollback(j, s, now)
+			back, err := rollback.Make(j, s, now)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, of := range []*v1.Plan{p, back} {
 				attack(of, &of.Steps[0])
-				for way, err := range map[string]error{"a file's": WellFormed(of), "a journal's": Journaled(of, nil)} {
+				for way, err := range map[string]error{"a file's": invariant.CheckWellFormed(of), "a journal's": invariant.CheckJournaled(of, nil)} {
 					if err == nil || !strings.Contains(err.Error(), "line break or a character that is not seen") && !strings.Contains(err.Error(), "characters that no") {
 						t.Errorf("%s plan %s is not refused for its text: %v", way, of.Direction, err)
 					}

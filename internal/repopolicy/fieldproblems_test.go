@@ -130,7 +130,7 @@ func TestKnownLimitsNameChecksThatExist(t *testing.T) {
 // planRules are the ids in the list of the plan's rules, read from its source.
 func planRules(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("../plan/rule*.go")
+	files, err := filepath.Glob("../plan/invariant/rule*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the plan has no rules: %v", err)
 	}

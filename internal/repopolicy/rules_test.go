@@ -196,7 +196,7 @@ func pureImports(tree fs.FS) ([]string, error) {
 		return nil, err
 	}
 	var broken []string
-	for _, pure := range []string{"internal/check", "internal/plan", "internal/controllernames", "internal/migrationconfig",
+	for _, pure := range []string{"internal/check", "internal/plan", "internal/plan/diff", "internal/controllernames", "internal/migrationconfig",
 		"internal/fleet/rules", "internal/fleet/state", "internal/fleet/view"} {
 		seen := map[string]bool{}
 		var follow func(dir, trail string)

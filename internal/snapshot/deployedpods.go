@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -128,7 +128,7 @@ func (p SeedPod) RunningAs(ctx context.Context, h hostaccess.Host) SeedPod {
 	if err != nil || len(processes) != 1 {
 		return p // its template says nearly the same
 	}
-	p.Flags = controlplane.FlagsOf(processes[0].Args)
+	p.Flags = commandline.FlagsOf(processes[0].Args)
 	return p
 }
 

@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
@@ -28,14 +30,14 @@ const (
 func (l *looker) kubelet(ctx context.Context) {
 	k := &v1.Kubelet{}
 	l.host.Kubelet = k
-	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, l.access), kubeletUnit)
+	u, err := systemdunit.ReadUnit(hostaccess.Reading(ctx, l.access), kubeletUnit)
 	switch {
 	case err == nil:
 		l.kubeletByUnit(ctx, k, u)
 	case errors.Is(err, fs.ErrNotExist):
 		l.kubeletByFiles(ctx, k)
 	default:
-		k.Source, k.Error = controlplane.KubeletFlagsFile, mask.Text(err.Error())
+		k.Source, k.Error = kubeletfile.KubeletFlagsFile, mask.Text(err.Error())
 		l.unknown(l.fact("kubelet"), k.Error)
 	}
 	l.kubeletProcess(ctx, k)
@@ -43,7 +45,7 @@ func (l *looker) kubelet(ctx context.Context) {
 	l.credentialProviders(ctx, k)
 }
 
-func (l *looker) kubeletByUnit(ctx context.Context, k *v1.Kubelet, u *controlplane.Unit) {
+func (l *looker) kubeletByUnit(ctx context.Context, k *v1.Kubelet, u *systemdunit.Unit) {
 	k.Source = u.Home()
 	k.SHA256 = hostaccess.SHA256(u.Data(k.Source))
 	k.Flags = mask.Map(u.Flags())
@@ -70,7 +72,7 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 	sources := map[string]string{}
 	sums := map[string]string{}
 	var present []string
-	for _, at := range controlplane.KubeletFlagFiles {
+	for _, at := range kubeletfile.KubeletFlagFiles {
 		file, err := l.access.ReadFile(ctx, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -80,7 +82,7 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 			l.unknown(l.fact("kubelet"), err.Error())
 			return
 		}
-		flags, err := controlplane.ParseKubeletFlags(file.Data)
+		flags, err := kubeletfile.ParseKubeletFlags(file.Data)
 		if err != nil {
 			k.Source, k.SHA256, k.Error = at, hostaccess.SHA256(file.Data), at+": "+mask.Text(err.Error())
 			return
@@ -96,9 +98,9 @@ func (l *looker) kubeletByFiles(ctx context.Context, k *v1.Kubelet) {
 			k.Flags[name], sources[name] = value, at
 		}
 	}
-	k.Source = controlplane.KubeletFlagsFile
+	k.Source = kubeletfile.KubeletFlagsFile
 	if len(present) == 0 {
-		k.Error = fmt.Sprintf("there is neither a unit %s nor any of %s, so that the kubelet's flags are not known", kubeletUnit, strings.Join(controlplane.KubeletFlagFiles, ", "))
+		k.Error = fmt.Sprintf("there is neither a unit %s nor any of %s, so that the kubelet's flags are not known", kubeletUnit, strings.Join(kubeletfile.KubeletFlagFiles, ", "))
 		return
 	}
 	if !slices.Contains(present, k.Source) {
@@ -144,7 +146,7 @@ func flagOf(k *v1.Kubelet, name string) string {
 	if value, ok := k.Flags[name]; ok || k.Process == nil {
 		return value
 	}
-	return controlplane.FlagsOf(k.Process.Args)[name]
+	return commandline.FlagsOf(k.Process.Args)[name]
 }
 
 // kubeletConfiguration is as much of kubelet.config.k8s.io/v1beta1 as is looked at.

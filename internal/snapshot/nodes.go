@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
@@ -147,7 +147,7 @@ func registries(images []corev1.ContainerImage) []string {
 // credentialsFor are the providers whose image credentials are for a registry.
 func credentialsFor(host string) []string {
 	var out []string
-	for _, p := range catalogue.Providers() {
+	for _, p := range cloudprovider.Providers() {
 		if p.Credentials != nil && slices.ContainsFunc(p.Credentials.MatchImages, func(pattern string) bool { return matchesHost(pattern, host) }) {
 			out = append(out, p.Name)
 		}

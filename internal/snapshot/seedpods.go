@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 )
 
 // SeedPod is a pod of a seed in which a component of a hosted control plane runs.
@@ -93,7 +93,7 @@ func PodCloudConfig(ctx context.Context, kube kubernetes.Interface, pod *corev1.
 // SeedComponent is the component of the control plane that a container runs, whatever starts it; empty for another program. A provider's own manager is a
 // cloud-controller-manager.
 func SeedComponent(c *corev1.Container) string {
-	command := controlplane.Unwrapped(slices.Concat(c.Command, c.Args))
+	command := commandline.Unwrapped(slices.Concat(c.Command, c.Args))
 	for _, word := range command {
 		if strings.HasPrefix(word, "-") {
 			break
@@ -119,7 +119,7 @@ func componentNamed(program string) string {
 }
 
 func flagsOf(c *corev1.Container) map[string]string {
-	return controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))
+	return commandline.FlagsOf(commandline.Unwrapped(slices.Concat(c.Command, c.Args)))
 }
 
 func seedPod(p *corev1.Pod, c *corev1.Container, component string) SeedPod {

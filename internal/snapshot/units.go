@@ -13,7 +13,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
@@ -25,7 +25,7 @@ var componentUnit = regexp.MustCompile(`(kube|cloud).*(apiserver|api-server|cont
 // services finds the components that systemd starts.
 func (l *looker) services(ctx context.Context) {
 	found := map[string]string{} // unit -> where it was found first
-	for _, dir := range controlplane.UnitDirs {
+	for _, dir := range systemdunit.UnitDirs {
 		names, err := l.access.List(ctx, dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -53,15 +53,15 @@ func (l *looker) services(ctx context.Context) {
 }
 
 // service is what a unit says; nil for one that starts something else.
-func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *controlplane.Unit) {
+func (l *looker) service(ctx context.Context, name, at string) (*v1.Component, *systemdunit.Unit) {
 	c := &v1.Component{Runs: v1.RunsSystemd, Unit: name, Manifest: at}
-	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, l.access), name)
+	u, err := systemdunit.ReadUnit(hostaccess.Reading(ctx, l.access), name)
 	if err != nil {
 		c.Name, c.Error = meantByUnit(name), mask.Text(err.Error())
 		if c.Name == "" || errors.Is(err, fs.ErrNotExist) { // gone since it was listed
 			return nil, nil
 		}
-		if _, unreadable := errors.AsType[*controlplane.UnreadableError](err); unreadable {
+		if _, unreadable := errors.AsType[*systemdunit.UnreadableError](err); unreadable {
 			l.unknown(l.fact("units"), c.Error)
 		}
 		if file, err := l.access.ReadFile(ctx, at); err == nil {

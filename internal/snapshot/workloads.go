@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/mask"
 )
 
@@ -110,9 +110,9 @@ var shownEnv = []string{
 }
 
 func containerOf(c *corev1.Container) v1.Container {
-	command := controlplane.Unwrapped(slices.Concat(c.Command, c.Args))
+	command := commandline.Unwrapped(slices.Concat(c.Command, c.Args))
 	out := v1.Container{
-		Name: c.Name, Image: c.Image, Command: mask.Command(command), Flags: mask.Map(controlplane.FlagsOf(wordsOf(command))),
+		Name: c.Name, Image: c.Image, Command: mask.Command(command), Flags: mask.Map(commandline.FlagsOf(wordsOf(command))),
 		Requests: quantities(c.Resources.Requests), Limits: quantities(c.Resources.Limits),
 	}
 	if len(out.Command) == 0 {

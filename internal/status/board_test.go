@@ -11,11 +11,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/plan"
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +18,12 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +43,7 @@ func cluster(t *testing.T) (*apitest.Server, *journal.Journal) {
 	lease := func(name, holder string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To(holder), RenewTime: &renewed}}
 	}
-	server.Put(t, lease(lock.LeaseName, holder), lease(plan.KCM, "cp-1_x"), lease("another", "somebody"), node("a", "True", noon), node("b", "False", noon.Add(-time.Minute)),
+	server.Put(t, lease(lock.LeaseName, holder), lease(component.KCM, "cp-1_x"), lease("another", "somebody"), node("a", "True", noon), node("b", "False", noon.Add(-time.Minute)),
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "coredns", Namespace: namespace}},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "shop"}, InvolvedObject: corev1.ObjectReference{Kind: "Service", Namespace: "shop", Name: "web"}},
 		&corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "y", Namespace: "shop"}, InvolvedObject: corev1.ObjectReference{Kind: "Job", Namespace: "shop", Name: "job"}})

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // unknownState is the state of a run whose journal may not be read.
@@ -163,9 +163,9 @@ func countSteps(f Facts, s *v1.Status) {
 	steps, have := f.steps(), results(f.Journal)
 	s.StepsTotal = len(steps)
 	if f.Journal != nil && len(steps) > 0 {
-		s.PlanSHA256 = plan.Digest(&f.Journal.Plan)
+		s.PlanSHA256 = compare.Digest(&f.Journal.Plan)
 		if f.Journal.Rollback != nil {
-			s.PlanSHA256 = plan.Digest(f.Journal.Rollback)
+			s.PlanSHA256 = compare.Digest(f.Journal.Rollback)
 		}
 	}
 	var sections []string

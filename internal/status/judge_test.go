@@ -7,13 +7,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/plan"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -25,8 +28,8 @@ func underWay(change ...func(*Facts)) Facts {
 	ended := noon.Add(-50 * time.Second)
 	steps := []v1.Step{
 		{ID: "a", Phase: "prepare", EstimateSeconds: 10},
-		{ID: "b", Phase: "roll", Host: "cp-1", EstimateSeconds: 25, Expect: map[string]string{"service": plan.KCM}},
-		{ID: "c", Phase: "roll", Host: "cp-2", EstimateSeconds: 25, Expect: map[string]string{"service": plan.CCM, "nodeipam": plan.KCM}},
+		{ID: "b", Phase: "roll", Host: "cp-1", EstimateSeconds: 25, Expect: map[string]string{"service": component.KCM}},
+		{ID: "c", Phase: "roll", Host: "cp-2", EstimateSeconds: 25, Expect: map[string]string{"service": component.CCM, "nodeipam": component.KCM}},
 		{ID: "d", Phase: "finish", Ref: "Node/worker-1", EstimateSeconds: 5},
 	}
 	f := Facts{
@@ -207,22 +210,22 @@ func managerLease(holder string, age time.Duration) *coordinationv1.Lease {
 }
 
 func TestWhoOwnsTheLoops(t *testing.T) {
-	migration := plan.DefaultLease
+	migration := layout.DefaultLease
 	for _, c := range []struct {
 		name   string
 		leases map[string]*coordinationv1.Lease
 		who    map[string]string
 		from   map[string]string
 	}{
-		{"before the migration lease", map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second)},
-			map[string]string{"service": plan.KCM + "@cp-1", "nodeipam": plan.KCM + "@cp-1"}, map[string]string{"service": "lease kube-controller-manager", "nodeipam": "lease kube-controller-manager"}},
+		{"before the migration lease", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second)},
+			map[string]string{"service": component.KCM + "@cp-1", "nodeipam": component.KCM + "@cp-1"}, map[string]string{"service": "lease kube-controller-manager", "nodeipam": "lease kube-controller-manager"}},
 		{"the new manager holds the migration lease", map[string]*coordinationv1.Lease{
-			plan.KCM: managerLease("cp-1_x", time.Second), plan.CCM: managerLease("cp-2_y", time.Second), migration: managerLease("cp-2_y", time.Second)},
-			map[string]string{"service": plan.CCM + "@cp-2", "nodeipam": plan.KCM + "@cp-1"}, map[string]string{"service": "lease " + migration, "nodeipam": "lease kube-controller-manager"}},
-		{"its holder leads neither manager", map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second), migration: managerLease("cp-3_z", time.Second)},
-			map[string]string{"service": "unknown@cp-3", "nodeipam": plan.KCM + "@cp-1"},
+			component.KCM: managerLease("cp-1_x", time.Second), component.CCM: managerLease("cp-2_y", time.Second), migration: managerLease("cp-2_y", time.Second)},
+			map[string]string{"service": component.CCM + "@cp-2", "nodeipam": component.KCM + "@cp-1"}, map[string]string{"service": "lease " + migration, "nodeipam": "lease kube-controller-manager"}},
+		{"its holder leads neither manager", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second), migration: managerLease("cp-3_z", time.Second)},
+			map[string]string{"service": "unknown@cp-3", "nodeipam": component.KCM + "@cp-1"},
 			map[string]string{"service": "lease " + migration + ", whose holder leads neither manager", "nodeipam": "lease kube-controller-manager"}},
-		{"nobody renews the lease", map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Minute)}, map[string]string{}, map[string]string{}},
+		{"nobody renews the lease", map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Minute)}, map[string]string{}, map[string]string{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := Judge(underWay(func(f *Facts) { f.Leases = c.leases }))
@@ -237,9 +240,9 @@ func TestWhoOwnsTheLoops(t *testing.T) {
 	after := Judge(underWay(func(f *Facts) {
 		f.Journal.Records[1].Result = "done"
 		f.Journal.Records = append(f.Journal.Records, v1.StepRecord{ID: "c", Result: "done"})
-		f.Leases = map[string]*coordinationv1.Lease{plan.CCM: managerLease("cp-2_y", time.Second), plan.KCM: managerLease("cp-1_x", time.Second)}
+		f.Leases = map[string]*coordinationv1.Lease{component.CCM: managerLease("cp-2_y", time.Second), component.KCM: managerLease("cp-1_x", time.Second)}
 	}))
-	if after.Owners["service"] != plan.CCM+"@cp-2" || after.OwnersFrom["service"] != "lease cloud-controller-manager, after step c" {
+	if after.Owners["service"] != component.CCM+"@cp-2" || after.OwnersFrom["service"] != "lease cloud-controller-manager, after step c" {
 		t.Errorf("after the migration lease: %v, %v", after.Owners, after.OwnersFrom)
 	}
 }
@@ -261,7 +264,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(noon.Add(-30 * time.Second))}},
 			}},
 		}
-		f.Leases = map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", 40*time.Second)}
+		f.Leases = map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", 40*time.Second)}
 		for i, age := range []time.Duration{10 * time.Second, 5 * time.Second, time.Hour} {
 			f.Events = append(f.Events, &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Type: "Warning", Reason: "SyncLoadBalancerFailed", Message: fmt.Sprintf("try %d", i),
@@ -291,24 +294,24 @@ func TestWhatStandsInTheWay(t *testing.T) {
 }
 
 func TestNobodyOwnsTheLoopsWhileTheyAreDown(t *testing.T) {
-	stop := "stop/" + plan.KCM + "@cp-1"
+	stop := "stop/" + component.KCM + "@cp-1"
 	down := func(leases map[string]*coordinationv1.Lease) v1.Status {
 		return Judge(underWay(func(f *Facts) {
-			f.Journal.Plan.Strategy, f.Journal.Plan.Steps[1] = plan.Downtime, v1.Step{ID: stop, Phase: "handover", Host: "cp-1"}
+			f.Journal.Plan.Strategy, f.Journal.Plan.Steps[1] = planstep.Downtime, v1.Step{ID: stop, Phase: "handover", Host: "cp-1"}
 			f.Journal.Records[1] = v1.StepRecord{ID: stop, Result: "done"}
 			f.Leases = leases
 		}))
 	}
 	// kube-controller-manager leads again, and without the loops that moved.
-	back := down(map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second)})
-	if diff := cmp.Diff(map[string]string{"service": "nobody", "nodeipam": plan.KCM + "@cp-1"}, back.Owners); diff != "" {
+	back := down(map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second)})
+	if diff := cmp.Diff(map[string]string{"service": "nobody", "nodeipam": component.KCM + "@cp-1"}, back.Owners); diff != "" {
 		t.Error(diff)
 	}
 	if got := back.OwnersFrom["service"]; got != "step "+stop {
 		t.Errorf("known from %q", got)
 	}
-	done := down(map[string]*coordinationv1.Lease{plan.KCM: managerLease("cp-1_x", time.Second), plan.CCM: managerLease("cp-1_y", time.Second)})
-	if got := done.Owners["service"]; got != plan.CCM+"@cp-1" {
+	done := down(map[string]*coordinationv1.Lease{component.KCM: managerLease("cp-1_x", time.Second), component.CCM: managerLease("cp-1_y", time.Second)})
+	if got := done.Owners["service"]; got != component.CCM+"@cp-1" {
 		t.Errorf("with the new manager: %q", got)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // defaultLeaseDuration is that of a lease that does not say how long it lasts: the managers' default.
@@ -20,11 +22,11 @@ const defaultLeaseDuration = 15 * time.Second
 
 // LeaseNames are the leases that say who runs the loops, of a run, or of a cluster without one.
 func LeaseNames(doc *v1.Journal) []string {
-	migration := plan.DefaultLease
+	migration := layout.DefaultLease
 	if doc != nil && doc.Plan.Options.LeaseName != "" {
 		migration = doc.Plan.Options.LeaseName
 	}
-	return []string{plan.KCM, plan.CCM, migration}
+	return []string{component.KCM, component.CCM, migration}
 }
 
 // leases say who holds which lease.
@@ -74,11 +76,11 @@ func owners(f Facts) (who, from map[string]string) {
 	stopped := stoppedBy(f.Journal)
 	for loop, promise := range promised(f.Journal) {
 		if stopped != "" && promise.moves && promise.step == "" {
-			if held[plan.CCM] == "" {
+			if held[component.CCM] == "" {
 				who[loop], from[loop] = "nobody", "step "+stopped
 				continue
 			}
-			promise.component, promise.step = plan.CCM, stopped
+			promise.component, promise.step = component.CCM, stopped
 		}
 		lease := promise.component
 		owner := promise.component
@@ -104,12 +106,12 @@ func owners(f Facts) (who, from map[string]string) {
 // stoppedBy is the step of a downtime behind which no manager of the cluster runs the loops that move until the new one does: kube-controller-manager comes
 // back without them and holds its lease again. Empty before it, and when the run does not stop managers.
 func stoppedBy(doc *v1.Journal) string {
-	if doc.Plan.Strategy != plan.Downtime || doc.Rollback != nil {
+	if doc.Plan.Strategy != planstep.Downtime || doc.Rollback != nil {
 		return ""
 	}
 	have, last := results(doc), ""
 	for _, s := range doc.Plan.Steps {
-		if !strings.HasPrefix(s.ID, "stop/"+plan.KCM+"@") {
+		if !strings.HasPrefix(s.ID, "stop/"+component.KCM+"@") {
 			continue
 		}
 		if !isDone(have[s.ID]) {
@@ -137,14 +139,14 @@ func promised(doc *v1.Journal) map[string]promise {
 		steps = slices.Concat(steps, doc.Rollback.Steps)
 	}
 	for _, s := range steps {
-		for loop, component := range s.Expect {
+		for loop, manager := range s.Expect {
 			p, ok := out[loop]
 			if !ok {
-				p.component = plan.KCM
+				p.component = component.KCM
 			}
-			p.moves = p.moves || component == plan.CCM
-			if isDone(have[s.ID]) && component != "" {
-				p.component, p.step = component, s.ID
+			p.moves = p.moves || manager == component.CCM
+			if isDone(have[s.ID]) && manager != "" {
+				p.component, p.step = manager, s.ID
 			}
 			out[loop] = p
 		}
@@ -154,7 +156,7 @@ func promised(doc *v1.Journal) map[string]promise {
 
 // leader is the manager whose own lease the holder of the migration lease holds too: both elections of a process have one identity.
 func leader(held map[string]string, migration string) string {
-	for _, manager := range []string{plan.CCM, plan.KCM} {
+	for _, manager := range []string{component.CCM, component.KCM} {
 		if held[manager] != "" && held[manager] == held[migration] {
 			return manager
 		}

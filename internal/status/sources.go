@@ -4,11 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,15 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
-const namespace = plan.Namespace
+const namespace = layout.Namespace
 
 // pageSize is how many objects are asked for at a time.
 const pageSize = 500
 
 // controlPlanePods selects the pods whose state says whether the control plane works: those of kubeadm's static pods and ours.
-const controlPlanePods = "component in (etcd,kube-apiserver,kube-controller-manager,kube-scheduler," + plan.CCM + ")"
+const controlPlanePods = "component in (etcd,kube-apiserver,kube-controller-manager,kube-scheduler," + component.CCM + ")"
 
 // source is a set of objects that is read, and watched.
 type source struct {

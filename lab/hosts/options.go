@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/lab/awssim"
 )
 
@@ -63,7 +63,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.CLITag = DefaultTag
 	}
 	if len(o.CCMTags) == 0 {
-		_, planned, _ := strings.Cut(plan.DefaultImage, ":")
+		_, planned, _ := strings.Cut(options.DefaultImage, ":")
 		o.CCMTags = []string{planned, DefaultTag}
 	}
 	if o.Progress == nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/awssim"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
@@ -129,11 +129,11 @@ func TestARollbackFromEveryPhaseLeavesNothingBehind(t *testing.T) {
 	long(t)
 	lab := theLab(t)
 	before := facts(t, lab)
-	for _, phase := range []string{plan.PhaseMigration, plan.PhaseHandover, plan.PhaseKubelets} {
+	for _, phase := range []string{planstep.PhaseMigration, planstep.PhaseHandover, planstep.PhaseKubelets} {
 		t.Run(phase, func(t *testing.T) {
 			last := lastStep(t, lab, phase)
 			watched(t, lab, func() {
-				if phase == plan.PhaseMigration {
+				if phase == planstep.PhaseMigration {
 					interrupted(t, lab, last.Title)
 				} else {
 					cli(t, lab, -1, []string{"TRANSPLANT_TEST_KILL=after:" + last.ID}, apply()...)

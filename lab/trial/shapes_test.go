@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/kubelet"
 )
@@ -47,9 +47,9 @@ func ownLab(t *testing.T, o Options) *Trial {
 // The short version has one host, which nobody could take the loops over from.
 func TestAControlPlaneOfUnitsIsMigrated(t *testing.T) {
 	t.Parallel()
-	o, strategies := Options{ControlPlanes: 1, Workers: 1, Shape: cluster.Units}, []string{plan.Downtime}
+	o, strategies := Options{ControlPlanes: 1, Workers: 1, Shape: cluster.Units}, []string{planstep.Downtime}
 	if *whole {
-		o.ControlPlanes, strategies = 2, []string{plan.LeaderMigration, plan.Downtime}
+		o.ControlPlanes, strategies = 2, []string{planstep.LeaderMigration, planstep.Downtime}
 	}
 	lab := ownLab(t, o)
 	for _, strategy := range strategies {
@@ -66,7 +66,7 @@ func TestAControlPlaneOfDeploymentsIsMigrated(t *testing.T) {
 	}
 	lab := ownLab(t, Options{ControlPlanes: 2, Workers: 1, Shape: cluster.Deployments})
 	flags := MigrationFlags()
-	r := cli(t, lab, 3, nil, append([]string{"plan", "--cloud", Cloud, "--strategy", plan.LeaderMigration}, flags...)...)
+	r := cli(t, lab, 3, nil, append([]string{"plan", "--cloud", Cloud, "--strategy", planstep.LeaderMigration}, flags...)...)
 	if !strings.Contains(r.Stderr, "use --strategy downtime") {
 		t.Errorf("leader migration is refused with %s", r.Stderr)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -30,7 +30,7 @@ func judgeNodeManager(f facts.Facts) v1.Finding {
 	if f.Opts.Part == facts.PartInstall {
 		name = f.Opts.Provider // a new cluster may have no node yet that says it
 	}
-	provider, ok := catalogue.Lookup(name)
+	provider, ok := cloudprovider.Lookup(name)
 	switch {
 	case !ok:
 		return findings.Skip("the cloud provider is not known (CP-001)")

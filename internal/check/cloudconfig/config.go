@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -65,7 +65,7 @@ func sortConfigs(f facts.Facts, in []facts.Instance) (bad findings.Problems, cha
 		c := p.Host.CloudConfig
 		switch {
 		case p.Flags["cloud-config"] == "":
-			provider, _ := catalogue.Lookup(p.Flags["cloud-provider"])
+			provider, _ := cloudprovider.Lookup(p.Flags["cloud-provider"])
 			if !provider.ConfigOptional {
 				bad.Add(p.String(), "%s has no --cloud-config, and with provider %s %s", p, provider.Name, findings.OrElse(provider.WithoutConfig, "none is known to do without"))
 			} else {
@@ -114,7 +114,7 @@ func judgeManagersWithoutConfig(without []facts.Instance, all int) v1.Finding {
 		}
 		return findings.With(finding, "the same on every host", "--cloud-config of "+facts.KCM, "grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name)
 	}
-	provider, _ := catalogue.Lookup(first.Flags["cloud-provider"])
+	provider, _ := cloudprovider.Lookup(first.Flags["cloud-provider"])
 	return findings.Pass("%s has no --cloud-config and needs none: %s", facts.KCM, provider.WithoutConfig)
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -73,10 +73,10 @@ func volumePluginComplaints(f facts.Facts, p facts.Instance) []string {
 	if v := p.Flag("cloud-provider", ""); v != "external" {
 		out = append(out, "--external-cloud-volume-plugin="+plugin+" has no effect beside --cloud-provider="+v)
 	}
-	if named, _ := catalogue.Lookup(plugin); p.Flag("cloud-config", "") == "" && (!named.ConfigOptional || cloudConfigBefore(f, p) != "") {
+	if named, _ := cloudprovider.Lookup(plugin); p.Flag("cloud-config", "") == "" && (!named.ConfigOptional || cloudConfigBefore(f, p) != "") {
 		out = append(out, "--external-cloud-volume-plugin="+plugin+" without --cloud-config: the volume code does not know its zone and network")
 	}
-	known, ok := catalogue.Lookup(plugin)
+	known, ok := cloudprovider.Lookup(plugin)
 	minor, versioned := f.MinorOf(p)
 	switch {
 	case !ok:

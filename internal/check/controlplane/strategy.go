@@ -6,7 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -82,7 +82,7 @@ func whyDowntime(f facts.Facts) string {
 func onlyDowntime(f facts.Facts) string {
 	version, _ := f.Target()
 	if cluster, ok := facts.VersionMinor(version); ok {
-		if image, minor, known := f.NewImage(cluster); image != "" && !facts.Own(image) && (known && minor < catalogue.FirstLeaderMigration || !catalogue.HasLeaderMigration(f.CloudName())) {
+		if image, minor, known := f.NewImage(cluster); image != "" && !facts.Own(image) && (known && minor < cloudprovider.FirstLeaderMigration || !cloudprovider.HasLeaderMigration(f.CloudName())) {
 			return "the manager in image " + image + " has none"
 		}
 	}

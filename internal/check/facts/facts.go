@@ -12,7 +12,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
@@ -330,7 +330,7 @@ func (f Facts) ccmMinor(image string) (int, bool) {
 	case Own(image):
 		return DefaultCCMMinor, true
 	}
-	if i, ok := catalogue.ImageOf(image); ok {
+	if i, ok := cloudprovider.ImageOf(image); ok {
 		return i.Minor, true
 	}
 	return imageMinor(image)

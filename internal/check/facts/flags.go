@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Refusals says which flags and gates of a component a minor refuses to start with, sorted. Flags that the catalogue does not hold are not judged.
@@ -58,7 +59,7 @@ func Effective(gate string, set map[string]bool, minor int) bool {
 }
 
 func graduated(gate string, minor int) bool {
-	for m := min(minor, catalogue.Newest); m >= catalogue.Oldest; m-- {
+	for m := min(minor, component.Newest); m >= component.Oldest; m-- {
 		if g := catalogue.GateAt(gate, m); g.Known {
 			return g.Default && g.Locked
 		}

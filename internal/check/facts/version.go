@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
@@ -22,13 +23,13 @@ func (f Facts) Target() (version string, upgrade bool) {
 // NewImage is the image of the cloud-controller-manager that the plan brings in and the minor of the library in it: the one that was asked for, or
 // the catalogue's for the provider. It is not ok, with an image, where the minor cannot be told, and without one where there is none.
 func (f Facts) NewImage(cluster int) (image string, minor int, ok bool) {
-	if f.Opts.Image == catalogue.Official {
-		i, found := catalogue.OfficialImage(f.Provider(), cluster)
+	if f.Opts.Image == cloudprovider.Official {
+		i, found := cloudprovider.OfficialImage(f.Provider(), cluster)
 		return i.Ref, i.Minor, found
 	}
 	if f.Opts.Image == "" {
 		if provider := f.Provider(); provider != "" {
-			i, found := catalogue.ImageFor(provider, cluster)
+			i, found := cloudprovider.ImageFor(provider, cluster)
 			return i.Ref, i.Minor, found
 		}
 	}

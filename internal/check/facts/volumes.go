@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 )
 
@@ -39,7 +40,7 @@ func Uses(f Facts, vols *v1.Volumes) []VolumeUse {
 		if u, ok := byName[plugin]; ok {
 			return u
 		}
-		p, provider, ok := catalogue.PluginOf(plugin)
+		p, provider, ok := cloudprovider.PluginOf(plugin)
 		if !ok {
 			return nil
 		}
@@ -73,8 +74,8 @@ func Uses(f Facts, vols *v1.Volumes) []VolumeUse {
 
 // VolumeUse is how much a cluster uses an in-tree volume plugin.
 type VolumeUse struct {
-	catalogue.VolumePlugin
-	Provider catalogue.Provider
+	cloudprovider.VolumePlugin
+	Provider cloudprovider.Provider
 	volumes  int
 	classes  []string
 	// Mounted counts the volumes on nodes that are in use through the plugin itself.
@@ -98,7 +99,7 @@ func (u VolumeUse) String() string {
 
 // Installed is a container of a workload that holds a CSI driver.
 type Installed struct {
-	Driver    catalogue.Driver
+	Driver    csidriver.Driver
 	Workload  v1.Workload
 	Container v1.Container
 }

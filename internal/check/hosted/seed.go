@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -160,7 +161,7 @@ var seedConfig = rule.Check{
 
 // withoutSeedConfig judges a hosted kube-controller-manager that has no --cloud-config.
 func withoutSeedConfig(c *v1.Component) v1.Finding {
-	provider, known := catalogue.Lookup(c.Flags["cloud-provider"])
+	provider, known := cloudprovider.Lookup(c.Flags["cloud-provider"])
 	if known && !provider.ConfigOptional {
 		return v1.Finding{
 			Outcome: v1.Fail, Objects: []string{c.Manifest},

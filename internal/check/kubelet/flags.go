@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -191,7 +192,7 @@ func fault(k facts.Kubelet, cloud string) string {
 func oddity(k facts.Kubelet, at facts.Stage) string {
 	name := k.Provider()
 	minor, _ := k.Minor()
-	provider, _ := catalogue.Lookup(name)
+	provider, _ := cloudprovider.Lookup(name)
 	switch {
 	case name == "" && at == facts.StageInTree:
 		return "has no --cloud-provider"

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -205,7 +206,7 @@ func boolOr(v, given bool) string {
 // cloudGates are the gates that a migration sets on kubelets, sorted.
 func cloudGates() []string {
 	out := []string{facts.MasterGate, "DisableCloudProviders", "DisableKubeletCloudCredentialProviders", "KubeletCredentialProviders", "RotateKubeletServerCertificate"}
-	for _, p := range catalogue.Providers() {
+	for _, p := range cloudprovider.Providers() {
 		for _, plugin := range p.Plugins {
 			out = append(out, plugin.MigrationGate, plugin.UnregisterGate)
 		}

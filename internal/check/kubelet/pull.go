@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -28,7 +29,7 @@ var credentialProviderMissing = rule.Check{
 }
 
 func judgeCredentialProviderMissing(f facts.Facts) v1.Finding {
-	provider, ok := catalogue.Lookup(f.CloudName())
+	provider, ok := cloudprovider.Lookup(f.CloudName())
 	switch {
 	case !ok:
 		return findings.Skip("the cloud provider is not known (CP-001)")

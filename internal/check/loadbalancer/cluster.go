@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -50,7 +51,7 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 			bad.Add(names[name][0], "%s: --cluster-name=%s", findings.Few(names[name]), name)
 		}
 	}
-	decides := catalogue.NamesBalancersByCluster(f.CloudName())
+	decides := cloudprovider.NamesBalancersByCluster(f.CloudName())
 	if k := f.Kubeadm; k != nil {
 		if arg, given := k.ExtraArgs["controllerManager"]["cluster-name"]; given && arg != first {
 			bad.Add("ConfigMap/kube-system/kubeadm-config", "kubeadm would write --cluster-name=%s", arg)

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -41,7 +42,7 @@ func eachService(f facts.Facts, judge func(v1.Service) string) (findings.Problem
 // balanced tells whether the cluster's provider makes load balancers at all; the finding says why a check of them is skipped where it does not.
 func balanced(f facts.Facts) (v1.Finding, bool) {
 	name := f.CloudName()
-	if p, ok := catalogue.Lookup(name); ok && !p.LoadBalancers {
+	if p, ok := cloudprovider.Lookup(name); ok && !p.LoadBalancers {
 		return findings.Skip("%s had no load balancers in tree", name), false
 	}
 	return v1.Finding{}, true
@@ -284,9 +285,9 @@ func judgeLoadBalancerIPs(f facts.Facts) v1.Finding {
 		switch {
 		case slices.Contains(s.Addresses, s.LoadBalancerIP):
 			return ""
-		case !catalogue.TakesLoadBalancerIP(name) && len(s.Addresses) > 0:
+		case !cloudprovider.TakesLoadBalancerIP(name) && len(s.Addresses) > 0:
 			return ""
-		case !catalogue.TakesLoadBalancerIP(name):
+		case !cloudprovider.TakesLoadBalancerIP(name):
 			return "asks for " + s.LoadBalancerIP + " and has no load balancer; the external provider ignores the field and makes one"
 		}
 		return "asks for " + s.LoadBalancerIP + " and has " + findings.OrElse(strings.Join(s.Addresses, ", "), "no address")

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -24,7 +24,7 @@ var providerIDForm = rule.Check{
 	},
 	Judge: func(f facts.Facts) v1.Finding {
 		name := f.CloudName()
-		form, ok := catalogue.ProviderIDForm(name)
+		form, ok := cloudprovider.ProviderIDForm(name)
 		if !ok {
 			return findings.Skip("no form of providerIDs is known for %s", findings.OrElse(name, "a cluster that names no provider"))
 		}
@@ -114,7 +114,7 @@ func judgeNodeNames(f facts.Facts) v1.Finding {
 	provider := f.CloudName()
 	compared := 0
 	bad, finding, ok := f.EachNode(func(n v1.Node) string {
-		want := catalogue.NodeNameIn(provider, n.ProviderID)
+		want := cloudprovider.NodeNameIn(provider, n.ProviderID)
 		if want == "" {
 			return ""
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -32,7 +32,7 @@ var providerIDs = rule.Check{
 		case bad.Empty():
 			return findings.Pass("all %s have a providerID", findings.Plural(len(f.Nodes), "node"))
 		}
-		form, _ := catalogue.ProviderIDForm(f.CloudName())
+		form, _ := cloudprovider.ProviderIDForm(f.CloudName())
 		return findings.With(bad.Finding(v1.Fail, "%d of %s %s no providerID", len(bad.Lines), findings.Plural(len(f.Nodes), "node"), findings.Has(len(bad.Lines))), findings.OrElse(form.Example, "the provider's id of the instance"),
 			facts.SourceNodes, f.GiveProviderID(bad.Objects[0]))
 	},

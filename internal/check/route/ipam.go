@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -262,7 +262,7 @@ var twoAllocators = rule.Check{
 		}
 		var bad findings.Problems
 		for _, p := range news {
-			if p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) && catalogue.HasNodeIPAM(f.CloudName()) && !facts.Own(p.Image) {
+			if p.On("allocate-node-cidrs", false) && !facts.SwitchedOff(p.Flag("controllers", "*"), controllernames.NodeIPAM) && cloudprovider.HasNodeIPAM(f.CloudName()) && !facts.Own(p.Image) {
 				bad.Add(p.String(), "%s: --allocate-node-cidrs=true --controllers=%s", p, p.Flag("controllers", "*"))
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -121,7 +121,7 @@ var twoRouters = rule.Check{
 			}
 			plugins++
 			for _, c := range w.Containers {
-				if name := catalogue.RoutingCNI(c.Image, c.Flags); name != "" {
+				if name := cloudprovider.RoutingCNI(c.Image, c.Flags); name != "" {
 					bad.Add(w.Ref, "%s (%s)", w.Ref, name)
 					break
 				}
@@ -171,7 +171,7 @@ func judgeRouteTableFull(f facts.Facts) v1.Finding {
 	if finding, ok := routesRead(f); !ok {
 		return finding
 	}
-	limit, command := catalogue.RouteLimit(f.CloudName())
+	limit, command := cloudprovider.RouteLimit(f.CloudName())
 	if limit == 0 {
 		return findings.Skip("no limit is known for %s", f.CloudName())
 	}

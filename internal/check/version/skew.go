@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // withProvider is what checks depend on that judge versions of the in-tree provider.
@@ -20,7 +21,7 @@ var inScope = rule.Check{
 	Code: "VER-004", Reason: "VersionOutOfScope", Category: findings.CategoryVersions, Level: findings.LevelCritical, Impact: findings.ImpactNoLoops, Mandatory: true, DependsOn: rule.OnAPI,
 	Title: "Transplant knows this version of Kubernetes, and the strategy exists in it",
 	Explain: []string{
-		fmt.Sprintf("What flags and feature gates mean is known to Transplant from Kubernetes 1.%d on. Older control planes have other defaults for elections and other names for flags; a plan for one would be a guess.", catalogue.Oldest),
+		fmt.Sprintf("What flags and feature gates mean is known to Transplant from Kubernetes 1.%d on. Older control planes have other defaults for elections and other names for flags; a plan for one would be a guess.", component.Oldest),
 		"Leader migration came with 1.21 (KEP-2436, https://github.com/kubernetes/enhancements/issues/2436). With 1.20 only --strategy=downtime is possible, or an upgrade to 1.21 first: every provider that Transplant moves is in tree there too.",
 	},
 	Judge: judgeScope,
@@ -28,21 +29,21 @@ var inScope = rule.Check{
 
 func judgeScope(f facts.Facts) v1.Finding {
 	minor, ok := facts.VersionMinor(f.Cluster.Version)
-	oldest := fmt.Sprintf("1.%d or later", catalogue.Oldest)
+	oldest := fmt.Sprintf("1.%d or later", component.Oldest)
 	if !ok {
 		return findings.With(findings.Unknown("version %q of the API server is not one that can be compared", f.Cluster.Version), oldest, "/version", "kubectl version")
 	}
-	if minor < catalogue.Oldest {
+	if minor < component.Oldest {
 		return findings.With(v1.Finding{
 			Outcome: v1.Fail, Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version), Objects: []string{facts.KAS}, Found: f.Cluster.Version,
-		}, oldest, "/version", fmt.Sprintf("kubeadm upgrade plan v1.%d.0", catalogue.Oldest))
+		}, oldest, "/version", fmt.Sprintf("kubeadm upgrade plan v1.%d.0", component.Oldest))
 	}
 	if f.Strategy() == facts.StrategyLeaderMigration && !f.HasLeaderMigration() {
 		return findings.With(v1.Finding{
 			Outcome: v1.Fail, Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version), Objects: []string{facts.KCM}, Found: f.Cluster.Version,
 		}, "a version with --enable-leader-migration, or --strategy=downtime", "/version", "transplant plan --strategy=downtime")
 	}
-	return findings.Pass("Kubernetes %s is within what Transplant knows, 1.%d to 1.%d", f.Cluster.Version, catalogue.Oldest, catalogue.Newest)
+	return findings.Pass("Kubernetes %s is within what Transplant knows, 1.%d to 1.%d", f.Cluster.Version, component.Oldest, component.Newest)
 }
 
 // Gates that switch the in-tree providers off.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -102,7 +102,7 @@ func judgeProviderEnds(f facts.Facts) v1.Finding {
 	if len(f.InTree()) == 0 {
 		return findings.Skip("no in-tree manager is left")
 	}
-	provider, ok := catalogue.Lookup(f.Provider())
+	provider, ok := cloudprovider.Lookup(f.Provider())
 	if !ok {
 		return findings.Unknown("the managers name no one provider")
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -39,7 +40,7 @@ var ccmRange = rule.Check{
 		switch {
 		case !ok && image == "":
 			finding := outOfRange(serverName(f))
-			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", map[bool]string{true: "official " + facts.CCM, false: facts.CCM}[f.Opts.Image == catalogue.Official], findings.OrElse(f.Provider(), "this provider"), serverName(f))
+			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", map[bool]string{true: "official " + facts.CCM, false: facts.CCM}[f.Opts.Image == cloudprovider.Official], findings.OrElse(f.Provider(), "this provider"), serverName(f))
 			return findings.With(finding, "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
 		case facts.Own(image) && !proven.Covers(cluster):
 			return findings.With(outOfRange(serverName(f)), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
@@ -81,7 +82,7 @@ var providerInTree = rule.Check{
 		var unclear []string
 		for _, p := range in {
 			provider := p.Flag("cloud-provider", "")
-			known, ok := catalogue.Lookup(provider)
+			known, ok := cloudprovider.Lookup(provider)
 			minor, versioned := f.MinorOf(p)
 			switch {
 			case !ok:
@@ -107,7 +108,7 @@ var providerInTree = rule.Check{
 // endsOf names the providers with the last minor that has each.
 func endsOf() string {
 	var parts []string
-	for _, p := range catalogue.Providers() {
+	for _, p := range cloudprovider.Providers() {
 		if p.Unsupported == "" {
 			parts = append(parts, fmt.Sprintf("%s after 1.%d", p.Name, p.LastInTree))
 		}
@@ -118,7 +119,7 @@ func endsOf() string {
 // unsupported names the providers that cannot be moved, with the reasons.
 func unsupported() string {
 	var parts []string
-	for _, p := range catalogue.Providers() {
+	for _, p := range cloudprovider.Providers() {
 		if p.Unsupported != "" {
 			parts = append(parts, fmt.Sprintf("%s (%s)", p.Name, p.Unsupported))
 		}

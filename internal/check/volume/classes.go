@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -38,11 +39,11 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 			continue
 		}
 		n++
-		driver := catalogue.VolumePlugin{Name: pv.Plugin, Driver: pv.Driver}
-		if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+		driver := cloudprovider.VolumePlugin{Name: pv.Plugin, Driver: pv.Driver}
+		if p, _, ok := cloudprovider.PluginOf(pv.Plugin); ok {
 			driver = p
 		}
-		_, _, foreign := catalogue.PluginOf(pv.ProvisionedBy)
+		_, _, foreign := cloudprovider.PluginOf(pv.ProvisionedBy)
 		switch {
 		case pv.Plugin == "" && foreign && pv.MigratedTo != pv.Driver:
 			failing.Add(pv.Name, "%s is a volume of %s and provisioned-by is %s", pv.Name, pv.Driver, pv.ProvisionedBy)
@@ -70,7 +71,7 @@ func judgeDeletion(f facts.Facts) v1.Finding {
 func markOf(vols *v1.Volumes, name string) string {
 	i := slices.IndexFunc(vols.PersistentVolumes, func(pv v1.PersistentVolume) bool { return pv.Name == name })
 	pv := vols.PersistentVolumes[i]
-	if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+	if p, _, ok := cloudprovider.PluginOf(pv.Plugin); ok {
 		return "pv.kubernetes.io/migrated-to=" + p.Driver
 	}
 	return "pv.kubernetes.io/provisioned-by=" + pv.Driver
@@ -79,7 +80,7 @@ func markOf(vols *v1.Volumes, name string) string {
 // pluginsLeft are the in-tree plugins that every kube-controller-manager leaves to CSI.
 func pluginsLeft(f facts.Facts) map[string]bool {
 	out := map[string]bool{}
-	for _, provider := range catalogue.Providers() {
+	for _, provider := range cloudprovider.Providers() {
 		for _, plugin := range provider.Plugins {
 			on, off, unclear := whoLeaves(f, plugin, facts.KCM)
 			out[plugin.Name] = len(on) > 0 && len(off) == 0 && len(unclear) == 0
@@ -145,10 +146,10 @@ func judgeZones(f facts.Facts) v1.Finding {
 
 func zonalVolume(pv v1.PersistentVolume) bool {
 	driver := pv.Driver
-	if p, _, ok := catalogue.PluginOf(pv.Plugin); ok {
+	if p, _, ok := cloudprovider.PluginOf(pv.Plugin); ok {
 		driver = p.Driver
 	}
-	d, ok := catalogue.DriverOf(driver)
+	d, ok := csidriver.DriverOf(driver)
 	return ok && d.Zonal
 }
 
@@ -182,7 +183,7 @@ var defaultClass = rule.Check{
 			if c.Default {
 				bad.Add(c.Name, "%s is a default (provisioner %s)", c.Name, c.Provisioner)
 			}
-			if _, _, ok := catalogue.PluginOf(c.Provisioner); ok {
+			if _, _, ok := cloudprovider.PluginOf(c.Provisioner); ok {
 				inTree = append(inTree, c.Name)
 			}
 		}
@@ -225,13 +226,13 @@ var volumesUnsupported = rule.Check{
 				continue
 			}
 			n++
-			if why := catalogue.RefusedHandle(pv.Plugin, pv.Handle); why != "" {
+			if why := csidriver.RefusedHandle(pv.Plugin, pv.Handle); why != "" {
 				failing.Add("PersistentVolume/"+pv.Name, "%s %s: %s", pv.Name, why, pv.Handle)
 			}
 		}
 		for _, c := range vols.StorageClasses {
 			for _, name := range slices.Sorted(maps.Keys(c.Parameters)) {
-				if p, refused := catalogue.RefusedParameter(c.Provisioner, name, c.Parameters[name]); refused {
+				if p, refused := csidriver.RefusedParameter(c.Provisioner, name, c.Parameters[name]); refused {
 					warning.Add("StorageClass/"+c.Name, "class %s has %s=%s: %s", c.Name, name, c.Parameters[name], p.Why)
 				}
 			}

@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -134,9 +135,9 @@ func drivers(f facts.Facts) []facts.Installed {
 			continue
 		}
 		for _, c := range w.Containers {
-			for _, p := range catalogue.Providers() {
+			for _, p := range cloudprovider.Providers() {
 				for _, plugin := range p.Plugins {
-					if d, ok := catalogue.DriverOf(plugin.Driver); ok && d.IsImage(c.Image) {
+					if d, ok := csidriver.DriverOf(plugin.Driver); ok && d.IsImage(c.Image) {
 						out = append(out, facts.Installed{Driver: d, Workload: w, Container: c})
 					}
 				}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -59,7 +59,7 @@ func growingClasses(vols *v1.Volumes) map[string][]string {
 	out := map[string][]string{}
 	for _, c := range vols.StorageClasses {
 		driver := c.Provisioner
-		if p, _, ok := catalogue.PluginOf(c.Provisioner); ok {
+		if p, _, ok := cloudprovider.PluginOf(c.Provisioner); ok {
 			driver = p.Driver
 		}
 		if c.AllowExpansion {

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
@@ -170,7 +170,7 @@ func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string
 }
 
 // whoLeaves tells which components of a name leave a plugin to CSI and which do not, and of which it is not known.
-func whoLeaves(f facts.Facts, plugin catalogue.VolumePlugin, name string) (on, off []facts.Instance, unclear []string) {
+func whoLeaves(f facts.Facts, plugin cloudprovider.VolumePlugin, name string) (on, off []facts.Instance, unclear []string) {
 	for _, p := range f.InstancesOf(name) {
 		switch leaves, known := leaves(f, p, plugin); {
 		case !known:
@@ -208,7 +208,7 @@ func judgeUnregistered(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	n := 0
 	migrated := migratedNodes(vols)
-	for _, provider := range catalogue.Providers() {
+	for _, provider := range cloudprovider.Providers() {
 		for _, plugin := range provider.Plugins {
 			by := unregisteredBy(f, plugin)
 			if len(by) == 0 {
@@ -247,7 +247,7 @@ func drops(n int) string {
 }
 
 // unregisteredBy are the components and kubelets that have a plugin's Unregister gate set to true.
-func unregisteredBy(f facts.Facts, plugin catalogue.VolumePlugin) []string {
+func unregisteredBy(f facts.Facts, plugin cloudprovider.VolumePlugin) []string {
 	var out []string
 	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
 		for _, p := range f.InstancesOf(name) {
@@ -265,7 +265,7 @@ func unregisteredBy(f facts.Facts, plugin catalogue.VolumePlugin) []string {
 }
 
 // behind are the components and nodes that do not leave a plugin to CSI, or have volumes of it mounted.
-func behind(f facts.Facts, plugin catalogue.VolumePlugin, migrated map[string]map[string]bool) []string {
+func behind(f facts.Facts, plugin cloudprovider.VolumePlugin, migrated map[string]map[string]bool) []string {
 	var out []string
 	for _, name := range []string{facts.KCM, facts.Scheduler} {
 		_, off, _ := whoLeaves(f, plugin, name)

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 )
@@ -81,7 +82,7 @@ func setGates(p facts.Instance) map[string]bool {
 }
 
 // leaves tells whether a component leaves a plugin's volumes to its CSI driver; the second result is false when its version is not known.
-func leaves(f facts.Facts, p facts.Instance, plugin catalogue.VolumePlugin) (leaves, known bool) {
+func leaves(f facts.Facts, p facts.Instance, plugin cloudprovider.VolumePlugin) (leaves, known bool) {
 	minor, ok := f.MinorOf(p)
 	if !ok {
 		return false, false

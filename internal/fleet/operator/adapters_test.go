@@ -11,7 +11,7 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
@@ -40,8 +40,8 @@ func TestAClusterWithoutAPlanIsBlocked(t *testing.T) {
 
 // The operator's flag gives a provider's clusters an image, or the official one of each cluster's own minor; the others get the catalogue's.
 func TestTheFlagForImagesReachesThePlan(t *testing.T) {
-	h := &Hosted{Images: map[string]string{"aws": catalogue.Official, "gce": "registry.example.com/ccm:v30.0.0"}}
-	for provider, want := range map[string]string{"aws": catalogue.Official, "gcp": "registry.example.com/ccm:v30.0.0", "openstack": ""} {
+	h := &Hosted{Images: map[string]string{"aws": cloudprovider.Official, "gce": "registry.example.com/ccm:v30.0.0"}}
+	for provider, want := range map[string]string{"aws": cloudprovider.Official, "gcp": "registry.example.com/ccm:v30.0.0", "openstack": ""} {
 		cluster := &kubermaticv1.Cluster{Spec: kubermaticv1.ClusterSpec{Cloud: kubermaticv1.CloudSpec{ProviderName: provider}}}
 		if got := h.seedOnly(Target{Name: "a", Namespace: "cluster-a", Cluster: cluster}).Options.Image; got != want {
 			t.Errorf("%s: %q, want %q", provider, got, want)

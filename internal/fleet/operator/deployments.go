@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
@@ -317,13 +317,13 @@ const (
 // runsManager reports whether a container of a Deployment is a cloud-controller-manager, however its command is wrapped. One that is scaled to zero counts:
 // it may come back.
 func runsManager(d *appsv1.Deployment) bool {
-	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == plan.CCM })
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == component.CCM })
 }
 
 // inTree is the in-tree provider in the flags of a component, however its command is wrapped.
 func inTree(d *appsv1.Deployment) string {
 	for _, c := range d.Spec.Template.Spec.Containers {
-		flags := controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(c.Command, c.Args)))
+		flags := commandline.FlagsOf(commandline.Unwrapped(slices.Concat(c.Command, c.Args)))
 		if provider := flags["cloud-provider"]; provider != "" && provider != "external" {
 			return provider
 		}

@@ -16,11 +16,13 @@ import (
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
 
 // planLedger is the Ledger of a cluster: the condition ConditionPlan of its Cluster. The cache is never asked: it may be older than the journal.
@@ -143,7 +145,7 @@ const (
 )
 
 // entryOf is what is kept of a plan: what a person is shown, and what holds the rest of it.
-func entryOf(p *v1.Plan) string { return hosted.Sum(p.Steps) + "." + plan.Seal(p) }
+func entryOf(p *v1.Plan) string { return hosted.Sum(p.Steps) + "." + compare.Seal(p) }
 
 // messageOf and begunPlans write and read the message of the condition: part=entry, with blanks between them.
 func messageOf(begun map[string]string) string {
@@ -174,11 +176,11 @@ func (h *Hosted) isOwnImage(provider, image string) bool {
 	if image == h.Images[provider] {
 		return true
 	}
-	if _, official := catalogue.ImageOf(image); official {
+	if _, official := cloudprovider.ImageOf(image); official {
 		return true
 	}
-	for minor := catalogue.Oldest; minor <= catalogue.Newest; minor++ {
-		if usual, ok := catalogue.ImageFor(provider, minor); ok && repositoryOf(usual.Ref) == repositoryOf(image) {
+	for minor := component.Oldest; minor <= component.Newest; minor++ {
+		if usual, ok := cloudprovider.ImageFor(provider, minor); ok && repositoryOf(usual.Ref) == repositoryOf(image) {
 			return true
 		}
 	}

@@ -8,14 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (w *world) ledger(name string, h *Hosted) planLedger {
@@ -75,8 +76,8 @@ func TestPlansThatWereBegunAreKeptInTheStatusOfTheCluster(t *testing.T) {
 
 // An annotation can be written by whoever may change the Cluster. It approves of steps; a condition that says they were begun is in the status alone.
 func TestAPlanOfAJournalIsApprovedByItsSHA256(t *testing.T) {
-	official, ok := catalogue.OfficialImage("aws", 26)
-	ours, has := catalogue.ImageFor("aws", 26)
+	official, ok := cloudprovider.OfficialImage("aws", 26)
+	ours, has := cloudprovider.ImageFor("aws", 26)
 	if !ok || !has {
 		t.Fatal("the catalogue has no images")
 	}

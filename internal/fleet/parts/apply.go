@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 )
 
 // drivers installs the CSI drivers of the provider and looks at them.
@@ -219,7 +219,7 @@ func (p Parts) running(ctx context.Context, d driver) (string, error) {
 
 // foreign looks at a driver that somebody else has installed: two of a driver would act on the same volumes.
 func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
-	known, _ := catalogue.DriverOf(d.name)
+	known, _ := csidriver.DriverOf(d.name)
 	missing := []string{"controller", "node part"}
 	for _, kind := range []string{"deployments", "statefulsets", "daemonsets"} {
 		list, err := p.User.Dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: kind}).List(ctx, metav1.ListOptions{})
@@ -246,7 +246,7 @@ func (p Parts) foreign(ctx context.Context, d driver) (string, error) {
 	return fmt.Sprintf("somebody else has installed it, and its %s does not run: mend it, or delete CSIDriver %s, and ours is installed", strings.Join(missing, " and "), d.name), nil
 }
 
-func runs(o *unstructured.Unstructured, d catalogue.Driver) bool {
+func runs(o *unstructured.Unstructured, d csidriver.Driver) bool {
 	list, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
 	return slices.ContainsFunc(list, func(c any) bool {
 		m, ok := c.(map[string]any)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/fleet/machines"
 )
 
@@ -93,10 +94,10 @@ func (p Parts) migration(ctx context.Context, r *Result) ([]machines.Volume, []s
 	}
 	var volumes []machines.Volume
 	var gates []string
-	provider, _ := catalogue.Lookup(p.Provider)
+	provider, _ := cloudprovider.Lookup(p.Provider)
 	for _, d := range driversOf[p.Provider] {
 		v := machines.Volume{Driver: d.name}
-		i := slices.IndexFunc(provider.Plugins, func(v catalogue.VolumePlugin) bool { return v.Driver == d.name })
+		i := slices.IndexFunc(provider.Plugins, func(v cloudprovider.VolumePlugin) bool { return v.Driver == d.name })
 		if i < 0 {
 			volumes = append(volumes, v)
 			continue

@@ -13,22 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
+	cataloguecomponent "github.com/transplant-dev/transplant/internal/component"
 )
 
 // minors of a provider for which there is a driver: at least those of its in-tree provider, in which volumes may have to move.
 func minors(t *testing.T, provider string) []int {
 	t.Helper()
-	p, ok := catalogue.Lookup(provider)
+	p, ok := cloudprovider.Lookup(provider)
 	if !ok {
 		t.Fatalf("the catalogue does not know %s", provider)
 	}
 	last := p.LastInTree
 	if slices.Contains([]string{"aws", "openstack", "vsphere"}, provider) { // the makers name a release for each, and new clusters get it
-		last = catalogue.Newest
+		last = cataloguecomponent.Newest
 	}
 	var out []int
-	for m := catalogue.Oldest; m <= last; m++ {
+	for m := cataloguecomponent.Oldest; m <= last; m++ {
 		out = append(out, m)
 	}
 	return out
@@ -50,14 +52,14 @@ func every(t *testing.T, visit func(name string, minor int, objects []*unstructu
 }
 
 func TestEveryInTreeVolumePluginHasItsDriver(t *testing.T) {
-	for _, p := range catalogue.Providers() {
+	for _, p := range cloudprovider.Providers() {
 		for _, plugin := range p.Plugins {
 			i := slices.IndexFunc(driversOf[p.Name], func(d driver) bool { return d.name == plugin.Driver })
 			if i < 0 {
 				t.Errorf("%s: %s has no driver here", p.Name, plugin.Name)
 				continue
 			}
-			known, _ := catalogue.DriverOf(plugin.Driver)
+			known, _ := csidriver.DriverOf(plugin.Driver)
 			for _, image := range imagesOf[plugin.Driver] {
 				if !known.IsImage(image.driver) {
 					t.Errorf("%s is not an image of %s by the catalogue: somebody else's would not be recognized", image.driver, plugin.Driver)
@@ -69,8 +71,8 @@ func TestEveryInTreeVolumePluginHasItsDriver(t *testing.T) {
 
 func TestReleasesFitTheMinorsThatTheirMakersName(t *testing.T) {
 	for name, list := range imagesOf {
-		known, _ := catalogue.DriverOf(name)
-		next := catalogue.Oldest
+		known, _ := csidriver.DriverOf(name)
+		next := cataloguecomponent.Oldest
 		for _, i := range list {
 			if i.from != next || i.to < i.from {
 				t.Errorf("%s: a span from 1.%d to 1.%d, expected from 1.%d on", name, i.from, i.to, next)
@@ -199,7 +201,7 @@ func TestWhatIsNotKnownIsRefused(t *testing.T) {
 	if _, err := Manifests("hetzner", 26); err == nil {
 		t.Error("a provider without a driver has manifests")
 	}
-	if _, err := Manifests("vsphere", catalogue.Newest+1); err == nil || !strings.Contains(err.Error(), "disableCsiDriver") {
+	if _, err := Manifests("vsphere", cataloguecomponent.Newest+1); err == nil || !strings.Contains(err.Error(), "disableCsiDriver") {
 		t.Errorf("vSphere after the newest: %v", err)
 	}
 }
@@ -215,7 +217,7 @@ func TestDisksAreMarkedOnlyWithANameOfTheirOwn(t *testing.T) {
 
 // What is installed on vSphere is a release that its makers name for the minor.
 func TestTheReleaseForVSphereSupportsItsMinors(t *testing.T) {
-	known, _ := catalogue.DriverOf(vsphere.name)
+	known, _ := csidriver.DriverOf(vsphere.name)
 	for _, row := range imagesOf[vsphere.name] {
 		_, tag, _ := strings.Cut(row.driver, ":")
 		release, ok := known.Release(tag)

@@ -15,6 +15,8 @@ import (
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 )
 
 // Facts are what the rules look at beside the Cluster itself. The zero value means that nothing is known; no rule refuses anything for what is not known.
@@ -173,7 +175,7 @@ func controllerManager(c *kubermatic.Cluster, p Provider, _ Facts) Supported {
 		return Supported{Yes: true}
 	}
 	for _, minor := range minors(c) {
-		if _, ok := catalogue.ImageFor(p.InTree, minor); !ok && catalogue.InTree(p.InTree, minor) {
+		if _, ok := cloudprovider.ImageFor(p.InTree, minor); !ok && catalogue.InTree(p.InTree, minor) {
 			return Supported{Why: fmt.Sprintf("no cloud-controller-manager for %s was published for Kubernetes 1.%d", p.Title, minor)}
 		}
 	}
@@ -186,17 +188,17 @@ func driver(c *kubermatic.Cluster, p Provider, facts Facts) Supported {
 	if p.Name != "vsphere" || !DriverWanted(c, facts.Datacenter) {
 		return Supported{Yes: true}
 	}
-	known, _ := catalogue.DriverOf(vSphereDriver)
+	known, _ := csidriver.DriverOf(vSphereDriver)
 	releases := known.Releases
 	if facts.VSphereCSI != "" {
 		release, ok := known.Release(facts.VSphereCSI)
 		if !ok {
 			return Supported{Yes: true}
 		}
-		releases = []catalogue.DriverRelease{release}
+		releases = []csidriver.DriverRelease{release}
 	}
 	for _, minor := range minors(c) {
-		if slices.ContainsFunc(releases, func(r catalogue.DriverRelease) bool { return r.Supports(minor) }) {
+		if slices.ContainsFunc(releases, func(r csidriver.DriverRelease) bool { return r.Supports(minor) }) {
 			continue
 		}
 		newest := releases[len(releases)-1]

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 )
 
 // cluster of a provider and version, and what a test makes of it.
@@ -202,7 +202,7 @@ func TestTheProvidersAreThoseOfTheCatalogue(t *testing.T) {
 			t.Errorf("%s is there twice", p.Name)
 		}
 		names[p.Name] = true
-		if _, ok := catalogue.Lookup(p.InTree); p.InTree != "" && !ok {
+		if _, ok := cloudprovider.Lookup(p.InTree); p.InTree != "" && !ok {
 			t.Errorf("%s was in tree as %s, which the catalogue does not know", p.Name, p.InTree)
 		}
 	}
@@ -214,7 +214,7 @@ func TestTheProvidersAreThoseOfTheCatalogue(t *testing.T) {
 		if !ok && end.Provider != "" {
 			t.Errorf("no provider %q", end.Provider)
 		}
-		if last, known := catalogue.Lookup(p.InTree); known && end.Minor > last.LastInTree+1 {
+		if last, known := cloudprovider.Lookup(p.InTree); known && end.Minor > last.LastInTree+1 {
 			t.Errorf("%s may go to 1.%d in tree, and 1.%d was the last with it", p.Name, end.Minor-1, last.LastInTree)
 		}
 	}

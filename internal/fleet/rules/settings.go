@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/catalogue/csidriver"
 )
 
 // CheckImages refuses an image of a cloud-controller-manager for a provider that none is taken for: it would be left unused without a word, and a plan that was
@@ -34,7 +34,7 @@ func CheckVSphereCSI(release string) error {
 	if release == "" {
 		return nil
 	}
-	driver, _ := catalogue.DriverOf(vSphereDriver)
+	driver, _ := csidriver.DriverOf(vSphereDriver)
 	if _, ok := driver.Release(release); !ok {
 		return fmt.Errorf("--vsphere-csi-driver %s: which versions of Kubernetes that release supports is not known here", release)
 	}

@@ -7,12 +7,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
 // BudgetWait bounds the wait for nodes to come back before another one is changed; budgetInterval is how often they are looked at.
@@ -73,7 +74,7 @@ func mayChange(ctx context.Context, e *step.Env, s v1.Step, node string, touched
 	notReady := slices.DeleteFunc(notReadyNodes(nodes.Items), e.IsNodeExcluded) // one that was taken out of the migration serves nobody
 	rec := e.Journal.Record(s.ID)
 	owed := touched && slices.Contains(notReady, node) || rec.Undo != nil && rec.Undo.Ended == nil
-	why, left := e.NodeBudget.Take(node, plan.Budget(e.Plan.Options, len(nodes.Items)), before, notReady, owed)
+	why, left := e.NodeBudget.Take(node, options.MaxUnavailable(e.Plan.Options, len(nodes.Items)), before, notReady, owed)
 	if left {
 		return false, step.ErrNotBegun
 	}

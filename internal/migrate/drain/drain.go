@@ -10,16 +10,17 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
 // Values of StepRecord.Before of a step that drains.
@@ -91,7 +92,7 @@ func Unmanaged(ctx context.Context, e *step.Env, node string) error {
 func evictAll(ctx context.Context, e *step.Env, s v1.Step, node string) error {
 	refused := map[string]string{}
 	told, scratch := "", false
-	limit := plan.DrainTimeout(e.Plan.Options)
+	limit := options.DrainTimeout(e.Plan.Options)
 	err := e.Poll(ctx, limit, evictInterval, func(ctx context.Context) (bool, error) {
 		select {
 		case <-e.Stopping:

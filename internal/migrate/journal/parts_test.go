@@ -16,13 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
 )
 
 var everyRecord = flag.Bool("migrate.all", false, "write each record of five thousand workers by itself, as the engine does")
@@ -353,7 +355,7 @@ func TestAJournalOfFiveThousandWorkers(t *testing.T) {
 	}
 	report("there", carryOut(p.Steps))
 	doc := j.Doc()
-	back, err := plan.MakeRollback(&doc, snap, noon)
+	back, err := rollback.Make(&doc, snap, noon)
 	if err != nil {
 		t.Fatal(err)
 	}

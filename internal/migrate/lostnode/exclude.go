@@ -7,6 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/handover"
@@ -17,11 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // StayError says why a host may not be taken out of a migration.
@@ -140,7 +141,7 @@ func majority(e *step.Env, doc v1.Journal, out []string) string {
 func RejectReturnedHosts(ctx context.Context, e *step.Env) error {
 	doc := e.Journal.Doc()
 	for _, h := range doc.Without {
-		why, err := returned(ctx, e, h, e.Plan.Direction != plan.Forward && !journal.HasChanged(doc, h.Name))
+		why, err := returned(ctx, e, h, e.Plan.Direction != planstep.Forward && !journal.HasChanged(doc, h.Name))
 		if err != nil {
 			return fmt.Errorf("looking whether host %s is back: %w", h.Name, err)
 		}

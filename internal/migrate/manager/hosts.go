@@ -12,6 +12,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -161,7 +163,7 @@ func LeadsOn(ctx context.Context, e *step.Env, host, component string) (path str
 
 // unitTarget finds a manager that a systemd unit runs. A unit whose process is not there is stopped, and no manager that should answer.
 func unitTarget(ctx context.Context, h hostaccess.Host, program string) (Target, bool, error) {
-	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, h), program+".service")
+	u, err := systemdunit.ReadUnit(hostaccess.Reading(ctx, h), program+".service")
 	if errors.Is(err, fs.ErrNotExist) && program == component.CCM {
 		return processTarget(ctx, h)
 	} else if err != nil {
@@ -180,7 +182,7 @@ func processTarget(ctx context.Context, h hostaccess.Host) (Target, bool, error)
 	if err != nil || len(procs) == 0 {
 		return Target{}, false, err
 	}
-	flags := controlplane.FlagsOf(procs[len(procs)-1].Args)
+	flags := commandline.FlagsOf(procs[len(procs)-1].Args)
 	host, port := flags["bind-address"], flags["secure-port"]
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "127.0.0.1"

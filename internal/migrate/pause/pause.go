@@ -7,15 +7,16 @@ import (
 	"fmt"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // ControlName is the ConfigMap in kube-system through which a run is asked to wait, from any machine. Who carries the run out makes it, so that to
@@ -173,7 +174,7 @@ func (e *Pauser) WaitWhilePaused(ctx context.Context, before v1.Step, stop <-cha
 	if asked == nil {
 		return nil
 	}
-	if behind := plan.IdleUntil(e.Env.Plan, e.Env.Numbers[before.ID]-1); behind != "" {
+	if behind := planstep.IdleUntil(e.Env.Plan, e.Env.Numbers[before.ID]-1); behind != "" {
 		if !e.deferredReported {
 			e.deferredReported = true
 			e.Env.Report(before, "progress", Describe(*asked)+fmt.Sprintf("; this is the middle of the downtime, in which nobody runs the loops: it waits behind step %s", behind))

@@ -8,6 +8,11 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -15,11 +20,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // wantedImage is what a step will start on a host.
@@ -84,7 +85,7 @@ func (e *ImageError) Is(target error) bool { return target == context.DeadlineEx
 
 // beginsDowntime tells that a step is the first that takes a manager of the loops down under the strategy downtime.
 func beginsDowntime(e *step.Env, s v1.Step) bool {
-	if e.Plan.Strategy != plan.Downtime || e.Plan.Direction != plan.Forward || s.ID == "" {
+	if e.Plan.Strategy != planstep.Downtime || e.Plan.Direction != planstep.Forward || s.ID == "" {
 		return false
 	}
 	for _, other := range e.Plan.Steps {

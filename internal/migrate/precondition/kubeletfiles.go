@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
@@ -24,14 +25,14 @@ func kubeletFilesHold(ctx context.Context, e *step.Env, host, want string) (stri
 		return "", err
 	}
 	var have []string
-	u, err := controlplane.ReadUnit(hostaccess.Reading(ctx, h), "kubelet.service")
+	u, err := systemdunit.ReadUnit(hostaccess.Reading(ctx, h), "kubelet.service")
 	switch {
 	case err == nil:
 		have = u.Paths()
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	default:
-		for _, at := range controlplane.KubeletFlagFiles {
+		for _, at := range kubeletfile.KubeletFlagFiles {
 			if _, sum, err := e.ReadFile(ctx, host, at); err != nil {
 				return "", err
 			} else if sum != step.Absent {

@@ -5,17 +5,19 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/internal/snapshot"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // oldManager is a kube-controller-manager that runs, with the flags that its process or its pod has.
@@ -31,7 +33,7 @@ type oldManager struct {
 func CheckOldManagers(ctx context.Context, e *step.Env, s v1.Step) error {
 	starts := StartsManager(s)
 	alone := leavesLease(s)
-	if e.Plan.Direction == plan.Rollback || !starts && !alone {
+	if e.Plan.Direction == planstep.Rollback || !starts && !alone {
 		return nil
 	}
 	found, err := oldManagers(ctx, e)
@@ -40,7 +42,7 @@ func CheckOldManagers(ctx context.Context, e *step.Env, s v1.Step) error {
 	}
 	var wrong []string
 	for _, m := range found {
-		shares := e.Plan.Strategy == plan.LeaderMigration && !alone && isOn(m.flags, "enable-leader-migration")
+		shares := e.Plan.Strategy == planstep.LeaderMigration && !alone && isOn(m.flags, "enable-leader-migration")
 		if shares || runsNoLoop(m.flags) {
 			continue
 		}
@@ -58,7 +60,7 @@ func CheckOldManagers(ctx context.Context, e *step.Env, s v1.Step) error {
 // missingFlag says what keeps a kube-controller-manager from leaving the loops to the new manager.
 func missingFlag(e *step.Env, flags map[string]string, alone bool) string {
 	switch {
-	case e.Plan.Strategy == plan.LeaderMigration && !alone:
+	case e.Plan.Strategy == planstep.LeaderMigration && !alone:
 		return "without --enable-leader-migration"
 	case isOn(flags, "enable-leader-migration"):
 		return "still with --enable-leader-migration"
@@ -89,8 +91,8 @@ func runsNoLoop(flags map[string]string) bool {
 	if p := flags["cloud-provider"]; p == "" || p == "external" {
 		return true
 	}
-	for _, loop := range plan.MovedLoops() {
-		if !plan.SwitchedOff(flags["controllers"], loop) {
+	for _, loop := range clusterview.MovedLoopNames() {
+		if !clusterview.IsSwitchedOff(flags["controllers"], loop) {
 			return false
 		}
 	}
@@ -117,7 +119,7 @@ func oldManagers(ctx context.Context, e *step.Env) ([]oldManager, error) {
 			return nil, err
 		}
 		for _, p := range procs {
-			out = append(out, oldManager{"on host " + h.Name(), controlplane.FlagsOf(controlplane.Unwrapped(p.Args))})
+			out = append(out, oldManager{"on host " + h.Name(), commandline.FlagsOf(commandline.Unwrapped(p.Args))})
 		}
 	}
 	deployed, err := deployedOldManagers(ctx, e)

@@ -9,16 +9,17 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 )
 
 // serialized is a function that is told of events, for callers that are not safe for concurrent use.
@@ -146,7 +147,7 @@ func (e *Env) Report(s v1.Step, kind, message string) {
 // CloudProvider is the in-tree one that moves; plans of the first version did not say.
 func (e *Env) CloudProvider() string {
 	if e.Plan.Cluster.Provider == "" {
-		return plan.ProviderAWS
+		return cloudprovider.AWS
 	}
 	return e.Plan.Cluster.Provider
 }

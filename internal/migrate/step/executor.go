@@ -8,7 +8,8 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // CheckAllowed asks before a step is carried out whether it does what a migration does; the plan was judged as a whole before, and here each step is on its own.
@@ -16,7 +17,7 @@ func (e *Env) CheckAllowed(s v1.Step) error {
 	if e.Unjudged {
 		return nil
 	}
-	if err := plan.AllowedStep(e.Plan, s, e.LatestSnapshot()); err != nil {
+	if err := allowed.CheckStep(e.Plan, s, e.LatestSnapshot()); err != nil {
 		return &trust.UntrustedError{What: "step " + s.ID, Err: err}
 	}
 	return nil
@@ -27,7 +28,7 @@ func (e *Env) CheckAllowedOn(s v1.Step, command []string) error {
 	if e.Unjudged || len(s.Edits) == 0 {
 		return nil
 	}
-	if err := plan.AllowedOn(e.Plan, s, command); err != nil {
+	if err := allowed.CheckCommand(e.Plan, s, command); err != nil {
 		return &trust.UntrustedError{What: "step " + s.ID, Err: err}
 	}
 	return nil
@@ -64,7 +65,7 @@ func (e *Env) ExecutorOf(s v1.Step) (Executor, error) {
 	if !ok {
 		return nil, fmt.Errorf("step %s is of kind %q, which this version of transplant does not know", s.ID, s.Kind)
 	}
-	if what := plan.WritesMask(s); what != "" {
+	if what := planstep.WritesMask(s); what != "" {
 		return nil, fmt.Errorf("step %s would write %s where a secret was: make the plan again with transplant plan", s.ID, what)
 	}
 	return x(e), nil

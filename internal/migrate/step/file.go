@@ -10,7 +10,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/hosted"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
@@ -25,7 +25,7 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 		return err
 	}
 	if !proven {
-		return &trust.UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, plan.Unproven(s.Host))}
+		return &trust.UntrustedError{What: "step " + s.ID, Err: fmt.Errorf("host %s would get what only the control plane has, and %s", s.Host, hosted.Unproven(s.Host))}
 	}
 	return nil
 }

@@ -4,19 +4,20 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/handover"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"k8s.io/utils/ptr"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 func TestTakeover(t *testing.T) {
 	main := handover.Binding{Lease: component.KCM, Component: component.KCM, Host: "a"}
-	migration := handover.Binding{Lease: plan.DefaultLease, Component: component.KCM, Host: "a"}
+	migration := handover.Binding{Lease: layout.DefaultLease, Component: component.KCM, Host: "a"}
 	restart := v1.Step{Successors: []string{component.KCM}}
 	leave := v1.Step{Successors: []string{component.KCM, component.CCM}}
-	owner := v1.Manager{Component: component.KCM, Host: "a", Leads: []string{component.KCM, plan.DefaultLease}}
+	owner := v1.Manager{Component: component.KCM, Host: "a", Leads: []string{component.KCM, layout.DefaultLease}}
 	standby := v1.Manager{Component: component.KCM, Host: "b"}
 	ready := v1.Manager{Component: component.CCM, Host: "b", Leads: []string{component.CCM}, CloudCalls: ptr.To[int64](3)}
 	for _, c := range []struct {

@@ -11,11 +11,12 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // MovingInfix is between the ID of a step and the component that hands over before it.
-const MovingInfix = plan.MovingInfix
+const MovingInfix = planstep.MovingInfix
 
 // handoverScope is what the record of a step may say of handovers.
 type handoverScope struct {
@@ -190,7 +191,7 @@ func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.
 	if err != nil {
 		return err
 	}
-	if err := plan.AllowedStep(&doc.Plan, s, live); err != nil {
+	if err := allowed.CheckStep(&doc.Plan, s, live); err != nil {
 		return err
 	}
 	for _, h := range live.Hosts {

@@ -10,7 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // judgeRecords holds the records of a journal to its plans: what a record names on a host is written, restored or removed there, and the record is in a
@@ -79,7 +79,7 @@ func BackupMode(text string) (fs.FileMode, error) {
 }
 
 // credentialsOnHosts are files that only root may read, however they were before.
-var credentialsOnHosts = []string{plan.CCMCloudConf, plan.CCMKubeconfig, plan.CCMToken}
+var credentialsOnHosts = []string{layout.CCMCloudConf, layout.CCMKubeconfig, layout.CCMToken}
 
 // RestoredMode returns the mode with which a file is put back. A record says which mode the file had, or what somebody
 // has planted there: credentials are for root alone with either.

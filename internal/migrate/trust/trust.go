@@ -10,7 +10,10 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // UntrustedError says that a plan or a record would do what no migration does. Whoever may write the ConfigMap of a journal is not thereby root on the control
@@ -44,20 +47,20 @@ func CheckJournal(doc v1.Journal, live *v1.Snapshot) error {
 	if uid := doc.Plan.Cluster.UID; uid != "" && !plainRun.MatchString(uid) {
 		return &UntrustedError{What: "the journal", Err: fmt.Errorf("its cluster has the uid %q, and a directory of the machine of who goes on with it is named by that", uid)}
 	}
-	if err := plan.Journaled(&doc.Plan, live); err != nil {
+	if err := invariant.CheckJournaled(&doc.Plan, live); err != nil {
 		return &UntrustedError{What: "the plan in the journal of migration " + doc.Run, Err: err}
 	}
 	if doc.Rollback != nil {
 		if err := CheckSeed(doc.Rollback, doc.Plan.Cluster.Seed); err != nil {
 			return err
 		}
-		if doc.Rollback.Cluster.UID != doc.Plan.Cluster.UID || doc.Rollback.Direction != plan.Rollback {
+		if doc.Rollback.Cluster.UID != doc.Plan.Cluster.UID || doc.Rollback.Direction != planstep.Rollback {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: errors.New("it is no rollback of this cluster")}
 		}
 		if err := judgeOptions(&doc); err != nil {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
 		}
-		if err := plan.Journaled(doc.Rollback, live); err != nil {
+		if err := invariant.CheckJournaled(doc.Rollback, live); err != nil {
 			return &UntrustedError{What: "the rollback in the journal of migration " + doc.Run, Err: err}
 		}
 	}
@@ -74,7 +77,7 @@ func judgeOptions(doc *v1.Journal) error {
 	if back != of && back != "" { // nothing in the cluster says it any longer
 		return fmt.Errorf("its provider is %q, and that of the plan is %q", back, of)
 	}
-	if differences := plan.OptionsThatDiffer(doc.Rollback, &doc.Plan); len(differences) > 0 {
+	if differences := compare.ChangedOptions(doc.Rollback, &doc.Plan); len(differences) > 0 {
 		return fmt.Errorf("its options are not those of the plan: %s", strings.Join(differences, "; "))
 	}
 	return nil
@@ -86,7 +89,7 @@ func IsRollingBack(doc *v1.Journal) bool {
 }
 
 // BackupDir returns the directory of the backups of a run.
-func BackupDir(run string) string { return plan.Dir + "/backup/" + run }
+func BackupDir(run string) string { return layout.Dir + "/backup/" + run }
 
 func isBackup(run, at string) bool {
 	return plainRun.MatchString(run) && path.Dir(at) == BackupDir(run) && path.Clean(at) == at && !strings.HasPrefix(path.Base(at), ".")

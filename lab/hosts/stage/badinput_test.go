@@ -14,11 +14,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/lab/hosts"
-	"github.com/transplant-dev/transplant/lab/trial"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -26,6 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/lab/hosts"
+	"github.com/transplant-dev/transplant/lab/trial"
 )
 
 var (
@@ -114,7 +115,7 @@ func drainingPlan(t *testing.T, s *Stage) (*v1.Plan, string) {
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
 		t.Fatal(err)
 	}
-	canary := plan.Canary(&p)
+	canary := planstep.Canary(&p)
 	for i := range p.Steps {
 		p.Steps[i].Drain = p.Steps[i].ID == canary
 	}
@@ -130,7 +131,7 @@ func drainingPlan(t *testing.T, s *Stage) (*v1.Plan, string) {
 // kubeletSteps are the step of the first worker, and those that are done side by side behind it.
 func kubeletSteps(t *testing.T, p *v1.Plan) (canary v1.Step, pair []v1.Step) {
 	t.Helper()
-	id := plan.Canary(p)
+	id := planstep.Canary(p)
 	for _, s := range p.Steps {
 		switch {
 		case s.ID == id:

@@ -17,7 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/faults"
 	"github.com/transplant-dev/transplant/lab/hosts"
@@ -104,7 +104,7 @@ func TestRealHostsMoveTheLoopsInNoTime(t *testing.T) {
 	before, _ := settledFacts(t, s)
 	for i := range *owners - 1 {
 		shape := []string{v1.ShapeDaemonSet, v1.ShapeStaticPod}[i%2] // the whole cycle has had static pods
-		judged(t, s, false, func() { must(t, s, append(s.apply(), "--shape", shape, "--until", plan.PhaseHandover)...) })
+		judged(t, s, false, func() { must(t, s, append(s.apply(), "--shape", shape, "--until", planstep.PhaseHandover)...) })
 		if shape == v1.ShapeDaemonSet {
 			flags(t, s, cluster.CloudControllerManager, s.controlPlanes(), []string{"--cloud-provider=aws", "--enable-leader-migration=true"}, nil)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
 	"github.com/transplant-dev/transplant/internal/component"
@@ -15,8 +17,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // WriteFile writes a file, or derives it on the host.
@@ -24,7 +26,7 @@ type WriteFile struct{ Env *step.Env }
 
 // Done reports whether the file on the host has its content.
 func (x WriteFile) Done(ctx context.Context, s v1.Step) (bool, error) {
-	if plan.IsToken(s) {
+	if planstep.IsToken(s) {
 		return x.hasToken(ctx, s)
 	}
 	want, err := x.content(ctx, s)
@@ -44,7 +46,7 @@ func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 	if err := x.Env.BackUp(ctx, s, rec); err != nil {
 		return err
 	}
-	if plan.IsToken(s) {
+	if planstep.IsToken(s) {
 		return x.writeToken(ctx, s, rec)
 	}
 	var data []byte
@@ -54,7 +56,7 @@ func (x WriteFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error 
 		return data != nil, err
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, plan.TokenSecret, component.KCM)}
+		return &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, layout.TokenSecret, component.KCM)}
 	} else if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (x WriteFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
 		return nil, fmt.Errorf("%s on host %s is gone: %s cannot be derived from it", s.Source, s.Host, s.Path)
 	}
 	switch s.Derive {
-	case plan.DeriveCloudConfig:
+	case layout.DeriveCloudConfig:
 		out, err := cloudconfig.Derive(x.Env.CloudProvider(), src.Data)
 		if err == nil && len(out.Problems) > 0 {
 			err = errors.New(strings.Join(out.Problems, "; "))
@@ -87,7 +89,7 @@ func (x WriteFile) content(ctx context.Context, s v1.Step) ([]byte, error) {
 			return nil, fmt.Errorf("deriving %s from %s on host %s: %w", s.Path, s.Source, s.Host, err)
 		}
 		return out.Data, nil
-	case plan.DeriveKubeconfig, plan.OlderKubeconfig:
+	case layout.DeriveKubeconfig, layout.OlderKubeconfig:
 		return x.kubeconfig(ctx, s, src.Data)
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
@@ -101,7 +103,7 @@ func (x WriteFile) kubeconfig(ctx context.Context, s v1.Step, source []byte) ([]
 		return nil, fmt.Errorf("kubeconfig %s on host %s: %w", s.Source, s.Host, err)
 	}
 	user := &clientcmdapi.AuthInfo{TokenFile: tokenBesideKubeconfig}
-	if s.Derive == plan.OlderKubeconfig {
+	if s.Derive == layout.OlderKubeconfig {
 		token, err := object.OlderToken(ctx, x.Env)
 		if err != nil || token == "" {
 			return nil, err
@@ -130,7 +132,7 @@ func (x removeFile) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) error
 	}
 	if now, is, err := x.env.ReadFile(ctx, s.Host, s.Path); err != nil {
 		return err
-	} else if is != step.Absent && s.Path != plan.CCMToken { // which the manager, or an operator, has renewed since
+	} else if is != step.Absent && s.Path != layout.CCMToken { // which the manager, or an operator, has renewed since
 		if err := x.env.CheckUnchanged(s, now.Data); err != nil {
 			return err
 		}

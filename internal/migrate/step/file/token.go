@@ -5,17 +5,18 @@ import (
 	"fmt"
 	"path"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/plan"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // tokenBesideKubeconfig is the token's file as the kubeconfig on a host names it: from its own directory on, so that both can be looked at under another root.
-var tokenBesideKubeconfig = path.Base(plan.CCMTokenDir) + "/" + path.Base(plan.CCMToken)
+var tokenBesideKubeconfig = path.Base(layout.CCMTokenDir) + "/" + path.Base(layout.CCMToken)
 
 // hasToken reports whether a file holds a token of the manager's account, as it is now, that is valid for some time to come.
 func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
@@ -28,19 +29,19 @@ func (x WriteFile) hasToken(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	claims, err := boundtoken.Read(string(f.Data))
-	if err != nil || claims.Namespace != component.Namespace || claims.Account != plan.CCMAccount || claims.IsDue(x.Env.Clock.Now()) {
+	if err != nil || claims.Namespace != component.Namespace || claims.Account != layout.CCMAccount || claims.IsDue(x.Env.Clock.Now()) {
 		return false, nil //nolint:nilerr // what is there is no such token, so that one is written
 	}
-	account, err := x.Env.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, plan.CCMAccount, metav1.GetOptions{})
+	account, err := x.Env.Kube.CoreV1().ServiceAccounts(component.Namespace).Get(ctx, layout.CCMAccount, metav1.GetOptions{})
 	if err != nil {
-		return false, fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, plan.CCMAccount, err)
+		return false, fmt.Errorf("reading ServiceAccount %s/%s: %w", component.Namespace, layout.CCMAccount, err)
 	}
 	return claims.UID == string(account.UID), nil
 }
 
 // writeToken asks for a token and writes it. It goes nowhere but into that file.
 func (x WriteFile) writeToken(ctx context.Context, s v1.Step, rec *v1.StepRecord) error {
-	token, err := object.NewToken(ctx, x.Env, plan.TokenLifetime(s.Derive), s.Derive == plan.DeriveRenewingToken)
+	token, err := object.NewToken(ctx, x.Env, layout.TokenLifetime(s.Derive), s.Derive == layout.DeriveRenewingToken)
 	if err != nil {
 		return err
 	}

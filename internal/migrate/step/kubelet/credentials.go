@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/catalogue"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/snapshot"
@@ -69,7 +69,7 @@ func (x Kubelet) credentialFiles(ctx context.Context, s v1.Step) (config, dir st
 		}
 	}
 	if p, why := x.process(ctx, s.Host); why == "" {
-		flags := controlplane.FlagsOf(p.Args)
+		flags := commandline.FlagsOf(p.Args)
 		config, dir = cmp.Or(config, flags[FlagCredentialConfig]), cmp.Or(dir, flags[FlagCredentialDir])
 	}
 	return config, dir, named
@@ -77,7 +77,7 @@ func (x Kubelet) credentialFiles(ctx context.Context, s v1.Step) (config, dir st
 
 // ownProvider is the name of the cloud provider's program; empty when it has none.
 func ownProvider(x Kubelet) string {
-	p, ok := catalogue.Lookup(x.Env.Plan.Cluster.Provider)
+	p, ok := cloudprovider.Lookup(x.Env.Plan.Cluster.Provider)
 	if !ok || p.Credentials == nil {
 		return ""
 	}

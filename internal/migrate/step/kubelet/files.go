@@ -9,11 +9,14 @@ import (
 	"slices"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/controlplane/kubeletfile"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
 )
 
 // fileChange is one file of a kubelet as it is and as a step wants it.
@@ -39,7 +42,7 @@ func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		return nil, err
 	}
 	var out []fileChange
-	paths, edits := plan.EditsByFile(s)
+	paths, edits := planstep.EditsByFile(s)
 	for _, at := range paths {
 		f, sum, err := x.Env.ReadFile(ctx, s.Host, at)
 		if err != nil {
@@ -48,17 +51,17 @@ func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 		if sum == step.Absent {
 			return nil, fmt.Errorf("%s on host %s is gone", at, s.Host)
 		}
-		used, err := controlplane.KubeletVariables(now, at)
+		used, err := kubeletfile.KubeletVariables(now, at)
 		if err != nil {
 			return nil, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", at, s.Host, err)
 		}
-		want, err := controlplane.ApplyKubeletFile(f.Data, edits[at], used...)
+		want, err := kubeletfile.ApplyKubeletFile(f.Data, edits[at], used...)
 		if err != nil {
 			return nil, fmt.Errorf("%s on host %s: %w", at, s.Host, err)
 		}
 		out = append(out, fileChange{path: at, now: f.Data, Want: want, mode: f.Mode.Perm()})
 	}
-	keeps, err := controlplane.KubeletKeeps(overlaid{now, out}, s.Edits)
+	keeps, err := kubeletfile.KubeletKeeps(overlaid{now, out}, s.Edits)
 	if err != nil {
 		return nil, fmt.Errorf("looking with what the kubelet on host %s would be started: %w", s.Host, err)
 	}
@@ -70,33 +73,33 @@ func (x Kubelet) Contents(ctx context.Context, s v1.Step) ([]fileChange, error) 
 }
 
 // allowedOnKubelet is allowedOn for a kubelet, by the command of its unit; where there is no unit, by the flags of each file.
-func (x Kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files controlplane.Files) error {
+func (x Kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files systemdunit.Files) error {
 	if x.Env.Unjudged {
 		return nil
 	}
-	u, err := controlplane.ReadUnit(files, "kubelet")
+	u, err := systemdunit.ReadUnit(files, "kubelet")
 	if err == nil {
-		flags := controlplane.FlagsOf(u.Command()) // a plan begins with the last of several --feature-gates
-		if plan.AllowedOnFlags(x.Env.Plan, s, flags) == nil {
+		flags := commandline.FlagsOf(u.Command()) // a plan begins with the last of several --feature-gates
+		if allowed.CheckFlags(x.Env.Plan, s, flags) == nil {
 			return nil
 		}
 		return x.Env.CheckAllowedOn(s, u.Command())
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("looking with what the kubelet on host %s is started: %w", s.Host, err)
 	}
-	paths, edits := plan.EditsByFile(s)
+	paths, edits := planstep.EditsByFile(s)
 	for _, at := range paths {
 		f, _, err := x.Env.ReadFile(ctx, s.Host, at)
 		if err != nil {
 			return err
 		}
-		flags, err := controlplane.ParseKubeletFlags(f.Data)
+		flags, err := kubeletfile.ParseKubeletFlags(f.Data)
 		if err != nil {
 			continue // a configuration file: its gates are judged with the plan
 		}
 		one := s
 		one.Edits = edits[at]
-		if err := plan.AllowedOnFlags(x.Env.Plan, one, flags); err != nil {
+		if err := allowed.CheckFlags(x.Env.Plan, one, flags); err != nil {
 			return &trust.UntrustedError{What: "step " + s.ID, Err: err}
 		}
 	}
@@ -105,7 +108,7 @@ func (x Kubelet) allowedOnKubelet(ctx context.Context, s v1.Step, files controlp
 
 // overlaid are the files of a host as a step wants them.
 type overlaid struct {
-	controlplane.Files
+	systemdunit.Files
 	files []fileChange
 }
 
@@ -173,7 +176,7 @@ func (x Kubelet) mended(ctx context.Context, s v1.Step, c fileChange, backup str
 
 // flagsAsBefore tells that undoing the edits of a step would change nothing in a file as it is. What cannot be told so is not.
 func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bool, error) {
-	had, err := controlplane.ParseKubeletFlags(c.Want)
+	had, err := kubeletfile.ParseKubeletFlags(c.Want)
 	if err != nil {
 		return false, nil //nolint:nilerr // what cannot be read cannot be compared
 	}
@@ -184,7 +187,7 @@ func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bo
 	if !known {
 		return false, nil
 	}
-	_, edits := plan.EditsByFile(there)
+	_, edits := planstep.EditsByFile(there)
 	var back []v1.Edit
 	for _, e := range edits[c.path] {
 		if e.Op != "setFlag" && e.Op != "unsetFlag" {
@@ -196,11 +199,11 @@ func (x Kubelet) flagsAsBefore(ctx context.Context, s v1.Step, c fileChange) (bo
 	if err != nil {
 		return false, err
 	}
-	used, err := controlplane.KubeletVariables(hostaccess.Reading(ctx, h), c.path)
+	used, err := kubeletfile.KubeletVariables(hostaccess.Reading(ctx, h), c.path)
 	if err != nil {
 		return false, fmt.Errorf("looking which variables of %s become flags of the kubelet on host %s: %w", c.path, s.Host, err)
 	}
-	out, err := controlplane.ApplyKubeletFile(c.now, back, used...)
+	out, err := kubeletfile.ApplyKubeletFile(c.now, back, used...)
 	return err == nil && string(out) == string(c.now), nil //nolint:nilerr // see above
 }
 

@@ -9,16 +9,17 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/plan/options"
 )
 
 // Kubelet changes the flags of a kubelet, or puts them back, and restarts it.
@@ -165,7 +166,7 @@ func (x Kubelet) change(ctx context.Context, s v1.Step, rec *v1.StepRecord) erro
 	}
 	x.serving(ctx, s, rec)
 	if s.Canary && s.Restore == "" {
-		return x.soak(ctx, s, rec, plan.Soak(x.Env.Plan.Options))
+		return x.soak(ctx, s, rec, options.Soak(x.Env.Plan.Options))
 	}
 	return nil
 }
@@ -247,7 +248,7 @@ func (x Kubelet) restart(ctx context.Context, s v1.Step, expect func([]string) s
 // else. An environment file is read at each start.
 func (x Kubelet) reread(ctx context.Context, s v1.Step) error {
 	inUnit := func(at string) bool {
-		return slices.ContainsFunc(controlplane.UnitDirs, func(dir string) bool { return strings.HasPrefix(at, dir+"/") })
+		return slices.ContainsFunc(systemdunit.UnitDirs, func(dir string) bool { return strings.HasPrefix(at, dir+"/") })
 	}
 	if !slices.ContainsFunc(append([]string{s.Path}, s.Files...), inUnit) {
 		return nil

@@ -9,15 +9,16 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/drain"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // life is what tells one process of a kubelet from the next one.
@@ -178,7 +179,7 @@ func shownBy(edits []v1.Edit) func([]string) string {
 		}
 	}
 	return func(args []string) string {
-		have := controlplane.FlagsOf(args)
+		have := commandline.FlagsOf(args)
 		for _, name := range sortedEdits(want) {
 			value, there := have[name]
 			switch e := want[name]; {
@@ -231,7 +232,7 @@ func gatesIn(value string) map[string]string {
 
 // flagsNamed are the flags of a command line that some edits are about.
 func flagsNamed(edits []v1.Edit, args []string) map[string]string {
-	have := controlplane.FlagsOf(args)
+	have := commandline.FlagsOf(args)
 	out := map[string]string{}
 	for _, e := range edits {
 		if value, there := have[e.Name]; there && (e.Op == "setFlag" || e.Op == "unsetFlag") {

@@ -15,15 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/boundtoken"
-	"github.com/transplant-dev/transplant/internal/cloudconfig"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/kubeconfig"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +22,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/boundtoken"
+	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot"
 )
 
 // Derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials of the cloud and of the cluster. It is
@@ -39,7 +40,7 @@ func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured
 	if s.Derive == "" {
 		return want, nil
 	}
-	if s.Derive == plan.DeriveDeployedCloudConfig {
+	if s.Derive == layout.DeriveDeployedCloudConfig {
 		return x.deployedConfig(ctx, s, want)
 	}
 	if x.Env.Seed == nil {
@@ -60,11 +61,11 @@ func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured
 	src := managerSource{x.Env, x.Env.Seed.Kube, d, &d.Spec.Template.Spec.Containers[at]}
 	out := want.DeepCopy()
 	switch s.Derive {
-	case plan.DeriveSeedKubeconfig, plan.OlderSeedKubeconfig:
-		return src.kubeconfig(ctx, out, s.Derive == plan.OlderSeedKubeconfig)
-	case plan.DeriveSeedCloudConfig:
+	case layout.DeriveSeedKubeconfig, layout.OlderSeedKubeconfig:
+		return src.kubeconfig(ctx, out, s.Derive == layout.OlderSeedKubeconfig)
+	case layout.DeriveSeedCloudConfig:
 		return src.cloudConfig(ctx, out)
-	case plan.DeriveSeedManager:
+	case layout.DeriveSeedManager:
 		return src.manager(out)
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
@@ -72,10 +73,10 @@ func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured
 
 // given is the part of an object that its step says itself. To the environment and the volumes of a derived manager others are added.
 func given(s v1.Step, want *unstructured.Unstructured) *unstructured.Unstructured {
-	if s.Ref == plan.GCEIdentity {
+	if s.Ref == layout.GCEIdentity {
 		return &unstructured.Unstructured{Object: map[string]any{}} // whoever made it has said how the cloud knows this cluster
 	}
-	if s.Derive != plan.DeriveSeedManager {
+	if s.Derive != layout.DeriveSeedManager {
 		return want
 	}
 	out := want.DeepCopy()
@@ -122,7 +123,7 @@ func (x EnsureObject) madeBefore(ctx context.Context, s v1.Step, want *unstructu
 		return nil, fmt.Errorf("%s runs without --cloud-config by now, and what was derived from its cloud config is not to be read: %w; take the migration back with transplant rollback and begin it again", s.Source, err)
 	}
 	out := want.DeepCopy()
-	return out, set(out, plan.SeedCloudConfigKey, made.Data[plan.SeedCloudConfigKey])
+	return out, set(out, layout.SeedCloudConfigKey, made.Data[layout.SeedCloudConfigKey])
 }
 
 // managerSource is the kube-controller-manager's Deployment, in the seed or in its own cluster, and its container.
@@ -134,7 +135,7 @@ type managerSource struct {
 }
 
 func (s managerSource) flags() map[string]string {
-	return controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(s.container.Command, s.container.Args)))
+	return commandline.FlagsOf(commandline.Unwrapped(slices.Concat(s.container.Command, s.container.Args)))
 }
 
 func (s managerSource) file(ctx context.Context, at string) ([]byte, error) {
@@ -204,8 +205,8 @@ func (s managerSource) kubeconfig(ctx context.Context, out *unstructured.Unstruc
 		if token, err = NewToken(ctx, s.env, boundtoken.Lifetime, false); err != nil {
 			return nil, err
 		}
-		user = &clientcmdapi.AuthInfo{TokenFile: plan.SeedTokenKey} // in the directory of the kubeconfig
-		if err := set(out, plan.SeedTokenKey, []byte(token)); err != nil {
+		user = &clientcmdapi.AuthInfo{TokenFile: layout.SeedTokenKey} // in the directory of the kubeconfig
+		if err := set(out, layout.SeedTokenKey, []byte(token)); err != nil {
 			return nil, err
 		}
 	}
@@ -213,7 +214,7 @@ func (s managerSource) kubeconfig(ctx context.Context, out *unstructured.Unstruc
 	if err != nil {
 		return nil, fmt.Errorf("rendering the kubeconfig of %s: %w", component.CCM, noContent(err))
 	}
-	return out, set(out, plan.SeedKubeconfigKey, text)
+	return out, set(out, layout.SeedKubeconfigKey, text)
 }
 
 // noContent keeps the text of a parser's error back, which may quote the file that it read.
@@ -234,7 +235,7 @@ func (s managerSource) cloudConfig(ctx context.Context, out *unstructured.Unstru
 	if err != nil {
 		return nil, fmt.Errorf("deriving the external provider's cloud config from %s of %s: %w", at, s.deployment.Name, err)
 	}
-	return out, set(out, plan.SeedCloudConfigKey, d.Data)
+	return out, set(out, layout.SeedCloudConfigKey, d.Data)
 }
 
 // set puts a value into a Secret.
@@ -291,7 +292,7 @@ func (s managerSource) keepsBack(m corev1.VolumeMount) bool {
 	for _, value := range s.flags() {
 		names = append(names, value)
 	}
-	for _, words := range [][]string{s.container.Command, controlplane.Unwrapped(slices.Concat(s.container.Command, s.container.Args))} {
+	for _, words := range [][]string{s.container.Command, commandline.Unwrapped(slices.Concat(s.container.Command, s.container.Args))} {
 		if len(words) > 0 {
 			names = append(names, words[0])
 		}

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
 	"github.com/transplant-dev/transplant/internal/snapshot"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // KubeadmRef is the reference of kubeadm's ConfigMap.
@@ -52,7 +53,7 @@ func allowedOnKubeadm(e *step.Env, s v1.Step, text string) error {
 		now = *seen
 	}
 	now.Kubeadm = snapshot.Kubeadm(text)
-	if err := plan.AllowedOnFlags(e.Plan, s, plan.Bases(s, &now)...); err != nil {
+	if err := allowed.CheckFlags(e.Plan, s, allowed.FlagBases(s, &now)...); err != nil {
 		return &trust.UntrustedError{What: "step " + s.ID, Err: err}
 	}
 	return nil
@@ -68,17 +69,17 @@ func KubeadmTakenBack(e *step.Env, original v1.Step, was v1.StepRecord, live *un
 	if e.Unjudged {
 		return undo, nil
 	}
-	if err := plan.AllowedUndo(undo, original.Edits, e.Plan.Options); err != nil {
+	if err := allowed.CheckUndo(undo, original.Edits, e.Plan.Options); err != nil {
 		return undo, &trust.UntrustedError{What: "the record of step " + original.ID, Err: err}
 	}
 	text, err := clusterConfiguration(original, live)
 	if err != nil {
 		return undo, err
 	}
-	bases := plan.Bases(original, &v1.Snapshot{Kubeadm: snapshot.Kubeadm(text)})
+	bases := allowed.FlagBases(original, &v1.Snapshot{Kubeadm: snapshot.Kubeadm(text)})
 	for i, edit := range undo.Edits {
 		if edit.Op == "setFlag" && len(bases) > 0 {
-			undo.Edits[i].Value = plan.PutBack(e.Plan, original, edit.Name, bases[0][edit.Name], edit.Value)
+			undo.Edits[i].Value = allowed.RestoreValue(e.Plan, original, edit.Name, bases[0][edit.Name], edit.Value)
 		}
 	}
 	return undo, nil

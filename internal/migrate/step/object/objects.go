@@ -8,17 +8,18 @@ import (
 	"reflect"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/plan"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // resources of the kinds that a plan makes or deletes.
@@ -136,7 +137,7 @@ func (x EnsureObject) Complete(ctx context.Context, s v1.Step, want *unstructure
 		return out != nil, err
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return nil, &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, plan.TokenSecret, component.KCM)}
+		return nil, &step.VerifyError{Waited: step.TimeoutOf(s), Reason: fmt.Sprintf("Secret %s/%s has got no token: the token controller of %s fills it in", component.Namespace, layout.TokenSecret, component.KCM)}
 	}
 	return out, err
 }

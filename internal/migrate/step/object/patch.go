@@ -8,14 +8,16 @@ import (
 	"sort"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
 // patchObject changes fields of an object that is there. What was in these fields is in the record before anything is written, and the write names
@@ -116,7 +118,7 @@ func (x patchObject) patch(s v1.Step, live *unstructured.Unstructured) (map[stri
 			return nil, &trust.UntrustedError{What: "the patch of step " + s.ID, Err: err}
 		}
 		return patch, nil
-	case plan.DeriveKubeadm:
+	case layout.DeriveKubeadm:
 		return kubeadmPatch(x.env, s, live)
 	}
 	return nil, fmt.Errorf("derivation %q is not known to this version of transplant", s.Derive)
@@ -124,7 +126,7 @@ func (x patchObject) patch(s v1.Step, live *unstructured.Unstructured) (map[stri
 
 // undoOf is what puts the object back: the inverse patch, or the inverse edits.
 func (x patchObject) undoOf(s v1.Step, live *unstructured.Unstructured, patch map[string]any) (string, error) {
-	if s.Derive == plan.DeriveKubeadm {
+	if s.Derive == layout.DeriveKubeadm {
 		return kubeadmUndo(s, live)
 	}
 	data, err := json.Marshal(inverse(live.Object, patch))
@@ -182,7 +184,7 @@ func (x unpatchObject) Do(ctx context.Context, s v1.Step, rec *v1.StepRecord) er
 
 func (x unpatchObject) back(s v1.Step, was v1.StepRecord, live *unstructured.Unstructured) (map[string]any, error) {
 	original, _ := x.env.StepByID(s.Restore)
-	if original.Derive == plan.DeriveKubeadm {
+	if original.Derive == layout.DeriveKubeadm {
 		undo, err := KubeadmTakenBack(x.env, original, was, live)
 		if err != nil {
 			return nil, err
@@ -214,7 +216,7 @@ func OnlyGates(e *step.Env, live *unstructured.Unstructured, patch map[string]an
 	if err != nil {
 		return err
 	}
-	return plan.OnlyGates(e.Plan, before, after)
+	return allowed.CheckOnlyGates(e.Plan, before, after)
 }
 
 // ReadLive reads an object. The error of one that is absent says so to apierrors.IsNotFound.

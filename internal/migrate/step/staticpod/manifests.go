@@ -11,7 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
 )
 
 // editManifest changes flags and mounts of a static pod.
@@ -158,7 +158,7 @@ func (x RestoreManifest) judgeBackup(ctx context.Context, s v1.Step, back []byte
 		if err := x.Env.CheckUnchanged(s, f.Data); err != nil {
 			return err
 		}
-		err = plan.AllowedManifest(&doc.Plan, s, f.Data, back)
+		err = allowed.CheckManifest(&doc.Plan, s, f.Data, back)
 	} else {
 		err = x.judgeStopped(&doc.Plan, s, back)
 	}
@@ -170,7 +170,7 @@ func (x RestoreManifest) judgeBackup(ctx context.Context, s v1.Step, back []byte
 
 // judgeStopped is judgeBackup for a component whose manifest is not there.
 func (x RestoreManifest) judgeStopped(p *v1.Plan, s v1.Step, back []byte) error {
-	if err := plan.AllowedBackup(s, back); err != nil {
+	if err := allowed.CheckBackup(s, back); err != nil {
 		return err
 	}
 	seen := ""
@@ -184,7 +184,7 @@ func (x RestoreManifest) judgeStopped(p *v1.Plan, s v1.Step, back []byte) error 
 	if seen == "" {
 		return nil // it runs nowhere, and refusing would leave the loops without an owner
 	}
-	return plan.AllowedImage(p, s, seen, back)
+	return allowed.CheckImage(p, s, seen, back)
 }
 
 // Edited are the bytes from before a step, as the edits change them.

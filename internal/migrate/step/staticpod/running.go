@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
 // IsRunning tells whether what the manifest says is what runs: exactly one process with its flags, and a mirror pod that shows this command and is
@@ -30,7 +32,7 @@ func IsRunning(ctx context.Context, e *step.Env, s v1.Step, manifest []byte) (bo
 	if err != nil {
 		return false, err
 	}
-	if len(procs) != 1 || !SameFlags(m.Flags(), controlplane.FlagsOf(procs[0].Args)) {
+	if len(procs) != 1 || !SameFlags(m.Flags(), commandline.FlagsOf(procs[0].Args)) {
 		return false, notPulled(ctx, e, s, m)
 	}
 	pod, err := e.Kube.CoreV1().Pods(m.Namespace()).Get(ctx, m.Name()+"-"+e.NodeNames[s.Host], metav1.GetOptions{})

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
@@ -18,7 +18,7 @@ func (x Unit) apply(ctx context.Context, s v1.Step) (map[string][]byte, error) {
 	if err := x.Env.CheckAllowedOn(s, u.Command()); err != nil {
 		return nil, err
 	}
-	return controlplane.ApplyUnitIn(u, s.Path, s.Edits)
+	return systemdunit.ApplyUnitIn(u, s.Path, s.Edits)
 }
 
 // flags are those that the files of a unit say it runs with.
@@ -30,10 +30,10 @@ func (x Unit) flags(ctx context.Context, s v1.Step) (map[string]string, error) {
 	return u.Flags(), nil
 }
 
-func (x Unit) readUnit(ctx context.Context, s v1.Step) (*controlplane.Unit, error) {
+func (x Unit) readUnit(ctx context.Context, s v1.Step) (*systemdunit.Unit, error) {
 	h, err := x.Env.Host(s.Host)
 	if err != nil {
 		return nil, err
 	}
-	return controlplane.ReadUnit(hostaccess.Reading(ctx, h), s.Unit)
+	return systemdunit.ReadUnit(hostaccess.Reading(ctx, h), s.Unit)
 }

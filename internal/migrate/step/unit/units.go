@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
@@ -48,7 +48,7 @@ func (x Unit) Done(ctx context.Context, s v1.Step) (bool, error) {
 		return false, err
 	}
 	// The file says what will run; the process, what does. One that starts and dies of an unknown flag is not there at the next look.
-	return active && len(procs) == 1 && staticpod.SameFlags(flags, controlplane.FlagsOf(procs[0].Args)), nil
+	return active && len(procs) == 1 && staticpod.SameFlags(flags, commandline.FlagsOf(procs[0].Args)), nil
 }
 
 // Do changes, stops or starts the unit.

@@ -9,16 +9,17 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // awaitInterval is how often the cluster is looked at while people work; awaitReminder, how often a line says that the wait goes on.
@@ -177,7 +178,7 @@ func matches(p corev1.Pod, a *v1.Await) (runs bool, why string) {
 		if want != "" && tag != want && !strings.HasPrefix(tag, want+".") && !strings.HasPrefix(tag, want+"-") {
 			return a.Nodes > 0, "runs version " + tag
 		}
-		flags := controlplane.FlagsOf(command)
+		flags := commandline.FlagsOf(command)
 		for _, name := range slices.Sorted(maps.Keys(a.Flags)) {
 			have, set := flags[name]
 			switch wanted := a.Flags[name]; {

@@ -10,11 +10,11 @@ import (
 	"unicode"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
 )
 
 // The journal is a ConfigMap, which more people read than the Deployments of a control plane. So it does not keep a
@@ -26,7 +26,7 @@ type CommandLine struct{ Command, Args []string }
 
 // words are the words of the component's own program.
 func (l CommandLine) words() []string {
-	return controlplane.Unwrapped(slices.Concat(l.Command, l.Args))
+	return commandline.Unwrapped(slices.Concat(l.Command, l.Args))
 }
 
 func commandLineOf(c map[string]any) CommandLine {
@@ -111,7 +111,7 @@ func (l CommandLine) Sum() string {
 }
 
 func (l CommandLine) edited(edits []v1.Edit) (CommandLine, error) {
-	command, args, err := controlplane.ApplyArguments(l.Command, l.Args, flagEdits(edits))
+	command, args, err := commandline.ApplyArguments(l.Command, l.Args, flagEdits(edits))
 	return CommandLine{command, args}, err
 }
 
@@ -120,7 +120,7 @@ func (l CommandLine) edited(edits []v1.Edit) (CommandLine, error) {
 func takeBackOf(s v1.Step, was, is CommandLine) (*CommandBack, error) {
 	out := &CommandBack{Was: was.Sum(), Is: is.Sum()}
 	names := map[string]bool{}
-	flags := controlplane.FlagsOf(controlplane.Unwrapped(slices.Concat(was.Command, was.Args)))
+	flags := commandline.FlagsOf(commandline.Unwrapped(slices.Concat(was.Command, was.Args)))
 	for _, e := range flagEdits(s.Edits) {
 		name := strings.TrimLeft(e.Name, "-")
 		names[name] = true
@@ -261,7 +261,7 @@ func (b *CommandBack) apply(is CommandLine) (CommandLine, error) {
 func (b *CommandBack) inverse(p *v1.Plan, s v1.Step, now CommandLine) (CommandLine, error) {
 	var edits []v1.Edit
 	seen := map[string]bool{}
-	live := controlplane.FlagsOf(now.words())
+	live := commandline.FlagsOf(now.words())
 	for _, e := range flagEdits(s.Edits) {
 		name := strings.TrimLeft(e.Name, "-")
 		if seen[name] {
@@ -269,7 +269,7 @@ func (b *CommandBack) inverse(p *v1.Plan, s v1.Step, now CommandLine) (CommandLi
 		}
 		seen[name] = true
 		value, there := b.Flags[name]
-		if value = plan.PutBack(p, s, name, live[name], value); there || value != "" {
+		if value = allowed.RestoreValue(p, s, name, live[name], value); there || value != "" {
 			edits = append(edits, v1.Edit{Op: "setFlag", Name: name, Value: value})
 		} else {
 			edits = append(edits, v1.Edit{Op: "unsetFlag", Name: name})

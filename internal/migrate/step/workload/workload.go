@@ -10,17 +10,18 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/allowed"
 	"github.com/transplant-dev/transplant/internal/snapshot"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with edits: those are made in the same
@@ -194,7 +195,7 @@ func (x Workload) OnlyEditable(s v1.Step, live *unstructured.Unstructured) error
 	if err != nil {
 		return err
 	}
-	if err := plan.OnlyEditable(s.Component, now.Command, now.Args, back.Command, back.Args, x.Env.Plan.Options); err != nil {
+	if err := allowed.CheckOnlyEditable(s.Component, now.Command, now.Args, back.Command, back.Args, x.Env.Plan.Options); err != nil {
 		return &trust.UntrustedError{What: "the record of step " + s.Restore, Err: err}
 	}
 	original, err := x.takesBack(s, now, back)
@@ -221,7 +222,7 @@ func (x Workload) takesBack(s v1.Step, now, back CommandLine) (v1.Step, error) {
 			changed.Edits = slices.Concat(changed.Edits, there.Edits)
 		}
 	}
-	if err := plan.AllowedBack(x.Env.Plan, changed, now.words(), back.words()); err != nil {
+	if err := allowed.CheckRestored(x.Env.Plan, changed, now.words(), back.words()); err != nil {
 		return original, &trust.UntrustedError{What: "the record of step " + s.Restore, Err: err}
 	}
 	return original, nil
@@ -311,10 +312,10 @@ func (x Workload) Next(s v1.Step, live *unstructured.Unstructured) (*unstructure
 func (x Workload) edited(o *unstructured.Unstructured, c map[string]any, s v1.Step, was WorkloadBefore) (command, args []string, err error) {
 	live := commandLineOf(c)
 	if !was.isEdited() {
-		if err := x.Env.CheckAllowedOn(s, controlplane.Unwrapped(slices.Concat(live.Command, live.Args))); err != nil {
+		if err := x.Env.CheckAllowedOn(s, commandline.Unwrapped(slices.Concat(live.Command, live.Args))); err != nil {
 			return nil, nil, err
 		}
-		if command, args, err = controlplane.ApplyArguments(live.Command, live.Args, flagEdits(s.Edits)); err != nil {
+		if command, args, err = commandline.ApplyArguments(live.Command, live.Args, flagEdits(s.Edits)); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", s.Ref, err)
 		}
 		return command, args, applyMounts(o, c, s.Edits)
@@ -379,7 +380,7 @@ func containerOf(o *unstructured.Unstructured, s v1.Step) (map[string]any, error
 }
 
 func runs(c map[string]any, program string) bool {
-	for _, word := range controlplane.Unwrapped(append(object.Strings(c, "command"), object.Strings(c, "args")...)) {
+	for _, word := range commandline.Unwrapped(append(object.Strings(c, "command"), object.Strings(c, "args")...)) {
 		if word == program || strings.HasSuffix(word, "/"+program) || program == component.CCM && strings.HasSuffix(word, "-"+component.CCM) && !strings.HasPrefix(word, "-") {
 			return true
 		}

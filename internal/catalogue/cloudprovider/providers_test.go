@@ -1,0 +1,97 @@
+package cloudprovider
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/component"
+)
+
+func TestProvidersAreSortedAndWhole(t *testing.T) {
+	if !slices.IsSortedFunc(providers, func(a, b Provider) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("providers are not sorted by name")
+	}
+	for _, p := range Providers() {
+		if p.Title == "" || p.LastInTree == 0 {
+			t.Errorf("%s: no title or no last minor", p.Name)
+		}
+		if (p.Unsupported != "") != (p.LastInTree < component.Oldest) {
+			t.Errorf("%s left after 1.%d and is unsupported %q", p.Name, p.LastInTree, p.Unsupported)
+		}
+		if p.Unsupported != "" {
+			continue
+		}
+		if p.NodeName == "" || p.BalancerName == "" || p.ClusterMark == "" || p.ConfigFormat == "" || p.ExternalFormat == "" || p.WithoutConfig == "" {
+			t.Errorf("%s: a field is empty: %+v", p.Name, p)
+		}
+		if _, ok := ProviderIDForm(p.Name); !ok {
+			t.Errorf("%s: no form of its providerIDs", p.Name)
+		}
+	}
+}
+
+func TestOurImageCoversWhatIsProven(t *testing.T) {
+	first, last := proven.Minors()
+	for provider, spans := range images {
+		for _, s := range spans {
+			if s.from != first || s.to != last || !s.Ours || !proven.Ours(s.Ref) {
+				t.Errorf("%s: %+v, proven are 1.%d to 1.%d", provider, s, first, last)
+			}
+		}
+	}
+}
+
+func TestOfficialImagesBelongToOneMinor(t *testing.T) {
+	for provider, series := range official {
+		last := 0
+		for _, tag := range series.tags {
+			if tag.minor <= last || !strings.HasPrefix(tag.tag, "v") {
+				t.Errorf("%s: tag %+v is out of order", provider, tag)
+			}
+			last = tag.minor
+			i, ok := OfficialImage(provider, tag.minor)
+			if !ok || i.Ours || i.Minor != tag.minor || !strings.HasSuffix(i.Ref, ":"+tag.tag) || i.ReadyPath == "" {
+				t.Errorf("%s 1.%d: %+v", provider, tag.minor, i)
+			}
+			if (provider == "azure") != (i.NodeManager != "") {
+				t.Errorf("%s 1.%d: node manager %q", provider, tag.minor, i.NodeManager)
+			}
+			if HasNodeIPAM(provider) != i.NodeIPAM {
+				t.Errorf("%s: two answers about node IPAM", provider)
+			}
+		}
+	}
+}
+
+func TestImages(t *testing.T) {
+	tests := []struct {
+		provider string
+		minor    int
+		want     string
+	}{
+		{"aws", 25, "registry.k8s.io/provider-aws/cloud-controller-manager:v1.25.15"},
+		{"aws", 26, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
+		{"azure", 21, "mcr.microsoft.com/oss/kubernetes/azure-cloud-controller-manager:v1.0.23"},
+		{"openstack", 23, "docker.io/k8scloudprovider/openstack-cloud-controller-manager:v1.23.0"},
+		{"openstack", 25, "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.25.6"},
+		{"vsphere", 30, "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.30.1"},
+		{"gce", 30, "registry.k8s.io/cloud-provider-gcp/cloud-controller-manager:v30.0.0"},
+		{"gce", 25, ""},
+		{"aws", 35, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0"},
+		{"photon", 25, ""},
+	}
+	for _, tt := range tests {
+		got, ok := ImageFor(tt.provider, tt.minor)
+		if got.Ref != tt.want || ok != (tt.want != "") {
+			t.Errorf("%s 1.%d: %q", tt.provider, tt.minor, got.Ref)
+		}
+	}
+	if i, _ := OfficialImage("azure", 30); i.NodeManager != "mcr.microsoft.com/oss/kubernetes/azure-cloud-node-manager:v1.30.12" || i.Controllers != "*,-cloud-node" {
+		t.Errorf("azure: %+v", i)
+	}
+	if i, _ := OfficialImage("gce", 34); i.Command != nil {
+		t.Errorf("gce 1.34 has the command %q of older images", i.Command)
+	}
+}

@@ -1,0 +1,465 @@
+package allowed
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controllernames"
+	"github.com/transplant-dev/transplant/internal/kubeadmconfig"
+	"github.com/transplant-dev/transplant/internal/plan/ccm"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/kubeadm"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// made are the objects that this program makes whole: what a plan says of one is byte for byte what stands here.
+func (j Judge) made() []layout.Object {
+	out := slices.Concat(layout.ObserverObjects(), layout.MigrationObjects(j.Options.LeaseName), layout.IdentityObjects(j.provider(), false), layout.IdentityObjects(j.provider(), true), layout.StateObjects(j.provider(), j.cluster.UID), layout.NodeManagerObjects(),
+		[]layout.Object{layout.OlderRole(j.provider()), layout.OlderTokenSecret()})
+	for api := range 2 { // policy/v1beta1 up to 1.20
+		d := draft.Draft{Target: draft.Target{APIMinor: 20 + api}}
+		out = append(out, ccm.DisruptionBudget(&d))
+	}
+	if j.cluster.Seed == "" {
+		return append(out, layout.CloudConfigSecret())
+	}
+	for _, name := range []string{layout.SeedKubeconfig, layout.SeedCloudConfig} {
+		out = append(out, layout.Object{"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": layout.Metadata(name, j.cluster.Seed)})
+	}
+	return out
+}
+
+// deletable are the objects that a migration or its rollback deletes: those that it makes, and the leases and the state of the managers that go.
+func (j Judge) deletable() map[string]bool {
+	out := map[string]bool{
+		layout.CCMDaemonSet: true, layout.NodeManagerDaemonSet: true, "Deployment/" + layout.Namespace + "/" + component.CCM: true, "Lease/" + layout.Namespace + "/" + component.CCM: true,
+		"Lease/" + layout.Namespace + "/" + j.Options.LeaseName: true, "ConfigMap/" + layout.Namespace + "/" + layout.StateName(j.provider()): true,
+	}
+	if j.cluster.Seed != "" {
+		out["ConfigMap/"+j.cluster.Seed+"/"+layout.SeedMigration] = true
+		out["Deployment/"+j.cluster.Seed+"/"+layout.SeedDeploymentName(j.provider())] = true
+	}
+	for _, o := range j.made() {
+		out[layout.Ref(o)] = layout.Ref(o) != layout.GCEIdentity
+	}
+	return out
+}
+
+// othersLeases are leases that a migration must not take for its own.
+var othersLeases = []string{component.KCM, component.CCM, component.Scheduler, "transplant-lock"}
+
+func (j Judge) inSeed(ref, kind string) bool {
+	parts := strings.Split(ref, "/")
+	return j.cluster.Seed != "" && len(parts) == 3 && parts[0] == kind && parts[1] == j.cluster.Seed && parts[2] != ""
+}
+
+// CheckObject says what is wrong with what a step does to an object of the API.
+func (j Judge) CheckObject(s v1.Step) error {
+	if slices.Contains(othersLeases, j.Options.LeaseName) {
+		return fmt.Errorf("lease %s is not the migration's own", j.Options.LeaseName)
+	}
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		return j.ensured(s)
+	case v1.StepDeleteObject:
+		if !j.deletable()[s.Ref] {
+			return fmt.Errorf("%s is no object of a migration: it is not deleted", s.Ref)
+		}
+	case v1.StepPatchObject, v1.StepUnpatchObject:
+		return j.patched(s)
+	case v1.StepScale, v1.StepEditWorkload:
+		return j.workload(s)
+	case v1.StepInitializeNode:
+		if kind, name, _ := strings.Cut(s.Ref, "/"); kind != "Node" || name == "" || strings.Contains(name, "/") {
+			return fmt.Errorf("%s is no Node", s.Ref)
+		}
+	case v1.StepVerify:
+	default:
+		if s.Ref != "" {
+			return fmt.Errorf("a step of kind %s changes no object, and names %s", s.Kind, s.Ref)
+		}
+	}
+	if s.Object != "" || s.Patch != "" {
+		return fmt.Errorf("a step of kind %s makes and patches no object", s.Kind)
+	}
+	return nil
+}
+
+func (j Judge) ensured(s v1.Step) error {
+	if s.Patch != "" {
+		return errors.New("an object that is made is not patched")
+	}
+	var o layout.Object
+	if err := json.Unmarshal([]byte(s.Object), &o); err != nil {
+		return fmt.Errorf("the object is no JSON: %w", err)
+	}
+	if err := planstep.CheckObjectRef(s); err != nil {
+		return err
+	}
+	if j.inSeed(s.Ref, "ConfigMap") && path.Base(s.Ref) == layout.SeedMigration {
+		return j.seedConfig(s, o)
+	}
+	manager, want := j.rulesOf(s.Ref)
+	if s.Derive != want && (want != layout.DeriveSeedKubeconfig || s.Derive != layout.OlderSeedKubeconfig) {
+		return fmt.Errorf("%s is derived by %q, not by %q", s.Ref, want, s.Derive)
+	}
+	if manager.image != "" {
+		return managerWorkload(j, o, manager)
+	}
+	return j.madeHere(s)
+}
+
+// rulesOf are what holds for the pods of a manager, whose image is empty for another object, and by what the object is derived; "" for one that is not.
+func (j Judge) rulesOf(ref string) (manager PodRules, derive string) {
+	switch {
+	case j.cluster.Seed == "" && ref == layout.Ref(layout.CloudConfigSecret()):
+		return PodRules{}, layout.DeriveDeployedCloudConfig
+	case ref == "Secret/"+j.cluster.Seed+"/"+layout.SeedKubeconfig:
+		return PodRules{}, layout.DeriveSeedKubeconfig
+	case ref == "Secret/"+j.cluster.Seed+"/"+layout.SeedCloudConfig:
+		return PodRules{}, layout.DeriveSeedCloudConfig
+	case ref == layout.CCMDaemonSet:
+		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true}, ""
+	case ref == layout.NodeManagerDaemonSet:
+		return PodRules{account: layout.NodeManager, image: j.nodeManagerImage()}, ""
+	case ref == "Deployment/"+layout.Namespace+"/"+component.CCM:
+		return PodRules{account: layout.CCMAccount, image: j.Options.Image, files: true, config: true}, ""
+	case j.inSeed(ref, "Deployment") && path.Base(ref) == layout.SeedDeploymentName(j.provider()):
+		return PodRules{image: j.Options.Image, seed: true}, layout.DeriveSeedManager
+	}
+	return PodRules{}, ""
+}
+
+// madeHere holds an object to those that this program makes, byte for byte.
+func (j Judge) madeHere(s v1.Step) error {
+	known := false
+	for _, m := range j.made() {
+		if layout.Ref(m) != s.Ref {
+			continue
+		}
+		if known = true; layout.EncodeObject(m) == s.Object {
+			return nil
+		}
+	}
+	if known {
+		return fmt.Errorf("%s is not byte for byte the object that this program makes under that name: it could give rights that no migration needs", s.Ref)
+	}
+	return fmt.Errorf("%s is no object that a migration makes", s.Ref)
+}
+
+// nodeManagerImage is that of the cloud-node-manager beside the manager's image.
+func (j Judge) nodeManagerImage() string {
+	p, err := clusterview.LookupSupported(j.provider())
+	if err != nil {
+		return ""
+	}
+	d := draft.Draft{Target: draft.Target{Provider: p}, Options: j.Options}
+	if err := ccm.ChooseImage(&d); err != nil {
+		return ""
+	}
+	return ccm.NodeManagerImage(&d)
+}
+
+func (j Judge) seedConfig(s v1.Step, o layout.Object) error {
+	data, _ := o["data"].(layout.Object)
+	if len(data) != 2 || s.Derive != "" || !reflect.DeepEqual(o["metadata"], any(layout.Metadata(layout.SeedMigration, j.cluster.Seed))) || len(o) != 4 {
+		return fmt.Errorf("%s is not the ConfigMap with the two leader migration configs", s.Ref)
+	}
+	for key, of := range map[string]controllernames.Component{layout.SeedMigrationKCM: controllernames.KubeControllerManager, layout.SeedMigrationCCM: controllernames.CloudControllerManager} {
+		if text, ok := data[key].(string); !ok || !j.migrationConfig(of, text) {
+			return fmt.Errorf("%s of %s is no leader migration config that this program makes for lease %s", key, s.Ref, j.Options.LeaseName)
+		}
+	}
+	return nil
+}
+
+// kubeletConfigRef is kubeadm's ConfigMap with the configuration of kubelets to come; its name had the version in it up to 1.23.
+var kubeletConfigRef = regexp.MustCompile(`^ConfigMap/` + kubeadmconfig.Namespace + `/kubelet-config(-1\.[0-9]+)?$`)
+
+func (j Judge) patched(s v1.Step) error {
+	if s.Object != "" {
+		return errors.New("an object that is patched is not made")
+	}
+	switch {
+	case s.Ref == layout.KubeadmConfigRef && s.Derive == layout.DeriveKubeadm && s.Patch == "":
+		return nil // by its edits
+	case !kubeletConfigRef.MatchString(s.Ref) || s.Derive != "" || len(s.Edits) > 0:
+		return fmt.Errorf("%s is not patched by a migration: kubeadm's ClusterConfiguration is, and the feature gates of kubelets to come", s.Ref)
+	case s.Kind == v1.StepUnpatchObject:
+		return nil // by its record
+	}
+	var patch map[string]map[string]string
+	if err := json.Unmarshal([]byte(s.Patch), &patch); err != nil || len(patch) != 1 || len(patch["data"]) != 1 || patch["data"]["kubelet"] == "" {
+		return fmt.Errorf("the patch of %s changes more than the kubelets' configuration", s.Ref)
+	}
+	if d := j.defaults(s.Ref); d != nil {
+		return onlyGates(j, d.Text, patch["data"]["kubelet"])
+	}
+	return nil
+}
+
+func (j Judge) defaults(ref string) *v1.KubeletDefaults {
+	if j.Live == nil || j.Live.KubeletDefaults == nil || path.Base(ref) != j.Live.KubeletDefaults.Name {
+		return nil
+	}
+	d := j.Live.KubeletDefaults
+	if _, err := kubeadm.WholeText(d.Text, d.SHA256); err != nil || d.Text == "" {
+		return nil // its secrets are masked, and whoever patches it compares with the object
+	}
+	return d
+}
+
+// CheckOnlyGates says what two kubelet configurations differ in beside feature gates that have to do with in-tree providers; nil for nothing.
+func CheckOnlyGates(p *v1.Plan, before, after string) error {
+	return onlyGates(Judge{Options: p.Options, cluster: p.Cluster}, before, after)
+}
+
+func onlyGates(j Judge, before, after string) error {
+	was, err := kubeadm.ParseTree(before)
+	if err != nil {
+		return err
+	}
+	is, err := kubeadm.ParseTree(after)
+	if err != nil {
+		return err
+	}
+	had, _ := was["featureGates"].(map[string]any)
+	has, _ := is["featureGates"].(map[string]any)
+	delete(was, "featureGates")
+	delete(is, "featureGates")
+	if !reflect.DeepEqual(was, is) {
+		return errors.New("more than feature gates would change in the configuration of kubelets to come")
+	}
+	for _, gates := range []map[string]any{had, has} {
+		for name := range gates {
+			if !reflect.DeepEqual(had[name], has[name]) && !j.gate(name) {
+				return fmt.Errorf("feature gate %s of kubelets to come has nothing to do with in-tree providers", name)
+			}
+		}
+	}
+	return nil
+}
+
+// workload holds changes of workloads to those that run a manager, an API server or a scheduler.
+func (j Judge) workload(s v1.Step) error {
+	if !slices.Contains(managed, s.Component) {
+		return fmt.Errorf("component %q is none of a control plane that a migration changes (%s)", s.Component, strings.Join(managed, ", "))
+	}
+	if s.Object != "" || s.Patch != "" {
+		return fmt.Errorf("%s is edited, and neither made nor patched", s.Ref)
+	}
+	if isUsualWorkload(s) {
+		return nil
+	}
+	if !clusterview.IsOwnDeployment(j.cluster, s.Ref) {
+		return fmt.Errorf("%s is no Deployment in the namespace of the control plane (%s)", s.Ref, cmp.Or(j.cluster.Seed, layout.Namespace))
+	}
+	seen := j.Live != nil && slices.ContainsFunc(j.Live.Hosted, func(c v1.Component) bool { return c.Manifest == s.Ref && c.Name == s.Component })
+	if !seen && j.cluster.Seed == "" && (j.strict || j.Live != nil) {
+		return fmt.Errorf("%s is not seen to run %s", s.Ref, s.Component)
+	}
+	return nil
+}
+
+// isUsualWorkload reports whether a workload has the name that this program, or an installer, gives to one of its component.
+func isUsualWorkload(s v1.Step) bool {
+	return s.Component == component.CCM && s.Ref == layout.CCMDaemonSet || s.Ref == "Deployment/"+layout.Namespace+"/"+s.Component
+}
+
+// PodRules are what the pods of a manager may be.
+type PodRules struct {
+	account, image string
+	// Host is the one of a static pod; empty for a workload.
+	Host string
+	// files tells that it may mount files of its host, seed that it runs in one and mounts the Secrets of its namespace, config that it may mount the Secret
+	// with its cloud config.
+	files, seed, config bool
+}
+
+// only says which key of a map is none of those that are known.
+func only(what string, o layout.Object, keys ...string) error {
+	for _, k := range slices.Sorted(maps.Keys(o)) {
+		if !slices.Contains(keys, k) {
+			return fmt.Errorf("%s has %s, which no manager of a migration has", what, k)
+		}
+	}
+	return nil
+}
+
+// managerWorkload holds a workload that starts a manager to the shape of those that this program makes.
+func managerWorkload(j Judge, o layout.Object, rules PodRules) error {
+	spec, _ := o["spec"].(layout.Object)
+	template, _ := spec["template"].(layout.Object)
+	pod, _ := template["spec"].(layout.Object)
+	metadata, _ := o["metadata"].(layout.Object)
+	inTemplate, _ := template["metadata"].(layout.Object)
+	if o["apiVersion"] != "apps/v1" || pod == nil {
+		return errors.New("the workload has no pod template of apps/v1")
+	}
+	return errors.Join(
+		only("the workload", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels"),
+		only("its spec", spec, "selector", "template", "updateStrategy", "strategy", "replicas"), only("its template", template, "metadata", "spec"),
+		only("its template's metadata", inTemplate, "labels"), managerSpec(j, pod, rules),
+	)
+}
+
+// managerPod holds the manifest of a static pod to that of the manager.
+func (j Judge) managerPod(s v1.Step) error {
+	var o layout.Object
+	if err := yaml.UnmarshalStrict([]byte(s.Content), &o); err != nil {
+		return fmt.Errorf("the manifest cannot be read: %w", err)
+	}
+	metadata, _ := o["metadata"].(layout.Object)
+	pod, _ := o["spec"].(layout.Object)
+	if o["apiVersion"] != "v1" || o["kind"] != "Pod" || metadata["name"] != component.CCM || metadata["namespace"] != layout.Namespace {
+		return fmt.Errorf("the manifest is not that of the Pod %s/%s", layout.Namespace, component.CCM)
+	}
+	notes, _ := metadata["annotations"].(layout.Object)
+	return errors.Join(
+		only("the manifest", o, "apiVersion", "kind", "metadata", "spec"), only("its metadata", metadata, "name", "namespace", "labels", "annotations"),
+		only("its annotations", notes, "transplant.dev/host"), managerSpec(j, pod, PodRules{image: j.Options.Image, files: true, Host: s.Host}),
+	)
+}
+
+// managerSpec holds a pod to what a manager needs: one container without more rights than any other, and read-only mounts of its own files.
+func managerSpec(j Judge, pod layout.Object, rules PodRules) error {
+	security, _ := pod["securityContext"].(layout.Object)
+	if len(security) > 0 && !reflect.DeepEqual(security, layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}}) {
+		return errors.New("the pod's security context is not that of a manager")
+	}
+	account, _ := pod["serviceAccountName"].(string)
+	if account != rules.account {
+		return fmt.Errorf("the pod runs under the account %q, not %q", account, rules.account)
+	}
+	if err := only("the pod", pod, "serviceAccountName", "hostNetwork", "dnsPolicy", "priorityClassName", "priority", "nodeSelector", "tolerations", "volumes", "containers", "securityContext",
+		"terminationGracePeriodSeconds", "affinity"); err != nil {
+		return err
+	}
+	containers, _ := pod["containers"].([]any)
+	if len(containers) != 1 {
+		return fmt.Errorf("the pod has %d containers, not one", len(containers))
+	}
+	c, _ := containers[0].(layout.Object)
+	if err := only("the container", c, "name", "image", "imagePullPolicy", "command", "args", "env", "volumeMounts", "resources", "livenessProbe", "readinessProbe", "startupProbe", "ports"); err != nil {
+		return err
+	}
+	if image, _ := c["image"].(string); image != rules.image {
+		return fmt.Errorf("the container's image is %s, and the options have %s", image, rules.image)
+	}
+	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+		p, _ := c[probe].(layout.Object)
+		if p["exec"] != nil || p["grpc"] != nil {
+			return fmt.Errorf("the %s runs a program", probe)
+		}
+	}
+	return errors.Join(managerCommand(j, c), managerEnv(j, c, rules), managerVolumes(j, pod, c, rules))
+}
+
+// programName is how a manager's program is called in its image.
+var programName = regexp.MustCompile(`^/?([a-z0-9-]+/)*[a-z0-9-]+$`)
+
+// files that flags of a manager name, by flag.
+var managerFiles = map[string][]string{
+	flagvalue.FlagCloudConfig: {layout.CCMCloudConf, layout.SeedCloudConfigDir + "/" + layout.SeedCloudConfigKey}, "leader-migration-config": {layout.CCMMigration, layout.SeedMigrationDir + "/" + layout.SeedMigrationCCM},
+	"kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey}, "authentication-kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
+	"authorization-kubeconfig": {layout.CCMKubeconfig, layout.SeedKubeconfigDir + "/" + layout.SeedKubeconfigKey},
+}
+
+// managerFlags are those that a manager gets beside the files and what it takes over from the kube-controller-manager.
+var managerFlags = []string{
+	"cloud-provider", "bind-address", "leader-elect", "leader-elect-retry-period", "leader-elect-renew-deadline", "enable-leader-migration", "use-service-account-credentials", "controllers",
+	flagvalue.FlagFeatureGates, "secure-port", "node-name", "wait-routes", ccm.FlagRenewToken,
+}
+
+func managerCommand(j Judge, c layout.Object) error {
+	command := listOf(c["command"])
+	if len(command) > 0 && !programName.MatchString(command[0]) {
+		return errors.New("the container's command is not a manager's program")
+	}
+	for _, w := range slices.Concat(command[min(1, len(command)):], listOf(c["args"])) { // an image without a command starts its own program
+		name, value, ok := strings.Cut(strings.TrimPrefix(w, "--"), "=")
+		files, ofFile := managerFiles[name]
+		isCarried := slices.ContainsFunc(ccm.InheritedFlags, func(f ccm.InheritedFlag) bool { return f.Name == name })
+		switch {
+		case !ok || !strings.HasPrefix(w, "--"), !ofFile && !isCarried && !slices.Contains(managerFlags, name):
+			return fmt.Errorf("the argument %q is none that a manager gets", w)
+		case ofFile && !slices.Contains(files, value):
+			return fmt.Errorf("--%s=%s is not the manager's own file", name, value)
+		case name == "cloud-provider" && value != j.provider():
+			return fmt.Errorf("--cloud-provider=%s is not the provider %s of the cluster", value, j.provider())
+		}
+	}
+	return nil
+}
+
+func listOf(v any) []string {
+	all, _ := v.([]any)
+	out := make([]string, 0, len(all))
+	for _, w := range all {
+		out = append(out, fmt.Sprint(w))
+	}
+	return out
+}
+
+// guarded are files of a host that no pod of a migration sees, whatever names them: keys of the control plane, and credentials of others.
+func guarded(at string) bool { return isGuardedPlace(at) || isCredential(at) }
+
+// isGuardedPlace tells files by where they are, which no cloud config can name for a manager.
+func isGuardedPlace(at string) bool {
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/root", "/home", "/boot", "/var/lib/kubelet", "/var/lib/etcd", "/etc/ssh", "/etc/kubernetes/manifests", layout.Dir + "/backup", "/var/run", "/run"} {
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			return true
+		}
+	}
+	base := path.Base(at)
+	switch path.Dir(at) {
+	case "/etc":
+		return slices.Contains([]string{"shadow", "gshadow", "sudoers", "passwd"}, base)
+	case "/etc/kubernetes":
+		return strings.HasSuffix(base, ".conf") && slices.Contains([]string{"admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf", "kubelet.conf", "bootstrap-kubelet.conf"}, base)
+	}
+	return strings.HasPrefix(at, "/etc/kubernetes/pki/") && strings.HasSuffix(base, ".key") || path.Clean(at) != at || !path.IsAbs(at) || at == "/" || at == "/etc" || at == "/etc/kubernetes" || at == "/etc/kubernetes/pki"
+}
+
+// isCredential tells files by their names that hold keys, tokens or passwords of a control plane, wherever its installer puts them.
+func isCredential(at string) bool {
+	base := strings.ToLower(path.Base(at))
+	for _, dir := range []string{"/etc/ssl/private", "/etc/pki/tls/private", "/etc/kubernetes/ssl", "/etc/kubernetes/tokens", "/etc/kubernetes/users", "/etc/ssl/etcd"} {
+		if at == dir || strings.HasPrefix(at, dir+"/") && !isCertificate(base) {
+			return true
+		}
+	}
+	switch {
+	case strings.HasSuffix(base, ".key"), strings.HasSuffix(base, "-key.pem"), base == "key.pem":
+		return true
+	case !strings.HasPrefix(at, "/etc/kubernetes/"), isCertificate(base):
+		return false
+	case strings.HasSuffix(base, ".csv"): // of static tokens or passwords
+		return true
+	}
+	for _, word := range []string{"encryption", "token-auth", "token_auth", "basic-auth", "basic_auth"} {
+		if strings.Contains(base, word) {
+			return true
+		}
+	}
+	return false
+}
+
+func isCertificate(base string) bool {
+	return strings.HasSuffix(base, ".crt") || strings.HasSuffix(base, ".pem") && !strings.HasSuffix(base, "key.pem")
+}

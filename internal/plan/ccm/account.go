@@ -1,0 +1,46 @@
+// Package ccm decides what the new cloud-controller-manager is: its image, flags, environment, account, and the pod
+// in which it runs.
+package ccm
+
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// IdentityObjects is that of the cloud-controller-manager of this plan.
+func IdentityObjects(d *draft.Draft) []layout.Object {
+	objects := layout.IdentityObjects(d.Provider.Name, renewsToken(d))
+	for _, o := range layout.StateObjects(d.Provider.Name, d.Snapshot.Cluster.UID) {
+		if d.Program.Ours || layout.Ref(o) == layout.GCEIdentity {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+// renewsToken reports whether the manager renews its token by itself: ours, where it has one in a file of its host. The kubelet renews that of a pod of a
+// DaemonSet or a Deployment.
+func renewsToken(d *draft.Draft) bool {
+	return d.Program.Ours && d.Shape == v1.ShapeStaticPod && d.Snapshot.Cluster.Seed == ""
+}
+
+// WriteToken puts a token of the cloud-controller-manager's account on a host: a static pod is given none by its kubelet.
+func WriteToken(d *draft.Draft, h v1.Host) {
+	derivation, note := TokenDerivation(d)
+	d.Add(v1.Step{
+		ID: "write/" + layout.CCMToken + "@" + h.Name, Phase: planstep.PhasePrepare, Kind: v1.StepWriteFile, Title: "write " + layout.CCMToken + " on " + h.Name,
+		Why: "a static pod gets no token from its kubelet; this one ends by itself, and is in no other place", Host: h.Name, Path: layout.CCMToken, Derive: derivation,
+		Source: layout.AccountRef, Mode: "0600", Requires: []string{"cluster:uid", d.AddFileFact(h, layout.CCMToken)}, Undo: "restore what was there", EstimateSeconds: 0.2,
+		Changes: []v1.Change{{Field: layout.CCMToken, After: "a token of " + layout.AccountRef + note}},
+	})
+}
+
+// TokenDerivation returns which token a manager on a host gets, and what is said of it.
+func TokenDerivation(d *draft.Draft) (derivation, note string) {
+	if renewsToken(d) {
+		return layout.DeriveRenewingToken, ", for 90 days; the manager renews it from the 30th on"
+	}
+	return layout.DeriveToken, ", for 365 days; transplant renew renews it"
+}

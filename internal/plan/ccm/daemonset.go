@@ -1,0 +1,166 @@
+package ccm
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// FirstWithoutMaster is the first minor whose control-plane nodes lack the label of a master.
+const FirstWithoutMaster = 24
+
+// nodeSelector is the label by which a DaemonSet finds the control-plane nodes: the one that all of them have, the newer one first.
+func nodeSelector(d *draft.Draft) layout.Object {
+	for _, label := range []string{layout.LabelControlPlane, layout.LabelMaster} {
+		all := true
+		for _, h := range d.Hosts {
+			n := d.FindNode(h.NodeName)
+			if n == nil {
+				all = false
+				continue
+			}
+			if _, ok := n.Labels[label]; !ok {
+				all = false
+			}
+		}
+		if all {
+			return layout.Object{label: ""}
+		}
+	}
+	if d.APIMinor < FirstWithoutMaster {
+		return layout.Object{layout.LabelMaster: ""}
+	}
+	return layout.Object{layout.LabelControlPlane: ""}
+}
+
+// Tolerations let the manager run where nothing else may: it is what takes the first of these taints away. A node that is not ready for want of a
+// network keeps it, and so does one that is under pressure or unreachable: the other replica may be on it.
+func Tolerations() []any {
+	return []any{
+		layout.Object{"key": layout.TaintUninitialized, "value": "true", "effect": "NoSchedule"},
+		layout.Object{"key": layout.LabelControlPlane, "operator": "Exists", "effect": "NoSchedule"},
+		layout.Object{"key": layout.LabelMaster, "operator": "Exists", "effect": "NoSchedule"},
+		layout.Object{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"},
+		layout.Object{"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"},
+		layout.Object{"operator": "Exists", "effect": "NoExecute"},
+	}
+}
+
+func labelsOf(name string) layout.Object {
+	return layout.Object{"component": name, "tier": "control-plane"}
+}
+
+// daemonSet is the manager as a DaemonSet: on the host's network and resolver, with its own host's API server, so that it needs neither a CNI nor
+// kube-proxy nor a cluster DNS, all of which may wait for it. It requests what it needs and has no limits: a manager that is throttled loses its lease.
+func daemonSet(d *draft.Draft) (layout.Object, []controlplane.Flag) {
+	h := d.Hosts[0]
+	m := clusterview.FindComponent(h, component.KCM)
+	checkSameConfig(d)
+	flags := append([]controlplane.Flag{
+		{Name: "cloud-provider", Value: d.Provider.Name},
+		{Name: "cloud-config", Value: layout.CCMCloudConf},
+		{Name: "bind-address", Value: "127.0.0.1"},
+	}, ManagerFlags(d, m)...)
+	paths := []controlplane.HostPath{{Path: layout.CCMCloudConf, Type: "File", Name: "cloud-config"}}
+	if IsUnconfigured(d, m) {
+		flags = slices.DeleteFunc(flags, func(f controlplane.Flag) bool { return f.Name == flagvalue.FlagCloudConfig })
+		paths = nil
+	}
+	if d.Options.Strategy == planstep.LeaderMigration {
+		paths = append(paths, controlplane.HostPath{Path: layout.CCMMigration, Type: "File", Name: "transplant-leader-migration"})
+	}
+	given, files := Environment(d, h.Name)
+	paths = append(append(append(paths, files...), clusterview.TrustMounts(m)...), clusterview.ConfigFileMounts(h, m)...)
+	env := localAPIEnv(h)
+	for _, e := range given {
+		if strings.Contains(e.Value, h.Name) {
+			d.Refusals = append(d.Refusals, fmt.Errorf("environment %s with {host} needs a static pod on each host: a DaemonSet has one environment for all", e.Name))
+		}
+		env = append(env, layout.Object{"name": e.Name, "value": e.Value})
+	}
+	pod := RenderPod(d, flags, env, paths, "system-node-critical")
+	pod["nodeSelector"], pod["tolerations"] = nodeSelector(d), Tolerations()
+	return daemonSetObject(component.CCM, "OnDelete", pod), flags
+}
+
+// RenderPod is the pod of a manager that a controller of the cluster makes, on the network and the resolver of its host.
+func RenderPod(d *draft.Draft, flags []controlplane.Flag, env []any, paths []controlplane.HostPath, priority string) layout.Object {
+	var volumes, mounts []any
+	for i, p := range paths {
+		name := p.Name
+		if name == "" {
+			name = fmt.Sprintf("file-%d", i)
+		}
+		volumes = append(volumes, layout.Object{"name": name, "hostPath": layout.Object{"path": p.Path, "type": p.Type}})
+		mounts = append(mounts, layout.Object{"name": name, "mountPath": p.Path, "readOnly": true})
+	}
+	if namesNode(d) {
+		env = append([]any{nodeNameEnv()}, env...)
+	}
+	port := cmp.Or(ServingPort(d), DefaultPort)
+	container := layout.Object{
+		"name": component.CCM, "image": d.Options.Image, "imagePullPolicy": "IfNotPresent", "env": env, "volumeMounts": mounts,
+		"resources":     layout.Object{"requests": layout.Object{"cpu": "100m", "memory": "64Mi"}},
+		"livenessProbe": httpProbe("/healthz", port, 10, 10, 8), "startupProbe": httpProbe("/healthz", port, 1, 2, 60),
+	}
+	fillContainer(d.Program, container, flags)
+	pod := layout.Object{
+		"serviceAccountName": layout.CCMAccount, "hostNetwork": true, "dnsPolicy": "Default", "priorityClassName": priority,
+		"volumes": volumes, "containers": []any{container}, "securityContext": layout.Object{"seccompProfile": layout.Object{"type": "RuntimeDefault"}},
+	}
+	if d.Program.ReadyPath != "" {
+		container["readinessProbe"] = httpProbe(d.Program.ReadyPath, port, 0, 2, 3)
+	}
+	if d.Program.Ours {
+		pod["terminationGracePeriodSeconds"] = 30
+	}
+	return pod
+}
+
+// checkSameConfig refuses hosts of which some have a cloud config and some have none: the pods of a DaemonSet have the same flags and mounts on all of them.
+func checkSameConfig(d *draft.Draft) {
+	with, without := "", ""
+	for _, h := range d.Hosts {
+		if clusterview.FindComponent(h, component.KCM).Flags[flagvalue.FlagCloudConfig] == "" {
+			without = h.Name
+		} else {
+			with = h.Name
+		}
+	}
+	if with != "" && without != "" {
+		d.Refusals = append(d.Refusals, fmt.Errorf("%s has --cloud-config on host %s and none on host %s, and the pods of a DaemonSet are alike: "+
+			"give all of them one, or plan with --shape=%s", component.KCM, with, without, v1.ShapeStaticPod))
+	}
+}
+
+func daemonSetObject(name, update string, pod layout.Object) layout.Object {
+	return layout.Object{
+		"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": layout.Metadata(name, layout.Namespace),
+		"spec": layout.Object{
+			"selector": layout.Object{"matchLabels": labelsOf(name)}, "updateStrategy": layout.Object{"type": update},
+			"template": layout.Object{"metadata": layout.Object{"labels": labelsOf(name)}, "spec": pod},
+		},
+	}
+}
+
+func httpProbe(path, port string, delay, period, failures int) layout.Object {
+	out := layout.Object{
+		"httpGet":       layout.Object{"host": "127.0.0.1", "path": path, "port": json.Number(port), "scheme": "HTTPS"},
+		"periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": 15,
+	}
+	if delay > 0 { // an API server does not keep a 0
+		out["initialDelaySeconds"] = delay
+	}
+	return out
+}

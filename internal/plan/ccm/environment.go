@@ -1,0 +1,95 @@
+package ccm
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/layout"
+)
+
+// MissingProxies are the variables of the kube-controller-managers that the options do not give the cloud-controller-manager. A snapshot has no values.
+func MissingProxies(d *draft.Draft) []string {
+	given := map[string]bool{}
+	for _, e := range d.Options.Env {
+		name, _, _ := strings.Cut(e, "=")
+		given[strings.ToUpper(name)] = true
+	}
+	var managers []*v1.Component
+	for _, h := range d.Hosts {
+		managers = append(managers, clusterview.FindComponent(h, component.KCM))
+	}
+	if m := clusterview.FindHosted(d.Snapshot, component.KCM); m != nil {
+		managers = append(managers, m)
+	}
+	var out []string
+	for _, name := range clusterview.ProxyVariables {
+		for _, m := range managers {
+			if flagvalue.HasVariable(m.EnvNames, name) && !given[name] {
+				out = append(out, name)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Environment are the variables of the manager on a host, and the files that they name.
+func Environment(d *draft.Draft, host string) ([]controlplane.Env, []controlplane.HostPath) {
+	var env []controlplane.Env
+	var files []controlplane.HostPath
+	for _, e := range d.Options.Env {
+		name, value, _ := strings.Cut(e, "=")
+		value = strings.ReplaceAll(value, "{host}", host)
+		env = append(env, controlplane.Env{Name: name, Value: value})
+		if strings.HasPrefix(value, "/etc/") {
+			files = append(files, controlplane.HostPath{Path: value, Type: "File"})
+		}
+	}
+	return env, files
+}
+
+// The variable by which our manager knows its own node, and the field of its pod that has the name.
+const (
+	EnvNodeName   = "NODE_NAME"
+	NodeNameField = "spec.nodeName"
+)
+
+// namesNode reports whether the manager's pod is told its node: ours deletes no node while the cloud does not know its own. Other programs may take
+// the variable for something else, and a variable of the options stays as it is.
+func namesNode(d *draft.Draft) bool {
+	given := func(e string) bool { return strings.HasPrefix(e, EnvNodeName+"=") }
+	return d.Program.Ours && !slices.ContainsFunc(d.Options.Env, given)
+}
+
+// nodeNameEnv is the variable as an object has it.
+func nodeNameEnv() layout.Object {
+	return layout.Object{"name": EnvNodeName, "valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": NodeNameField}}}
+}
+
+// localAPIEnv points the client of a pod at its own host's API server: kubeadm's serving certificate names the host's address.
+func localAPIEnv(h v1.Host) []any {
+	return []any{
+		layout.Object{"name": "KUBERNETES_SERVICE_HOST", "valueFrom": layout.Object{"fieldRef": layout.Object{"fieldPath": "status.hostIP"}}},
+		layout.Object{"name": "KUBERNETES_SERVICE_PORT", "value": clusterview.APIPort(h)},
+	}
+}
+
+// EndpointEnv points the client of a pod on any node at the control plane's common address, where the cluster has one; else kube-proxy has to be there.
+func EndpointEnv(d *draft.Draft) []any {
+	if d.Snapshot.Kubeadm == nil || d.Snapshot.Kubeadm.ControlPlaneEndpoint == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(d.Snapshot.Kubeadm.ControlPlaneEndpoint)
+	if err != nil {
+		host, port = d.Snapshot.Kubeadm.ControlPlaneEndpoint, fmt.Sprint(clusterview.DefaultAPIPort)
+	}
+	return []any{layout.Object{"name": "KUBERNETES_SERVICE_HOST", "value": host}, layout.Object{"name": "KUBERNETES_SERVICE_PORT", "value": port}}
+}

@@ -1,0 +1,68 @@
+package ccm
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/proven"
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/program"
+)
+
+// chooseOfficial takes the image that the provider's makers publish for the cluster's own minor.
+func chooseOfficial(d *draft.Draft) error {
+	minor := max(d.APIMinor, d.Upgrade.Minor) // it starts when every API server is upgraded
+	image, ok := cloudprovider.OfficialImage(d.Provider.Name, minor)
+	if !ok {
+		return fmt.Errorf("--image=%s: the catalogue has no official cloud-controller-manager of provider %s for Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, of that minor or the one before, or leave --image out",
+			cloudprovider.Official, d.Provider.Name, minor)
+	}
+	d.Options.Image = image.Ref
+	return nil
+}
+
+// DescribeManager says what it means which manager comes: ours is newer than the API server and asks a fence, an official one is of its minor and asks none.
+func DescribeManager(d *draft.Draft) []string {
+	if d.Program.Image == "" || d.Options.Part == v1.PartFinish {
+		return nil
+	}
+	if !d.Program.Ours {
+		return []string{fmt.Sprintf("the manager: %s, built from %s. Not promised: it is not fenced. One that is paused and resumed can write to the cloud for one renew deadline beside its successor, and when it ends its leases run out instead of being released",
+			d.Program.Image, libraryRelease(d.Program.Minor))}
+	}
+	out := fmt.Sprintf("the manager: ours (%s), built from %s and so newer than the API server of 1.%d, which the version skew policy of Kubernetes does not cover; its tests run it against kube-apiserver %s. It asks a fence before each request that changes something",
+		d.Program.Image, libraryRelease(d.Program.Minor), max(d.APIMinor, d.Upgrade.Minor), strings.Join(proven.Versions(), ", "))
+	if official, ok := cloudprovider.OfficialImage(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor)); ok {
+		out += fmt.Sprintf("; --image=%s takes %s, which the policy covers and which has no fence", cloudprovider.Official, official.Ref)
+	}
+	return []string{out}
+}
+
+// libraryRelease is the release of k8s.io/cloud-provider of a minor.
+func libraryRelease(minor int) string { return fmt.Sprintf("k8s.io/cloud-provider 0.%d", minor) }
+
+// ChooseImage takes the image of the options, else the catalogue's for the provider and the API server.
+func ChooseImage(d *draft.Draft) error {
+	if d.Options.Image == cloudprovider.Official {
+		if err := chooseOfficial(d); err != nil {
+			return err
+		}
+	}
+	if d.Options.Image == "" {
+		image, ok := cloudprovider.ImageFor(d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor)) // it starts when every API server is upgraded
+		if !ok {
+			if d.Options.Part != v1.PartInstall && (d.APIMinor < component.Oldest || d.APIMinor > d.Provider.LastInTree) {
+				return fmt.Errorf("the cluster is of 1.%d: plans are made for 1.%d to 1.%d, the last one with the in-tree provider %s", d.APIMinor, component.Oldest, d.Provider.LastInTree, d.Provider.Name)
+			}
+			return fmt.Errorf("the catalogue has no cloud-controller-manager for provider %s and Kubernetes 1.%d: name one with --image=REPOSITORY:TAG, or for the operator with --ccm-image=%s=REPOSITORY:TAG",
+				d.Provider.Name, max(d.APIMinor, d.Upgrade.Minor), d.Provider.Name)
+		}
+		d.Options.Image = image.Ref
+	}
+	p, err := program.Identify(d.Provider.Name, d.Options.Image)
+	d.Program = p
+	return err
+}

@@ -1,0 +1,81 @@
+package compare
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// ChangedFacts says in sentences which facts differ between an older plan and a newer one of the same cluster, sorted by their IDs, with both values.
+func ChangedFacts(older, newer *v1.Plan) []string {
+	was, is := factsOf(older), factsOf(newer)
+	ids := map[string]bool{}
+	for id := range was {
+		ids[id] = true
+	}
+	for id := range is {
+		ids[id] = true
+	}
+	var out []string
+	for id := range ids {
+		a, before := was[id]
+		b, after := is[id]
+		switch {
+		case !before:
+			out = append(out, fmt.Sprintf("%s: not looked at before, now %s", id, value(b)))
+		case !after:
+			out = append(out, fmt.Sprintf("%s: was %s, no longer needed", id, value(a)))
+		case a.Value != b.Value:
+			out = append(out, fmt.Sprintf("%s: was %s, now %s%s", id, value(a), value(b), detail(a.Detail, b.Detail)))
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+func factsOf(p *v1.Plan) map[string]v1.Fact {
+	out := map[string]v1.Fact{}
+	for _, f := range p.Facts {
+		out[f.ID] = f
+	}
+	return out
+}
+
+func value(f v1.Fact) string {
+	const enough = 12
+	if len(f.Value) == 64 { // a SHA-256, of which the beginning tells two apart
+		return f.Value[:enough] + "..."
+	}
+	if f.Value == "" {
+		return "empty"
+	}
+	return f.Value
+}
+
+// detail names the arguments that came and went.
+func detail(before, after string) string {
+	if before == "" || after == "" {
+		return ""
+	}
+	had, has := map[string]bool{}, map[string]bool{}
+	for _, a := range strings.Split(before, "\n") {
+		had[a] = true
+	}
+	var out []string
+	for _, a := range strings.Split(after, "\n") {
+		if has[a] = true; !had[a] {
+			out = append(out, "+ "+a)
+		}
+	}
+	for _, a := range strings.Split(before, "\n") {
+		if !has[a] {
+			out = append(out, "- "+a)
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(out, ", ") + ")"
+}

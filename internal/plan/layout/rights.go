@@ -1,0 +1,176 @@
+package layout
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
+	"github.com/transplant-dev/transplant/internal/component"
+)
+
+// NodeManagerObjects returns the account and the rights of Azure's cloud-node-manager.
+func NodeManagerObjects() []Object {
+	subject := Object{"kind": "ServiceAccount", "name": NodeManager, "namespace": Namespace}
+	return []Object{
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(NodeManager, Namespace)},
+		rbac("ClusterRole", nodeManagerRole, "", Object{"rules": []Object{
+			rule([]string{""}, []string{"nodes"}, []string{"get", "list", "watch", "update", "patch"}),
+			rule([]string{""}, []string{"nodes/status"}, []string{"patch"}),
+		}}),
+		rbac("ClusterRoleBinding", nodeManagerRole, "", Object{"roleRef": ref("ClusterRole", nodeManagerRole), "subjects": []Object{subject}}),
+	}
+}
+
+// TokenResource is where tokens of ServiceAccounts are asked for.
+const TokenResource = "serviceaccounts/token"
+
+func rule(groups, resources, verbs []string, names ...string) Object {
+	r := Object{"apiGroups": groups, "resources": resources, "verbs": verbs}
+	if len(names) > 0 {
+		r["resourceNames"] = names
+	}
+	return r
+}
+
+func account(name string) Object {
+	return Object{"kind": "ServiceAccount", "name": name, "namespace": Namespace}
+}
+
+func user(name string) Object {
+	return Object{"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+}
+
+func ref(kind, name string) Object {
+	return Object{"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+}
+
+func rbac(kind, name, namespace string, more Object) Object {
+	o := Object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": Metadata(name, namespace)}
+	for k, v := range more {
+		o[k] = v
+	}
+	return o
+}
+
+// ObserverObjects let transplant read the managers' /metrics, and nothing else, with a token of their own.
+func ObserverObjects() []Object {
+	return []Object{
+		rbac("ClusterRole", Observer, "", Object{"rules": []Object{{"nonResourceURLs": []string{"/metrics"}, "verbs": []string{"get"}}}}),
+		rbac("ClusterRoleBinding", Observer, "", Object{"roleRef": ref("ClusterRole", Observer), "subjects": []Object{account(Observer)}}),
+		// Last: a manager that is asked before the account has its rights remembers the refusal for ten seconds.
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(Observer, Namespace)},
+	}
+}
+
+// MigrationObjects grant both managers the migration lease. Without them the KCM logs "forbidden" and runs no cloud loop while every health
+// check is green; the documented merge patch would replace the rules of the built-in role, and RBAC's reconciliation would take it back.
+func MigrationObjects(lease string) []Object {
+	leases := []string{"leases"}
+	group := []string{"coordination.k8s.io"}
+	return []Object{
+		rbac("Role", MigrationRole, Namespace, Object{"rules": []Object{
+			rule(group, leases, []string{"create"}), // resourceNames never match a create
+			// Our manager watches its lease, so that a release is taken up at once.
+			rule(group, leases, []string{"get", "list", "update", "watch"}, lease),
+		}}),
+		rbac("RoleBinding", MigrationRole, Namespace, Object{"roleRef": ref("Role", MigrationRole), "subjects": []Object{user(kcmUser), account(CCMAccount)}}),
+	}
+}
+
+// StateObjects are the ConfigMaps that a manager writes. They are made with its rights, so that it needs no right to create any: that right cannot be limited to names, and
+// who may create a ConfigMap in kube-system may say there what others believe.
+func StateObjects(provider, uid string) []Object {
+	out := []Object{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata(StateName(provider), Namespace)}}
+	if provider == cloudprovider.GCE {
+		sum := sha256.Sum256([]byte(GCEIdentity + uid))
+		id := hex.EncodeToString(sum[:8])
+		out = append(out, Object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": Metadata("ingress-uid", Namespace), "data": Object{"uid": id, "provider-uid": id}})
+	}
+	return out
+}
+
+// providerRules are what a provider's own code asks the API for beside its loops, in the whole cluster and in kube-system.
+//
+// azure: services with externalTrafficPolicy Local are followed by their endpoint slices (cloud-provider-azure pkg/provider/azure_local_services.go).
+// gce: the identity of the cluster is ConfigMap ingress-uid, which it looks at by its name (gce_clusterid.go) and would create with any name. vsphere: its config may name a Secret with the credentials of vCenter
+// (cloud-provider-vsphere pkg/common/credentialmanager).
+func providerRules(provider string) (cluster, namespaced []Object) {
+	core, all := []string{""}, []string{"get", "list", "watch"}
+	switch provider {
+	case cloudprovider.Azure:
+		cluster = []Object{rule([]string{"discovery.k8s.io"}, []string{"endpointslices"}, all)}
+	case cloudprovider.GCE:
+		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...), "ingress-uid")}
+	case cloudprovider.VSphere:
+		namespaced = []Object{rule(core, []string{"secrets"}, all)}
+	}
+	return cluster, namespaced
+}
+
+// ccmObjects are those of our manager on AWS.
+func ccmObjects() []Object { return IdentityObjects(cloudprovider.AWS, false) }
+
+// IdentityObjects are the identity of the cloud-controller-manager and what its loops need, no more.
+func IdentityObjects(provider string, renewing bool) []Object {
+	core, all := []string{""}, []string{"get", "list", "watch"}
+	cluster, namespaced := providerRules(provider)
+	if renewing {
+		namespaced = append([]Object{rule(core, []string{TokenResource}, []string{"create"}, CCMAccount)}, namespaced...)
+	}
+	return []Object{
+		{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Metadata(CCMAccount, Namespace)},
+		rbac("ClusterRole", CCMRole, "", Object{"rules": append([]Object{
+			rule(core, []string{"nodes"}, append([]string{"update", "patch", "delete"}, all...)),
+			rule(core, []string{"nodes/status"}, []string{"update", "patch"}),
+			rule(core, []string{"services"}, append([]string{"update", "patch"}, all...)),
+			rule(core, []string{"services/status"}, []string{"update", "patch"}),
+			rule(core, []string{"events"}, []string{"create", "patch", "update"}),
+			rule([]string{"authentication.k8s.io"}, []string{"tokenreviews"}, []string{"create"}),
+			rule([]string{"authorization.k8s.io"}, []string{"subjectaccessreviews"}, []string{"create"}),
+		}, cluster...)}),
+		rbac("ClusterRoleBinding", CCMRole, "", Object{"roleRef": ref("ClusterRole", CCMRole), "subjects": []Object{account(CCMAccount)}}),
+		rbac("Role", CCMRole, Namespace, Object{"rules": append([]Object{
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
+			rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, component.CCM),
+			// Which load balancers are in line: without it, each new leader ensures them all. The plan makes it.
+			rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
+			rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
+		}, namespaced...)}),
+		rbac("RoleBinding", CCMRole, Namespace, Object{"roleRef": ref("Role", CCMRole), "subjects": []Object{account(CCMAccount)}}),
+	}
+}
+
+// OlderTokenSecret is the Secret with a token that never expires, as earlier versions of this program made it.
+func OlderTokenSecret() Object {
+	m := Metadata(TokenSecret, Namespace)
+	m["annotations"] = Object{"kubernetes.io/service-account.name": CCMAccount}
+	return Object{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": m}
+}
+
+// OlderRole is the Role of the manager as earlier versions of this program made it: a migration that one of them has begun is gone on with by this one.
+func OlderRole(provider string) Object {
+	core, all := []string{""}, []string{"get", "list", "watch"}
+	_, namespaced := providerRules(provider)
+	if provider == cloudprovider.GCE {
+		namespaced = []Object{rule(core, []string{"configmaps"}, append([]string{"update"}, all...))}
+	}
+	return rbac("Role", CCMRole, Namespace, Object{"rules": append([]Object{
+		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"create"}),
+		rule([]string{"coordination.k8s.io"}, []string{"leases"}, []string{"get", "list", "update", "watch"}, component.CCM),
+		rule(core, []string{"configmaps"}, []string{"create"}),
+		rule(core, []string{"configmaps"}, []string{"get", "update"}, StateName(provider)),
+		rule(core, []string{"configmaps"}, all, "extension-apiserver-authentication"),
+	}, namespaced...)})
+}
+
+// ObjectRefs lists every object that a plan may make, for the snapshot, but Secrets: to ask whether one is there is to be given what it holds, and who plans
+// needs no credential.
+func ObjectRefs() []string {
+	var out []string
+	for _, o := range append(append(ObserverObjects(), MigrationObjects(DefaultLease)...), ccmObjects()...) {
+		if o["kind"] != "Secret" {
+			out = append(out, Ref(o))
+		}
+	}
+	return out
+}

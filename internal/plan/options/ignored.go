@@ -1,0 +1,45 @@
+package options
+
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// Ignored are options, by their flags, that a plan has no use for, and why.
+type Ignored struct {
+	Flags []string
+	Why   string
+}
+
+// FindIgnored returns the options that no step of a plan for this cluster could follow. Whoever gives one of them is told
+// so: the plan would look as if it had been heard.
+func FindIgnored(snap *v1.Snapshot, o v1.Options) []Ignored {
+	var out []Ignored
+	if o.Strategy == planstep.Downtime {
+		out = append(out, Ignored{
+			Flags: []string{"lease-name", "retry-period", "renew-deadline", "keep-leader-migration"},
+			Why:   "the strategy is downtime, which has no migration lease",
+		})
+	}
+	switch {
+	case o.ReplaceHosts:
+		out = append(out, Ignored{
+			Flags: []string{"shape", "volumes"},
+			Why:   "hosts are replaced: the new ones come as they are made, with a static pod for the " + component.CCM + " and with CSI or without",
+		}, Ignored{
+			Flags: []string{"max-unavailable", "drain-timeout", "force-unmanaged", "soak", "pause-after-canary"},
+			Why:   "hosts are replaced, and no kubelet is changed",
+		})
+	case snap.Cluster.Seed == "" && clusterview.FindHosted(snap, component.KCM) != nil:
+		out = append(out, Ignored{
+			Flags: []string{"shape"},
+			Why:   "the control plane runs as Deployments, and the " + component.CCM + " becomes one, too",
+		}, Ignored{
+			Flags: []string{"volumes"},
+			Why:   "the control plane runs as Deployments, whose gates and volume plugins are left alone",
+		})
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+// Package planstep says what a step is and does: its phase, its facts, the operations of its edits, and where a plan
+// may stop.
+package planstep
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+)
+
+// DescribeFlagEdits returns what a reader sees of edits: each flag and mount, before and after.
+func DescribeFlagEdits(edits []v1.Edit, flags map[string]string) []v1.Change {
+	var out []v1.Change
+	for _, e := range edits {
+		switch e.Op {
+		case "setFlag":
+			out = append(out, v1.Change{Field: "--" + e.Name, Before: flags[e.Name], After: e.Value})
+		case "unsetFlag":
+			out = append(out, v1.Change{Field: "--" + e.Name, Before: flags[e.Name]})
+		case "addHostPath":
+			out = append(out, v1.Change{Field: "volume " + e.Name, After: e.Value})
+		case "removeHostPath":
+			out = append(out, v1.Change{Field: "volume " + e.Name, Before: e.Value})
+		}
+	}
+	return out
+}
+
+// Operations on gates in a kubelet's configuration file.
+const (
+	OpSetGate   = "setGate"
+	OpUnsetGate = "unsetGate"
+)
+
+// EditsByFile are the edits of a step by the file that they change, and those files in the order in which the step names them.
+func EditsByFile(s v1.Step) (files []string, edits map[string][]v1.Edit) {
+	edits = map[string][]v1.Edit{}
+	for _, e := range s.Edits {
+		at := cmp.Or(e.Path, s.Path)
+		edits[at] = append(edits[at], e)
+	}
+	for _, at := range append([]string{s.Path}, s.Files...) {
+		if len(edits[at]) > 0 {
+			files = append(files, at)
+		}
+	}
+	return files, edits
+}
+
+// FieldGates begins the names of changes of gates in a kubelet's configuration.
+const FieldGates = "featureGates."
+
+// WithoutHostPaths returns edits without those of mounts.
+func WithoutHostPaths(in []v1.Edit) []v1.Edit {
+	var out []v1.Edit
+	for _, e := range in {
+		if e.Op != "addHostPath" && e.Op != "removeHostPath" {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// ChangesComponent tells the kinds of steps that change what a component runs with.
+func ChangesComponent(s v1.Step) bool {
+	switch s.Kind {
+	case v1.StepEditManifest, v1.StepEditUnit, v1.StepEditWorkload:
+		return true
+	case v1.StepRestoreManifest, v1.StepStartUnit, v1.StepScale:
+		return len(s.Edits) > 0
+	default:
+		return false
+	}
+}
+
+// LastEdit returns the last edit of a flag in a step.
+func LastEdit(s v1.Step, flag string) (v1.Edit, bool) {
+	for _, e := range slices.Backward(s.Edits) {
+		if e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") {
+			return e, true
+		}
+	}
+	return v1.Edit{}, false
+}
+
+// SetsFlag tells that a step sets a flag to a value.
+func SetsFlag(s v1.Step, flag, value string) bool {
+	e, ok := LastEdit(s, flag)
+	return ok && e.Op == "setFlag" && e.Value == value
+}
+
+// EditsFlags tells that a step edits the flags of a component, or starts it with other ones.
+func EditsFlags(s v1.Step) bool {
+	switch s.Kind {
+	case v1.StepEditManifest, v1.StepEditUnit, v1.StepEditWorkload:
+		return true
+	case v1.StepRestoreManifest, v1.StepStartUnit:
+		return len(s.Edits) > 0
+	default:
+		return false
+	}
+}
+
+// ImageAfter is the image that a step leaves its component with. A step that puts a manifest back has no edits; what it changes says what it has.
+func ImageAfter(s v1.Step, before string) string {
+	for _, e := range s.Edits {
+		if e.Op != OpSetImage {
+			continue
+		}
+		if image, err := controlplane.Retag(before, e.Value); err == nil {
+			return image
+		}
+	}
+	if len(s.Edits) == 0 && s.Kind == v1.StepRestoreManifest {
+		for _, c := range s.Changes {
+			if c.Field == FieldImage && c.After != "" {
+				return c.After
+			}
+		}
+	}
+	return before
+}
+
+// ChangesImage tells that a step gives its component another image.
+func ChangesImage(s v1.Step) bool {
+	return slices.ContainsFunc(s.Edits, func(e v1.Edit) bool { return e.Op == OpSetImage })
+}
+
+// Operations of edits on what a workload mounts.
+const (
+	OpMountConfigMap = "mountConfigMap"
+	OpUnmount        = "unmount"
+)
+
+// OpSetImage is the edit that gives an image another tag, opVersion the one of kubeadm's configuration.
+const (
+	OpSetImage   = "setImage"
+	OpSetVersion = "setVersion"
+)
+
+// DescribeImageEdit is what a reader sees of an image that changes.
+func DescribeImageEdit(c *v1.Component, edits []v1.Edit) []v1.Change {
+	for _, e := range edits {
+		if e.Op == OpSetImage {
+			if image, err := controlplane.Retag(c.Image, e.Value); err == nil {
+				return []v1.Change{{Field: FieldImage, Before: c.Image, After: image}}
+			}
+		}
+	}
+	return nil
+}
+
+// FieldImage is the name of a change of an image.
+const FieldImage = "image"

@@ -1,0 +1,31 @@
+package replace
+
+import (
+	"fmt"
+
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/effect"
+)
+
+// Describe says what becomes of a cluster whose control-plane hosts are replaced.
+func Describe(d *draft.Draft) []string {
+	out := []string{
+		fmt.Sprintf("load balancers: %d kept, 0 recreated, 0 address changes", len(d.Snapshot.Services)),
+		fmt.Sprintf("nodes: %d replaced by the operator, %d kept; no host is touched by transplant", countReplaced(d), len(d.Snapshot.Nodes)-countReplaced(d)),
+		"the loops change hands once, when the last node of the old version goes; its kube-controller-manager releases its leases only if it ends in order, else they run out after 15 s",
+		"nodes that are NotReady stay in load balancers once the cloud-controller-manager owns them (KEP-3458)",
+		"not changed: kubelets of workers; roll their machines with --cloud-provider=external and, where images come from the cloud's registry, its image credential provider, before Kubernetes 1.27 (AWS) or the release that removes the provider",
+	}
+	return append(append(out, effect.DescribeUnfenced(d.Snapshot, d.Options)...), d.Notes...)
+}
+
+// countReplaced is how many nodes are taken down.
+func countReplaced(d *draft.Draft) int {
+	n := 0
+	for _, s := range d.Steps {
+		if s.Await != nil && s.Await.NodeGone != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,32 @@
+package rollback
+
+import (
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// planHosted is the way back of a hosted control plane, the same for both strategies: the cloud-controller-manager goes, nobody is left who holds its leases, and
+// then the kube-controller-manager gets its loops again.
+func (r *rollback) planHosted() {
+	cluster := r.journal.Plan.Cluster
+	r.draft.AddFact("seed:uid", cluster.SeedUID, "")
+	r.removeCCM()
+	for _, s := range r.startedSteps(planstep.IsManagerWorkload) {
+		r.draft.Add(v1.Step{
+			ID: "verify/" + component.CCM + "-gone", Phase: planstep.PhaseHandback, Kind: v1.StepVerify, Title: "no pod of " + s.Ref + " is left, and nobody holds its leases", Ref: s.Ref, Component: component.CCM,
+			Leases: []string{component.CCM}, EstimateSeconds: 15,
+		})
+	}
+	for _, s := range planstep.FirstPerPlace(r.startedSteps(func(s v1.Step) bool { return planstep.ChangesComponent(s) && s.Component != component.CCM })) {
+		back := r.restoreLeaderless(s, planstep.PhaseOriginal)
+		back.Leases = nil
+		if s.Component == component.KCM {
+			back.Leases = []string{component.KCM}
+		}
+		back.Requires = append(back.Requires, "seed:uid")
+		r.draft.Add(back)
+	}
+	r.verifyOwners()
+	r.cleanUp()
+}

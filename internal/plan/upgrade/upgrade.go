@@ -1,0 +1,312 @@
+// Package upgrade decides what a new version of the control plane asks for in the restarts of a migration.
+package upgrade
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/catalogue"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/plan/clusterview"
+	"github.com/transplant-dev/transplant/internal/plan/draft"
+	"github.com/transplant-dev/transplant/internal/plan/flagvalue"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/plan/volume"
+)
+
+// StepTitle of a step that makes a component external, gives it its new version, or both.
+func StepTitle(u draft.Upgrade, name, host string, edits []v1.Edit) string {
+	external := slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Name == "cloud-provider" })
+	switch {
+	case !slices.ContainsFunc(edits, func(e v1.Edit) bool { return e.Op == planstep.OpSetImage }):
+		return "make " + name + " on " + host + " external"
+	case external:
+		return "upgrade " + name + " on " + host + " to " + u.Version + " and make it external"
+	}
+	return "upgrade " + name + " on " + host + " to " + u.Version
+}
+
+// tagFor is the tag of an image's new version, written as its old one is: with a v, or without.
+func tagFor(u draft.Upgrade, image string) (string, error) {
+	_, tag, err := controlplane.SplitImage(image)
+	switch {
+	case err != nil:
+		return "", err
+	case !options.VersionTag.MatchString(tag):
+		return "", fmt.Errorf("tag %s of image %s is one that its distribution has made, and what it calls %s is not known: upgrade with what made it, or give the manifest an image whose tag is a version", tag, image, u.Version)
+	case !strings.HasPrefix(tag, "v"):
+		return strings.TrimPrefix(u.Version, "v"), nil
+	}
+	return u.Version, nil
+}
+
+// WhyUnreachable says why an image cannot get the version: it is newer than that, or too old; empty when it can.
+func WhyUnreachable(u draft.Upgrade, tag string) string {
+	was, want := options.VersionTag.FindStringSubmatch(tag), options.VersionTag.FindStringSubmatch(u.Version)
+	if was == nil || want == nil {
+		return ""
+	}
+	fromMinor, fromPatch := parseDigits(was[1]), parseDigits(was[2])
+	switch patch := parseDigits(want[2]); {
+	case fromMinor > u.Minor, fromMinor == u.Minor && fromPatch > patch:
+		return fmt.Sprintf("is %s, and a control plane is not taken back to %s: etcd may hold what an older version cannot read", tag, u.Version)
+	case u.Minor-fromMinor > 1:
+		return fmt.Sprintf("is %s, and a control plane goes up one minor version at a time: upgrade it to v1.%d first", tag, fromMinor+1)
+	}
+	return ""
+}
+
+func parseDigits(digits string) int {
+	n, _ := strconv.Atoi(digits) // digits, by the pattern
+	return n
+}
+
+// Check says everything that keeps the control plane from its new version. It comes after what happens to volumes is known.
+func Check(d *draft.Draft) []error {
+	u := d.Upgrade
+	if !u.IsWanted() {
+		return nil
+	}
+	if u.Minor > component.Newest {
+		return []error{fmt.Errorf("--target-version %s: the flags and feature gates of versions after 1.%d are not known to this version of transplant", u.Version, component.Newest)}
+	}
+	var errs []error
+	for _, h := range d.Hosts {
+		for _, name := range component.Versioned {
+			if c := clusterview.FindComponent(h, name); c != nil {
+				if why := whyRefused(u, c); why != "" {
+					errs = append(errs, fmt.Errorf("%s on host %s %s", name, h.Name, why))
+				}
+			}
+		}
+	}
+	if d.Volumes.KeepProvider() && !catalogue.InTree(d.Provider.Name, u.Minor) {
+		errs = append(errs, fmt.Errorf("volumes of %s are not left to CSI everywhere yet, and %s %s has no in-tree provider %s that could attach them while kubelets change: migrate within 1.%d first and upgrade after it, or leave the volumes to CSI first",
+			d.Volumes.Plugins[0].Name, component.KCM, u.Version, d.Provider.Name, d.APIMinor))
+	}
+	errs = append(errs, checkKubelets(d)...)
+	if p := d.Program; !p.Ours && p.Image != "" && !catalogue.WithinSkew(component.CCM, p.Minor, u.Minor) {
+		errs = append(errs, fmt.Errorf("the manager in image %s is of 1.%d, which does not fit API servers of %s: name one of 1.%d with --image", p.Image, p.Minor, u.Version, u.Minor))
+	}
+	return errs
+}
+
+// whyRefused says why a component cannot get the version; empty when it can.
+func whyRefused(u draft.Upgrade, c *v1.Component) string {
+	switch {
+	case c.Runs == v1.RunsSystemd:
+		return "runs as unit " + c.Unit + ": its program was installed by somebody, who has to install the new one; upgrade these hosts the way they were made, or leave out --target-version"
+	case !clusterview.IsStaticPod(*c):
+		return "runs as " + c.Manifest + ": its image is that of whoever deploys it; upgrade it there, or leave out --target-version"
+	case c.Error != "":
+		return "cannot be edited: " + c.Error
+	}
+	if _, err := tagFor(u, c.Image); err != nil {
+		return "cannot get another version: " + err.Error()
+	}
+	_, tag, _ := controlplane.SplitImage(c.Image) // tagFor has asked
+	return WhyUnreachable(u, tag)
+}
+
+// checkKubelets names the nodes whose kubelets are too old for the new API servers.
+func checkKubelets(d *draft.Draft) []error {
+	var old []string
+	for _, n := range d.Snapshot.Nodes {
+		if k, err := clusterview.ParseMinor("", n.KubeletVersion); err == nil && k < d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor) {
+			old = append(old, n.Name+" ("+n.KubeletVersion+")")
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	return []error{fmt.Errorf("kubelets of %s are older than API servers of %s allow (1.%d at least): upgrade them first", draft.ListFew(old), d.Upgrade.Version, d.Upgrade.Minor-catalogue.KubeletSkew(d.Upgrade.Minor))}
+}
+
+// AddEdits adds to a component's edits what its new version asks for in the same restart: the image, and what becomes of the flags and gates that this
+// version no longer takes.
+func AddEdits(d *draft.Draft, c *v1.Component, edits []v1.Edit) []v1.Edit {
+	if !d.Upgrade.IsWanted() || c == nil {
+		return edits
+	}
+	tag, err := tagFor(d.Upgrade, c.Image)
+	if err != nil {
+		return edits // chooseUpgrade has refused it
+	}
+	if image, err := controlplane.Retag(c.Image, tag); err != nil || image == c.Image {
+		return edits
+	}
+	v := versionChange{draft: d, c: c, flags: maps.Clone(c.Flags), from: d.MinorNow(c)}
+	v.edits = append([]v1.Edit{{Op: planstep.OpSetImage, Name: c.Name, Value: tag}}, edits...)
+	for _, e := range edits {
+		switch e.Op {
+		case "setFlag":
+			v.flags[e.Name] = e.Value
+		case "unsetFlag":
+			delete(v.flags, e.Name)
+		}
+	}
+	v.dropFlags()
+	v.dropGates()
+	v.dropPlugins()
+	v.checkLock()
+	return v.edits
+}
+
+// versionChange is what becomes of a component's flags in the restart that gives it another version.
+type versionChange struct {
+	draft *draft.Draft
+	c     *v1.Component
+	// flags are those after the edits, which grow.
+	flags map[string]string
+	edits []v1.Edit
+	from  int
+}
+
+func (v *versionChange) set(flag, value string) {
+	v.edits = slices.DeleteFunc(v.edits, func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") })
+	v.flags[flag] = value
+	if was, had := v.c.Flags[flag]; !had || was != value {
+		v.edits = append(v.edits, v1.Edit{Op: "setFlag", Name: flag, Value: value})
+	}
+}
+
+func (v *versionChange) unset(flag string) {
+	v.edits = slices.DeleteFunc(v.edits, func(e v1.Edit) bool { return e.Name == flag && (e.Op == "setFlag" || e.Op == "unsetFlag") })
+	delete(v.flags, flag)
+	if _, had := v.c.Flags[flag]; had {
+		v.edits = append(v.edits, v1.Edit{Op: "unsetFlag", Name: flag})
+	}
+}
+
+func (v *versionChange) refuse(format string, args ...any) {
+	err := fmt.Errorf("%s 1.%d: "+format, append([]any{v.c.Name, v.draft.Upgrade.Minor}, args...)...)
+	if !slices.ContainsFunc(v.draft.Refusals, func(e error) bool { return e.Error() == err.Error() }) {
+		v.draft.Refusals = append(v.draft.Refusals, err) // each host would say it again
+	}
+}
+
+// changed notes what is different after the upgrade.
+func (v *versionChange) changed(format string, args ...any) {
+	v.draft.Note("changed by the new version: " + fmt.Sprintf(format, args...))
+}
+
+// dropFlags takes out the flags that the new version does not know. One that nothing is known of is refused: the component would not start.
+func (v *versionChange) dropFlags() {
+	for _, flag := range slices.Sorted(maps.Keys(v.flags)) {
+		f, held := catalogue.FlagAt(v.c.Name, flag, v.draft.Upgrade.Minor)
+		if f.Known {
+			continue
+		}
+		value := v.flags[flag]
+		end, known := catalogue.FlagEnds(v.c.Name, flag, value)
+		switch {
+		case !held:
+			v.refuse("--%s is in no version of %s that is known here, and a component does not start with a flag that it does not know: take it out of the manifests, or upgrade with what put it there", flag, v.c.Name)
+		case !known:
+			v.refuse("it does not know --%s, and what takes its place is not known here: take it out of the manifests first", flag)
+		case end.Refused != "":
+			v.refuse("it does not know --%s: %s", flag, end.Refused)
+		default:
+			v.unset(flag)
+			if _, there := v.flags[end.Replacement]; end.Replacement != "" && !there {
+				v.set(end.Replacement, value)
+			}
+			if end.Effect != "" {
+				v.changed("%s loses --%s=%s: %s", v.c.Name, flag, value, end.Effect)
+			}
+		}
+	}
+}
+
+// dropGates takes out the gates that the new version does not take.
+func (v *versionChange) dropGates() {
+	value := v.flags[flagvalue.FlagFeatureGates]
+	var keep []string
+	for _, pair := range strings.Split(value, ",") {
+		name, _, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		on, said := flagvalue.ParseGates(pair)[name]
+		if !said || v.keepsGate(name, on) {
+			keep = append(keep, pair)
+		}
+	}
+	if now := strings.Join(keep, ","); now != value {
+		if now == "" {
+			v.unset(flagvalue.FlagFeatureGates)
+			return
+		}
+		v.set(flagvalue.FlagFeatureGates, now)
+	}
+}
+
+// keepsGate tells that the new version takes a gate with its value, and notes what is different without it.
+func (v *versionChange) keepsGate(name string, on bool) bool {
+	is, was := catalogue.GateFor(v.c.Name, name, v.draft.Upgrade.Minor), catalogue.GateFor(v.c.Name, name, v.from)
+	switch {
+	case is.Known && (!is.Locked || is.Default == on):
+		return true
+	case is.Known:
+		v.changed("%s loses the gate %s=%v: it is %v for good", v.c.Name, name, on, is.Default)
+	case !was.Known:
+		v.refuse("the feature gate %s is not known here, neither in 1.%d nor in 1.%d: take it out of --feature-gates first", name, v.from, v.draft.Upgrade.Minor)
+		return true
+	case was.Default != on:
+		v.changed("%s loses the gate %s=%v, which is gone; what it decided is %v for good, or gone with it", v.c.Name, name, on, was.Default)
+	}
+	return false
+}
+
+// dropPlugins takes out the admission plugins that the new version no longer has.
+func (v *versionChange) dropPlugins() {
+	for _, flag := range []string{"enable-admission-plugins", "disable-admission-plugins"} {
+		value := v.flags[flag]
+		rest := slices.DeleteFunc(flagvalue.SplitList(value), func(p string) bool {
+			refused, ended := catalogue.AdmissionPluginEnds(p, v.draft.Upgrade.Minor)
+			if ended && refused != "" && flag == "enable-admission-plugins" {
+				v.refuse("it has no admission plugin %s: %s", p, refused)
+			}
+			return ended
+		})
+		switch now := strings.Join(rest, ","); {
+		case v.c.Name != component.KAS || len(rest) == len(flagvalue.SplitList(value)):
+		case now == "":
+			v.unset(flag)
+		default:
+			v.set(flag, now)
+		}
+	}
+}
+
+// checkLock refuses a kind of election that the new version no longer has: two managers that take different locks would both lead.
+func (v *versionChange) checkLock() {
+	const flag = "leader-elect-resource-lock"
+	if kind, ok := v.flags[flag]; ok && v.c.Name != component.KAS && !catalogue.LockKnown(kind, v.draft.Upgrade.Minor) {
+		v.refuse("it has no --%s=%s: move all managers to leases first, by way of endpointsleases or configmapsleases", flag, kind)
+	}
+}
+
+// UpgradeSchedulers gives the schedulers their new version, and at once what volumes ask of them.
+func UpgradeSchedulers(d *draft.Draft) {
+	if !d.Upgrade.IsWanted() {
+		return
+	}
+	for _, h := range d.Hosts {
+		s := d.ComponentAfter(h, component.Scheduler)
+		if s == nil {
+			continue
+		}
+		edits := AddEdits(d, s, flagvalue.EditGates(s.Flags[flagvalue.FlagFeatureGates], component.Scheduler, d.Upgrade.Minor, volume.CSIGates(d)))
+		if len(edits) == 0 {
+			continue
+		}
+		d.Add(d.EditComponent(h, s, v1.Step{
+			ID: "upgrade/" + component.Scheduler + "@" + h.Name, Phase: planstep.PhaseUpgrade, Title: StepTitle(d.Upgrade, component.Scheduler, h.Name, edits),
+			Why: "every API server has this version; pods wait for a node while another scheduler takes the lease over", Group: planstep.PhaseUpgrade + "@" + h.Name, Edits: edits,
+		}))
+	}
+}
