@@ -20,6 +20,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
+	"github.com/transplant-dev/transplant/internal/hostaccess/manual"
 	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
 	"github.com/transplant-dev/transplant/internal/snapshot"
 )
@@ -29,7 +31,7 @@ const (
 	accessPod    = "pod"
 	accessNone   = "none"
 	accessLocal  = "local:"
-	accessManual = hostaccess.ManualPrefix
+	accessManual = manual.Prefix
 )
 
 // closeTimeout bounds the cleaning up at the end of a command.
@@ -79,7 +81,7 @@ var errAborted = fmt.Errorf("interrupted: %w", context.Canceled)
 
 // openHosts opens the way to the hosts.
 func (c *connection) openHosts(ctx context.Context) error {
-	inner, manual, err := hostaccess.CutManual(c.host.access)
+	inner, manual, err := manual.ParseSpec(c.host.access)
 	if err != nil {
 		return fmt.Errorf("--host-access: %w", err)
 	}
@@ -95,7 +97,7 @@ func (c *connection) openHosts(ctx context.Context) error {
 			return fmt.Errorf("--host-access=%s: %w", c.host.access, err)
 		}
 	default:
-		if c.hosts, err = hostaccess.Open(inner); err != nil {
+		if c.hosts, err = local.Open(inner); err != nil {
 			return fmt.Errorf("--host-access: %w", err)
 		}
 	}
@@ -231,6 +233,6 @@ func (c *connection) manually() error {
 	if err != nil {
 		return fmt.Errorf("finding a place for the files of --host-access=manual: %w; name one with --state-dir", err)
 	}
-	c.hosts = hostaccess.Manual(c.hosts, hostaccess.ManualOptions{Out: c.err, StateDir: dir, Unattended: !isTerminal(c.err)})
+	c.hosts = manual.New(c.hosts, manual.Options{Out: c.err, StateDir: dir, Unattended: !isTerminal(c.err)})
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/tokenrequest"
 )
@@ -40,7 +41,7 @@ func newPlace(t *testing.T) *place {
 	if err := os.MkdirAll(filepath.Join(p.dir, "cp-1", layout.CCMTokenDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	hosts, err := hostaccess.Open("local:" + p.dir)
+	hosts, err := local.Open("local:" + p.dir)
 	if err != nil {
 		t.Fatal(err)
 	}

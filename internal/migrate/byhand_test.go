@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/manual"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
@@ -69,7 +70,7 @@ func TestAMigrationAndItsWayBackByHand(t *testing.T) {
 	files := w.files()
 	o, state := w.operator(), t.TempDir()
 	byHand := func(options *step.Options) {
-		options.Hosts = hostaccess.Manual(w.hosts, hostaccess.ManualOptions{Out: o, StateDir: state, Clock: w.clock})
+		options.Hosts = manual.New(w.hosts, manual.Options{Out: o, StateDir: state, Clock: w.clock})
 	}
 	p, _ := w.begin()
 	if err := w.engine(byHand).Run(t.Context(), p, nil); err != nil {
@@ -109,13 +110,13 @@ func TestAStepByHandThatIsStoppedGoesOn(t *testing.T) {
 	stop := make(chan struct{})
 	idle := &reader{then: func() { close(stop) }}
 	err := w.engine(func(options *step.Options) {
-		options.Hosts = hostaccess.Manual(w.hosts, hostaccess.ManualOptions{Out: idle, StateDir: state, Clock: w.clock})
+		options.Hosts = manual.New(w.hosts, manual.Options{Out: idle, StateDir: state, Clock: w.clock})
 	}).Run(t.Context(), p, stop)
 	if !errors.Is(err, hostaccess.ErrStopped) || w.engine().env.Journal.Record("write/cloud").Result != "started" {
 		t.Fatalf("error: %v, record %+v", err, w.engine().env.Journal.Record("write/cloud"))
 	}
 	if err := w.engine(func(options *step.Options) {
-		options.Hosts = hostaccess.Manual(w.hosts, hostaccess.ManualOptions{Out: o, StateDir: state, Clock: w.clock})
+		options.Hosts = manual.New(w.hosts, manual.Options{Out: o, StateDir: state, Clock: w.clock})
 	}).Run(t.Context(), p, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
@@ -26,12 +33,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/staticpod"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 func TestOwned(t *testing.T) {
@@ -238,7 +239,7 @@ func TestTargets(t *testing.T) {
 	w.write("worker-1", "/var/lib/kubelet/x", "", 0o600)
 	w.write("cp-1", manifests+".kube-controller-manager.yaml.swp", w.read("cp-1", kcmManifest), 0o600)
 	w.write("cp-2", manifests+"notes.txt", "not a manifest", 0o600)
-	hosts, err := hostaccess.Open("local:" + w.dir)
+	hosts, err := local.Open("local:" + w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}

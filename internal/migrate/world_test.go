@@ -28,6 +28,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan"
@@ -174,7 +175,7 @@ func newWorld(t *testing.T, count int, lay ...func(*world)) *world {
 // openHosts opens the directories that are there, and lets the world catch up with them when lay has changed what lies there.
 func (w *world) openHosts(lay ...func(*world)) {
 	w.t.Helper()
-	opened, err := hostaccess.Open("local:" + w.dir)
+	opened, err := local.Open("local:" + w.dir)
 	if err != nil {
 		w.t.Fatal(err)
 	}

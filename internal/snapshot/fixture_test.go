@@ -24,6 +24,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 // planted is a secret that lies wherever one could lie. It must never be in a snapshot.
@@ -99,7 +100,7 @@ func writeHosts(t *testing.T) (string, []hostaccess.Host) {
 
 func open(t *testing.T, dir string) []hostaccess.Host {
 	t.Helper()
-	hosts, err := hostaccess.Open("local:" + dir)
+	hosts, err := local.Open("local:" + dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,17 +13,19 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/ownership"
-	"github.com/transplant-dev/transplant/lab/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/controlplane"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
 // operator changes a lab with an editor and kubectl, as somebody does who follows the published documents, and can undo all of it.
@@ -46,7 +48,7 @@ type touchedFile struct {
 
 func newOperator(t *testing.T, lab *Trial) *operator {
 	t.Helper()
-	all, err := hostaccess.Open(lab.HostAccess())
+	all, err := local.Open(lab.HostAccess())
 	if err != nil {
 		t.Fatal(err)
 	}

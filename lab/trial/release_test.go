@@ -7,14 +7,15 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/handover"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/lab/cluster"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // A real kube-controller-manager's lease: untouched while its holder is alive, paused or unreachable and after somebody else has it; released when
@@ -68,7 +69,7 @@ func TestALeaseIsReleasedOnlyForAnOwnerThatEnded(t *testing.T) {
 // bound binds the main lease of kube-controller-manager to its process, as a migration would.
 func bound(t *testing.T, lab *Trial, leases handover.Leases) (handover.Binding, func(context.Context) ([]v1.Process, error)) {
 	t.Helper()
-	hosts, err := hostaccess.Open(lab.HostAccess())
+	hosts, err := local.Open(lab.HostAccess())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
 	"github.com/transplant-dev/transplant/lab/cluster"
@@ -28,7 +29,7 @@ type Watch struct {
 
 // Watch starts to record who owns the loops.
 func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
-	hosts, err := hostaccess.Open(t.HostAccess())
+	hosts, err := local.Open(t.HostAccess())
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/boottime"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 const (
@@ -49,8 +50,8 @@ type Options struct {
 // Agent answers calls about one host.
 type Agent struct {
 	Options
-	host    hostaccess.Machine // what is mounted
-	units   hostaccess.Machine // the host itself; nil without Service
+	host    local.Machine // what is mounted
+	units   local.Machine // the host itself; nil without Service
 	results results
 	asked   atomic.Int64 // when a call last began or ended, in nanoseconds
 	active  atomic.Int64 // calls and tunnels that are under way
@@ -72,11 +73,11 @@ func New(o Options) (*Agent, error) {
 		a.Root = hostRoot
 	}
 	var err error
-	if a.host, err = hostaccess.OpenWhole(hostaccess.Whole{Name: o.Name, Dir: a.Root, Parts: o.Parts, Refused: refused}); err != nil {
+	if a.host, err = local.OpenMounted(local.MountedRoot{Name: o.Name, Dir: a.Root, Parts: o.Parts, Refused: refused}); err != nil {
 		return nil, err
 	}
 	if o.Service {
-		if a.units, err = hostaccess.OpenWhole(hostaccess.Whole{Name: o.Name, Dir: hostRoot, Refused: refused}); err != nil {
+		if a.units, err = local.OpenMounted(local.MountedRoot{Name: o.Name, Dir: hostRoot, Refused: refused}); err != nil {
 			return nil, err
 		}
 	}
@@ -198,7 +199,7 @@ func (a *Agent) call(ctx context.Context, method string, req Request) (out Answe
 	case MethodDigest:
 		out.SHA256, out.Mode, err = a.host.Digest(ctx, req.Path)
 	case MethodPlace:
-		var p hostaccess.Place
+		var p local.Place
 		p, err = a.host.Place(ctx, req.Path)
 		out.Place = &p
 	case MethodProcesses:

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 // Error carries an error over the wire: its words, and what it is.
@@ -31,8 +32,8 @@ var identities = []struct {
 	{"io", syscall.EIO},
 	{"refused", syscall.ECONNREFUSED},
 	{"no-route", syscall.EHOSTUNREACH},
-	{"not-regular", hostaccess.ErrNotRegular},
-	{"outside", hostaccess.ErrOutside},
+	{"not-regular", local.ErrNotRegular},
+	{"outside", local.ErrOutside},
 	{"not-granted", ErrNotGranted},
 	{"put-back", hostaccess.ErrPutBack},
 	{"lock-lost", hostaccess.ErrLockLost},

@@ -10,15 +10,16 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 // machine is a host whose kubelet does as it is told.
 type machine struct {
-	hostaccess.Machine // what is not needed
-	pid                func() int
-	restart, write     error
-	restarts, reloads  int
-	written            map[string]string
+	local.Machine     // what is not needed
+	pid               func() int
+	restart, write    error
+	restarts, reloads int
+	written           map[string]string
 }
 
 func (m *machine) RestartKubelet(context.Context) error {

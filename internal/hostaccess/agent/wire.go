@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 // Protocol is what both ends have to speak; an agent of another one is of another version of the program.
@@ -65,14 +66,14 @@ type Request struct {
 type Answer struct {
 	Error *Error `json:"error,omitempty"`
 
-	Data      []byte            `json:"data,omitempty"`
-	Mode      fs.FileMode       `json:"mode,omitempty"`
-	Names     []string          `json:"names,omitempty"`
-	SHA256    string            `json:"sha256,omitempty"`
-	Place     *hostaccess.Place `json:"place,omitempty"`
-	Processes []v1.Process      `json:"processes,omitempty"`
-	Active    bool              `json:"active,omitempty"`
-	Hello     *Hello            `json:"hello,omitempty"`
+	Data      []byte       `json:"data,omitempty"`
+	Mode      fs.FileMode  `json:"mode,omitempty"`
+	Names     []string     `json:"names,omitempty"`
+	SHA256    string       `json:"sha256,omitempty"`
+	Place     *local.Place `json:"place,omitempty"`
+	Processes []v1.Process `json:"processes,omitempty"`
+	Active    bool         `json:"active,omitempty"`
+	Hello     *Hello       `json:"hello,omitempty"`
 }
 
 // Hello is who answers.

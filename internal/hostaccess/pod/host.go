@@ -1,3 +1,12 @@
+// Package pod decides how hosts are reached through the Kubernetes API alone: through pods that are pinned to their nodes and hold no more of a host than
+// what is done there.
+//
+//	look pod     one for each node, for the life of a command: everything is mounted and only read
+//	change pod   one for each grant: the directories of that grant are mounted and may be changed; privileged only where units are restarted
+//
+// A pod is reached through one exec session. A session that breaks, because an API server or a kubelet was restarted, is opened anew, and what was under way
+// goes on (see package agent); a pod that is lost is made anew. Neither needs this process to clean up: the agents end when nobody asks, and the pods
+// belong to a Job that is complete when it is born and that Kubernetes takes away with them when it is no longer renewed.
 package pod
 
 import (
@@ -15,17 +24,56 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
+
+// remoteClock translates moments of this machine's clock to that of an agent, so that the agent can refuse what arrives late. Both clocks count the time
+// for which their machines are suspended; what they show has nothing in common, and the time of day plays no part.
+type remoteClock struct {
+	now func() time.Duration
+
+	mu    sync.Mutex
+	known bool
+	// ahead is by how much the agent's clock is ahead of this one's, or more; heard is when that was known.
+	ahead, heard time.Duration
+}
+
+// drift is by how much the two clocks may go apart: twice what a kernel lets a clock be slewed.
+const drift = time.Second / 1000 // in each second
+
+// learn takes in what an agent said of its clock. It read it before the answer was heard, so the agent's clock is ahead by as much or more: a moment that
+// is translated with it comes too early on the agent's clock, and never too late. The answer that was quickest on its way knows it best.
+func (c *remoteClock) learn(hello *agent.Hello) {
+	if hello == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	heard := c.now()
+	ahead := hello.Clock - heard
+	if c.known {
+		ahead = max(ahead, c.ahead-(heard-c.heard)/time.Second*drift-drift)
+	}
+	c.known, c.ahead, c.heard = true, ahead, heard
+}
+
+// translate returns a moment of this machine's clock on the agent's, or one before it.
+func (c *remoteClock) translate(at time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since := max(0, at-c.heard)
+	return at + c.ahead - since/time.Second*drift - drift
+}
 
 // host is one node's machine.
 type host struct {
 	a    *access
 	name string
-	look *carrier
+	look *podSession
 
-	mu     sync.Mutex
-	grants []*grant
-	spare  *spare
+	mu      sync.Mutex
+	grants  []*grant
+	warmPod *warmPod
 }
 
 var (
@@ -42,7 +90,7 @@ var (
 
 func newHost(a *access, name string) *host {
 	s := spec{Namespace: a.Namespace, Node: name, Image: a.Image, Run: a.run, Idle: a.Idle}
-	return &host{a: a, name: name, look: newCarrier(a, name, s)}
+	return &host{a: a, name: name, look: newPodSession(a, name, s)}
 }
 
 func (h *host) Name() string { return h.name }
@@ -123,9 +171,11 @@ func (h *host) RestartKubeletGuarded(ctx context.Context, before []hostaccess.Gu
 func (h *host) DaemonReload(ctx context.Context) error {
 	return h.unit(ctx, agent.Request{Verb: agent.VerbReload, Unit: "the units"})
 }
+
 func (h *host) Restart(ctx context.Context, unit string) error {
 	return h.unit(ctx, agent.Request{Verb: agent.VerbRestart, Unit: unit})
 }
+
 func (h *host) Stop(ctx context.Context, unit string) error {
 	return h.unit(ctx, agent.Request{Verb: agent.VerbStop, Unit: unit})
 }
@@ -173,15 +223,15 @@ func (h *host) Offset(ctx context.Context) (offset, uncertainty time.Duration, e
 
 // grant is a change pod and what it may do.
 type grant struct {
-	need    hostaccess.Need
-	places  map[string]string // where each granted path really is
-	spec    spec
-	carrier *carrier
+	need          hostaccess.Need
+	resolvedPaths map[string]string // where each granted path really is
+	spec          spec
+	carrier       *podSession
 }
 
 // Grant makes a change pod for what is needed, and waits until it can be asked.
 func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Context), error) {
-	g := &grant{need: n, places: map[string]string{}}
+	g := &grant{need: n, resolvedPaths: map[string]string{}}
 	var dirs []string
 	for _, p := range n.Write {
 		out, err := h.look.call(ctx, agent.MethodPlace, agent.Request{Path: p})
@@ -191,7 +241,7 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 		if out.Place == nil || out.Place.Dir == "/" {
 			return nil, fmt.Errorf("changing %s on host %s: no directory on the way to it exists but the root, and the whole root is never opened for changes: make its directory there first", p, h.name)
 		}
-		g.places[p] = out.Place.Path
+		g.resolvedPaths[p] = out.Place.Path
 		dirs = append(dirs, out.Place.Dir)
 	}
 	h.look.mu.Lock()
@@ -199,8 +249,8 @@ func (h *host) Grant(ctx context.Context, n hostaccess.Need) (func(context.Conte
 	h.look.mu.Unlock()
 	s.Change, s.Service, s.Purpose, s.Parts = true, n.Service, n.Purpose, outermost(dirs)
 	g.spec = s
-	if g.carrier = h.takeSpare(s); g.carrier == nil {
-		g.carrier = newCarrier(h.a, h.name, s)
+	if g.carrier = h.takeWarmPod(s); g.carrier == nil {
+		g.carrier = newPodSession(h.a, h.name, s)
 	}
 	limited, cancel := context.WithTimeout(ctx, h.a.Start+h.a.Look)
 	defer cancel()
@@ -231,7 +281,7 @@ func (h *host) release(ctx context.Context, g *grant) {
 }
 
 // remove takes a change pod away. What cannot be taken away now goes with its Job.
-func (h *host) remove(ctx context.Context, c *carrier) {
+func (h *host) remove(ctx context.Context, c *podSession) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := c.remove(ctx); err != nil {
@@ -239,36 +289,36 @@ func (h *host) remove(ctx context.Context, c *carrier) {
 	}
 }
 
-// spare is a change pod that no grant has. Steps of one host follow each other, and most need the same directories: a pod for each would take longer to
+// warmPod is a change pod that no grant has. Steps of one host follow each other, and most need the same directories: a pod for each would take longer to
 // start than the steps take.
-type spare struct {
+type warmPod struct {
 	spec    spec
-	carrier *carrier
+	carrier *podSession
 	timer   *time.Timer
 }
 
-// takeSpare returns a change pod that is there and may do exactly what is needed; nil for none.
-func (h *host) takeSpare(s spec) *carrier {
+// takeWarmPod returns a change pod that is there and may do exactly what is needed; nil for none.
+func (h *host) takeWarmPod(s spec) *podSession {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.spare
+	p := h.warmPod
 	if p == nil || p.spec.Service != s.Service || !slices.Equal(p.spec.Parts, s.Parts) || !p.timer.Stop() {
 		return nil
 	}
-	h.spare = nil
+	h.warmPod = nil
 	return p.carrier
 }
 
 // putSpare keeps a change pod for a while; the one that was kept so far goes.
 func (h *host) putSpare(ctx context.Context, g *grant) {
-	p := &spare{spec: g.spec, carrier: g.carrier}
+	p := &warmPod{spec: g.spec, carrier: g.carrier}
 	h.mu.Lock()
-	older := h.spare
-	h.spare = p
+	older := h.warmPod
+	h.warmPod = p
 	p.timer = time.AfterFunc(h.a.Linger, func() {
 		h.mu.Lock()
-		if h.spare == p {
-			h.spare = nil
+		if h.warmPod == p {
+			h.warmPod = nil
 		}
 		h.mu.Unlock()
 		if h.a.living.Err() == nil { // else it went with everything else
@@ -288,8 +338,8 @@ func (h *host) granted(p string) (*grant, string, error) {
 	for i := len(h.grants) - 1; i >= 0; i-- {
 		g := h.grants[i]
 		for _, w := range g.need.Write {
-			if hostaccess.Within(path.Clean(w), path.Clean(p)) {
-				return g, path.Join(g.places[w], path.Clean(p)[len(path.Clean(w)):]), nil
+			if local.Within(path.Clean(w), path.Clean(p)) {
+				return g, path.Join(g.resolvedPaths[w], path.Clean(p)[len(path.Clean(w)):]), nil
 			}
 		}
 	}
@@ -301,7 +351,7 @@ func outermost(dirs []string) []string {
 	slices.Sort(dirs)
 	var out []string
 	for _, d := range dirs {
-		if !slices.ContainsFunc(out, func(o string) bool { return hostaccess.Within(o, d) }) {
+		if !slices.ContainsFunc(out, func(o string) bool { return local.Within(o, d) }) {
 			out = append(out, d)
 		}
 	}

@@ -91,7 +91,7 @@ func TestAChangePodThatNobodyWaitsForAnyLongerIsNotMadeAnew(t *testing.T) {
 	c.mu.Unlock()
 	s := h.look.spec
 	s.Change, s.Parts = true, []string{"/etc/kubernetes"}
-	change := newCarrier(h.a, h.name, s)
+	change := newPodSession(h.a, h.name, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel() // whoever asked gives up when the pod is there

@@ -70,7 +70,7 @@ type access struct {
 	mu             sync.Mutex
 	job            types.UID
 	born, bornHere time.Time // when the Job was made, by the API server's clock and by this one's
-	carriers       map[*carrier]bool
+	carriers       map[*podSession]bool
 	made           int
 	told           map[string]time.Time // when it was said last that a host cannot be asked
 }
@@ -143,7 +143,7 @@ func newAccess(ctx context.Context, o Options) (*access, error) {
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	return &access{
 		Options: o, run: hex.EncodeToString(random), self: holder.This(o.User), living: living, cancel: cancel,
-		carriers: map[*carrier]bool{}, told: map[string]time.Time{},
+		carriers: map[*podSession]bool{}, told: map[string]time.Time{},
 	}, nil
 }
 
@@ -219,7 +219,7 @@ func (a *access) keep() {
 			cancel()
 		case <-ask.C:
 			a.mu.Lock()
-			var all []*carrier
+			var all []*podSession
 			for c := range a.carriers {
 				all = append(all, c)
 			}
@@ -239,7 +239,7 @@ func (a *access) close(ctx context.Context) error {
 	a.cancel()
 	a.loops.Wait()
 	a.mu.Lock()
-	var all []*carrier
+	var all []*podSession
 	for c := range a.carriers {
 		all = append(all, c)
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/agent"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,7 +68,7 @@ func TestErrorsOfAHostKeepWhatTheyAre(t *testing.T) {
 		says string
 	}{
 		{"/etc/absent", fs.ErrNotExist, "reading /etc/absent on host cp-1"},
-		{"/etc/dir", hostaccess.ErrNotRegular, "reading /etc/dir on host cp-1: it is not a regular file"},
+		{"/etc/dir", local.ErrNotRegular, "reading /etc/dir on host cp-1: it is not a regular file"},
 	} {
 		_, err := h.ReadFile(t.Context(), e.path)
 		if !errors.Is(err, e.is) || !strings.Contains(err.Error(), e.says) || strings.Contains(err.Error(), c.root) {

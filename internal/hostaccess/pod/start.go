@@ -30,6 +30,7 @@ type startError struct {
 func (e *startError) Error() string {
 	return fmt.Sprintf("starting a pod on node %s: %v", e.node, e.err)
 }
+
 func (e *startError) Unwrap() error { return e.err }
 
 // lostError says that a pod is no longer there, or of no use.
@@ -38,7 +39,7 @@ type lostError struct{ reason string }
 func (e *lostError) Error() string { return "the pod is lost: " + e.reason }
 
 // create makes the next pod.
-func (c *carrier) create(ctx context.Context) (string, error) {
+func (c *podSession) create(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	s := c.spec
 	c.mu.Unlock()
@@ -88,7 +89,7 @@ func explainRefusal(err error) error {
 }
 
 // await waits until the agent's container runs.
-func (c *carrier) await(ctx context.Context, name string) error {
+func (c *podSession) await(ctx context.Context, name string) error {
 	begun := time.Now()
 	var since time.Time // since when it has been waiting for the same reason
 	reason := ""
@@ -129,14 +130,14 @@ func (c *carrier) await(ctx context.Context, name string) error {
 	}
 }
 
-func (c *carrier) get1(ctx context.Context, name string) (*corev1.Pod, error) {
+func (c *podSession) get1(ctx context.Context, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return c.a.Kube.CoreV1().Pods(c.a.Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // lost tells why a pod with which no session can be opened is of no use; nil when it may be, or nobody knows.
-func (c *carrier) lost(ctx context.Context, name string) error {
+func (c *podSession) lost(ctx context.Context, name string) error {
 	p, err := c.get1(ctx, name)
 	if apierrors.IsNotFound(err) {
 		return &lostError{"it was deleted"}
@@ -195,7 +196,7 @@ func waitingFor(p *corev1.Pod) corev1.ContainerStateWaiting {
 }
 
 // refusedByNode is about a pod that ended before it could be asked: evicted, or refused by the kubelet, or its program could not go on.
-func (c *carrier) refusedByNode(p *corev1.Pod, why string) error {
+func (c *podSession) refusedByNode(p *corev1.Pod, why string) error {
 	if p.Status.Reason == "Evicted" || p.Status.Reason == "Preempting" {
 		return &lostError{why}
 	}
@@ -203,7 +204,7 @@ func (c *carrier) refusedByNode(p *corev1.Pod, why string) error {
 }
 
 // hopeless tells that a pod will not start, and why. same is for how long it has been waiting for this reason, all since it was made.
-func (c *carrier) hopeless(ctx context.Context, p *corev1.Pod, w corev1.ContainerStateWaiting, same, all time.Duration) error {
+func (c *podSession) hopeless(ctx context.Context, p *corev1.Pod, w corev1.ContainerStateWaiting, same, all time.Duration) error {
 	fail := func(format string, args ...any) error { return &startError{c.node, fmt.Errorf(format, args...)} }
 	image := p.Spec.Containers[0].Image
 	switch w.Reason {
@@ -248,7 +249,7 @@ func securityHint(message string) string {
 }
 
 // deadNode says that a node's kubelet does not report; a node that is NotReady for another reason, such as its network, starts pods of the host's network.
-func (c *carrier) deadNode(ctx context.Context) string {
+func (c *podSession) deadNode(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	n, err := c.a.Kube.CoreV1().Nodes().Get(ctx, c.node, metav1.GetOptions{})
@@ -267,7 +268,7 @@ func (c *carrier) deadNode(ctx context.Context) string {
 }
 
 // state says in words what a pod that does not start is doing.
-func (c *carrier) state(ctx context.Context, p *corev1.Pod) string {
+func (c *podSession) state(ctx context.Context, p *corev1.Pod) string {
 	var out []string
 	if p == nil {
 		return "nothing is known of it"
@@ -285,7 +286,7 @@ func (c *carrier) state(ctx context.Context, p *corev1.Pod) string {
 }
 
 // event is the last warning about a pod, if there is one and it may be read.
-func (c *carrier) event(ctx context.Context, p *corev1.Pod) string {
+func (c *podSession) event(ctx context.Context, p *corev1.Pod) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	events, err := c.a.Kube.CoreV1().Events(p.Namespace).List(ctx, metav1.ListOptions{

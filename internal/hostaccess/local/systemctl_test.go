@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func script(t *testing.T, l *local, text string) {
+func script(t *testing.T, l *Host, text string) {
 	t.Helper()
 	put(t, l, "/usr/bin/systemctl", "#!/bin/sh\n"+text, 0o755)
 }
@@ -24,7 +24,7 @@ func TestRestartKubelet(t *testing.T) {
 	if err := l.RestartKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := get(t, l, "/called"), "2 restart kubelet "+l.dir+" \n"; got != want {
+	if got, want := get(t, l, "/called"), "2 restart kubelet "+l.Dir+" \n"; got != want {
 		t.Errorf("it was called as %q, want %q", got, want)
 	}
 }
@@ -56,7 +56,7 @@ func TestRestartKubeletEndsInTimeWithItsChildren(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "restarting the kubelet on host cp-1: systemctl restart kubelet: no answer in 300ms") {
 		t.Fatalf("err = %v", err)
 	}
-	data, err := os.ReadFile(filepath.Join(l.dir, "child"))
+	data, err := os.ReadFile(filepath.Join(l.Dir, "child"))
 	if err != nil {
 		t.Skipf("the script was too slow to start its child: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestRestartKubeletEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	result := make(chan error, 1)
 	go func() { result <- l.RestartKubelet(ctx) }()
-	until(t, "the script has begun", func() bool { _, err := os.Stat(filepath.Join(l.dir, "begun")); return err == nil })
+	until(t, "the script has begun", func() bool { _, err := os.Stat(filepath.Join(l.Dir, "begun")); return err == nil })
 	cancel()
 	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v", err)
@@ -97,10 +97,10 @@ func TestRestartKubeletWithoutAUsableSystemctl(t *testing.T) {
 	if err := l.RestartKubelet(t.Context()); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("not executable: %v", err)
 	}
-	if err := os.Remove(filepath.Join(l.dir, "usr/bin/systemctl")); err != nil {
+	if err := os.Remove(filepath.Join(l.Dir, "usr/bin/systemctl")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/bin/true", filepath.Join(l.dir, "usr/bin/systemctl")); err != nil {
+	if err := os.Symlink("/bin/true", filepath.Join(l.Dir, "usr/bin/systemctl")); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.RestartKubelet(t.Context()); err == nil {

@@ -1,4 +1,6 @@
-package hostaccess
+// Package local reaches a machine whose root directory is a directory of this one: of a test, of a mount, or the
+// machine's own as a pod sees it.
+package local
 
 import (
 	"context"
@@ -10,9 +12,10 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const (
@@ -24,10 +27,10 @@ const (
 	maxLinks = 16
 )
 
-// local is a machine whose root directory is a directory of this one. Its processes have that directory as their working directory.
-type local struct {
+// Host is a machine whose root directory is a directory of this one. Its processes have that directory as their working directory.
+type Host struct {
 	name string
-	dir  string // absolute, without symbolic links
+	Dir  string // absolute, without symbolic links
 	// whole tells that the directory is a machine's own root, as the root of this process or a mount of another one.
 	whole bool
 	parts []string
@@ -39,9 +42,10 @@ type local struct {
 	restart time.Duration
 }
 
-var _ Host = (*local)(nil)
+var _ hostaccess.Host = (*Host)(nil)
 
-func newLocal(name, dir string) (*local, error) {
+// New returns the host whose root is a directory.
+func New(name, dir string) (*Host, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -52,33 +56,34 @@ func newLocal(name, dir string) (*local, error) {
 	if !isDirectory(abs) {
 		return nil, fmt.Errorf("directory of host %q: %s is not a directory", name, dir)
 	}
-	return &local{name: name, dir: abs, whole: abs == "/", write: (*os.File).Write, proc: "/proc", restart: restartTimeout}, nil
+	return &Host{name: name, Dir: abs, whole: abs == "/", write: (*os.File).Write, proc: "/proc", restart: restartTimeout}, nil
 }
 
-func (l *local) Name() string { return l.name }
+// Name implements hostaccess.Host.
+func (l *Host) Name() string { return l.name }
 
 // open returns the host's root and the path inside it. Whatever is done through the root cannot leave it, not even through symbolic links.
-func (l *local) open(ctx context.Context, p string) (*os.Root, string, error) {
+func (l *Host) open(ctx context.Context, p string) (*os.Root, string, error) {
 	return l.enter(ctx, p, false)
 }
 
 // through is like open, for what lies behind symbolic links. On a whole machine a link to an absolute path means what it says; in another directory it
 // could be of the host or of this machine, and is refused.
-func (l *local) through(ctx context.Context, p string) (*os.Root, string, error) {
+func (l *Host) through(ctx context.Context, p string) (*os.Root, string, error) {
 	return l.enter(ctx, p, true)
 }
 
-func (l *local) enter(ctx context.Context, p string, final bool) (*os.Root, string, error) {
+func (l *Host) enter(ctx context.Context, p string, final bool) (*os.Root, string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
 	}
-	inside, err := relative(p)
+	inside, err := hostaccess.RelativePath(p)
 	if err != nil {
 		return nil, "", fmt.Errorf("on host %s: %w", l.name, err)
 	}
-	root, err := os.OpenRoot(l.dir)
+	root, err := os.OpenRoot(l.Dir)
 	if err != nil {
-		return nil, "", &UnreachableError{Host: l.name, Err: err}
+		return nil, "", &hostaccess.UnreachableError{Host: l.name, Err: err}
 	}
 	if !l.whole {
 		return root, inside, nil
@@ -90,59 +95,47 @@ func (l *local) enter(ctx context.Context, p string, final bool) (*os.Root, stri
 	return root, inside, nil
 }
 
-// relative makes an absolute path one that is relative to the host's root.
-func relative(p string) (string, error) {
-	if !strings.HasPrefix(p, "/") {
-		return "", fmt.Errorf("path %q is not absolute", p)
-	}
-	if slices.Contains(strings.Split(p, "/"), "..") {
-		return "", fmt.Errorf("path %q goes upwards with \"..\", which is not allowed", p)
-	}
-	if strings.ContainsRune(p, 0) {
-		return "", fmt.Errorf("path %q holds a NUL", p)
-	}
-	return strings.TrimPrefix(path.Clean(p), "/"), nil
-}
-
-func (l *local) ReadFile(ctx context.Context, p string) (File, error) {
+// ReadFile implements hostaccess.Host.
+func (l *Host) ReadFile(ctx context.Context, p string) (hostaccess.File, error) {
 	root, inside, err := l.through(ctx, p)
 	if err != nil {
-		return File{}, err
+		return hostaccess.File{}, err
 	}
 	defer root.Close() //nolint:errcheck // a directory that was read
 	out, err := read(root, inside)
 	if err != nil {
-		return File{}, l.explain("reading", p, err)
+		return hostaccess.File{}, l.explain("reading", p, err)
 	}
 	return out, nil
 }
 
-func read(root *os.Root, inside string) (File, error) {
+func read(root *os.Root, inside string) (hostaccess.File, error) {
 	// O_NONBLOCK: a FIFO in a manifests directory must not hang the reader.
 	f, err := root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return File{}, err
+		return hostaccess.File{}, err
 	}
 	defer f.Close() //nolint:errcheck // opened for reading
 	info, err := f.Stat()
 	if err != nil {
-		return File{}, err
+		return hostaccess.File{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return File{}, ErrNotRegular
+		return hostaccess.File{}, ErrNotRegular
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return File{}, err
+		return hostaccess.File{}, err
 	}
 	if len(data) > maxFile {
-		return File{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+		return hostaccess.File{}, fmt.Errorf("it is larger than %d MiB", maxFile>>20)
 	}
-	return File{Data: data, Mode: info.Mode().Perm()}, nil
+	return hostaccess.File{Data: data, Mode: info.Mode().Perm()}, nil
 }
 
-func (l *local) Remove(ctx context.Context, p string) error {
-	if err := CheckLock(ctx); err != nil {
+// Remove implements hostaccess.Host.
+func (l *Host) Remove(ctx context.Context, p string) error {
+	if err := hostaccess.CheckLock(ctx); err != nil {
 		return fmt.Errorf("removing %s on host %s: %w", p, l.name, err)
 	}
 	root, inside, err := l.open(ctx, p)
@@ -172,7 +165,8 @@ func (l *local) Remove(ctx context.Context, p string) error {
 	return nil
 }
 
-func (l *local) List(ctx context.Context, dir string) ([]string, error) {
+// List implements hostaccess.Host.
+func (l *Host) List(ctx context.Context, dir string) ([]string, error) {
 	root, inside, err := l.through(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"context"
@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// Whole is a machine whose own root file system is mounted in a directory of this process, as in a pod; or parts of it, at their paths below that directory.
-type Whole struct {
+// MountedRoot is a machine whose own root file system is mounted in a directory of this process, as in a pod; or parts of it, at their paths below that directory.
+type MountedRoot struct {
 	// Name of the machine, for messages.
 	Name string
 	// Dir is where the machine's root is.
@@ -28,10 +30,10 @@ type Whole struct {
 
 // Machine is what can be done with a Whole.
 type Machine interface {
-	Host
-	Units
-	Executor
-	Digester
+	hostaccess.Host
+	hostaccess.Units
+	hostaccess.Executor
+	hostaccess.Digester
 	// Place tells where a file really is and what has to be mounted to replace it.
 	Place(ctx context.Context, path string) (Place, error)
 }
@@ -45,13 +47,13 @@ type Place struct {
 	Dir string `json:"dir"`
 }
 
-// OpenWhole returns the machine. Its programs are run in its own root, and its processes are those in the network namespace of this process' PID 1: so
+// OpenMounted returns the machine. Its programs are run in its own root, and its processes are those in the network namespace of this process' PID 1: so
 // this process has to see the machine's processes.
-func OpenWhole(w Whole) (Machine, error) {
+func OpenMounted(w MountedRoot) (Machine, error) {
 	if !isDirectory(w.Dir) {
 		return nil, fmt.Errorf("root of host %q: %s is not a directory", w.Name, w.Dir)
 	}
-	l := &local{name: w.Name, dir: filepath.Clean(w.Dir), write: (*os.File).Write, proc: "/proc", restart: restartTimeout}
+	l := &Host{name: w.Name, Dir: filepath.Clean(w.Dir), write: (*os.File).Write, proc: "/proc", restart: restartTimeout}
 	l.whole, l.parts, l.refused = true, w.Parts, w.Refused
 	return l, nil
 }
@@ -61,7 +63,7 @@ const maxHops = 40
 
 // real follows the symbolic links of a path as the machine does whose root this is: an absolute link means that machine's path. With final the last element is
 // followed, too. From the first element that does not exist, the path is what it says.
-func (l *local) real(root *os.Root, inside string, final bool) (string, error) {
+func (l *Host) real(root *os.Root, inside string, final bool) (string, error) {
 	at, rest, hops := ".", split(inside), 0
 	for len(rest) > 0 {
 		name := rest[0]
@@ -107,7 +109,7 @@ func split(p string) []string {
 }
 
 // mounted tells whether a path, relative to the root, is in what is mounted.
-func (l *local) mounted(inside string) bool {
+func (l *Host) mounted(inside string) bool {
 	return l.parts == nil || slices.ContainsFunc(l.parts, func(part string) bool { return Within(part, path.Join("/", inside)) })
 }
 
@@ -116,7 +118,8 @@ func Within(dir, p string) bool {
 	return dir == "/" || p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-func (l *local) Place(ctx context.Context, p string) (Place, error) {
+// Place implements Machine.
+func (l *Host) Place(ctx context.Context, p string) (Place, error) {
 	root, inside, err := l.through(ctx, p)
 	if err != nil {
 		return Place{}, err
@@ -145,13 +148,13 @@ func (l *local) Place(ctx context.Context, p string) (Place, error) {
 	return Place{Path: path.Join("/", inside), Dir: path.Join("/", dir)}, nil
 }
 
-// here tells whether a process is one of this machine's own. On a whole machine that is one in the network namespace of its PID 1: components that run in
+// isOwnProcess tells whether a process is one of this machine's own. On a whole machine that is one in the network namespace of its PID 1: components that run in
 // pods of the host's network are, workloads of the same name with a network of their own are not. The kernel gives each namespace's directory of
 // network files its own numbers, which may be read without the rights of a debugger.
-func (l *local) here(root *os.Root, thread string) (bool, error) {
+func (l *Host) isOwnProcess(root *os.Root, thread string) (bool, error) {
 	if !l.whole {
 		cwd, err := root.Readlink(path.Join(thread, "cwd"))
-		return err == nil && cwd == l.dir, err
+		return err == nil && cwd == l.Dir, err
 	}
 	own, err := os.Stat(filepath.Join(l.proc, "1", "net", "dev"))
 	if err != nil {

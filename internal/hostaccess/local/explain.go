@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"errors"
@@ -21,7 +21,7 @@ var (
 
 // explain names the object, the place and, where there is one, the way out. It is used where nothing has been changed yet, and keeps the
 // system's error underneath.
-func (l *local) explain(doing, path string, err error) error {
+func (l *Host) explain(doing, path string, err error) error {
 	at := path + " on host " + l.name
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && doing != "writing":

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const manifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
@@ -44,7 +46,7 @@ func TestWriteFile(t *testing.T) {
 			}
 			extra := len(tt.want)
 			for path, mode := range tt.want {
-				info, err := os.Stat(filepath.Join(l.dir, path))
+				info, err := os.Stat(filepath.Join(l.Dir, path))
 				if err != nil || info.Mode()&(fs.ModePerm|fs.ModeSetuid) != mode {
 					t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, mode)
 				}
@@ -68,7 +70,7 @@ func TestTheOwnerStays(t *testing.T) {
 	if err := l.WriteFile(t.Context(), manifest, []byte("new"), 0o640); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(filepath.Join(l.dir, manifest))
+	info, err := os.Stat(filepath.Join(l.Dir, manifest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func TestLinksAreWrittenThrough(t *testing.T) {
 	l := newHost(t)
 	real := put(t, l, "/etc/real/cloud.conf", "old", 0o600)
 	for name, to := range map[string]string{"link": "real/cloud.conf", "second": "link", "dangling": "real/new.conf"} {
-		if err := os.Symlink(to, filepath.Join(l.dir, "etc", name)); err != nil {
+		if err := os.Symlink(to, filepath.Join(l.Dir, "etc", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +118,7 @@ func TestLinksAreWrittenThrough(t *testing.T) {
 		if err := l.WriteFile(t.Context(), "/etc/"+name, []byte("new"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := os.Lstat(filepath.Join(l.dir, "etc", name)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		if info, err := os.Lstat(filepath.Join(l.Dir, "etc", name)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 			t.Errorf("the link %s is gone: %v, %v", name, info, err)
 		}
 	}
@@ -130,17 +132,17 @@ func TestLinksAreWrittenThrough(t *testing.T) {
 
 func TestWriteFileRefuses(t *testing.T) {
 	l := newHost(t)
-	outside := filepath.Join(filepath.Dir(l.dir), "outside")
+	outside := filepath.Join(filepath.Dir(l.Dir), "outside")
 	if err := os.Mkdir(outside, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	put(t, l, "/etc/file", "x", 0o600)
 	for name, to := range map[string]string{"escape": "../../outside/x", "absolute": outside + "/x", "dir": "../../outside", "loop": "loop"} {
-		if err := os.Symlink(to, filepath.Join(l.dir, "etc", name)); err != nil {
+		if err := os.Symlink(to, filepath.Join(l.Dir, "etc", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "etc/fifo"), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(l.Dir, "etc/fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := tree(t, l)
@@ -200,7 +202,7 @@ func TestABrokenWriteChangesNothing(t *testing.T) {
 
 func TestARealFullDisk(t *testing.T) {
 	l := newHost(t)
-	mount(t, l.dir, "size=64k")
+	mount(t, l.Dir, "size=64k")
 	put(t, l, manifest, "old", 0o600)
 	before := tree(t, l)
 	err := l.WriteFile(t.Context(), manifest, bytes.Repeat([]byte("x"), 1<<20), 0o600)
@@ -220,9 +222,9 @@ func TestARealFullDisk(t *testing.T) {
 
 func TestARealReadOnlyFileSystem(t *testing.T) {
 	l := newHost(t)
-	mount(t, l.dir, "size=64k")
+	mount(t, l.Dir, "size=64k")
 	put(t, l, manifest, "old", 0o600)
-	if err := syscall.Mount("tmpfs", l.dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	if err := syscall.Mount("tmpfs", l.Dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Skipf("remounting is not possible here: %v", err)
 	}
 	for what, err := range map[string]error{
@@ -240,7 +242,7 @@ func TestARealReadOnlyFileSystem(t *testing.T) {
 
 func TestAManifestsDirectoryThatIsAFileSystemOfItsOwn(t *testing.T) {
 	l := newHost(t)
-	mount(t, filepath.Join(l.dir, "etc/kubernetes/manifests"), "size=64k")
+	mount(t, filepath.Join(l.Dir, "etc/kubernetes/manifests"), "size=64k")
 	put(t, l, manifest, "old", 0o600)
 	var during []string
 	l.write = func(f *os.File, data []byte) (int, error) {
@@ -268,7 +270,7 @@ func TestWhatAKilledWriterLeftIsTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if !locked(f) {
+	if !hostaccess.TryLockFile(f) {
 		t.Fatal("it could not be locked")
 	}
 	if err := l.WriteFile(t.Context(), manifest, []byte("new"), 0o600); err != nil {

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func mounted(t *testing.T, parts ...string) (Machine, string) {
 			t.Fatal(err)
 		}
 	}
-	m, err := OpenWhole(Whole{Name: "cp-1", Dir: dir, Parts: parts, Refused: "ask who refused it"})
+	m, err := OpenMounted(MountedRoot{Name: "cp-1", Dir: dir, Parts: parts, Refused: "ask who refused it"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestProcessesOfAWholeMachineAreThoseInItsNetwork(t *testing.T) {
 }
 
 func BenchmarkProcessesOfAWholeMachine(b *testing.B) {
-	m, err := OpenWhole(Whole{Name: "cp-1", Dir: "/"})
+	m, err := OpenMounted(MountedRoot{Name: "cp-1", Dir: "/"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package hostaccess
+package manual
 
 import (
 	"bytes"
@@ -17,6 +17,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )
 
 // Programs that stand for those of an operator's machine and of the hosts: ssh runs its command in a host's directory, in which it moves the paths.
@@ -66,10 +68,10 @@ func (o *operator) Write(p []byte) (int, error) {
 }
 
 // restarting is a host whose kubelet has a new process each time that systemctl was told to restart it.
-type restarting struct{ *local }
+type restarting struct{ *local.Host }
 
 func (r restarting) Processes(_ context.Context, component string) ([]v1.Process, error) {
-	data, err := os.ReadFile(filepath.Join(r.dir, "told"))
+	data, err := os.ReadFile(filepath.Join(r.Dir, "told"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -78,25 +80,25 @@ func (r restarting) Processes(_ context.Context, component string) ([]v1.Process
 }
 
 // byHand is a host whose changes an operator makes.
-func byHand(t *testing.T) (*local, *manual, *operator, string) {
+func byHand(t *testing.T) (*local.Host, *manual, *operator, string) {
 	t.Helper()
-	l := newHost(t)
-	o, state := newOperator(t, filepath.Dir(l.dir)), filepath.Join(t.TempDir(), "state")
-	return l, Manual([]Host{restarting{l}}, ManualOptions{Out: o, StateDir: state})[0].(*manual), o, state
+	l := newMachine(t)
+	o, state := newOperator(t, filepath.Dir(l.Dir)), filepath.Join(t.TempDir(), "state")
+	return l, New([]hostaccess.Host{restarting{l}}, Options{Out: o, StateDir: state})[0].(*manual), o, state
 }
 
 func TestWhatIsPrintedForAHostIsRunWordForWord(t *testing.T) {
 	t.Parallel()
 	l, m, o, state := byHand(t)
 	const manifest, backup = "/etc/kubernetes/manifests/kube-apiserver.yaml", "/etc/kubernetes/transplant/backup/run-1/step"
-	put(t, l, manifest, "old\n", 0o640)
-	release, err := Grant(t.Context(), m, Need{Purpose: "roll/kube-apiserver@cp-1"})
+	writeTo(t, l, manifest, "old\n", 0o640)
+	release, err := hostaccess.Grant(t.Context(), m, hostaccess.Need{Purpose: "roll/kube-apiserver@cp-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const secret = "token: planted-secret\n"
 	for _, err := range []error{
-		m.Backup(t.Context(), manifest, backup, SHA256([]byte("old\n"))),
+		m.Backup(t.Context(), manifest, backup, hostaccess.SHA256([]byte("old\n"))),
 		m.WriteFile(t.Context(), manifest, []byte(secret), 0o600),
 		m.Commit(t.Context()),
 	} {
@@ -105,14 +107,14 @@ func TestWhatIsPrintedForAHostIsRunWordForWord(t *testing.T) {
 		}
 	}
 	release(t.Context())
-	if have := get(t, l, manifest) + get(t, l, backup); have != secret+"old\n" {
+	if have := readFrom(t, l, manifest) + readFrom(t, l, backup); have != secret+"old\n" {
 		t.Errorf("the host has %q", have)
 	}
 	if _, mode, err := l.Digest(t.Context(), manifest); err != nil || mode.Perm() != 0o600 {
 		t.Errorf("mode %v, %v", mode, err)
 	}
 	want := []string{"/etc/", "/etc/kubernetes/", "/etc/kubernetes/manifests/", manifest, "/etc/kubernetes/transplant/", "/etc/kubernetes/transplant/backup/", "/etc/kubernetes/transplant/backup/run-1/", backup}
-	if have := tree(t, l); !slices.Equal(have, want) {
+	if have := listTree(t, l); !slices.Equal(have, want) {
 		t.Errorf("the host has %q", have)
 	}
 	if len(o.blocks) != 1 {
@@ -178,8 +180,8 @@ func TestChangesThatPeopleMakeOnAHost(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l, m, o, _ := byHand(t)
-			put(t, l, "/etc/kubernetes/there", "there", 0o644)
-			if err := os.Symlink("there", filepath.Join(l.dir, "etc/kubernetes/link")); err != nil {
+			writeTo(t, l, "/etc/kubernetes/there", "there", 0o644)
+			if err := os.Symlink("there", filepath.Join(l.Dir, "etc/kubernetes/link")); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(c.do(t.Context(), m), m.Commit(t.Context())); err != nil {
@@ -194,7 +196,7 @@ func TestChangesThatPeopleMakeOnAHost(t *testing.T) {
 			if have != c.want {
 				t.Errorf("%s: %q, want %q", c.path, have, c.want)
 			}
-			told, _ := os.ReadFile(filepath.Join(l.dir, "told"))
+			told, _ := os.ReadFile(filepath.Join(l.Dir, "told"))
 			if string(told) != c.told || len(o.blocks) > 1 {
 				t.Errorf("systemctl was told %q in %d blocks", told, len(o.blocks))
 			}
@@ -203,7 +205,7 @@ func TestChangesThatPeopleMakeOnAHost(t *testing.T) {
 					t.Errorf("%q is not in %q", part, o.blocks)
 				}
 			}
-			if to, err := os.Readlink(filepath.Join(l.dir, "etc/kubernetes/link")); err != nil || to != "there" {
+			if to, err := os.Readlink(filepath.Join(l.Dir, "etc/kubernetes/link")); err != nil || to != "there" {
 				t.Errorf("the link: %q, %v", to, err)
 			}
 		})
@@ -227,29 +229,29 @@ func (p passing) After(d time.Duration) <-chan time.Time {
 
 func TestAWaitForPeopleEndsWhenItIsToldTo(t *testing.T) {
 	t.Parallel()
-	l := newHost(t)
-	put(t, l, "/etc/f", "old", 0o644)
-	o, state := newOperator(t, filepath.Dir(l.dir)), t.TempDir()
+	l := newMachine(t)
+	writeTo(t, l, "/etc/f", "old", 0o644)
+	o, state := newOperator(t, filepath.Dir(l.Dir)), t.TempDir()
 	o.idle = true
 	stop := make(chan struct{})
 	clk := passing{FakeClock: clocktesting.NewFakeClock(time.Now()), n: new(int), waits: func(n int) {
 		switch n {
 		case 3:
-			put(t, l, "/etc/f", "somebody's own", 0o644)
+			writeTo(t, l, "/etc/f", "somebody's own", 0o644)
 		case 20:
 			close(stop)
 		}
 	}}
-	m := Manual([]Host{l}, ManualOptions{Out: o, StateDir: state, Clock: clk, Unattended: true})[0].(*manual)
+	m := New([]hostaccess.Host{l}, Options{Out: o, StateDir: state, Clock: clk, Unattended: true})[0].(*manual)
 	var said []string
-	ctx := WithStopping(WithProgress(t.Context(), func(s string) { said = append(said, s) }), stop)
+	ctx := hostaccess.WithStopping(hostaccess.WithProgress(t.Context(), func(s string) { said = append(said, s) }), stop)
 	if err := m.WriteFile(ctx, "/etc/f", []byte("new"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Commit(ctx); !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "run the same command again to go on") {
+	if err := m.Commit(ctx); !errors.Is(err, hostaccess.ErrStopped) || !strings.Contains(err.Error(), "run the same command again to go on") {
 		t.Errorf("error: %v", err)
 	}
-	if len(said) < 4 || len(said) > 5 || !strings.Contains(said[0], "for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+SHA256([]byte("somebody's own"))[:12]) {
+	if len(said) < 4 || len(said) > 5 || !strings.Contains(said[0], "for host cp-1 that are printed above: /etc/f does not hold what it shall (it has SHA-256 "+hostaccess.SHA256([]byte("somebody's own"))[:12]) {
 		t.Errorf("in 20 minutes it said %d times: %q", len(said), said)
 	}
 	if !strings.Contains(o.blocks[0], "# There is no terminal here: it waits all the same") {
@@ -263,7 +265,7 @@ func TestAWaitForPeopleEndsWhenItIsToldTo(t *testing.T) {
 	if err := m.Commit(ended); err == nil || !strings.Contains(err.Error(), "the lock was lost") && !errors.Is(err, context.Canceled) {
 		t.Errorf("error: %v", err)
 	}
-	if have := get(t, l, "/etc/f"); have != "somebody's own" {
+	if have := readFrom(t, l, "/etc/f"); have != "somebody's own" {
 		t.Errorf("the host has %q", have)
 	}
 }
@@ -274,19 +276,19 @@ func TestWhatIsStillToDoIsPrintedAgain(t *testing.T) {
 	o.idle = true
 	stop := make(chan struct{})
 	close(stop)
-	ctx := WithStopping(t.Context(), stop)
+	ctx := hostaccess.WithStopping(t.Context(), stop)
 	step := func(ctx context.Context) error {
 		return errors.Join(m.WriteFile(ctx, "/etc/one", []byte("1"), 0o644), m.WriteFile(ctx, "/etc/two", []byte("2"), 0o644), m.Commit(ctx))
 	}
-	release, err := Grant(ctx, m, Need{Purpose: "s"})
+	release, err := hostaccess.Grant(ctx, m, hostaccess.Need{Purpose: "s"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := step(ctx); !errors.Is(err, ErrStopped) {
+	if err := step(ctx); !errors.Is(err, hostaccess.ErrStopped) {
 		t.Fatal(err)
 	}
 	release(ctx)
-	put(t, l, "/etc/one", "1", 0o644)                                                 // somebody has begun
+	writeTo(t, l, "/etc/one", "1", 0o644)                                             // somebody has begun
 	if err := os.MkdirAll(filepath.Join(state, "manual-killed"), 0o700); err != nil { // and an earlier process was killed
 		t.Fatal(err)
 	}
@@ -306,14 +308,14 @@ func TestCommandsStopAtTheFirstThatFails(t *testing.T) {
 	t.Parallel()
 	l, m, o, _ := byHand(t)
 	o.fails = true
-	put(t, l, "/etc/kubernetes/f", "old", 0o644)
+	writeTo(t, l, "/etc/kubernetes/f", "old", 0o644)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	err := errors.Join(m.Backup(ctx, "/etc/kubernetes/is-gone", "/etc/kubernetes/backup/f", "x"), m.WriteFile(ctx, "/etc/kubernetes/f", []byte("new"), 0o644), m.Commit(ctx))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error: %v", err)
 	}
-	if have := get(t, l, "/etc/kubernetes/f"); have != "old" {
+	if have := readFrom(t, l, "/etc/kubernetes/f"); have != "old" {
 		t.Errorf("the file was written without its backup: %q", have)
 	}
 }
@@ -324,10 +326,10 @@ func TestAHostThatCannotBeReadIsNotAskedToBeChanged(t *testing.T) {
 	if err := m.WriteFile(t.Context(), "/etc/f", []byte("new"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(l.dir); err != nil {
+	if err := os.RemoveAll(l.Dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Commit(t.Context()); !IsUnreachable(err) || len(o.blocks) > 0 {
+	if err := m.Commit(t.Context()); !hostaccess.IsUnreachable(err) || len(o.blocks) > 0 {
 		t.Errorf("error: %v; printed: %q", err, o.blocks)
 	}
 }
@@ -345,7 +347,7 @@ func TestManualAccessIsOverAnotherOne(t *testing.T) {
 		"manual:manual":         "manual twice",
 		"manual:none":           "never see that somebody ran them",
 	} {
-		inner, manual, err := CutManual(spec)
+		inner, manual, err := ParseSpec(spec)
 		have := fmt.Sprint(inner, " ", manual)
 		if err != nil {
 			have = err.Error()
@@ -355,7 +357,7 @@ func TestManualAccessIsOverAnotherOne(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	h := Manual([]Host{newHost(t)}, ManualOptions{Out: &out})[0].(*manual)
+	h := New([]hostaccess.Host{newMachine(t)}, Options{Out: &out})[0].(*manual)
 	for name, err := range map[string]error{
 		"a path that is relative": h.WriteFile(t.Context(), "etc/f", nil, 0o644), "a unit that is an option": h.Stop(t.Context(), "--now"),
 	} {
@@ -370,13 +372,13 @@ func TestAPurposeIsNoCommand(t *testing.T) {
 	t.Parallel()
 	for _, purpose := range []string{"roll/kube-apiserver@cp-1\ntouch \"$HOSTS/planted\" #", "roll\r\x1b[2K\u202e", "roll\u2028x"} {
 		l, m, o, _ := byHand(t)
-		if _, err := Grant(t.Context(), m, Need{Purpose: purpose}); err != nil {
+		if _, err := hostaccess.Grant(t.Context(), m, hostaccess.Need{Purpose: purpose}); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(m.WriteFile(t.Context(), "/etc/x", []byte("new"), 0o600), m.Commit(t.Context())); err != nil {
 			t.Fatal(err)
 		}
-		if get(t, l, "/etc/x") != "new" {
+		if readFrom(t, l, "/etc/x") != "new" {
 			t.Error("the file was not written")
 		}
 		if _, err := os.Stat(filepath.Join(o.hosts, "planted")); err == nil {
@@ -391,7 +393,7 @@ func TestAPurposeIsNoCommand(t *testing.T) {
 func TestCommandsWithWhatIsNotSeenAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	_, m, o, _ := byHand(t)
-	if _, err := Grant(t.Context(), m, Need{Purpose: "write"}); err != nil {
+	if _, err := hostaccess.Grant(t.Context(), m, hostaccess.Need{Purpose: "write"}); err != nil {
 		t.Fatal(err)
 	}
 	err := errors.Join(m.WriteFile(t.Context(), "/etc/x\x1b[1A", []byte("new"), 0o600), m.Commit(t.Context()))

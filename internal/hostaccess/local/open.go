@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"errors"
@@ -7,16 +7,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const usage = "use local:DIR (each subdirectory with etc/kubernetes or var/lib/kubelet in it is a host) or local:NAME=DIR,NAME=DIR"
 
-// marks are what tells a host's root directory from another directory.
-var marks = []string{"etc/kubernetes", "var/lib/kubelet"}
+// rootMarks are what tells a host's root directory from another directory.
+var rootMarks = []string{"etc/kubernetes", "var/lib/kubelet"}
 
 // Open understands "local:DIR" (every subdirectory of DIR that has etc/kubernetes or var/lib/kubelet is a host of that name) and
 // "local:name=dir,name=dir". Hosts are sorted by name.
-func Open(spec string) ([]Host, error) {
+func Open(spec string) ([]hostaccess.Host, error) {
 	rest, ok := strings.CutPrefix(spec, "local:")
 	if !ok {
 		return nil, fmt.Errorf("%q is no kind of host access: %s", spec, usage)
@@ -31,10 +33,10 @@ func Open(spec string) ([]Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	var hosts []Host
+	var hosts []hostaccess.Host
 	var problems []error
 	for name, dir := range dirs {
-		h, err := newLocal(name, dir)
+		h, err := New(name, dir)
 		if err != nil {
 			problems = append(problems, err)
 			continue
@@ -45,7 +47,7 @@ func Open(spec string) ([]Host, error) {
 		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 		return nil, errors.Join(problems...)
 	}
-	slices.SortFunc(hosts, func(a, b Host) int { return strings.Compare(a.Name(), b.Name()) })
+	slices.SortFunc(hosts, func(a, b hostaccess.Host) int { return strings.Compare(a.Name(), b.Name()) })
 	if err := sameDirectories(hosts); err != nil {
 		return nil, err
 	}
@@ -82,7 +84,7 @@ func subdirectories(parent string) (map[string]string, error) {
 	dirs := map[string]string{}
 	for _, e := range entries {
 		dir := filepath.Join(parent, e.Name())
-		if slices.ContainsFunc(marks, func(mark string) bool { return isDirectory(filepath.Join(dir, mark)) }) {
+		if slices.ContainsFunc(rootMarks, func(mark string) bool { return isDirectory(filepath.Join(dir, mark)) }) {
 			dirs[e.Name()] = dir
 		}
 	}
@@ -93,10 +95,10 @@ func subdirectories(parent string) (map[string]string, error) {
 }
 
 // sameDirectories refuses two names of one machine: it would be edited twice.
-func sameDirectories(hosts []Host) error {
+func sameDirectories(hosts []hostaccess.Host) error {
 	names := map[string]string{}
 	for _, h := range hosts {
-		dir := h.(*local).dir
+		dir := h.(*Host).Dir
 		if other, ok := names[dir]; ok {
 			return fmt.Errorf("hosts %q and %q are the same directory %s: leave one of them out", other, h.Name(), dir)
 		}

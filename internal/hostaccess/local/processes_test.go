@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"encoding/json"
@@ -19,7 +19,7 @@ import (
 
 const kcm = "kube-controller-manager"
 
-func find(t *testing.T, l *local, component string) []v1.Process {
+func find(t *testing.T, l *Host, component string) []v1.Process {
 	t.Helper()
 	got, err := l.Processes(t.Context(), component)
 	if err != nil {
@@ -42,10 +42,10 @@ func TestProcessesFindsTheComponentOfTheHost(t *testing.T) {
 		t.Fatalf("before anything runs: %v", got)
 	}
 	begun := time.Now()
-	cmd, stop := program(t, "wait", l.dir, "/usr/local/bin/"+kcm, "--cloud-provider=aws", "", "--controllers=*, a")
-	program(t, "wait", other.dir, kcm)                   // of another host
-	program(t, "wait", filepath.Join(l.dir, "etc"), kcm) // in a directory of the host
-	program(t, "wait", l.dir, "kube-apiserver", kcm)     // another program, with the name as an argument
+	cmd, stop := program(t, "wait", l.Dir, "/usr/local/bin/"+kcm, "--cloud-provider=aws", "", "--controllers=*, a")
+	program(t, "wait", other.Dir, kcm)                   // of another host
+	program(t, "wait", filepath.Join(l.Dir, "etc"), kcm) // in a directory of the host
+	program(t, "wait", l.Dir, "kube-apiserver", kcm)     // another program, with the name as an argument
 	got := find(t, l, kcm)
 	if len(got) != 1 {
 		t.Fatalf("got %v", got)
@@ -71,8 +71,8 @@ func TestProcessesFindsTheComponentOfTheHost(t *testing.T) {
 
 func TestTwoProcessesOfOneName(t *testing.T) {
 	l := newHost(t)
-	a, _ := program(t, "wait", l.dir, kcm)
-	b, _ := program(t, "wait", l.dir, kcm)
+	a, _ := program(t, "wait", l.Dir, kcm)
+	b, _ := program(t, "wait", l.Dir, kcm)
 	if got := pids(find(t, l, kcm)); len(got) != 2 || got[0] >= got[1] || got[0]+got[1] != a.Process.Pid+b.Process.Pid {
 		t.Errorf("got %v, want %d and %d", got, a.Process.Pid, b.Process.Pid)
 	}
@@ -80,7 +80,7 @@ func TestTwoProcessesOfOneName(t *testing.T) {
 
 func TestAZombieHasEnded(t *testing.T) {
 	l := newHost(t)
-	cmd, _ := program(t, "wait", l.dir, kcm)
+	cmd, _ := program(t, "wait", l.Dir, kcm)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestAZombieHasEnded(t *testing.T) {
 
 func TestAStoppedProcessRuns(t *testing.T) {
 	l := newHost(t)
-	cmd, _ := program(t, "wait", l.dir, kcm)
+	cmd, _ := program(t, "wait", l.Dir, kcm)
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAStoppedProcessRuns(t *testing.T) {
 // A process whose first thread has ended shows as a zombie without arguments while its other threads go on.
 func TestAProcessWithoutItsFirstThreadRuns(t *testing.T) {
 	l := newHost(t)
-	cmd, _ := program(t, "leaderless", l.dir, kcm, "--x")
+	cmd, _ := program(t, "leaderless", l.Dir, kcm, "--x")
 	leader := filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "stat")
 	var ticks uint64
 	until(t, "the first thread has ended", func() bool {
@@ -128,10 +128,10 @@ func TestAProcessWithoutItsFirstThreadRuns(t *testing.T) {
 
 func TestAProcessThatRestartedIsAnotherOne(t *testing.T) {
 	l := newHost(t)
-	_, stop := program(t, "wait", l.dir, kcm)
+	_, stop := program(t, "wait", l.Dir, kcm)
 	before := find(t, l, kcm)
 	stop()
-	program(t, "wait", l.dir, kcm)
+	program(t, "wait", l.Dir, kcm)
 	after := find(t, l, kcm)
 	if len(before) != 1 || len(after) != 1 || before[0].PID == after[0].PID && before[0].StartTicks == after[0].StartTicks {
 		t.Errorf("got %+v and %+v", before, after)
@@ -141,7 +141,7 @@ func TestAProcessThatRestartedIsAnotherOne(t *testing.T) {
 func TestProcessesOfOtherUsers(t *testing.T) {
 	needsRoot(t)
 	l := newHost(t)
-	for dir := l.dir; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
+	for dir := l.Dir; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestProcessesOfOtherUsers(t *testing.T) {
 	binary := self(t)
 	scan := func(component string) answer {
 		t.Helper()
-		cmd := exec.Command(binary, l.dir, component)
+		cmd := exec.Command(binary, l.Dir, component)
 		cmd.Env = append(os.Environ(), roleVariable+"=scan")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.Output()
@@ -170,12 +170,12 @@ func TestProcessesOfOtherUsers(t *testing.T) {
 	if got := scan(component); got.Error != "" || got.PIDs != nil {
 		t.Errorf("none runs: %+v", got)
 	}
-	program(t, "wait", l.dir, component)
+	program(t, "wait", l.Dir, component)
 	if got := scan(component); !strings.Contains(got.Error, "may not see") || !strings.HasPrefix(got.Error, "looking for "+component+" on host cp-1: process ") {
 		t.Errorf("one runs that cannot be looked at: %+v", got)
 	}
 	for _, dir := range []string{".", "etc/kubernetes", "etc/kubernetes/manifests"} {
-		if err := os.Chown(filepath.Join(l.dir, dir), 65534, 65534); err != nil {
+		if err := os.Chown(filepath.Join(l.Dir, dir), 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
 		if got, last := scan(component), dir == "etc/kubernetes/manifests"; (got.Error == "") != last || got.PIDs != nil {
@@ -226,7 +226,7 @@ func TestProcessesReadsWhatTheKernelShows(t *testing.T) {
 		return []v1.Process{{PID: 7, StartTicks: 12345, Started: time.Unix(1700000123, 450e6).UTC(), State: state, Args: []string{"/bin/" + kcm, name}}}
 	}
 	process := func(name, state string) map[string]string {
-		return map[string]string{"7/cmdline": "/bin/" + kcm + "\x00" + name + "\x00", "7/cwd": l.dir, "7/stat": stat(7, name, state, 12345)}
+		return map[string]string{"7/cmdline": "/bin/" + kcm + "\x00" + name + "\x00", "7/cwd": l.Dir, "7/stat": stat(7, name, state, 12345)}
 	}
 	with := func(files map[string]string, path, text string) map[string]string { files[path] = text; return files }
 	tests := map[string]struct {
@@ -240,17 +240,17 @@ func TestProcessesReadsWhatTheKernelShows(t *testing.T) {
 		"a zombie that still shows its arguments":     {files: process("x", "Z")},
 		"one that vanishes before its arguments":      {files: map[string]string{"7/": ""}},
 		"one that vanishes before its directory":      {files: map[string]string{"7/cmdline": kcm + "\x00"}},
-		"one that vanishes before its state":          {files: map[string]string{"7/cmdline": kcm + "\x00", "7/cwd": l.dir}},
-		"a kernel thread":                             {files: map[string]string{"7/cmdline": "", "7/task/7/cmdline": "", "7/stat": stat(7, kcm, "S", 1), "7/cwd": l.dir}},
-		"entries that are no processes":               {files: map[string]string{"self/cmdline": kcm + "\x00", "self/cwd": l.dir}},
-		"a directory that was deleted":                {files: with(process("x", "R"), "7/cwd", l.dir+" (deleted)")},
+		"one that vanishes before its state":          {files: map[string]string{"7/cmdline": kcm + "\x00", "7/cwd": l.Dir}},
+		"a kernel thread":                             {files: map[string]string{"7/cmdline": "", "7/task/7/cmdline": "", "7/stat": stat(7, kcm, "S", 1), "7/cwd": l.Dir}},
+		"entries that are no processes":               {files: map[string]string{"self/cmdline": kcm + "\x00", "self/cwd": l.Dir}},
+		"a directory that was deleted":                {files: with(process("x", "R"), "7/cwd", l.Dir+" (deleted)")},
 		"a state that is not understood":              {files: with(process("x", "R"), "7/stat", "7 (x) R 1 2"), err: "reading the state of process 7: unexpected format"},
 		"a start that is not a number":                {files: with(process("x", "R"), "7/stat", strings.Replace(stat(7, "x", "R", 12345), "12345", "x", 1)), err: "reading the state of process 7: start time"},
-		"arguments that cannot be read":               {files: map[string]string{"7/cmdline/": "", "7/cwd": l.dir}, err: "reading the command line of process 7"},
+		"arguments that cannot be read":               {files: map[string]string{"7/cmdline/": "", "7/cwd": l.Dir}, err: "reading the command line of process 7"},
 		"a /proc that hides the processes of others":  {files: map[string]string{"1/stat": "-"}, err: "the processes of other users are hidden"},
 		"a /proc without a boot time":                 {files: map[string]string{"stat": "cpu 1\n"}, err: "there is no btime"},
 		"a /proc with a boot time that is no number":  {files: map[string]string{"stat": "btime x\n"}, err: "reading the boot time"},
-		"a thread that goes on without the first one": {files: map[string]string{"7/cmdline": "", "7/stat": stat(7, "x", "Z", 12345), "7/task/7/cmdline": "", "7/task/9/cmdline": "/bin/" + kcm + "\x00x\x00", "7/task/9/cwd": l.dir, "7/task/9/stat": stat(9, "x", "S", 99999)}, want: one("S", "x")},
+		"a thread that goes on without the first one": {files: map[string]string{"7/cmdline": "", "7/stat": stat(7, "x", "Z", 12345), "7/task/7/cmdline": "", "7/task/9/cmdline": "/bin/" + kcm + "\x00x\x00", "7/task/9/cwd": l.Dir, "7/task/9/stat": stat(9, "x", "S", 99999)}, want: one("S", "x")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package hostaccess
+package manual
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const (
@@ -65,7 +66,7 @@ func (c *change) missing(ctx context.Context, m *manual) (string, error) {
 	case changeWrite, changeBackup:
 		return c.missingFile(ctx, m)
 	case changeRemove:
-		_, _, err := Digest(ctx, m.Host, c.path)
+		_, _, err := hostaccess.Digest(ctx, m.Host, c.path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", nil
 		}
@@ -110,7 +111,7 @@ func (c *change) notInState(ctx context.Context, m *manual) (string, error) {
 }
 
 func (c *change) missingFile(ctx context.Context, m *manual) (string, error) {
-	sum, mode, err := Digest(ctx, m.Host, c.path)
+	sum, mode, err := hostaccess.Digest(ctx, m.Host, c.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return c.path + " is not there yet", nil
@@ -139,11 +140,11 @@ func (m *manual) await(ctx context.Context, queue []*change) error {
 			told = why // the block says it
 		} else if now := clk.Now(); why != told || now.Sub(at) >= manualReminder {
 			told, at = why, now
-			Progress(ctx, "waiting for somebody to run the commands for host %s that are printed above: %s", m.Name(), why)
+			hostaccess.Progress(ctx, "waiting for somebody to run the commands for host %s that are printed above: %s", m.Name(), why)
 		}
 		select {
-		case <-Stopping(ctx):
-			return fmt.Errorf("waiting for host %s to be changed by hand: %w", m.Name(), ErrStopped)
+		case <-hostaccess.Stopping(ctx):
+			return fmt.Errorf("waiting for host %s to be changed by hand: %w", m.Name(), hostaccess.ErrStopped)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-clk.After(manualInterval):

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"bufio"
@@ -59,7 +59,7 @@ type answer struct {
 // scanForParent looks for the processes that its arguments name: host directory and component.
 func scanForParent() {
 	var a answer
-	l, err := newLocal("cp-1", os.Args[1])
+	l, err := New("cp-1", os.Args[1])
 	if err == nil {
 		found, scanErr := l.Processes(context.Background(), os.Args[2])
 		err = scanErr
@@ -160,22 +160,22 @@ func until(t *testing.T, what string, condition func() bool) {
 }
 
 // newHost is a host in a directory of its own.
-func newHost(t *testing.T) *local {
+func newHost(t *testing.T) *Host {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "cp-1")
 	if err := os.MkdirAll(filepath.Join(dir, "etc/kubernetes/manifests"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLocal("cp-1", dir)
+	l, err := New("cp-1", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func put(t *testing.T, l *local, path, text string, mode os.FileMode) string {
+func put(t *testing.T, l *Host, path, text string, mode os.FileMode) string {
 	t.Helper()
-	at := filepath.Join(l.dir, path)
+	at := filepath.Join(l.Dir, path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func put(t *testing.T, l *local, path, text string, mode os.FileMode) string {
 	return at
 }
 
-func get(t *testing.T, l *local, path string) string {
+func get(t *testing.T, l *Host, path string) string {
 	t.Helper()
 	f, err := l.ReadFile(t.Context(), path)
 	if err != nil {
@@ -198,12 +198,12 @@ func get(t *testing.T, l *local, path string) string {
 }
 
 // tree lists every file and directory of a host but its root.
-func tree(t *testing.T, l *local) []string {
+func tree(t *testing.T, l *Host) []string {
 	t.Helper()
 	var out []string
-	err := filepath.Walk(l.dir, func(path string, info os.FileInfo, err error) error {
-		if err == nil && path != l.dir {
-			name := strings.TrimPrefix(path, l.dir)
+	err := filepath.Walk(l.Dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && path != l.Dir {
+			name := strings.TrimPrefix(path, l.Dir)
 			if info.IsDir() {
 				name += "/"
 			}

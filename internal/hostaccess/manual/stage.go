@@ -1,4 +1,4 @@
-package hostaccess
+package manual
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // stagePrefix names the directories of files that wait for somebody to copy them. Each is locked by the process that made it for as long as that lives.
@@ -17,7 +19,7 @@ const stagePrefix = "manual-"
 
 // console is what the manual hosts of one command share.
 type console struct {
-	ManualOptions
+	Options
 
 	mu         sync.Mutex
 	introduced bool
@@ -101,7 +103,7 @@ func (s *staged) open(parent string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Lstat(dir); locked(lock) && err == nil {
+		if _, err := os.Lstat(dir); hostaccess.TryLockFile(lock) && err == nil {
 			s.dir, s.lock = dir, lock
 			return nil
 		}
@@ -124,7 +126,7 @@ func sweepStages(parent string) {
 		if err != nil {
 			continue
 		}
-		if locked(f) {
+		if hostaccess.TryLockFile(f) {
 			_ = os.RemoveAll(dir)
 		}
 		_ = f.Close()

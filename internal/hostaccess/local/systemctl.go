@@ -1,11 +1,12 @@
-package hostaccess
+package local
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 const (
@@ -14,53 +15,56 @@ const (
 	maxOutput = 2048
 )
 
-var _ Units = (*local)(nil)
+var _ hostaccess.Units = (*Host)(nil)
 
-func (l *local) RestartKubelet(ctx context.Context) error {
+// RestartKubelet implements hostaccess.Host.
+func (l *Host) RestartKubelet(ctx context.Context) error {
 	return l.change(ctx, "restarting the kubelet", "restart", "kubelet")
 }
 
-func (l *local) DaemonReload(ctx context.Context) error {
+// DaemonReload implements hostaccess.Units.
+func (l *Host) DaemonReload(ctx context.Context) error {
 	return l.change(ctx, "reloading the unit files", "daemon-reload")
 }
 
 // change is systemctl for what depends on the lock.
-func (l *local) change(ctx context.Context, doing string, args ...string) error {
-	if err := CheckLock(ctx); err != nil {
+func (l *Host) change(ctx context.Context, doing string, args ...string) error {
+	if err := hostaccess.CheckLock(ctx); err != nil {
 		return fmt.Errorf("%s on host %s: %w", doing, l.name, err)
 	}
 	_, err := l.systemctl(ctx, doing, args...)
 	return err
 }
 
-func (l *local) Restart(ctx context.Context, unit string) error {
+// Restart implements hostaccess.Units.
+func (l *Host) Restart(ctx context.Context, unit string) error {
 	return l.unit(ctx, "restarting", "restart", unit)
 }
 
-func (l *local) Stop(ctx context.Context, unit string) error {
+// Stop implements hostaccess.Units.
+func (l *Host) Stop(ctx context.Context, unit string) error {
 	return l.unit(ctx, "stopping", "stop", unit)
 }
 
-func (l *local) Start(ctx context.Context, unit string) error {
+// Start implements hostaccess.Units.
+func (l *Host) Start(ctx context.Context, unit string) error {
 	return l.unit(ctx, "starting", "start", unit)
 }
 
-// unitName is what systemd takes for the name of a unit, and no option.
-var unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*$`)
-
-func (l *local) unit(ctx context.Context, doing, verb, unit string) error {
-	if !unitName.MatchString(unit) {
+func (l *Host) unit(ctx context.Context, doing, verb, unit string) error {
+	if !hostaccess.CheckUnitName.MatchString(unit) {
 		return fmt.Errorf("%s a unit on host %s: %q is no name of a unit", doing, l.name, unit)
 	}
 	err := l.change(ctx, doing+" "+unit, verb, unit)
-	if err != nil && !errors.Is(err, ErrLockLost) {
+	if err != nil && !errors.Is(err, hostaccess.ErrLockLost) {
 		err = fmt.Errorf("%w: look at it with \"journalctl -u %s\" on that host and run the same command again", err, unit)
 	}
 	return err
 }
 
-func (l *local) Active(ctx context.Context, unit string) (bool, error) {
-	if !unitName.MatchString(unit) {
+// Active implements hostaccess.Units.
+func (l *Host) Active(ctx context.Context, unit string) (bool, error) {
+	if !hostaccess.CheckUnitName.MatchString(unit) {
 		return false, fmt.Errorf("asking for a unit on host %s: %q is no name of a unit", l.name, unit)
 	}
 	doing := "asking for the state of " + unit
@@ -90,8 +94,8 @@ func (l *local) Active(ctx context.Context, unit string) (bool, error) {
 }
 
 // systemctl runs the host's own systemctl and returns what it wrote to its standard output.
-func (l *local) systemctl(ctx context.Context, doing string, args ...string) ([]byte, error) {
-	c := Command{Path: "/" + systemctl, Args: args, Timeout: l.restart}
+func (l *Host) systemctl(ctx context.Context, doing string, args ...string) ([]byte, error) {
+	c := hostaccess.Command{Path: "/" + systemctl, Args: args, Timeout: l.restart}
 	if l.whole { // reached through a mount, systemctl could take itself to be in an image that is being built, and do nothing
 		c.Env = []string{"SYSTEMD_IGNORE_CHROOT=1"}
 	}

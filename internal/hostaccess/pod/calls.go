@@ -29,8 +29,8 @@ const (
 	maxLost = 4
 )
 
-// carrier is one pod with its agent, made anew when it is lost, and the session with it, opened anew when it breaks.
-type carrier struct {
+// podSession is one pod with its agent, made anew when it is lost, and the session with it, opened anew when it breaks.
+type podSession struct {
 	a    *access
 	node string
 	kind string
@@ -54,8 +54,8 @@ type opening struct {
 	err  error
 }
 
-func newCarrier(a *access, node string, s spec) *carrier {
-	c := &carrier{a: a, node: node, kind: AccessLook, spec: s}
+func newPodSession(a *access, node string, s spec) *podSession {
+	c := &podSession{a: a, node: node, kind: AccessLook, spec: s}
 	if s.Change {
 		c.kind = AccessChange
 	}
@@ -68,7 +68,7 @@ func newCarrier(a *access, node string, s spec) *carrier {
 var errClosed = errors.New("the access to the hosts was closed")
 
 // get returns a session with a running agent, and the number of its pod. It waits as long as ctx does.
-func (c *carrier) get(ctx context.Context) (*session, int, error) {
+func (c *podSession) get(ctx context.Context) (*session, int, error) {
 	told := time.After(impatience)
 	for {
 		c.mu.Lock()
@@ -104,10 +104,10 @@ func (c *carrier) get(ctx context.Context) (*session, int, error) {
 }
 
 // answers tells that there is a session. The carrier is locked.
-func (c *carrier) answers() bool { return c.session != nil && !c.session.over() }
+func (c *podSession) answers() bool { return c.session != nil && !c.session.over() }
 
 // beginOpening has a session opened, unless that is under way. The carrier is locked.
-func (c *carrier) beginOpening() *opening {
+func (c *podSession) beginOpening() *opening {
 	c.failed = nil
 	if c.opening == nil {
 		o := &opening{done: make(chan struct{})}
@@ -118,7 +118,7 @@ func (c *carrier) beginOpening() *opening {
 }
 
 // reopen makes a session, and whatever it needs, once for all who wait.
-func (c *carrier) reopen(o *opening) {
+func (c *podSession) reopen(o *opening) {
 	ctx, cancel := context.WithTimeout(c.a.living, c.a.Start+c.a.Change)
 	defer cancel()
 	s, err := c.establish(ctx)
@@ -141,7 +141,7 @@ func (c *carrier) reopen(o *opening) {
 }
 
 // establish tries until there is a session or a reason why there will be none.
-func (c *carrier) establish(ctx context.Context) (*session, error) {
+func (c *podSession) establish(ctx context.Context) (*session, error) {
 	lost, begun := 0, time.Now()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		s, err := c.try(ctx)
@@ -170,7 +170,7 @@ func (c *carrier) establish(ctx context.Context) (*session, error) {
 }
 
 // adopt sees that the next pod has an owner: one whose owner is gone would be taken away, too, as soon as it is there.
-func (c *carrier) adopt(ctx context.Context) error {
+func (c *podSession) adopt(ctx context.Context) error {
 	c.mu.Lock()
 	job := c.job
 	c.mu.Unlock()
@@ -196,7 +196,7 @@ func (a *access) away(node string, waited time.Duration, err error) {
 }
 
 // try makes a pod unless there is one, waits until it runs, and opens a session with it.
-func (c *carrier) try(ctx context.Context) (*session, error) {
+func (c *podSession) try(ctx context.Context) (*session, error) {
 	c.mu.Lock()
 	name, running, closed := c.pod, c.running, c.closed
 	c.mu.Unlock()
@@ -231,7 +231,7 @@ func (c *carrier) try(ctx context.Context) (*session, error) {
 var sessionURL = regexp.MustCompile(`(?:Post|Get) "[^"]*/exec\?[^"]*": `)
 
 // forget makes the next attempt make a pod, where this one is of no use any longer.
-func (c *carrier) forget(err error) error {
+func (c *podSession) forget(err error) error {
 	_, failed := errors.AsType[*startError](err)
 	_, lost := errors.AsType[*lostError](err)
 	if !failed && !lost {
@@ -253,7 +253,7 @@ func (a *access) discard(name string) error {
 }
 
 // call asks the agent, however often sessions break, and once: a call that may not be repeated, and whose pod was lost while it was under way, is an error.
-func (c *carrier) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
+func (c *podSession) call(ctx context.Context, method string, req agent.Request) (agent.Answer, error) {
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
 		return agent.Answer{}, fmt.Errorf("asking host %s: %w", c.node, err)
@@ -288,7 +288,7 @@ func (c *carrier) call(ctx context.Context, method string, req agent.Request) (a
 
 // encode makes the body of one attempt. A change that depends on a lock says until when it may be begun, on the agent's clock: what is held up on its way,
 // or sent by a machine that slept in between, comes too late there.
-func (c *carrier) encode(ctx context.Context, s *session, method string, req agent.Request) ([]byte, error) {
+func (c *podSession) encode(ctx context.Context, s *session, method string, req agent.Request) ([]byte, error) {
 	if agent.Changes(method) {
 		until, depends, err := hostaccess.LockedUntil(ctx)
 		if err != nil {
@@ -309,7 +309,7 @@ func (c *carrier) encode(ctx context.Context, s *session, method string, req age
 func repeatable(method string) bool { return method != agent.MethodUnit && method != agent.MethodRun }
 
 // limit is how long a call may take with all its attempts.
-func (c *carrier) limit(method string, req agent.Request) time.Duration {
+func (c *podSession) limit(method string, req agent.Request) time.Duration {
 	switch method {
 	case agent.MethodWrite, agent.MethodRemove:
 		return c.a.Change
@@ -328,7 +328,7 @@ func (c *carrier) limit(method string, req agent.Request) time.Duration {
 }
 
 // unreachable is the error of a host that is out of reach, unless the caller itself gave up.
-func (c *carrier) unreachable(ctx, limited context.Context, err error) error {
+func (c *podSession) unreachable(ctx, limited context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -344,7 +344,7 @@ func (c *carrier) unreachable(ctx, limited context.Context, err error) error {
 }
 
 // dial opens a connection from the host.
-func (c *carrier) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *podSession) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, c.a.Look)
 	defer cancel()
 	for {
@@ -361,7 +361,7 @@ func (c *carrier) dial(ctx context.Context, network, address string) (net.Conn, 
 }
 
 // drop closes a session that broke, so that the next call opens another one.
-func (c *carrier) drop(s *session) {
+func (c *podSession) drop(s *session) {
 	s.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,7 +372,7 @@ func (c *carrier) drop(s *session) {
 
 // ping tells the agent that somebody is still there. A session that broke is opened anew beside it, and one that is being opened is left to whoever waits for
 // it: among hundreds of hosts those that do not answer would take the time of those that do, whose agents would end.
-func (c *carrier) ping(ctx context.Context) {
+func (c *podSession) ping(ctx context.Context) {
 	c.mu.Lock()
 	wanted, answers := !c.closed && c.failed == nil, c.answers()
 	if wanted && !answers && c.pod != "" {
@@ -385,7 +385,7 @@ func (c *carrier) ping(ctx context.Context) {
 }
 
 // shut ends the session; the pod stays.
-func (c *carrier) shut() {
+func (c *podSession) shut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
@@ -395,7 +395,7 @@ func (c *carrier) shut() {
 }
 
 // remove ends the session and deletes the pod.
-func (c *carrier) remove(ctx context.Context) error {
+func (c *podSession) remove(ctx context.Context) error {
 	c.shut()
 	c.a.mu.Lock()
 	delete(c.a.carriers, c)

@@ -1,10 +1,11 @@
-package hostaccess
+package manual
 
 import (
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask/canary"
 )
 
@@ -14,20 +15,20 @@ func TestNothingThatIsPrintedForAHostHoldsASecretOfItsFiles(t *testing.T) {
 	secrets, texts := canary.Plant()
 	const conf, backup = "/etc/kubernetes/cloud.conf", "/etc/kubernetes/transplant/backup/run-1/step"
 	old, changed := strings.Join(texts, "\n"), "changed\n"+strings.Join(texts, "\n")
-	put(t, l, conf, old, 0o600)
-	release, err := Grant(t.Context(), m, Need{Purpose: "write/cloud.conf@cp-1"})
+	writeTo(t, l, conf, old, 0o600)
+	release, err := hostaccess.Grant(t.Context(), m, hostaccess.Need{Purpose: "write/cloud.conf@cp-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, err := range []error{
-		m.Backup(t.Context(), conf, backup, SHA256([]byte(old))), m.WriteFile(t.Context(), conf, []byte(changed), 0o600), m.Commit(t.Context()),
+		m.Backup(t.Context(), conf, backup, hostaccess.SHA256([]byte(old))), m.WriteFile(t.Context(), conf, []byte(changed), 0o600), m.Commit(t.Context()),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	release(t.Context())
-	if have := get(t, l, conf) + get(t, l, backup); have != changed+old {
+	if have := readFrom(t, l, conf) + readFrom(t, l, backup); have != changed+old {
 		t.Error("the host does not have what was to be written")
 	}
 	printed := strings.Join(o.blocks, "\n")

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // Temporary files are named .transplant-<number>.tmp and locked by their writer for as long as it lives. One that nobody locks was left by a
@@ -24,8 +26,9 @@ const (
 
 var tempNumber atomic.Uint64
 
-func (l *local) WriteFile(ctx context.Context, p string, data []byte, mode fs.FileMode) error {
-	if err := CheckLock(ctx); err != nil {
+// WriteFile implements hostaccess.Host: the file is replaced whole or not at all.
+func (l *Host) WriteFile(ctx context.Context, p string, data []byte, mode fs.FileMode) error {
+	if err := hostaccess.CheckLock(ctx); err != nil {
 		return fmt.Errorf("writing %s on host %s: %w", p, l.name, err)
 	}
 	root, inside, err := l.through(ctx, p)
@@ -122,7 +125,7 @@ func makeParents(root *os.Root, dir string, mode fs.FileMode) ([]string, error) 
 
 // replace writes the bytes beside the file and renames them over it. A file in a manifests directory is a pod whatever its name is (only
 // dot-files are skipped), so the temporary one lies in the directory above; where that is another file system, a dot-file must do.
-func (l *local) replace(root *os.Root, target string, data []byte, perm fs.FileMode, old fs.FileInfo) error {
+func (l *Host) replace(root *os.Root, target string, data []byte, perm fs.FileMode, old fs.FileInfo) error {
 	dir := path.Dir(target)
 	if path.Base(dir) != manifests {
 		return l.replaceFrom(root, dir, target, data, perm, old)
@@ -134,7 +137,7 @@ func (l *local) replace(root *os.Root, target string, data []byte, perm fs.FileM
 	return err
 }
 
-func (l *local) replaceFrom(root *os.Root, tempDir, target string, data []byte, perm fs.FileMode, old fs.FileInfo) (err error) {
+func (l *Host) replaceFrom(root *os.Root, tempDir, target string, data []byte, perm fs.FileMode, old fs.FileInfo) (err error) {
 	sweep(root, tempDir)
 	f, temp, err := createTemp(root, tempDir)
 	if err != nil {
@@ -190,15 +193,11 @@ func createTemp(root *os.Root, dir string) (*os.File, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if locked(f) && same(root, name, f) {
+		if hostaccess.TryLockFile(f) && same(root, name, f) {
 			return f, name, nil
 		}
 		_ = f.Close()
 	}
-}
-
-func locked(f *os.File) bool {
-	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
 func same(root *os.Root, name string, f *os.File) bool {
@@ -227,7 +226,7 @@ func sweep(root *os.Root, dir string) {
 		if err != nil {
 			continue
 		}
-		if locked(f) && same(root, name, f) {
+		if hostaccess.TryLockFile(f) && same(root, name, f) {
 			_ = root.Remove(name)
 		}
 		_ = f.Close()

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"os"
@@ -61,7 +61,7 @@ func TestOpenFollowsALinkToAHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, _ := filepath.EvalSymlinks(filepath.Join(parent, "elsewhere/real"))
-	if len(got) != 1 || got[0].Name() != "cp-1" || got[0].(*local).dir != want {
+	if len(got) != 1 || got[0].Name() != "cp-1" || got[0].(*Host).Dir != want {
 		t.Errorf("got %+v", got)
 	}
 }

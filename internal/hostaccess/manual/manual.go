@@ -1,4 +1,6 @@
-package hostaccess
+// Package manual reaches hosts that people change: it reads them through another access, prints what is to be changed
+// as commands, and waits until reading shows it.
+package manual
 
 import (
 	"context"
@@ -12,17 +14,19 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
-// ManualPrefix is how a host access begins whose changes people make.
-const ManualPrefix = "manual"
+// Prefix is how a host access begins whose changes people make.
+const Prefix = "manual"
 
-// CutManual tells whether a host access is manual, and what it reads through: "manual:local:DIR" reads through local:DIR, and "manual" alone through pods.
-func CutManual(spec string) (inner string, manual bool, err error) {
-	if spec == ManualPrefix {
+// ParseSpec tells whether a host access is manual, and what it reads through: "manual:local:DIR" reads through local:DIR, and "manual" alone through pods.
+func ParseSpec(spec string) (inner string, manual bool, err error) {
+	if spec == Prefix {
 		return "pod", true, nil
 	}
-	inner, manual = strings.CutPrefix(spec, ManualPrefix+":")
+	inner, manual = strings.CutPrefix(spec, Prefix+":")
 	if !manual {
 		return spec, false, nil
 	}
@@ -30,7 +34,7 @@ func CutManual(spec string) (inner string, manual bool, err error) {
 	switch kind, _, _ := strings.Cut(inner, ":"); kind {
 	case "":
 		return "", false, fmt.Errorf("%q does not say what hosts are read through: %s", spec, ways)
-	case ManualPrefix:
+	case Prefix:
 		return "", false, fmt.Errorf("%q is manual twice: %s", spec, ways)
 	case "none":
 		return "", false, fmt.Errorf("%q would print commands and never see that somebody ran them, since no host is read: %s", spec, ways)
@@ -38,8 +42,8 @@ func CutManual(spec string) (inner string, manual bool, err error) {
 	return inner, true, nil
 }
 
-// ManualOptions say where a manual access prints and stages.
-type ManualOptions struct {
+// Options say where a manual access prints and stages.
+type Options struct {
 	// Out is where the commands are printed. What is written to it at once is one block, and a script for a shell as it is.
 	Out io.Writer
 	// StateDir is a directory of this machine. Files on their way to a host are staged in a directory of it that nobody else may enter.
@@ -50,43 +54,23 @@ type ManualOptions struct {
 	Clock clock.Clock
 }
 
-// Manual makes hosts that are read through the inner ones and changed by people. Each change is printed as exact commands, and is made when reading shows
+// New makes hosts that are read through the inner ones and changed by people. Each change is printed as exact commands, and is made when reading shows
 // it; the wait for that has no end but that of its context, or Stopping's.
-func Manual(inner []Host, o ManualOptions) []Host {
+func New(inner []hostaccess.Host, o Options) []hostaccess.Host {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	c := &console{ManualOptions: o}
-	out := make([]Host, len(inner))
+	c := &console{Options: o}
+	out := make([]hostaccess.Host, len(inner))
 	for i, h := range inner {
 		out[i] = &manual{Host: h, console: c}
 	}
 	return out
 }
 
-// Committer is a Host whose changes of files may wait until Commit, so that somebody who makes them by hand gets them at once. They are made in their
-// order, and none is lost but by an end of this process, which what was changed before does not depend upon. A restart, stop or start commits too.
-type Committer interface {
-	Commit(ctx context.Context) error
-}
-
-// Commit makes what was asked of a host true, where it is not already.
-func Commit(ctx context.Context, h Host) error {
-	if c, ok := h.(Committer); ok {
-		return c.Commit(ctx)
-	}
-	return nil
-}
-
-// Backer is a Host that copies a file on the machine itself. The copy is there before any change that is asked for later.
-type Backer interface {
-	// Backup copies the file from, whose hash is sum, to a path that only its owner may read.
-	Backup(ctx context.Context, from, to, sum string) error
-}
-
 // manual is a host that people change.
 type manual struct {
-	Host
+	hostaccess.Host
 	console *console
 
 	mu      sync.Mutex // held while a change is queued, or the queue is worked off
@@ -95,19 +79,19 @@ type manual struct {
 }
 
 var (
-	_ Host      = (*manual)(nil)
-	_ Units     = (*manual)(nil)
-	_ Executor  = (*manual)(nil)
-	_ Digester  = (*manual)(nil)
-	_ Clock     = (*manual)(nil)
-	_ Dialer    = (*manual)(nil)
-	_ Granter   = (*manual)(nil)
-	_ Committer = (*manual)(nil)
-	_ Backer    = (*manual)(nil)
+	_ hostaccess.Host      = (*manual)(nil)
+	_ hostaccess.Units     = (*manual)(nil)
+	_ hostaccess.Executor  = (*manual)(nil)
+	_ hostaccess.Digester  = (*manual)(nil)
+	_ hostaccess.Clock     = (*manual)(nil)
+	_ hostaccess.Dialer    = (*manual)(nil)
+	_ hostaccess.Granter   = (*manual)(nil)
+	_ hostaccess.Committer = (*manual)(nil)
+	_ hostaccess.Backer    = (*manual)(nil)
 )
 
 // Grant remembers what for, to print it. The inner access is asked for nothing: it only reads.
-func (m *manual) Grant(_ context.Context, n Need) (release func(context.Context), err error) {
+func (m *manual) Grant(_ context.Context, n hostaccess.Need) (release func(context.Context), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.purpose = n.Purpose
@@ -119,14 +103,14 @@ func (m *manual) Grant(_ context.Context, n Need) (release func(context.Context)
 }
 
 func (m *manual) WriteFile(ctx context.Context, path string, data []byte, mode fs.FileMode) error {
-	if _, err := relative(path); err != nil {
+	if _, err := hostaccess.RelativePath(path); err != nil {
 		return fmt.Errorf("writing on host %s: %w", m.Name(), err)
 	}
-	return m.add(ctx, &change{kind: changeWrite, path: path, data: data, sum: SHA256(data), mode: mode.Perm()})
+	return m.add(ctx, &change{kind: changeWrite, path: path, data: data, sum: hostaccess.SHA256(data), mode: mode.Perm()})
 }
 
 func (m *manual) Remove(ctx context.Context, path string) error {
-	if _, err := relative(path); err != nil {
+	if _, err := hostaccess.RelativePath(path); err != nil {
 		return fmt.Errorf("removing on host %s: %w", m.Name(), err)
 	}
 	return m.add(ctx, &change{kind: changeRemove, path: path})
@@ -147,15 +131,17 @@ func (m *manual) DaemonReload(ctx context.Context) error {
 func (m *manual) Restart(ctx context.Context, unit string) error {
 	return m.service(ctx, changeRestart, unit)
 }
+
 func (m *manual) Stop(ctx context.Context, unit string) error {
 	return m.service(ctx, changeStop, unit)
 }
+
 func (m *manual) Start(ctx context.Context, unit string) error {
 	return m.service(ctx, changeStart, unit)
 }
 
 func (m *manual) service(ctx context.Context, kind changeKind, unit string) error {
-	if !unitName.MatchString(unit) {
+	if !hostaccess.CheckUnitName.MatchString(unit) {
 		return fmt.Errorf("%s on host %s: %q is no name of a unit", kind, m.Name(), unit)
 	}
 	return m.now(ctx, &change{kind: kind, unit: unit})
@@ -163,7 +149,7 @@ func (m *manual) service(ctx context.Context, kind changeKind, unit string) erro
 
 // Active asks the inner access; one that cannot tell is asked for the unit's process.
 func (m *manual) Active(ctx context.Context, unit string) (bool, error) {
-	if u, ok := m.Host.(Units); ok {
+	if u, ok := m.Host.(hostaccess.Units); ok {
 		return u.Active(ctx, unit)
 	}
 	procs, err := m.Processes(ctx, strings.TrimSuffix(unit, ".service"))
@@ -171,19 +157,19 @@ func (m *manual) Active(ctx context.Context, unit string) (bool, error) {
 }
 
 // Run is asked of the inner access: a program that a snapshot asks changes nothing.
-func (m *manual) Run(ctx context.Context, c Command) ([]byte, error) {
-	if x, ok := m.Host.(Executor); ok {
+func (m *manual) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
+	if x, ok := m.Host.(hostaccess.Executor); ok {
 		return x.Run(ctx, c)
 	}
 	return nil, fmt.Errorf("running %s on host %s: the access that it is read through runs no programs", c.Path, m.Name())
 }
 
 func (m *manual) Digest(ctx context.Context, path string) (string, fs.FileMode, error) {
-	return Digest(ctx, m.Host, path)
+	return hostaccess.Digest(ctx, m.Host, path)
 }
 
 func (m *manual) Offset(ctx context.Context) (offset, uncertainty time.Duration, err error) {
-	if c, ok := m.Host.(Clock); ok {
+	if c, ok := m.Host.(hostaccess.Clock); ok {
 		return c.Offset(ctx)
 	}
 	return 0, 0, fmt.Errorf("reading the clock of host %s: the access that it is read through cannot", m.Name())
@@ -191,7 +177,7 @@ func (m *manual) Offset(ctx context.Context) (offset, uncertainty time.Duration,
 
 // DialContext goes through the inner access where it has a way of its own, and else from this machine, as it would without manual.
 func (m *manual) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	if d, ok := m.Host.(Dialer); ok {
+	if d, ok := m.Host.(hostaccess.Dialer); ok {
 		return d.DialContext(ctx, network, address)
 	}
 	return (&net.Dialer{}).DialContext(ctx, network, address)

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"strings"
@@ -7,13 +7,13 @@ import (
 
 func TestUnitsAreToldToSystemctl(t *testing.T) {
 	tests := map[string]struct {
-		do   func(*local) error
+		do   func(*Host) error
 		want string
 	}{
-		"reload":  {func(l *local) error { return l.DaemonReload(t.Context()) }, "daemon-reload\n"},
-		"restart": {func(l *local) error { return l.Restart(t.Context(), "kube-apiserver.service") }, "restart kube-apiserver.service\n"},
-		"stop":    {func(l *local) error { return l.Stop(t.Context(), "kcm@1.service") }, "stop kcm@1.service\n"},
-		"start":   {func(l *local) error { return l.Start(t.Context(), "kube-scheduler") }, "start kube-scheduler\n"},
+		"reload":  {func(l *Host) error { return l.DaemonReload(t.Context()) }, "daemon-reload\n"},
+		"restart": {func(l *Host) error { return l.Restart(t.Context(), "kube-apiserver.service") }, "restart kube-apiserver.service\n"},
+		"stop":    {func(l *Host) error { return l.Stop(t.Context(), "kcm@1.service") }, "stop kcm@1.service\n"},
+		"start":   {func(l *Host) error { return l.Start(t.Context(), "kube-scheduler") }, "start kube-scheduler\n"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

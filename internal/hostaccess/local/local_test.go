@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 func TestReadFile(t *testing.T) {
@@ -20,25 +22,25 @@ func TestReadFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(File{Data: []byte("text"), Mode: 0o640}, f); diff != "" {
+	if diff := cmp.Diff(hostaccess.File{Data: []byte("text"), Mode: 0o640}, f); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
 func TestAbsentIsToldFromUnknown(t *testing.T) {
 	l := newHost(t)
-	outside := filepath.Join(filepath.Dir(l.dir), "outside")
+	outside := filepath.Join(filepath.Dir(l.Dir), "outside")
 	if err := os.WriteFile(outside, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	links := map[string]string{"escape": "../../../outside", "absolute": outside, "loop": "loop", "dangling": "nowhere", "up": "../.."}
 	for name, to := range links {
-		if err := os.Symlink(to, filepath.Join(l.dir, "etc", name)); err != nil {
+		if err := os.Symlink(to, filepath.Join(l.Dir, "etc", name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	put(t, l, "/etc/file", "x", 0o600)
-	if err := syscall.Mkfifo(filepath.Join(l.dir, "etc/fifo"), 0o600); err != nil {
+	if err := syscall.Mkfifo(filepath.Join(l.Dir, "etc/fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(put(t, l, "/etc/large", "", 0o600), maxFile+1); err != nil {
@@ -82,7 +84,7 @@ func TestAbsentIsToldFromUnknown(t *testing.T) {
 
 func TestAMachineThatIsOutOfReachHasNoAbsentFiles(t *testing.T) {
 	l := newHost(t)
-	if err := os.RemoveAll(l.dir); err != nil {
+	if err := os.RemoveAll(l.Dir); err != nil {
 		t.Fatal(err)
 	}
 	_, readErr := l.ReadFile(t.Context(), "/etc/x")
@@ -102,7 +104,7 @@ func TestList(t *testing.T) {
 	for _, name := range []string{"b.yaml", "a.yaml", ".hidden", "sub/inner.yaml"} {
 		put(t, l, "/etc/kubernetes/manifests/"+name, "x", 0o600)
 	}
-	if err := os.Symlink("a.yaml", filepath.Join(l.dir, "etc/kubernetes/manifests/link.yaml")); err != nil {
+	if err := os.Symlink("a.yaml", filepath.Join(l.Dir, "etc/kubernetes/manifests/link.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	got, err := l.List(t.Context(), "/etc/kubernetes/manifests/")
@@ -127,7 +129,7 @@ func TestRemove(t *testing.T) {
 	l := newHost(t)
 	put(t, l, "/etc/kubernetes/manifests/x.yaml", "x", 0o600)
 	put(t, l, "/etc/kept", "x", 0o600)
-	if err := os.Symlink("kept", filepath.Join(l.dir, "etc/link")); err != nil {
+	if err := os.Symlink("kept", filepath.Join(l.Dir, "etc/link")); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/etc/kubernetes/manifests/x.yaml", "/etc/kubernetes/manifests/x.yaml", "/nosuch/x", "/etc/link"} {
@@ -161,7 +163,7 @@ func TestNothingIsDoneAfterTheContextHasEnded(t *testing.T) {
 }
 
 func TestSHA256(t *testing.T) {
-	if got := SHA256(nil); got != "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" {
+	if got := hostaccess.SHA256(nil); got != "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -177,7 +179,7 @@ func TestOnTheMachineItselfAbsoluteLinksMeanWhatTheySay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l, err := newLocal("self", "/")
+	l, err := New("self", "/")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package hostaccess
+package manual
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // block is the text for one commit: comments, and commands of which each runs only when the one before it went well.
@@ -114,7 +116,7 @@ func (c *change) writing(ctx context.Context, m *manual) ([]string, error) {
 	}
 	out = append(out, fmt.Sprintf("sudo install -m %04o /dev/null %s", c.mode, quote(temp)))
 	target := quote(c.path)
-	switch _, _, err := Digest(ctx, m.Host, c.path); {
+	switch _, _, err := hostaccess.Digest(ctx, m.Host, c.path); {
 	case err == nil:
 		out = append(out, "sudo chown --reference="+quote(c.path)+" "+quote(temp))
 		target = `"$(sudo readlink -f ` + quote(c.path) + `)"`

@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"bytes"
@@ -19,12 +19,55 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
 
+// runsOtherProgram tells that a process certainly runs another program now, at the cost of three system calls: an owner's end is looked for fifty times a second, and a
+// machine has hundreds of processes. It is false when in doubt, also about one that has no command line, unless it is a thread of the kernel.
+func (l *Host) runsOtherProgram(pid, component string) bool {
+	var buffer [512]byte
+	data, ok := readPrefix(l.proc+"/"+pid+"/cmdline", buffer[:])
+	if !ok {
+		return false
+	}
+	if program, _, cut := bytes.Cut(data, []byte{0}); cut {
+		return !runs(path.Base(string(program)), component)
+	}
+	if len(data) > 0 {
+		return false
+	}
+	data, ok = readPrefix(l.proc+"/"+pid+"/stat", buffer[:])
+	if !ok {
+		return false
+	}
+	rest, ok := behindLast(data, ')')
+	fields := bytes.Fields([]byte(rest))
+	const flags = 9 - 3 // the first field after the name is the third
+	if !ok || len(fields) <= flags {
+		return false
+	}
+	value, err := strconv.ParseUint(string(fields[flags]), 10, 32)
+	const kernelThread = 0x00200000 // PF_KTHREAD
+	return err == nil && value&kernelThread != 0
+}
+
+// readPrefix reads the beginning of a file of procfs.
+func readPrefix(name string, buffer []byte) ([]byte, bool) {
+	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer syscall.Close(fd) //nolint:errcheck // opened for reading
+	n, err := syscall.Read(fd, buffer)
+	if err != nil {
+		return nil, false
+	}
+	return buffer[:n], true
+}
+
 // ticksPerSecond is USER_HZ, in which the kernel gives times to programs: 100 on every architecture that Kubernetes runs on.
 const ticksPerSecond = 100
 
 // Processes looks for programs whose working directory is the host's directory. Only root sees that of other users' programs: one with the
 // component's name makes the answer unknown, unless its user owns nothing of the host and so cannot be who runs the host's programs.
-func (l *local) Processes(ctx context.Context, component string) ([]v1.Process, error) {
+func (l *Host) Processes(ctx context.Context, component string) ([]v1.Process, error) {
 	found, err := l.scan(ctx, component)
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s on host %s: %w", component, l.name, err)
@@ -32,9 +75,9 @@ func (l *local) Processes(ctx context.Context, component string) ([]v1.Process, 
 	return found, nil
 }
 
-func (l *local) scan(ctx context.Context, component string) ([]v1.Process, error) {
-	if !isDirectory(l.dir) {
-		return nil, fmt.Errorf("its directory %s is gone, and what runs there cannot be known", l.dir)
+func (l *Host) scan(ctx context.Context, component string) ([]v1.Process, error) {
+	if !isDirectory(l.Dir) {
+		return nil, fmt.Errorf("its directory %s is gone, and what runs there cannot be known", l.Dir)
 	}
 	// PID 1 always runs. A procfs mounted with hidepid shows it to nobody but its owner, and hides others as well.
 	if _, err := os.ReadFile(filepath.Join(l.proc, "1", "stat")); err != nil {
@@ -54,7 +97,7 @@ func (l *local) scan(ctx context.Context, component string) ([]v1.Process, error
 			return nil, err
 		}
 		pid, err := strconv.Atoi(name)
-		if err != nil || l.other(name, component) {
+		if err != nil || l.runsOtherProgram(name, component) {
 			continue
 		}
 		p, ours, err := l.look(pid, component)
@@ -81,7 +124,7 @@ func readNames(dir string) ([]string, error) {
 
 // look tells whether a process runs the component on this host. One that ends while it is looked at does not. The directory is opened once: what
 // is read through it is of this process or of none, also when its PID is given to another one meanwhile.
-func (l *local) look(pid int, component string) (v1.Process, bool, error) {
+func (l *Host) look(pid int, component string) (v1.Process, bool, error) {
 	root, err := os.OpenRoot(filepath.Join(l.proc, strconv.Itoa(pid)))
 	if ended(err) {
 		return v1.Process{}, false, nil
@@ -97,7 +140,7 @@ func (l *local) look(pid int, component string) (v1.Process, bool, error) {
 	if len(args) == 0 || !runs(path.Base(args[0]), component) {
 		return v1.Process{}, false, nil
 	}
-	own, err := l.here(root, thread)
+	own, err := l.isOwnProcess(root, thread)
 	switch {
 	case ended(err):
 		return v1.Process{}, false, nil
@@ -122,14 +165,14 @@ func runs(program, component string) bool {
 }
 
 // foreign tells that a process runs as a user who owns neither the host's directory nor what makes it a host. It is false when in doubt.
-func (l *local) foreign(root *os.Root) bool {
+func (l *Host) foreign(root *os.Root) bool {
 	status, err := root.ReadFile("status")
 	if err != nil {
 		return false
 	}
 	owners := map[string]bool{}
 	for _, path := range []string{".", "etc/kubernetes", "etc/kubernetes/manifests", "var/lib/kubelet"} {
-		info, err := os.Stat(filepath.Join(l.dir, path))
+		info, err := os.Stat(filepath.Join(l.Dir, path))
 		if errors.Is(err, fs.ErrNotExist) && path != "." {
 			continue
 		}

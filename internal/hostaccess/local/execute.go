@@ -1,4 +1,4 @@
-package hostaccess
+package local
 
 import (
 	"bytes"
@@ -15,12 +15,14 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 var (
-	_ Executor = (*local)(nil)
-	_ Digester = (*local)(nil)
-	_ Clock    = (*local)(nil)
+	_ hostaccess.Executor = (*Host)(nil)
+	_ hostaccess.Digester = (*Host)(nil)
+	_ hostaccess.Clock    = (*Host)(nil)
 )
 
 const (
@@ -34,9 +36,11 @@ const (
 type notStartedError struct{ err error }
 
 func (e *notStartedError) Error() string { return e.err.Error() }
+
 func (e *notStartedError) Unwrap() error { return e.err }
 
-func (l *local) Run(ctx context.Context, c Command) ([]byte, error) {
+// Run implements hostaccess.Executor.
+func (l *Host) Run(ctx context.Context, c hostaccess.Command) ([]byte, error) {
 	out, _, err := l.run(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("running %s on host %s: %w", c.Path, l.name, err)
@@ -45,7 +49,7 @@ func (l *local) Run(ctx context.Context, c Command) ([]byte, error) {
 }
 
 // run returns what the program wrote to its standard output, and the beginning of that with its standard error in the order in which they came.
-func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err error) {
+func (l *Host) run(ctx context.Context, c hostaccess.Command) (stdout, output []byte, err error) {
 	root, inside, err := l.through(ctx, c.Path)
 	if err != nil {
 		return nil, nil, err
@@ -86,13 +90,13 @@ func (l *local) run(ctx context.Context, c Command) (stdout, output []byte, err 
 
 // program is the host's own program, with nobody's credentials in its environment. One of a mounted machine is started in that machine's root, where its
 // libraries are.
-func (l *local) program(ctx context.Context, c Command, inside string) *exec.Cmd {
-	at, dir, search := filepath.Join(l.dir, inside), l.dir, os.Getenv("PATH")
+func (l *Host) program(ctx context.Context, c hostaccess.Command, inside string) *exec.Cmd {
+	at, dir, search := filepath.Join(l.Dir, inside), l.Dir, os.Getenv("PATH")
 	// A group of its own: Ctrl-C on the terminal must not cut a restart in half, and the end of the time must end its children too.
 	attributes := &syscall.SysProcAttr{Setpgid: true}
-	if l.whole && l.dir != "/" {
+	if l.whole && l.Dir != "/" {
 		at, dir, search = c.Path, "/", hostPath
-		attributes.Chroot = l.dir
+		attributes.Chroot = l.Dir
 	}
 	cmd := exec.CommandContext(ctx, at, c.Args...) //nolint:gosec // see above
 	cmd.Dir, cmd.SysProcAttr = dir, attributes
@@ -123,7 +127,8 @@ func (w *last) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *local) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
+// Digest implements hostaccess.Digester.
+func (l *Host) Digest(ctx context.Context, p string) (string, fs.FileMode, error) {
 	root, inside, err := l.through(ctx, p)
 	if err != nil {
 		return "", 0, err
@@ -157,6 +162,6 @@ func digest(root *os.Root, inside string) (string, fs.FileMode, error) {
 }
 
 // Offset is nothing: a directory of this machine has this machine's clock.
-func (l *local) Offset(context.Context) (offset, uncertainty time.Duration, err error) {
+func (l *Host) Offset(context.Context) (offset, uncertainty time.Duration, err error) {
 	return 0, 0, nil
 }
