@@ -7,7 +7,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/report"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/blame"
 )
 
 // besides are the checks of transplant verify that a run's own verification does not repeat: it is not finished, it asks for the owners itself, and what was
@@ -20,7 +20,7 @@ func (c *connection) comparing(j *journal.Journal, before *v1.Snapshot, accepted
 		doc := j.Doc()
 		after := c.gather(ctx, doc.Plan.Options)
 		r := report.Build(report.Input{Journal: doc, Before: before, After: after, Now: now(), ToolVersion: version})
-		snapshot.Who(ctx, c.kube, before.TakenAt, r.Inventory.Differences)
+		blame.Blame(ctx, c.kube, before.TakenAt, r.Inventory.Differences)
 		v, _ := report.Verify(report.VerifyInput{Report: r, Phase: doc.Phase, Errors: after.Errors, CloudBefore: before.Cloud != nil, CloudNow: after.Cloud != nil, Accept: accepted})
 		for _, check := range v.Checks {
 			switch {

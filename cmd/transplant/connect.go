@@ -30,6 +30,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/ownership"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 // connection is what the global flags say, and what was opened from them.
@@ -54,7 +56,7 @@ type connection struct {
 	proof   proof
 	probes  probeFlags
 	// traffic is every request to the API, and what its answers say of the time.
-	traffic snapshot.Traffic
+	traffic collect.Traffic
 
 	// publish shows how a run goes on the lock while it is held, progress what is shown.
 	publish  func(string)
@@ -164,7 +166,7 @@ func (c *connection) header(cl v1.Cluster) {
 
 // gather looks at everything once.
 func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
-	return snapshot.Gather(ctx, snapshot.Sources{
+	return snapshot.Gather(ctx, collect.Sources{
 		Kube: c.kube, Dynamic: c.dynamic, Traffic: &c.traffic, Hosts: c.hosts, HostsAreNodes: c.pods, Cloud: c.inv, Context: c.context, Server: c.config.Host, ToolVersion: version, Now: time.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
 			m, err := c.scrape(ctx, component, host, address)
@@ -174,7 +176,7 @@ func (c *connection) gather(ctx context.Context, o v1.Options) *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{LeaseName: cmp.Or(o.LeaseName, planlayout.DefaultLease), Files: slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)), TokenFile: planlayout.CCMToken, ObjectRefs: planlayout.ObjectRefs(), Needs: c.needs(snapshot.DefaultNeeds), AskCredentialProviders: c.proof.asked})
+	}, collect.Options{LeaseName: cmp.Or(o.LeaseName, planlayout.DefaultLease), Files: slices.Concat(planlayout.Files(), planlayout.EnvFiles(o)), TokenFile: planlayout.CCMToken, ObjectRefs: planlayout.ObjectRefs(), Needs: c.needs(permission.DefaultNeeds), AskCredentialProviders: c.proof.asked})
 }
 
 // scrape asks a manager for its gauges: with the token of an account that may read /metrics and nothing else, or, before that account exists, with

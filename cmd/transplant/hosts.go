@@ -23,7 +23,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/hostaccess/manual"
 	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // Kinds of --host-access.
@@ -141,11 +143,11 @@ func (c *connection) openPods(ctx context.Context, selector string) (err error) 
 }
 
 // needs are the rights that the commands that change take here.
-func (c *connection) needs(needs []snapshot.Need) []snapshot.Need {
+func (c *connection) needs(needs []collect.Need) []collect.Need {
 	if !c.pods {
 		return needs
 	}
-	return snapshot.WithPodAccess(needs)
+	return permission.WithPodAccess(needs)
 }
 
 // watch ends the command in order when somebody interrupts it, so that its pods are taken away. A command that turns signals into something else says so.
@@ -209,7 +211,7 @@ func (c *connection) close(ctx context.Context) {
 // who asks never is on the host. A manager in a pod with a network of its own is asked through the API server.
 func (c *connection) transport(host string) *http.Transport {
 	t := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // managers sign their own certificate; see scrape
-	if namespace, name, ok := snapshot.PodOfPlace(host); ok {
+	if namespace, name, ok := workloads.PodOfPlace(host); ok {
 		dial := portForward(c.config, c.kube, namespace)
 		t.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) { return dial(ctx, name, address) }
 	}

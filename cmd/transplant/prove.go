@@ -20,6 +20,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/preview"
 	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 // proof are the flags of what is proven by doing, where no rule can know.
@@ -43,7 +45,7 @@ func (c *connection) prove(ctx context.Context, s *v1.Snapshot, o v1.Options) {
 		snapshot.SetDryRuns(s, nil, "no plan can be made: "+mask.Error(err))
 		return
 	}
-	snapshot.AskAgain(ctx, s, snapshot.Sources{Kube: c.kube, Server: c.config.Host}, c.needs(snapshot.NeedsOf(made.Steps)))
+	snapshot.AskAgain(ctx, s, collect.Sources{Kube: c.kube, Server: c.config.Host}, c.needs(permission.NeedsOf(made.Steps)))
 	snapshot.SetDryRuns(s, dryrun.Run(ctx, c.dynamic, made.Steps), "")
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 // manifestsOf are files of deploy/rbac.
@@ -107,12 +108,12 @@ func toGet(names []string) []apitest.Right {
 func refs(objects []string) []apitest.Right {
 	var out []apitest.Right
 	for _, ref := range objects {
-		out = append(out, asRights([]snapshot.Need{snapshot.About(ref, "get")})...)
+		out = append(out, asRights([]collect.Need{permission.About(ref, "get")})...)
 	}
 	return out
 }
 
-func asRights(needs []snapshot.Need) []apitest.Right {
+func asRights(needs []collect.Need) []apitest.Right {
 	var out []apitest.Right
 	for _, n := range needs {
 		for _, verb := range n.Verbs {
@@ -150,9 +151,9 @@ func TestTheMigratorsRoleIsWhatPlansNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	needed := asRights(slices.Concat(snapshot.DefaultNeeds, snapshot.NeedsOf(made.Steps)))
+	needed := asRights(slices.Concat(permission.DefaultNeeds, permission.NeedsOf(made.Steps)))
 	holds(t, needed, "reader", "planner", "pauser", "migrator")
-	all := asRights(snapshot.NeedsOf(everyStep()))
+	all := asRights(permission.NeedsOf(everyStep()))
 	holds(t, all, "reader", "planner", "pauser", "migrator")
 	noMore(t, slices.Concat(needed, all), "migrator")
 }
@@ -161,7 +162,7 @@ func TestTheMigratorsRoleIsWhatPlansNeed(t *testing.T) {
 func TestTheMigratorAsksForTokensOfTwoAccounts(t *testing.T) {
 	granted := apitest.Granted(t, manifestsOf("reader", "planner", "pauser", "migrator")...)
 	for name, want := range map[string]bool{planlayout.Observer: true, component.CCM: true, "clusterrole-aggregation-controller": false, "": false} {
-		missing := apitest.Uncovered(granted, asRights([]snapshot.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: planlayout.Namespace, Name: name}}))
+		missing := apitest.Uncovered(granted, asRights([]collect.Need{{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: planlayout.Namespace, Name: name}}))
 		if has := len(missing) == 0; has != want {
 			t.Errorf("account %q: %v", name, has)
 		}

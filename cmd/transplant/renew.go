@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 // errEndless says that managers have tokens which never expire.
@@ -101,7 +101,7 @@ func (c *connection) managerHosts(ctx context.Context, named []string) ([]hostac
 			return nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
 		}
 		for _, n := range nodes.Items {
-			if snapshot.HasControlPlaneRole(n.Labels) {
+			if objects.HasControlPlaneRole(n.Labels) {
 				chosen[n.Name] = true
 			}
 		}

@@ -10,12 +10,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/report"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/blame"
 )
 
 func newVerify(c *connection) *cobra.Command {
@@ -83,7 +84,7 @@ func (c *connection) verify(ctx context.Context, f reportFlags, accept map[strin
 	if err != nil {
 		return v1.Verification{}, err
 	}
-	snapshot.Who(ctx, c.kube, b.before.TakenAt, b.report.Inventory.Differences)
+	blame.Blame(ctx, c.kube, b.before.TakenAt, b.report.Inventory.Differences)
 	v, unused := report.Verify(report.VerifyInput{
 		Report: b.report, Phase: b.journal.Phase, Owners: manager.CompareOwners(b.after.Managers, promised(b.journal)), OwnersLine: ownersLine(b.after), Remains: remains,
 		Errors: b.after.Errors, CloudBefore: b.before.Cloud != nil, CloudNow: b.after.Cloud != nil, Accept: accept,

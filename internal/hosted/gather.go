@@ -10,12 +10,15 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/options"
 	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 // Gather looks at both clusters once and changes nothing. What could not be looked at is in Errors of the snapshot. It asks the user cluster for rights that
 // the engine needs there; those in the seed show when they are used.
 func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
-	snap := snapshot.Gather(ctx, snapshot.Sources{
+	snap := snapshot.Gather(ctx, collect.Sources{
 		Kube: p.User.Kube, Dynamic: p.User.Dynamic, Seed: p.seed(), ToolVersion: p.ToolVersion, Now: p.clock().Now,
 		Scrape: func(ctx context.Context, component, pod, address string) v1.Manager {
 			m, err := p.scrape(ctx, component, pod, address)
@@ -24,13 +27,13 @@ func (p *Plane) Gather(ctx context.Context) *v1.Snapshot {
 			}
 			return m
 		},
-	}, snapshot.Options{LeaseName: p.Options.LeaseName, ObjectRefs: layout.ObjectRefs(), Needs: snapshot.DefaultNeeds})
+	}, collect.Options{LeaseName: p.Options.LeaseName, ObjectRefs: layout.ObjectRefs(), Needs: permission.DefaultNeeds})
 	snap.Cluster.Context = p.Name
 	return snap
 }
 
-func (p *Plane) seed() *snapshot.Seed {
-	return &snapshot.Seed{
+func (p *Plane) seed() *collect.Seed {
+	return &collect.Seed{
 		Kube: p.Seed.Kube, Namespace: p.Namespace, Provider: p.Provider, ConfigSecret: layout.SeedCloudConfig, ConfigKey: layout.SeedCloudConfigKey,
 		TokenSecret: layout.SeedKubeconfig, TokenKey: layout.SeedTokenKey,
 	}
@@ -38,7 +41,7 @@ func (p *Plane) seed() *snapshot.Seed {
 
 // ManagerToken is what the token of the cluster's manager says of itself; nil where the seed has none.
 func (p *Plane) ManagerToken(ctx context.Context) (*v1.ManagerToken, error) {
-	return p.seed().ManagerToken(ctx)
+	return hosted.ManagerToken(ctx, p.seed())
 }
 
 // Check judges a snapshot by the rules that concern hosted control planes. Rules about hosts are skipped with the reason.

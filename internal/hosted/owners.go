@@ -19,7 +19,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/program"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // Owners asks every manager's pod, and the leases. It takes no snapshot. Its error says that the pods could not be listed; what else could not be looked at is
@@ -30,8 +32,8 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 	if err != nil {
 		return out, fmt.Errorf("listing the pods of namespace %s in the seed: %w", p.Namespace, err)
 	}
-	var asked []snapshot.SeedPod
-	for _, m := range snapshot.SeedPods(pods.Items, component.KCM, component.CCM) {
+	var asked []collect.SeedPod
+	for _, m := range workloads.SeedPods(pods.Items, component.KCM, component.CCM) {
 		if !m.Ended && (m.Container != "" || m.Running) {
 			asked = append(asked, m)
 		}
@@ -52,7 +54,7 @@ func (p *Plane) Owners(ctx context.Context) (Owners, error) {
 	return out, nil
 }
 
-func (p *Plane) ask(ctx context.Context, pod snapshot.SeedPod) v1.Manager {
+func (p *Plane) ask(ctx context.Context, pod collect.SeedPod) v1.Manager {
 	m := v1.Manager{Error: "its pod has no address"}
 	if pod.Address != "" {
 		var err error
@@ -65,7 +67,7 @@ func (p *Plane) ask(ctx context.Context, pod snapshot.SeedPod) v1.Manager {
 }
 
 // configs reads the cloud configs of the managers, where they decide whether the cluster has a loop that nobody is seen to run.
-func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []snapshot.SeedPod, seen *Owners) []*v1.CloudConfig {
+func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []collect.SeedPod, seen *Owners) []*v1.CloudConfig {
 	out := make([]*v1.CloudConfig, len(asked))
 	if ownerOf(seen.Managers, string(controllernames.Route)).Component != "" {
 		return out
@@ -76,7 +78,7 @@ func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []snapshot
 		}
 		at := slices.IndexFunc(pods, func(pod corev1.Pod) bool { return pod.Name == m.Name })
 		var err error
-		if out[i], err = snapshot.PodCloudConfig(ctx, p.Seed.Kube, &pods[at], m.Component, p.provider(m)); err != nil {
+		if out[i], err = hosted.PodCloudConfig(ctx, p.Seed.Kube, &pods[at], m.Component, p.provider(m)); err != nil {
 			seen.Unknown = append(seen.Unknown, fmt.Sprintf("whether %s in pod %s has a route loop, which its cloud config says: %v", m.Component, m.Name, err))
 		}
 	}
@@ -84,7 +86,7 @@ func (p *Plane) configs(ctx context.Context, pods []corev1.Pod, asked []snapshot
 }
 
 // judge names the owner of each loop that the cluster has, or that somebody runs.
-func (p *Plane) judge(asked []snapshot.SeedPod, configs []*v1.CloudConfig, seen *Owners) {
+func (p *Plane) judge(asked []collect.SeedPod, configs []*v1.CloudConfig, seen *Owners) {
 	silent, expected := p.silent(asked, seen), p.expected(asked, configs)
 	for _, loop := range LoopNames() {
 		owner := ownerOf(seen.Managers, loop)
@@ -120,7 +122,7 @@ func (o Owner) and(other Owner) Owner {
 }
 
 // expected are the loops that this cluster has, by the flags and the cloud configs of its managers; all of them while there is no manager.
-func (p *Plane) expected(asked []snapshot.SeedPod, configs []*v1.CloudConfig) []string {
+func (p *Plane) expected(asked []collect.SeedPod, configs []*v1.CloudConfig) []string {
 	if len(asked) == 0 {
 		return LoopNames()
 	}
@@ -136,7 +138,7 @@ func (p *Plane) expected(asked []snapshot.SeedPod, configs []*v1.CloudConfig) []
 }
 
 // provider is that of the cluster: the one that was given, or the one that a manager was started with.
-func (p *Plane) provider(m snapshot.SeedPod) string {
+func (p *Plane) provider(m collect.SeedPod) string {
 	if name := m.Flags["cloud-provider"]; p.Provider == "" && name != "external" {
 		return name
 	}
@@ -145,7 +147,7 @@ func (p *Plane) provider(m snapshot.SeedPod) string {
 
 // silent tells of each pod that was asked whether it leads without saying which loops it runs: it answers, its version is one that never says, it is no manager
 // without a provider, and it holds its lease.
-func (p *Plane) silent(asked []snapshot.SeedPod, seen *Owners) []bool {
+func (p *Plane) silent(asked []collect.SeedPod, seen *Owners) []bool {
 	out := make([]bool, len(asked))
 	for i, m := range asked {
 		answer := seen.Managers[i]

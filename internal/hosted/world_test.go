@@ -26,7 +26,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 const (
@@ -160,7 +160,7 @@ func (w *world) catchUp() {
 	}
 	for _, p := range w.pods(ctx) {
 		switch {
-		case p.Name == snapshot.TrialPod:
+		case p.Name == workloads.TrialPod:
 			p.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}}
 			w.seed.Put(w.t, &p)
 		case !live[p.Labels["app"]]:
@@ -308,7 +308,7 @@ func flagsOf(p *corev1.Pod) map[string]string {
 func (w *world) managers(ctx context.Context, component string, also func(corev1.Pod) bool) []string {
 	var out []string
 	for _, p := range w.pods(ctx) {
-		if p.Name != snapshot.TrialPod && snapshot.SeedComponent(&p.Spec.Containers[0]) == component && also(p) {
+		if p.Name != workloads.TrialPod && workloads.SeedComponent(&p.Spec.Containers[0]) == component && also(p) {
 			out = append(out, p.Name)
 		}
 	}
@@ -331,7 +331,7 @@ func (w *world) elect(ctx context.Context) {
 
 // state is what a pod's gauges would say.
 func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
-	component, flags := snapshot.SeedComponent(&p.Spec.Containers[0]), flagsOf(p)
+	component, flags := workloads.SeedComponent(&p.Spec.Containers[0]), flagsOf(p)
 	m := v1.Manager{Component: component, Host: p.Name, CloudCalls: ptr.To[int64](3)}
 	main, _ := w.lease(ctx, component)
 	if main != p.Name+"_id" {
@@ -358,10 +358,10 @@ func (w *world) state(ctx context.Context, p *corev1.Pod) v1.Manager {
 func (w *world) judge(ctx context.Context) {
 	owners := map[string][]string{}
 	for _, p := range w.pods(ctx) {
-		if p.Name == snapshot.TrialPod {
+		if p.Name == workloads.TrialPod {
 			continue // it ends when it has said its version
 		}
-		switch snapshot.SeedComponent(&p.Spec.Containers[0]) {
+		switch workloads.SeedComponent(&p.Spec.Containers[0]) {
 		case component.KCM, component.CCM:
 			for _, l := range w.state(ctx, &p).Loops {
 				owners[l] = append(owners[l], p.Name)

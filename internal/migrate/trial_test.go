@@ -18,7 +18,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/precondition"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // managerToCome is a Deployment of a cloud-controller-manager, as a plan has it.
@@ -61,7 +61,7 @@ func triedWorld(t *testing.T, status corev1.PodStatus) (*world, *v1.Plan, *[]cor
 			d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, UpdatedReplicas: 2, ReadyReplicas: 2}
 			w.api.Put(t, &d)
 		}
-		pod, err := w.kube.CoreV1().Pods(component.Namespace).Get(context.Background(), snapshot.TrialPod, metav1.GetOptions{})
+		pod, err := w.kube.CoreV1().Pods(component.Namespace).Get(context.Background(), workloads.TrialPod, metav1.GetOptions{})
 		if err != nil || pod.Status.Phase != "" {
 			return
 		}
@@ -107,7 +107,7 @@ func TestTheManagerOfADeploymentIsTriedBeforeTheOldOneIsStopped(t *testing.T) {
 			if trial.Spec.NodeSelector["role"] != "cp" || !trial.Spec.HostNetwork || trial.Spec.ServiceAccountName != layout.CCMAccount {
 				t.Errorf("it was tried in another place than it runs in: %+v", trial.Spec)
 			}
-			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), workloads.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the trial is left: %v", err)
 			}
 		})
@@ -145,7 +145,7 @@ func TestAManagerOfADeploymentThatCannotStartLeavesTheOldOneAlone(t *testing.T) 
 			if have := fmt.Sprint(w.deployment().Spec.Template.Spec.Containers[0].Command); have != "[kube-controller-manager --cloud-provider=aws]" {
 				t.Errorf("the old manager was changed: %s", have)
 			}
-			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), snapshot.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := w.kube.CoreV1().Pods(component.Namespace).Get(t.Context(), workloads.TrialPod, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the trial is left: %v", err)
 			}
 		})

@@ -35,6 +35,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/plan/rollback"
 	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 const manifests = "/etc/kubernetes/manifests/"
@@ -457,7 +458,7 @@ func (w *world) nodeNames() map[string]string {
 }
 
 func (w *world) snapshot() *v1.Snapshot {
-	return snapshot.Gather(w.t.Context(), snapshot.Sources{
+	return snapshot.Gather(w.t.Context(), collect.Sources{
 		Kube: w.kube, Hosts: w.hosts, Now: w.clock.Now,
 		Scrape: func(ctx context.Context, component, host, address string) v1.Manager {
 			m, err := w.scrape(ctx, component, host, address)
@@ -467,7 +468,7 @@ func (w *world) snapshot() *v1.Snapshot {
 			m.Component, m.Host, m.Address = component, host, address
 			return m
 		},
-	}, snapshot.Options{Files: layout.Files(), ObjectRefs: layout.ObjectRefs()})
+	}, collect.Options{Files: layout.Files(), ObjectRefs: layout.ObjectRefs()})
 }
 
 // begin makes a plan and its journal.

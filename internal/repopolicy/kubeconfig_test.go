@@ -26,7 +26,7 @@ var kubeconfigUses = map[string][]string{
 	"cmd/transplant-operator/run.go":          {"BuildConfigFromFlags"},
 	"internal/migrate/step/object/derived.go": {"Load"},
 	"internal/migrate/step/file/files.go":     {"Load"},
-	"internal/snapshot/authority.go":          {"Load"},
+	"internal/snapshot/host/authority.go":     {"Load"},
 }
 
 // ownTokenFile is the one place that looks where a process has its own token from: its clients read it again there.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/snapshot/host"
 )
 
 func TestTheCertificatesOfABundle(t *testing.T) {
@@ -25,7 +26,7 @@ func TestTheCertificatesOfABundle(t *testing.T) {
 		"no certificate":                          {"nothing", nil},
 		"nothing":                                 {"", nil},
 	} {
-		if have := certificates([]byte(c.bundle)); !slices.Equal(have, c.want) {
+		if have := host.Certificates([]byte(c.bundle)); !slices.Equal(have, c.want) {
 			t.Errorf("%s: %v, want %v", name, have, c.want)
 		}
 	}

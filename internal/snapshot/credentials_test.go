@@ -10,6 +10,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/host"
 )
 
 const credentialConfig = `apiVersion: kubelet.config.k8s.io/v1
@@ -48,7 +50,7 @@ func writeProvider(t *testing.T, config, program string) string {
 
 func TestCredentialProvidersAreLookedAt(t *testing.T) {
 	dir := writeProvider(t, credentialConfig, answering)
-	s, h := gatherHosts(t, dir, "w-1", Options{})
+	s, h := gatherHosts(t, dir, "w-1", collect.Options{})
 	want := &v1.CredentialProviders{
 		ConfigPath: "/etc/kubernetes/cred.yaml", BinDir: "/opt/bin", APIVersion: "kubelet.config.k8s.io/v1", SHA256: hostaccess.SHA256([]byte(credentialConfig)),
 		Providers: []v1.CredentialProvider{{
@@ -69,12 +71,12 @@ func TestCredentialProvidersAreLookedAt(t *testing.T) {
 
 func TestCredentialProvidersThatAKubeletCouldNotUse(t *testing.T) {
 	dir := writeProvider(t, credentialConfig, "")
-	_, h := gatherHosts(t, dir, "w-1", Options{AskCredentialProviders: true})
+	_, h := gatherHosts(t, dir, "w-1", collect.Options{AskCredentialProviders: true})
 	if p := h.Kubelet.Credentials.Providers[0]; p.Present || p.Error != "there is no /opt/bin/ecr-credential-provider" || p.Asked != "" {
 		t.Errorf("got %+v", p)
 	}
 	write(t, dir, "w-1/opt/bin/ecr-credential-provider", answering)
-	_, h = gatherHosts(t, dir, "w-1", Options{AskCredentialProviders: true})
+	_, h = gatherHosts(t, dir, "w-1", collect.Options{AskCredentialProviders: true})
 	if p := h.Kubelet.Credentials.Providers[0]; p.Present || p.Error != "/opt/bin/ecr-credential-provider may not be executed (mode 0600)" {
 		t.Errorf("got %+v", p)
 	}
@@ -83,19 +85,19 @@ func TestCredentialProvidersThatAKubeletCouldNotUse(t *testing.T) {
 		"a: " + planted + ": [": "/etc/kubernetes/cred.yaml: it is no CredentialProviderConfig: it cannot be read as YAML of that kind",
 	} {
 		write(t, dir, "w-1/etc/kubernetes/cred.yaml", config)
-		if _, h = gatherHosts(t, dir, "w-1", Options{}); h.Kubelet.Credentials.Error != want {
+		if _, h = gatherHosts(t, dir, "w-1", collect.Options{}); h.Kubelet.Credentials.Error != want {
 			t.Errorf("got %q, want %q", h.Kubelet.Credentials.Error, want)
 		}
 	}
 	write(t, dir, "w-1/etc/kubernetes/cred.yaml", "kind: CredentialProviderConfig\nproviders: [{name: ../../bin/sh}, {}]\n")
-	_, h = gatherHosts(t, dir, "w-1", Options{AskCredentialProviders: true})
+	_, h = gatherHosts(t, dir, "w-1", collect.Options{AskCredentialProviders: true})
 	for _, p := range h.Kubelet.Credentials.Providers {
 		if p.Present || !strings.Contains(p.Error, "is no name of a program") {
 			t.Errorf("got %+v", p)
 		}
 	}
 	write(t, dir, "w-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--image-credential-provider-config=/etc/kubernetes/cred.yaml"`)
-	if _, h = gatherHosts(t, dir, "w-1", Options{}); !strings.Contains(h.Kubelet.Credentials.Error, "names only one of") {
+	if _, h = gatherHosts(t, dir, "w-1", collect.Options{}); !strings.Contains(h.Kubelet.Credentials.Error, "names only one of") {
 		t.Errorf("got %+v", h.Kubelet.Credentials)
 	}
 }
@@ -103,18 +105,18 @@ func TestCredentialProvidersThatAKubeletCouldNotUse(t *testing.T) {
 // askOne takes a snapshot of a worker whose node is in a region, with its providers asked.
 func askOne(t *testing.T, dir string, registries ...string) (*v1.Snapshot, v1.CredentialProvider) {
 	t.Helper()
-	g := &gatherer{
-		Sources: Sources{Hosts: open(t, dir), Now: func() time.Time { return now }}, Options: Options{AskCredentialProviders: true, Timeout: time.Second}, snap: &v1.Snapshot{},
+	g := &collect.Collector{
+		Sources: collect.Sources{Hosts: open(t, dir), Now: func() time.Time { return now }}, Options: collect.Options{AskCredentialProviders: true, Timeout: time.Second}, Snap: &v1.Snapshot{},
 	}
-	g.hosts(t.Context())
-	g.snap.Nodes = []v1.Node{
+	host.GatherHosts(t.Context(), g)
+	g.Snap.Nodes = []v1.Node{
 		{Name: "n-1", Labels: map[string]string{"topology.kubernetes.io/region": "eu-west-1"}, Registries: []string{"111111111111.dkr.ecr.us-east-1.amazonaws.com"}},
 		{Name: "n-2", Registries: registries},
 	}
-	g.snap.Hosts[0].NodeName = "n-2"
-	g.afterHosts(t.Context())
-	g.snap.Errors = g.errors
-	return g.snap, g.snap.Hosts[0].Kubelet.Credentials.Providers[0]
+	g.Snap.Hosts[0].NodeName = "n-2"
+	host.GatherCredentials(t.Context(), g)
+	g.Snap.Errors = g.Errors
+	return g.Snap, g.Snap.Hosts[0].Kubelet.Credentials.Providers[0]
 }
 
 func TestACredentialProviderIsAskedAndNothingOfItsAnswerIsKept(t *testing.T) {
@@ -162,7 +164,7 @@ func TestACredentialProviderThatDoesNotAnswerRight(t *testing.T) {
 
 func TestAHostThatCannotRunProgramsLeavesTheProvidersUnknown(t *testing.T) {
 	dir := writeProvider(t, credentialConfig, answering)
-	s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{struct{ hostaccess.Host }{open(t, dir)[0]}}}, Options{AskCredentialProviders: true})
+	s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{struct{ hostaccess.Host }{open(t, dir)[0]}}}, collect.Options{AskCredentialProviders: true})
 	if got := unknownsOf(s, "hosts/w-1/credential-providers"); len(got) != 1 || !strings.Contains(got[0], "cannot run its programs") {
 		t.Errorf("unknown: %q", got)
 	}
@@ -181,18 +183,18 @@ func TestTheImageThatAProviderIsAskedAbout(t *testing.T) {
 		"a pattern that names one registry":      {[]string{"*.pkg.dev", "gcr.io"}, "n-1", "gcr.io/probe:latest"},
 		"none, where no registry can be guessed": {[]string{"*.pkg.dev"}, "n-1", ""},
 	}
-	g := &gatherer{snap: &v1.Snapshot{Nodes: []v1.Node{
+	g := &collect.Collector{Snap: &v1.Snapshot{Nodes: []v1.Node{
 		{Name: "n-1", Labels: map[string]string{"topology.kubernetes.io/region": "eu-west-1"}, Registries: []string{"1.dkr.ecr.eu-west-1.amazonaws.com"}},
 		{Name: "n-2", Registries: []string{"team.azurecr.io"}},
 	}}}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := g.imageFor(tt.node, tt.patterns); got != tt.want {
+			if got := host.ImageFor(g, tt.node, tt.patterns); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
-	if got := (&gatherer{snap: &v1.Snapshot{}}).imageFor("n", []string{"*.dkr.ecr.*.amazonaws.com"}); got != "" {
+	if got := host.ImageFor((&collect.Collector{Snap: &v1.Snapshot{}}), "n", []string{"*.dkr.ecr.*.amazonaws.com"}); got != "" {
 		t.Error(fmt.Sprint("without a region it is ", got))
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // TestWhereAManagerOfADeploymentIsAsked: on the network of a host it is that host's, else the API server leads to its pod.
@@ -21,27 +23,27 @@ func TestWhereAManagerOfADeploymentIsAsked(t *testing.T) {
 	hosts := map[string]string{"node-1": "cp-1"}
 	const workload = "Deployment/kube-system/kcm"
 	for name, tc := range map[string]struct {
-		pod           SeedPod
+		pod           collect.SeedPod
 		host, address string
 	}{
-		"on its host's network":      {SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257"}, "cp-1", "127.0.0.1:10257"},
-		"on every address":           {SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "0.0.0.0"}}, "cp-1", "127.0.0.1:10257"},
-		"on every address of IPv6":   {SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "::"}}, "cp-1", "[::1]:10257"},
-		"on one address":             {SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "10.0.9.9"}}, "cp-1", "10.0.9.9:10257"},
-		"on a variable":              {SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "$(HOST_IP)"}}, "cp-1", "10.0.0.1:10257"},
-		"on the pods' network":       {SeedPod{Name: "p", Workload: workload, Node: "node-1", Address: "10.244.0.7:10257"}, workload + "/p", "10.244.0.7:10257"},
-		"on a host without access":   {SeedPod{Name: "p", Workload: workload, Node: "node-2", HostNetwork: true, Address: "10.0.0.2:10257"}, workload + "/p", "10.0.0.2:10257"},
-		"on a host, not yet started": {SeedPod{Name: "p", Workload: workload, Node: "node-1", HostNetwork: true}, workload + "/p", ""},
+		"on its host's network":      {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257"}, "cp-1", "127.0.0.1:10257"},
+		"on every address":           {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "0.0.0.0"}}, "cp-1", "127.0.0.1:10257"},
+		"on every address of IPv6":   {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "::"}}, "cp-1", "[::1]:10257"},
+		"on one address":             {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "10.0.9.9"}}, "cp-1", "10.0.9.9:10257"},
+		"on a variable":              {collect.SeedPod{Node: "node-1", HostNetwork: true, Address: "10.0.0.1:10257", Flags: map[string]string{"bind-address": "$(HOST_IP)"}}, "cp-1", "10.0.0.1:10257"},
+		"on the pods' network":       {collect.SeedPod{Name: "p", Workload: workload, Node: "node-1", Address: "10.244.0.7:10257"}, workload + "/p", "10.244.0.7:10257"},
+		"on a host without access":   {collect.SeedPod{Name: "p", Workload: workload, Node: "node-2", HostNetwork: true, Address: "10.0.0.2:10257"}, workload + "/p", "10.0.0.2:10257"},
+		"on a host, not yet started": {collect.SeedPod{Name: "p", Workload: workload, Node: "node-1", HostNetwork: true}, workload + "/p", ""},
 	} {
 		if host, address := tc.pod.Place(hosts); host != tc.host || address != tc.address {
 			t.Errorf("%s: asked on %q at %q, want %q at %q", name, host, address, tc.host, tc.address)
 		}
 	}
-	if namespace, pod, ok := PodOfPlace(workload + "/p"); !ok || namespace != "kube-system" || pod != "p" {
+	if namespace, pod, ok := workloads.PodOfPlace(workload + "/p"); !ok || namespace != "kube-system" || pod != "p" {
 		t.Errorf("pod %q of namespace %q (%v)", pod, namespace, ok)
 	}
 	for _, place := range []string{"cp-1", workload, "DaemonSet/kube-system/kcm/p"} {
-		if _, _, ok := PodOfPlace(place); ok {
+		if _, _, ok := workloads.PodOfPlace(place); ok {
 			t.Errorf("%s is taken for a pod", place)
 		}
 	}
@@ -52,9 +54,9 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 	t.Parallel()
 	s := apitest.New(t)
 	manager := func(name, owner string, host string, own bool, running bool) *corev1.Pod {
-		container := corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{kcm, "--cloud-provider=aws"}}
+		container := corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{collect.KCM, "--cloud-provider=aws"}}
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"pod-template-hash": "abc"}, OwnerReferences: []metav1.OwnerReference{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: collect.Namespace, Labels: map[string]string{"pod-template-hash": "abc"}, OwnerReferences: []metav1.OwnerReference{
 				{Kind: "ReplicaSet", Name: owner + "-abc", Controller: ptr.To(true)},
 			}},
 			Spec:   corev1.PodSpec{NodeName: host, HostNetwork: !own, Containers: []corev1.Container{container}},
@@ -66,8 +68,8 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 		return p
 	}
 	s.Put(t,
-		deployment(namespace, kcm, template(nil, corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{kcm, "--cloud-provider=aws"}})),
-		manager("first", kcm, "worker-9", false, true), manager("second", kcm, "worker-8", true, true), manager("third", kcm, "worker-8", true, false), manager("others", "somebody-else", "worker-9", false, true),
+		deployment(collect.Namespace, collect.KCM, template(nil, corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{collect.KCM, "--cloud-provider=aws"}})),
+		manager("first", collect.KCM, "worker-9", false, true), manager("second", collect.KCM, "worker-8", true, true), manager("third", collect.KCM, "worker-8", true, false), manager("others", "somebody-else", "worker-9", false, true),
 	)
 	src := live(t, s)
 	var mu sync.Mutex
@@ -78,11 +80,11 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 		asked = append(asked, component+" "+host+" "+address)
 		return v1.Manager{Loops: []string{"service"}}
 	}
-	got := Gather(t.Context(), src, Options{})
+	got := Gather(t.Context(), src, collect.Options{})
 	slices.Sort(asked)
 	want := []string{
-		kcm + " Deployment/kube-system/kube-controller-manager/first 10.9.0.1:10257",
-		kcm + " Deployment/kube-system/kube-controller-manager/second 10.9.0.1:10257",
+		collect.KCM + " Deployment/kube-system/kube-controller-manager/first 10.9.0.1:10257",
+		collect.KCM + " Deployment/kube-system/kube-controller-manager/second 10.9.0.1:10257",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)

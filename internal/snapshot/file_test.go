@@ -9,10 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 func TestASavedSnapshotIsReadBackAsItWas(t *testing.T) {
-	s := Gather(t.Context(), sources(t), Options{})
+	s := Gather(t.Context(), sources(t), collect.Options{})
 	var b bytes.Buffer
 	if err := Save(&b, s); err != nil {
 		t.Fatal(err)

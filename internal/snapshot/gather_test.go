@@ -21,12 +21,13 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestGatherTheAPI(t *testing.T) {
-	s := Gather(t.Context(), sources(t), Options{ObjectRefs: []string{"Secret/kube-system/token", "Role/kube-system/present", "Role/kube-system/absent"}})
+	s := Gather(t.Context(), sources(t), collect.Options{ObjectRefs: []string{"Secret/kube-system/token", "Role/kube-system/present", "Role/kube-system/absent"}})
 	want := v1.Cluster{Name: "lab", UID: "uid-of-the-cluster", Server: "https://127.0.0.1:6443", Context: "lab", Version: "v1.26.0", Provider: "aws"}
 	if diff := cmp.Diff(want, s.Cluster); diff != "" {
 		t.Errorf("cluster (-want +got):\n%s", diff)
@@ -53,7 +54,7 @@ func TestGatherTheAPI(t *testing.T) {
 	}
 	renewed := now
 	wantLeases := []v1.Lease{
-		{Name: kcm, Holder: "cp-1_a", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
+		{Name: collect.KCM, Holder: "cp-1_a", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
 		{Name: "our-migration", Holder: "cp-1_b", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
 	}
 	if diff := cmp.Diff(wantLeases, s.Leases); diff != "" {
@@ -69,7 +70,7 @@ func TestGatherTheAPI(t *testing.T) {
 }
 
 func TestGatherTheHosts(t *testing.T) {
-	s := Gather(t.Context(), sources(t), Options{Files: []string{"/etc/kubernetes/transplant/x.yaml"}})
+	s := Gather(t.Context(), sources(t), collect.Options{Files: []string{"/etc/kubernetes/transplant/x.yaml"}})
 	if len(s.Hosts) != 3 {
 		t.Fatalf("got %d hosts", len(s.Hosts))
 	}
@@ -84,21 +85,21 @@ func TestGatherTheHosts(t *testing.T) {
 	for _, c := range cp.Components {
 		names = append(names, c.Name)
 	}
-	if diff := cmp.Diff([]string{kas, kcm}, names); diff != "" {
+	if diff := cmp.Diff([]string{collect.KAS, collect.KCM}, names); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}
 	c := cp.Components[1]
-	if diff := cmp.Diff(append([]string{kcm}, kcmArgs(2)...), c.Command); diff != "" {
+	if diff := cmp.Diff(append([]string{collect.KCM}, kcmArgs(2)...), c.Command); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)
 	}
 	if c.Address != address(2)+":10257" || c.Image != kcmImage || c.Flags["cluster-name"] != "lab" || c.HostPaths["/etc/cloud"] != "/etc/kubernetes/cloud" || !slices.Equal(c.EnvNames, []string{"AWS_SECRET_ACCESS_KEY"}) {
 		t.Errorf("got component %+v", c)
 	}
-	wantPod := &v1.MirrorPod{Name: kcm + "-" + nodeName(2), UID: "uid-" + kcm + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{kcm}, kcmArgs(2)...)}
+	wantPod := &v1.MirrorPod{Name: collect.KCM + "-" + nodeName(2), UID: "uid-" + collect.KCM + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{collect.KCM}, kcmArgs(2)...)}
 	if diff := cmp.Diff(wantPod, c.Pod); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
-	wantMigration := []v1.LeaderMigrationFile{{Path: "/etc/kubernetes/cloud/migration.yaml", UsedBy: kcm, Content: leaderMigration}}
+	wantMigration := []v1.LeaderMigrationFile{{Path: "/etc/kubernetes/cloud/migration.yaml", UsedBy: collect.KCM, Content: leaderMigration}}
 	if diff := cmp.Diff(wantMigration, cp.LeaderMigration); diff != "" {
 		t.Errorf("leader migration (-want +got):\n%s", diff)
 	}
@@ -130,10 +131,10 @@ func TestGatherManagersAndCloud(t *testing.T) {
 	src := sources(t)
 	inventory := &cloud{}
 	src.Cloud = inventory
-	s := Gather(t.Context(), src, Options{})
+	s := Gather(t.Context(), src, collect.Options{})
 	want := []v1.Manager{
-		{Component: kcm, Host: "cp-1", Address: address(1) + ":10257", Loops: []string{"route", "service"}, Leads: []string{kcm}},
-		{Component: kcm, Host: "cp-2", Address: address(2) + ":10257", Error: "connection refused"},
+		{Component: collect.KCM, Host: "cp-1", Address: address(1) + ":10257", Loops: []string{"route", "service"}, Leads: []string{collect.KCM}},
+		{Component: collect.KCM, Host: "cp-2", Address: address(2) + ":10257", Error: "connection refused"},
 	}
 	if diff := cmp.Diff(want, s.Managers); diff != "" {
 		t.Errorf("managers (-want +got):\n%s", diff)
@@ -151,7 +152,7 @@ func TestGatherManagersAndCloud(t *testing.T) {
 }
 
 func TestGatherAccess(t *testing.T) {
-	s := Gather(t.Context(), sources(t), Options{LeaseName: "our-migration"})
+	s := Gather(t.Context(), sources(t), collect.Options{LeaseName: "our-migration"})
 	allowed := map[string]bool{}
 	for _, a := range s.Access {
 		allowed[strings.Join([]string{a.Who, a.Verb, a.Group, a.Resource, a.Namespace, a.Name}, " ")] = a.Allowed
@@ -174,9 +175,9 @@ func TestGatherAccess(t *testing.T) {
 
 func TestTheSameClusterGivesTheSameBytes(t *testing.T) {
 	src := sources(t)
-	first := saved(t, Gather(t.Context(), src, Options{}))
+	first := saved(t, Gather(t.Context(), src, collect.Options{}))
 	for range 5 {
-		if again := saved(t, Gather(t.Context(), src, Options{})); again != first {
+		if again := saved(t, Gather(t.Context(), src, collect.Options{})); again != first {
 			t.Fatalf("another snapshot of the same cluster (-first +again):\n%s", cmp.Diff(first, again))
 		}
 	}
@@ -190,7 +191,7 @@ func TestNoSecretIsInASnapshot(t *testing.T) {
 	write(t, dir, "cp-2/etc/kubernetes/manifests/kube-scheduler.yaml", "apiVersion: v1\nkind: Pod\n\t"+planted+": [")
 	src := sources(t)
 	src.Hosts = open(t, dir)
-	out := saved(t, Gather(t.Context(), src, Options{ObjectRefs: []string{"Secret/kube-system/token"}}))
+	out := saved(t, Gather(t.Context(), src, collect.Options{ObjectRefs: []string{"Secret/kube-system/token"}}))
 	if at := strings.Index(out, planted); at >= 0 {
 		t.Errorf("the snapshot holds a secret: …%s…", out[max(0, at-200):min(len(out), at+60)])
 	}
@@ -213,7 +214,7 @@ func TestManifestsThatAreNotOnePodEach(t *testing.T) {
 		file, content string
 		want          []string // component, manifest and error
 	}{
-		"a backup is a second pod":              {"kube-controller-manager.yaml.bak", manifest(kcm, kcmImage, kcmArgs(1)...), []string{"kube-controller-manager /etc/kubernetes/manifests/kube-controller-manager.yaml.bak "}},
+		"a backup is a second pod":              {"kube-controller-manager.yaml.bak", manifest(collect.KCM, kcmImage, kcmArgs(1)...), []string{"kube-controller-manager /etc/kubernetes/manifests/kube-controller-manager.yaml.bak "}},
 		"a dot-file is none":                    {".kube-controller-manager.yaml", "whatever: [", nil},
 		"a broken manifest by its file's name":  {"kube-scheduler.yaml", "kind: [", []string{"kube-scheduler /etc/kubernetes/manifests/kube-scheduler.yaml it is not YAML"}},
 		"a broken manifest by what it mentions": {"ccm.yaml", "kind: Deployment\nimage: cloud-controller-manager\n", []string{"cloud-controller-manager /etc/kubernetes/manifests/ccm.yaml it is a \"Deployment\""}},
@@ -225,7 +226,7 @@ func TestManifestsThatAreNotOnePodEach(t *testing.T) {
 			write(t, dir, "cp-1/etc/kubernetes/manifests/"+tc.file, tc.content)
 			src := sources(t)
 			src.Hosts = open(t, dir)
-			s := Gather(t.Context(), src, Options{})
+			s := Gather(t.Context(), src, collect.Options{})
 			var extra []string
 			for _, c := range s.Hosts[0].Components {
 				if strings.HasSuffix(c.Manifest, "/"+tc.file) {
@@ -258,7 +259,7 @@ func TestWhatAHostDoesNotTellIsUnknown(t *testing.T) {
 	write(t, dir, "cp-2/etc/kubernetes/manifests", "a file where a directory should be")
 	src := sources(t)
 	src.Hosts, src.Scrape, src.ScrapeUnavailable, src.Cloud, src.CloudUnavailable = []hostaccess.Host{deaf{hosts[0]}, hosts[1]}, nil, "no token", nil, "no region"
-	s := Gather(t.Context(), src, Options{})
+	s := Gather(t.Context(), src, collect.Options{})
 	var facts []string
 	for _, e := range s.Errors {
 		facts = append(facts, e.Fact)
@@ -276,7 +277,7 @@ func TestWhatAHostDoesNotTellIsUnknown(t *testing.T) {
 }
 
 func TestGatherWithNothingAtAll(t *testing.T) {
-	s := Gather(t.Context(), Sources{Now: func() time.Time { return now }}, Options{ObjectRefs: []string{"Role/kube-system/x"}})
+	s := Gather(t.Context(), collect.Sources{Now: func() time.Time { return now }}, collect.Options{ObjectRefs: []string{"Role/kube-system/x"}})
 	var facts []string
 	for _, e := range s.Errors {
 		facts = append(facts, e.Fact)
@@ -297,7 +298,7 @@ func TestAnAPIThatForbidsEverythingIsToldByVerbAndResource(t *testing.T) {
 		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"%s is forbidden: User \"jane\" cannot list resource \"%s\" in API group \"\" at the cluster scope"}`, resource, resource)
 	}))
 	defer server.Close()
-	s := Gather(t.Context(), Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, Options{ObjectRefs: []string{"Role/kube-system/x"}})
+	s := Gather(t.Context(), collect.Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, collect.Options{ObjectRefs: []string{"Role/kube-system/x"}})
 	for fact, want := range map[string]string{
 		"nodes":                      `listing nodes: forbidden: User "jane" cannot list resource "nodes" in API group "" at the cluster scope`,
 		"services":                   `listing services: forbidden: User "jane" cannot list resource "services" in API group "" at the cluster scope`,
@@ -315,7 +316,7 @@ func TestAnAPIThatDoesNotAnswerIsToldByAddress(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address := server.URL
 	server.Close()
-	s := Gather(t.Context(), Sources{Kube: client(t, address), Server: address, Now: time.Now}, Options{})
+	s := Gather(t.Context(), collect.Sources{Kube: client(t, address), Server: address, Now: time.Now}, collect.Options{})
 	if got, want := why(s, "nodes"), "listing nodes: cannot reach "+address+": connect: connection refused"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -331,7 +332,7 @@ func TestAnAPIThatHangsIsToldByAddress(t *testing.T) {
 	defer close(hang)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s := Gather(ctx, Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, Options{Timeout: 50 * time.Millisecond})
+	s := Gather(ctx, collect.Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, collect.Options{Timeout: 50 * time.Millisecond})
 	if got, want := why(s, "nodes"), "listing nodes: no answer from "+server.URL+" in time"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -340,7 +341,7 @@ func TestAnAPIThatHangsIsToldByAddress(t *testing.T) {
 func TestCredentialsThatAreNotAcceptedAreToldSo(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer server.Close()
-	s := Gather(t.Context(), Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, Options{})
+	s := Gather(t.Context(), collect.Sources{Kube: client(t, server.URL), Server: server.URL, Now: time.Now}, collect.Options{})
 	if got, want := why(s, "nodes"), "listing nodes: the API server does not accept the credentials in the kubeconfig"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

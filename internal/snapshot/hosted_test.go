@@ -12,6 +12,9 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
@@ -32,7 +35,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 		deployment("kube-system", "ccm", template(nil, corev1.Container{Name: "c", Image: "registry.k8s.io/provider-aws/cloud-controller-manager:v1.26.0", Args: []string{"--use-service-account-credentials", "--leader-elect-resource-name=own-lease"}})),
 		lease("own-lease", "x"),
 	)
-	got := Gather(t.Context(), live(t, s), Options{})
+	got := Gather(t.Context(), live(t, s), collect.Options{})
 	var names []string
 	for _, c := range got.Hosted {
 		names = append(names, c.Name+" "+c.Manifest)
@@ -54,7 +57,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	}
 	object = d.Spec.Template
 	want := v1.Component{
-		Name: kcm, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: TemplateSHA256(object),
+		Name: collect.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: hosted.TemplateSHA256(object),
 		Command: []string{"/bin/sh", "-c", "exec kube-controller-manager --cloud-provider=aws --cluster-name=plane --token=(masked)"},
 		Flags:   map[string]string{"cloud-provider": "aws", "cluster-name": "plane", "token": mask.Masked}, EnvNames: []string{"AWS_SECRET_ACCESS_KEY", "KUBERNETES_SERVICE_HOST"},
 		HostPaths: map[string]string{"/etc/cloud": "/etc/kubernetes/cloud"},
@@ -77,7 +80,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 		asked[a.Who+" "+a.Verb+" "+a.Resource] = true
 	}
 	for _, question := range []string{" create serviceaccounts/token", " patch nodes/status", " delete nodes", " patch services/status", " create events"} {
-		if !asked[newManager+question] {
+		if !asked[permission.NewManager+question] {
 			t.Errorf("not asked:%s", question)
 		}
 	}

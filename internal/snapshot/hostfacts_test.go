@@ -15,12 +15,13 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // gatherHosts takes a snapshot of a directory's hosts and nothing else, and returns the host of a name.
-func gatherHosts(t *testing.T, dir, name string, opts Options) (*v1.Snapshot, v1.Host) {
+func gatherHosts(t *testing.T, dir, name string, opts collect.Options) (*v1.Snapshot, v1.Host) {
 	t.Helper()
-	s := Gather(t.Context(), Sources{Hosts: open(t, dir), Now: func() time.Time { return now }}, opts)
+	s := Gather(t.Context(), collect.Sources{Hosts: open(t, dir), Now: func() time.Time { return now }}, opts)
 	for _, h := range s.Hosts {
 		if h.Name == name {
 			return s, h
@@ -75,7 +76,7 @@ staticPodURLHeader: {Authorization: [`+planted+`]}
 func TestAKubeadmKubelet(t *testing.T) {
 	dir := t.TempDir()
 	writeKubelet(t, dir)
-	s, h := gatherHosts(t, dir, "w-1", Options{})
+	s, h := gatherHosts(t, dir, "w-1", collect.Options{})
 	k := h.Kubelet
 	wantFlags := map[string]string{
 		"bootstrap-kubeconfig": "/etc/kubernetes/bootstrap-kubelet.conf", "kubeconfig": "/etc/kubernetes/kubelet.conf", "config": "/var/lib/kubelet/config.yaml",
@@ -181,7 +182,7 @@ func TestKubeletsOfOtherKinds(t *testing.T) {
 			for at, content := range tt.files {
 				write(t, dir, "w-1"+at, content)
 			}
-			s, h := gatherHosts(t, dir, "w-1", Options{})
+			s, h := gatherHosts(t, dir, "w-1", collect.Options{})
 			k := h.Kubelet
 			if diff := cmp.Diff(tt.want, k.Flags); diff != "" {
 				t.Errorf("flags, -want +got:\n%s", diff)
@@ -209,7 +210,7 @@ func TestDropInsOfAKubeletsConfiguration(t *testing.T) {
 	write(t, dir, "w-1/etc/kubelet.d/20.conf", "kind: KubeletConfiguration\nfeatureGates: {B: true, C: true}\nproviderID: new\n")
 	write(t, dir, "w-1/etc/kubelet.d/10.conf", "kind: KubeletConfiguration\nfeatureGates: {B: false}\n")
 	write(t, dir, "w-1/etc/kubelet.d/README", "nothing: [")
-	_, h := gatherHosts(t, dir, "w-1", Options{})
+	_, h := gatherHosts(t, dir, "w-1", collect.Options{})
 	c := h.Kubelet.Config
 	if diff := cmp.Diff(map[string]bool{"A": true, "B": true, "C": true}, c.FeatureGates); diff != "" || c.ProviderID != "new" || !c.RotateCertificates || c.Error != "" {
 		t.Errorf("got %+v", c)
@@ -238,7 +239,7 @@ func TestTheKubeletsProcessIsTheProof(t *testing.T) {
 	writeKubelet(t, dir)
 	host := open(t, dir)[0]
 	args := []string{"/usr/bin/kubelet", "--cloud-provider=external", "--token", planted, "--image-credential-provider-config=/etc/kubernetes/cred.yaml", "--image-credential-provider-bin-dir=/opt/bin"}
-	s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{manyKubelets{host, args, 1}}}, Options{})
+	s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{manyKubelets{host, args, 1}}}, collect.Options{})
 	k := s.Hosts[0].Kubelet
 	if k.Process == nil || k.Process.Args[1] != "--cloud-provider=external" || k.Process.Args[3] != mask.Masked || k.Flags["cloud-provider"] != "aws" {
 		t.Errorf("got %+v, %+v", k.Process, k.Flags)
@@ -246,7 +247,7 @@ func TestTheKubeletsProcessIsTheProof(t *testing.T) {
 	if k.Credentials == nil || k.Credentials.ConfigPath != "/etc/kubernetes/cred.yaml" || k.Credentials.Error == "" {
 		t.Errorf("what only the process says was not looked at: %+v", k.Credentials)
 	}
-	s = Gather(t.Context(), Sources{Hosts: []hostaccess.Host{manyKubelets{host, args, 2}}}, Options{})
+	s = Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{manyKubelets{host, args, 2}}}, collect.Options{})
 	if got := unknownsOf(s, "hosts/w-1/kubelet-process"); len(got) != 1 || !strings.Contains(got[0], "processes 100, 101") || s.Hosts[0].Kubelet.Process != nil {
 		t.Errorf("unknown: %q", got)
 	}
@@ -256,7 +257,7 @@ func TestManifestsLieWhereTheKubeletLooks(t *testing.T) {
 	dir, _ := writeHosts(t)
 	write(t, dir, "cp-1/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nstaticPodPath: /etc/static\n")
 	write(t, dir, "cp-1/etc/static/scheduler.yaml", manifest("kube-scheduler", "i"))
-	_, h := gatherHosts(t, dir, "cp-1", Options{})
+	_, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 	if len(h.Components) != 1 || h.Components[0].Manifest != "/etc/static/scheduler.yaml" {
 		t.Errorf("got %+v", h.Components)
 	}
@@ -275,9 +276,9 @@ func (w watch) Offset(context.Context) (time.Duration, time.Duration, error) {
 
 func TestClocksOfHosts(t *testing.T) {
 	_, hosts := writeHosts(t)
-	s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{
+	s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{
 		hosts[0], watch{hosts[1], -3 * time.Second, nil}, watch{hosts[2], 0, errors.New("no answer")},
-	}}, Options{})
+	}}, collect.Options{})
 	want := []v1.Clock{{Who: "host/cp-1"}, {Who: "host/cp-2", OffsetMillis: -3000, UncertaintyMillis: 5}}
 	if diff := cmp.Diff(want, s.Clocks); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -285,7 +286,7 @@ func TestClocksOfHosts(t *testing.T) {
 	if diff := cmp.Diff([]string{"clocks/worker-1: asking for the clock of host worker-1: no answer"}, unknownsOf(s, "clocks/worker-1")); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	s = Gather(t.Context(), Sources{Hosts: []hostaccess.Host{struct{ hostaccess.Host }{hosts[0]}}}, Options{})
+	s = Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{struct{ hostaccess.Host }{hosts[0]}}}, collect.Options{})
 	if got := unknownsOf(s, "clocks/cp-1"); len(got) != 1 || !strings.Contains(got[0], "does not tell its clock") {
 		t.Errorf("unknown: %q", got)
 	}
@@ -293,11 +294,11 @@ func TestClocksOfHosts(t *testing.T) {
 
 func TestEveryComponentsCloudConfig(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(kcm, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kcm.conf"))
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kas.yaml", manifest(kas, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kas.conf"))
+	write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(collect.KCM, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kcm.conf"))
+	write(t, dir, "cp-1/etc/kubernetes/manifests/kas.yaml", manifest(collect.KAS, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kas.conf"))
 	write(t, dir, "cp-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/etc/kubernetes/cloud/kcm.conf"`)
 	write(t, dir, "cp-1/etc/kubernetes/cloud/kcm.conf", cloudConf)
-	s, h := gatherHosts(t, dir, "cp-1", Options{})
+	s, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 	if h.CloudConfig == nil || h.CloudConfig.Path != "/etc/kubernetes/cloud/kcm.conf" || h.CloudConfig.Provider != "aws" || fmt.Sprint(h.CloudConfig.UsedBy) != "[kube-controller-manager kubelet]" || h.CloudConfig.DerivedSHA256 == "" || h.CloudConfig.Format != "ini" || h.CloudConfig.Settings["Global.VPC"] != "vpc-1" {
 		t.Errorf("the manager's: %+v", h.CloudConfig)
 	}
@@ -347,7 +348,7 @@ func TestManifestsInTheWild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			write(t, dir, "cp-1/etc/kubernetes/manifests/kube-controller-manager.yaml", tt.manifest)
-			s, h := gatherHosts(t, dir, "cp-1", Options{})
+			s, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 			if len(h.Components) != 1 {
 				t.Fatalf("got %+v", h.Components)
 			}
@@ -355,7 +356,7 @@ func TestManifestsInTheWild(t *testing.T) {
 			if diff := cmp.Diff(tt.flags, c.Flags); diff != "" {
 				t.Errorf("flags, -want +got:\n%s", diff)
 			}
-			if got := strings.Join(c.Remarks, "|"); got != tt.remarks || c.Name != kcm || !strings.HasPrefix(c.Error, tt.err) || (c.Error == "") != (tt.err == "") {
+			if got := strings.Join(c.Remarks, "|"); got != tt.remarks || c.Name != collect.KCM || !strings.HasPrefix(c.Error, tt.err) || (c.Error == "") != (tt.err == "") {
 				t.Errorf("%s: remarks %q, error %q", c.Name, got, c.Error)
 			}
 			if strings.Contains(saved(t, s), planted) {
@@ -379,9 +380,9 @@ func TestCloudConfigsOfOtherProviders(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(kcm, "i", tt.flags, "--cloud-config=/etc/cloud/cloud.conf"))
+			write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(collect.KCM, "i", tt.flags, "--cloud-config=/etc/cloud/cloud.conf"))
 			write(t, dir, "cp-1/etc/kubernetes/cloud/cloud.conf", tt.config)
-			_, h := gatherHosts(t, dir, "cp-1", Options{})
+			_, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 			c := h.CloudConfig
 			if c == nil || c.Provider != tt.provider || !strings.Contains(c.Error, tt.err) || tt.problem != "" && !strings.Contains(strings.Join(c.Problems, "|"), tt.problem) || tt.err == "" != (c.Error == "") {
 				t.Errorf("got %+v", c)

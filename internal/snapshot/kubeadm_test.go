@@ -8,6 +8,7 @@ import (
 
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 const kubeadmMap = `apiVersion: kubeadm.k8s.io/v1beta3
@@ -47,7 +48,7 @@ controllerManager:
 `
 
 func TestKubeadm(t *testing.T) {
-	got := Kubeadm(kubeadmMap)
+	got := objects.Kubeadm(kubeadmMap)
 	if diff := cmp.Diff(map[string]map[string]string{
 		"apiServer":         {"cloud-provider": "aws", "oidc-client-secret": mask.Masked, "feature-gates": "BoundServiceAccountTokenVolume=true,Other=false"},
 		"controllerManager": {"cloud-provider": "aws", "configure-cloud-routes": "false", "use-service-account-credentials": "true"},
@@ -66,7 +67,7 @@ func TestKubeadm(t *testing.T) {
 }
 
 func TestKubeadmWithListsOfArguments(t *testing.T) {
-	got := Kubeadm(kubeadmList)
+	got := objects.Kubeadm(kubeadmList)
 	if diff := cmp.Diff(map[string]map[string]string{"controllerManager": {"cloud-provider": "external", "v": "4", "some-token": mask.Masked}}, got.ExtraArgs); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
@@ -77,7 +78,7 @@ func TestKubeadmWithListsOfArguments(t *testing.T) {
 
 func TestAClusterConfigurationWithoutSecretsStaysAsItIs(t *testing.T) {
 	const text = "# ours\napiVersion:   kubeadm.k8s.io/v1beta1\nkind: ClusterConfiguration\ncontrollerManager: {extraArgs: {cloud-provider: aws}}\n"
-	if got := Kubeadm(text); got.ClusterConfiguration != text || got.ExtraArgs["controllerManager"]["cloud-provider"] != "aws" {
+	if got := objects.Kubeadm(text); got.ClusterConfiguration != text || got.ExtraArgs["controllerManager"]["cloud-provider"] != "aws" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -93,7 +94,7 @@ func TestAClusterConfigurationThatIsNotUnderstoodSaysSo(t *testing.T) {
 		"volumes as something": {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nscheduler: {extraVolumes: x}\n", "the ClusterConfiguration is not understood"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Kubeadm(tc.text); !strings.Contains(got.Error, tc.want) {
+			if got := objects.Kubeadm(tc.text); !strings.Contains(got.Error, tc.want) {
 				t.Errorf("got %q, want %q", got.Error, tc.want)
 			}
 		})

@@ -26,12 +26,15 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
+	"github.com/transplant-dev/transplant/internal/snapshot/volume"
 )
 
 // live are the sources of a server, its traffic watched, without hosts.
-func live(t *testing.T, s *apitest.Server) Sources {
+func live(t *testing.T, s *apitest.Server) collect.Sources {
 	t.Helper()
-	traffic := &Traffic{}
+	traffic := &collect.Traffic{}
 	cfg := s.Config()
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -45,7 +48,7 @@ func live(t *testing.T, s *apitest.Server) Sources {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Sources{Kube: kube, Dynamic: dyn, Traffic: traffic, Server: s.URL}
+	return collect.Sources{Kube: kube, Dynamic: dyn, Traffic: traffic, Server: s.URL}
 }
 
 func meta(ns, name string) metav1.ObjectMeta {
@@ -78,10 +81,10 @@ func everything(t *testing.T) *apitest.Server {
 	s := apitest.New(t)
 	s.Serve(append(s.Groups(), "cluster.k8s.io/v1alpha1", "cluster.x-k8s.io/v1alpha4", "cluster.x-k8s.io/v1beta1")...)
 	s.Put(t,
-		node("a"), lease(kcm, "a_1"),
+		node("a"), lease(collect.KCM, "a_1"),
 		&corev1.Service{ObjectMeta: meta("shop", "web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: "192.0.2.7", ExternalTrafficPolicy: "Local", HealthCheckNodePort: 30303}},
 		&corev1.Service{ObjectMeta: meta("policy", "keeper"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "keeper"}}},
-		mirrorPod(kcm, "a", kcm, "--cloud-provider=aws", "--cluster-name=lab"), mirrorPod("etcd", "a", "etcd"),
+		mirrorPod(collect.KCM, "a", collect.KCM, "--cloud-provider=aws", "--cluster-name=lab"), mirrorPod("etcd", "a", "etcd"),
 		deployment("policy", "keeper-pods", template(map[string]string{"app": "keeper"}, corev1.Container{Name: "keeper", Image: "example.com/keeper:v1"})),
 		deployment("shop", "web", template(map[string]string{"app": "web"}, corev1.Container{Name: "web", Image: "example.com/web:v1"})),
 		daemonSet("kube-system", "calico-node", template(nil, corev1.Container{Name: "calico-node", Image: "docker.io/calico/node:v3.27.0"})),
@@ -98,32 +101,32 @@ func everything(t *testing.T) *apitest.Server {
 		&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-6", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}}, Endpoints: []discoveryv1.Endpoint{
 			{Addresses: []string{"fd00::1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "policy", Name: "keeper-1"}},
 		}},
-		volume("pv-1", func(pv *corev1.PersistentVolume) {
+		volumeOf("pv-1", func(pv *corev1.PersistentVolume) {
 			pv.Spec.AWSElasticBlockStore = &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://us-east-1a/vol-1"}
 			pv.Labels = map[string]string{corev1.LabelTopologyZone: "us-east-1a"}
 			pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data"}
 		}),
 		&corev1.PersistentVolumeClaim{ObjectMeta: meta("shop", "data"), Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv-1"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}},
 		&corev1.PersistentVolumeClaim{ObjectMeta: meta("shop", "pending")},
-		volume("pv-nfs", func(pv *corev1.PersistentVolume) { pv.Spec.NFS = &corev1.NFSVolumeSource{Server: "nfs", Path: "/"} }),
+		volumeOf("pv-nfs", func(pv *corev1.PersistentVolume) { pv.Spec.NFS = &corev1.NFSVolumeSource{Server: "nfs", Path: "/"} }),
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}}, Provisioner: "kubernetes.io/aws-ebs", Parameters: map[string]string{"type": "gp2", "userPassword": planted, "csi.storage.k8s.io/provisioner-secret-name": "disks"}},
 		&storagev1.CSIDriver{ObjectMeta: meta("", "ebs.csi.aws.com")},
-		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{migratedPlugins: "kubernetes.io/gce-pd,kubernetes.io/aws-ebs"}}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com", NodeID: "i-1", Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To[int32](25)}}}}},
+		&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{volume.MigratedPlugins: "kubernetes.io/gce-pd,kubernetes.io/aws-ebs"}}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com", NodeID: "i-1", Allocatable: &storagev1.VolumeNodeResources{Count: ptr.To[int32](25)}}}}},
 		&storagev1.VolumeAttachment{ObjectMeta: meta("", "csi-1"), Spec: storagev1.VolumeAttachmentSpec{Attacher: "ebs.csi.aws.com", NodeName: "a", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("pv-1")}}, Status: storagev1.VolumeAttachmentStatus{DetachError: &storagev1.VolumeError{Message: "timed out"}}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: meta("shop", "db"), Status: policyv1.PodDisruptionBudgetStatus{ExpectedPods: 1, CurrentHealthy: 1, DesiredHealthy: 1}},
 		&policyv1.PodDisruptionBudget{ObjectMeta: meta("shop", "web"), Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 1}},
 		request("csr-pending", certificatesv1.KubeletServingSignerName), request("csr-issued", certificatesv1.KubeletServingSignerName, "issued"), request("csr-other", "example.com/x"),
 		request("csr-denied", certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.CertificateApproved, certificatesv1.CertificateDenied),
 		machineObject("cluster.k8s.io/v1alpha1", "MachineDeployment", "workers", map[string]string{"cluster.k8s.io/cluster-api-autoscaler-node-group-max-size": "5"}, map[string]any{"replicas": int64(3)}),
-		machineObject("cluster.k8s.io/v1alpha1", "Machine", "workers-1", map[string]string{kubeletFlag: "true"}, nil),
-		machineObject("cluster.x-k8s.io/v1beta1", "Machine", "capi-1", map[string]string{paused: ""}, nil),
+		machineObject("cluster.k8s.io/v1alpha1", "Machine", "workers-1", map[string]string{objects.KubeletFlag: "true"}, nil),
+		machineObject("cluster.x-k8s.io/v1beta1", "Machine", "capi-1", map[string]string{objects.Paused: ""}, nil),
 		&corev1.ConfigMap{ObjectMeta: meta("kube-system", "kubeadm-config"), Data: map[string]string{"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\nclusterName: lab\n"}},
 		&corev1.ConfigMap{ObjectMeta: meta("kube-system", "kubelet-config-1.26"), Data: map[string]string{"kubelet": "serverTLSBootstrap: true\nfeatureGates: {CSIMigrationAWS: false}\n"}},
 	)
 	return s
 }
 
-func volume(name string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+func volumeOf(name string, change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	pv := &corev1.PersistentVolume{ObjectMeta: meta("", name)}
 	change(pv)
 	return pv
@@ -151,7 +154,7 @@ func machineObject(apiVersion, kind, name string, annotations map[string]string,
 
 func TestGatherEverythingOfTheAPI(t *testing.T) {
 	s := everything(t)
-	got := Gather(t.Context(), live(t, s), Options{})
+	got := Gather(t.Context(), live(t, s), collect.Options{})
 	if diff := cmp.Diff([]v1.GatherError{{Fact: "hosts", Error: "no host was given: leave --host-access=none out, and hosts are read through pods; or name each control-plane host, e.g. --host-access=local:cp-1=/mnt/cp-1"}}, got.Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)
 	}
@@ -227,7 +230,7 @@ func TestGatherEverythingOfTheAPI(t *testing.T) {
 }
 
 func TestAHostThatWasNotNamedIsKnownFromItsMirrorPods(t *testing.T) {
-	got := Gather(t.Context(), live(t, everything(t)), Options{})
+	got := Gather(t.Context(), live(t, everything(t)), collect.Options{})
 	if len(got.Hosts) != 1 {
 		t.Fatalf("hosts: %+v", got.Hosts)
 	}
@@ -235,7 +238,7 @@ func TestAHostThatWasNotNamedIsKnownFromItsMirrorPods(t *testing.T) {
 	if h.Name != "a" || h.NodeName != "a" || !h.APIOnly || !h.ControlPlane || len(h.Components) != 1 {
 		t.Fatalf("host: %+v", h)
 	}
-	if c := h.Components[0]; c.Name != kcm || c.Manifest != "Pod/kube-system/kube-controller-manager-a" || c.Flags["cluster-name"] != "lab" || c.Pod == nil || c.SHA256 != "" {
+	if c := h.Components[0]; c.Name != collect.KCM || c.Manifest != "Pod/kube-system/kube-controller-manager-a" || c.Flags["cluster-name"] != "lab" || c.Pod == nil || c.SHA256 != "" {
 		t.Errorf("component: %+v", c)
 	}
 	if got.Cluster.Name != "lab" || got.Cluster.Provider != "aws" || len(got.Managers) != 0 {
@@ -256,7 +259,7 @@ var factsOfLists = map[string]string{
 
 func TestEveryListThatIsForbiddenIsAnUnknownFact(t *testing.T) {
 	asked := everything(t)
-	Gather(t.Context(), live(t, asked), Options{})
+	Gather(t.Context(), live(t, asked), collect.Options{})
 	var lists []string
 	for request := range asked.Requests() {
 		if resource, ok := strings.CutPrefix(request, "list "); ok {
@@ -270,7 +273,7 @@ func TestEveryListThatIsForbiddenIsAnUnknownFact(t *testing.T) {
 		t.Run(resource, func(t *testing.T) {
 			s := everything(t)
 			s.Deny("list", resource)
-			got := Gather(t.Context(), live(t, s), Options{})
+			got := Gather(t.Context(), live(t, s), collect.Options{})
 			var facts []string
 			for _, e := range got.Errors {
 				if e.Fact == "hosts" {
@@ -297,7 +300,7 @@ func TestReadsThatAreForbiddenAreUnknownFacts(t *testing.T) {
 			s := everything(t)
 			s.Deny("get", tc.resource)
 			var facts []string
-			for _, e := range Gather(t.Context(), live(t, s), Options{}).Errors {
+			for _, e := range Gather(t.Context(), live(t, s), collect.Options{}).Errors {
 				if e.Fact != "hosts" {
 					facts = append(facts, e.Fact)
 				}
@@ -322,7 +325,7 @@ func TestGatherFromAnAPIServerOf120(t *testing.T) {
 		&policyv1beta1.PodDisruptionBudget{ObjectMeta: meta("shop", "old"), Status: policyv1beta1.PodDisruptionBudgetStatus{ExpectedPods: 2, CurrentHealthy: 1, DesiredHealthy: 1}},
 		&discoveryv1beta1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "policy", Name: "keeper-x", Labels: map[string]string{discoveryv1.LabelServiceName: "keeper"}}, Endpoints: []discoveryv1beta1.Endpoint{{Addresses: []string{"10.1.0.1"}}}},
 	)
-	got := Gather(t.Context(), live(t, s), Options{})
+	got := Gather(t.Context(), live(t, s), collect.Options{})
 	if len(got.Errors) != 1 || got.Errors[0].Fact != "hosts" {
 		t.Errorf("errors: %+v", got.Errors)
 	}
@@ -340,7 +343,7 @@ func TestEndpointsStandInForSlices(t *testing.T) {
 	s.Put(t, &corev1.Endpoints{ObjectMeta: meta("policy", "keeper"), Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // what old clusters have
 		Addresses: []corev1.EndpointAddress{{IP: "10.1.0.1"}, {IP: "10.1.0.2"}}, NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.1.0.3"}},
 	}}})
-	got := Gather(t.Context(), live(t, s), Options{})
+	got := Gather(t.Context(), live(t, s), collect.Options{})
 	if ready := got.Webhooks[1].Ready; ready == nil || *ready != 2 {
 		t.Errorf("webhook: %+v", got.Webhooks[1])
 	}

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // tokenUntil is what looks like a token of a manager, with a planted secret for a signature.
@@ -56,8 +57,8 @@ func TestWhenTheTokenOfAManagerInASeedExpiresIsKeptAndTheTokenIsNot(t *testing.T
 			}
 			kube, _ := seed.Clients(t)
 			sources := live(t, apitest.New(t))
-			sources.Seed = &Seed{Kube: kube, Namespace: "cluster-x", TokenSecret: "kubeconfig", TokenKey: "token"}
-			s := Gather(t.Context(), sources, Options{})
+			sources.Seed = &collect.Seed{Kube: kube, Namespace: "cluster-x", TokenSecret: "kubeconfig", TokenKey: "token"}
+			s := Gather(t.Context(), sources, collect.Options{})
 			if diff := cmp.Diff(c.want, s.SeedToken); diff != "" {
 				t.Errorf("the manager's token (-want +got):\n%s", diff)
 			}
@@ -100,7 +101,7 @@ func TestWhenAManagersTokenExpiresIsKeptAndTheTokenIsNot(t *testing.T) {
 			if c.content != "" {
 				write(t, dir, "cp-1"+path, c.content)
 			}
-			s, h := gatherHosts(t, dir, "cp-1", Options{TokenFile: path})
+			s, h := gatherHosts(t, dir, "cp-1", collect.Options{TokenFile: path})
 			if diff := cmp.Diff(c.want, h.ManagerToken); diff != "" {
 				t.Errorf("the manager's token (-want +got):\n%s", diff)
 			}

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 func TestWhichComponentAMirrorPodIsOf(t *testing.T) {
@@ -11,17 +14,17 @@ func TestWhichComponentAMirrorPodIsOf(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"by its name":                         {mirrorPod(kcm, "a"), kcm},
-		"a cloud's name before the manager's": {mirrorPod("aws-cloud-controller-manager", "a"), ccm},
-		"by its program, whatever its name":   {mirrorPod("cm", "a", "/usr/local/bin/kube-controller-manager", "--v=2"), kcm},
-		"by the program that a shell starts":  {mirrorPod("cm", "a", "/bin/sh", "-c", "exec kube-apiserver --v=2"), kas},
+		"by its name":                         {mirrorPod(collect.KCM, "a"), collect.KCM},
+		"a cloud's name before the manager's": {mirrorPod("aws-cloud-controller-manager", "a"), collect.CCM},
+		"by its program, whatever its name":   {mirrorPod("cm", "a", "/usr/local/bin/kube-controller-manager", "--v=2"), collect.KCM},
+		"by the program that a shell starts":  {mirrorPod("cm", "a", "/bin/sh", "-c", "exec kube-apiserver --v=2"), collect.KAS},
 		"something else":                      {mirrorPod("kube-apiserver-healthcheck", "a", "/healthcheck"), ""},
 		"a watcher of the control plane":      {mirrorPod("watch", "a", "/watch", "kube-apiserver"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			for _, c := range components {
-				if isPodOf(tc.pod, c) {
+			for _, c := range collect.ComponentNames {
+				if workloads.IsPodOf(tc.pod, c) {
 					got += c
 				}
 			}

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 func TestTheRoleForHostAccessIsWhatItAsksFor(t *testing.T) {
@@ -29,7 +31,7 @@ func TestTheRoleForHostAccessIsWhatItAsksFor(t *testing.T) {
 			}
 		}
 	}
-	for _, n := range PodAccessNeeds {
+	for _, n := range permission.PodAccessNeeds {
 		for _, verb := range n.Verbs {
 			asked = append(asked, strings.Join([]string{verb, n.Group, n.Resource, n.Namespace}, " "))
 		}
@@ -43,8 +45,8 @@ func TestTheRoleForHostAccessIsWhatItAsksFor(t *testing.T) {
 
 func TestRightsForHostAccessJoinTheOthers(t *testing.T) {
 	verbs := map[string][]string{}
-	for _, n := range WithPodAccess(DefaultNeeds) {
-		if n.Namespace == namespace {
+	for _, n := range permission.WithPodAccess(permission.DefaultNeeds) {
+		if n.Namespace == collect.Namespace {
 			verbs[n.Resource] = append(verbs[n.Resource], n.Verbs...)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 func TestNeedsOfSteps(t *testing.T) {
@@ -51,7 +52,7 @@ func TestNeedsOfSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, n := range NeedsOf([]v1.Step{tc.step}) {
+			for _, n := range permission.NeedsOf([]v1.Step{tc.step}) {
 				got = append(got, strings.Join(n.Verbs, ",")+" "+n.Group+"/"+n.Resource+" "+n.Namespace+" "+n.Name)
 			}
 			all := strings.Join(got, "\n") + "\n"

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 func TestTheFactsOfANode(t *testing.T) {
@@ -37,12 +39,12 @@ func TestTheFactsOfANode(t *testing.T) {
 		VolumesInUse: []string{"kubernetes.io/aws-ebs/vol-1", "kubernetes.io/csi/x"}, Attachable: map[string]string{"attachable-volumes-aws-ebs": "39"},
 		Registries: []string{"602401143452.dkr.ecr.eu-west-1.amazonaws.com", "europe-docker.pkg.dev", "example.azurecr.io", "gcr.io"},
 	}
-	if diff := cmp.Diff(want, Node(n)); diff != "" {
+	if diff := cmp.Diff(want, objects.Node(n)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	g := &gatherer{snap: &v1.Snapshot{Cluster: v1.Cluster{Provider: "aws"}, Nodes: []v1.Node{Node(n)}}}
-	g.keepRegistries()
-	if diff := cmp.Diff([]string{"602401143452.dkr.ecr.eu-west-1.amazonaws.com"}, g.snap.Nodes[0].Registries); diff != "" {
+	g := &collect.Collector{Snap: &v1.Snapshot{Cluster: v1.Cluster{Provider: "aws"}, Nodes: []v1.Node{objects.Node(n)}}}
+	objects.SummarizeRegistries(g)
+	if diff := cmp.Diff([]string{"602401143452.dkr.ecr.eu-west-1.amazonaws.com"}, g.Snap.Nodes[0].Registries); diff != "" {
 		t.Errorf("registries on AWS (-want +got):\n%s", diff)
 	}
 }
@@ -61,7 +63,7 @@ func TestTheFactsOfAService(t *testing.T) {
 		Namespace: "shop", Name: "web", UID: "u", Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"}, Created: now, Deleting: true, ExternalTrafficPolicy: "Local",
 		HealthCheckNodePort: 30303, LoadBalancerIP: "192.0.2.7", IPFamilies: []string{"IPv6", "IPv4"}, Conditions: []string{"LoadBalancerPortsError=True(Full)"},
 	}
-	if diff := cmp.Diff(want, Service(s)); diff != "" {
+	if diff := cmp.Diff(want, objects.Service(s)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -74,7 +76,7 @@ func TestPatternsOfRegistriesMatchAsInTheKubelet(t *testing.T) {
 		"gcr.io":                    {"gcr.io": true, "gcr.io.example.com": false},
 	} {
 		for host, want := range hosts {
-			if got := matchesHost(pattern, host); got != want {
+			if got := objects.MatchesHost(pattern, host); got != want {
 				t.Errorf("%s against %s: got %t", pattern, host, got)
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
 func TestProofsAreAddedToASnapshot(t *testing.T) {
@@ -31,14 +33,14 @@ func TestTheCallerIsAskedAgainForWhatThePlanNeeds(t *testing.T) {
 	server := everything(t)
 	server.Deny("update", "deployments")
 	src := live(t, server)
-	s := Gather(t.Context(), src, Options{})
+	s := Gather(t.Context(), src, collect.Options{})
 	managers := 0
 	for _, a := range s.Access {
 		if a.Who != "self" {
 			managers++
 		}
 	}
-	AskAgain(t.Context(), s, src, NeedsOf([]v1.Step{{Kind: v1.StepScale, Ref: "Deployment/plane/kcm"}}))
+	AskAgain(t.Context(), s, src, permission.NeedsOf([]v1.Step{{Kind: v1.StepScale, Ref: "Deployment/plane/kcm"}}))
 	denied, left := 0, 0
 	for _, a := range s.Access {
 		if a.Who != "self" {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 func TestRoleOfAWorkload(t *testing.T) {
@@ -40,7 +41,7 @@ func TestRoleOfAWorkload(t *testing.T) {
 		"a sidecar on each node":              {"DaemonSet", "registry.k8s.io/sig-storage/csi-provisioner:v5", nil, v1.RoleCSINode},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := roleOf(tc.kind, []v1.Container{{Image: tc.image, Command: tc.command}}); got != tc.want {
+			if got := workloads.RoleOf(tc.kind, []v1.Container{{Image: tc.image, Command: tc.command}}); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -48,7 +49,7 @@ func TestRoleOfAWorkload(t *testing.T) {
 }
 
 func TestTheControlPlaneWinsOverItsSidecars(t *testing.T) {
-	got := roleOf("Deployment", []v1.Container{{Image: "registry.k8s.io/kas-network-proxy/proxy-server:v0.30.0"}, {Image: "registry.k8s.io/kube-apiserver:v1.26.0"}})
+	got := workloads.RoleOf("Deployment", []v1.Container{{Image: "registry.k8s.io/kas-network-proxy/proxy-server:v0.30.0"}, {Image: "registry.k8s.io/kube-apiserver:v1.26.0"}})
 	if got != v1.RoleKAS {
 		t.Errorf("got %q", got)
 	}

@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // crowd adds nodes with four pods of kube-system each, a CSINode and a volume.
@@ -26,12 +27,12 @@ func crowd(t *testing.T, s *apitest.Server, nodes int) {
 	for i := range nodes {
 		name := fmt.Sprintf("node-%04d", i)
 		objects = append(objects, node(name), &storagev1.CSINode{ObjectMeta: meta("", name)},
-			volume("pv-"+name, func(pv *corev1.PersistentVolume) {
+			volumeOf("pv-"+name, func(pv *corev1.PersistentVolume) {
 				pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}
 			}))
 		for _, owner := range []string{"calico-node", "kube-proxy", "ebs-csi-node", "node-local-dns"} {
 			objects = append(objects, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: owner + "-" + name, OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: collect.Namespace, Name: owner + "-" + name, OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}}},
 				Spec:       corev1.PodSpec{NodeName: name},
 			})
 		}
@@ -43,7 +44,7 @@ func TestTheCostOfGatheringDoesNotGrowWithTheCluster(t *testing.T) {
 	requests := func(nodes int) (map[string]int, *v1.Snapshot) {
 		s := everything(t)
 		crowd(t, s, nodes)
-		got := Gather(t.Context(), live(t, s), Options{})
+		got := Gather(t.Context(), live(t, s), collect.Options{})
 		return s.Requests(), got
 	}
 	few, _ := requests(5)
@@ -96,7 +97,7 @@ func TestAListWhoseRestHasExpiredIsReadAgain(t *testing.T) {
 		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"The provided continue parameter is too old"}`)
 		return true
 	}
-	got := Gather(t.Context(), live(t, s), Options{})
+	got := Gather(t.Context(), live(t, s), collect.Options{})
 	if len(got.Nodes) != 601 {
 		t.Errorf("got %d nodes; errors %+v", len(got.Nodes), got.Errors)
 	}
@@ -112,7 +113,7 @@ func TestAListThatNeverEndsIsUnknown(t *testing.T) {
 		fmt.Fprint(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"continue":"again"},"items":[{"metadata":{"name":"a"}}]}`)
 		return true
 	}
-	got := Gather(t.Context(), live(t, s), Options{})
+	got := Gather(t.Context(), live(t, s), collect.Options{})
 	if got, want := why(got, "nodes"), "listing nodes: the API server answers every page with the same one"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -131,14 +132,14 @@ func TestTrafficComparesClocks(t *testing.T) {
 		"servers that contradict each other":               {[][3]int{{0, 10, 0}, {0, 10, 10000}}, 5495, 5506},
 	} {
 		t.Run(name, func(t *testing.T) {
-			traffic := &Traffic{}
+			traffic := &collect.Traffic{}
 			for _, a := range tc.answers {
 				at := start.Add(time.Duration(a[1]) * time.Millisecond)
-				traffic.now = func() time.Time { return at }
+				traffic.Now = func() time.Time { return at }
 				resp := &http.Response{Header: http.Header{"Date": {start.Add(time.Duration(a[2]) * time.Millisecond).Format(http.TimeFormat)}}}
-				traffic.saw(httptest.NewRequest(http.MethodGet, "/api/v1/nodes", nil), resp, start.Add(time.Duration(a[0])*time.Millisecond))
+				traffic.Saw(httptest.NewRequest(http.MethodGet, "/api/v1/nodes", nil), resp, start.Add(time.Duration(a[0])*time.Millisecond))
 			}
-			_, clock := traffic.since(mark{})
+			_, clock := traffic.Since(collect.Mark{})
 			if diff := cmp.Diff(&v1.Clock{Who: "api", OffsetMillis: tc.want, UncertaintyMillis: tc.uncertain}, clock); diff != "" {
 				t.Errorf("clock (-want +got):\n%s", diff)
 			}
@@ -147,16 +148,16 @@ func TestTrafficComparesClocks(t *testing.T) {
 }
 
 func TestTrafficCountsByVerb(t *testing.T) {
-	traffic := &Traffic{}
+	traffic := &collect.Traffic{}
 	for _, r := range []string{
 		"GET /api/v1/nodes", "GET /api/v1/nodes?limit=500", "GET /api/v1/nodes/a", "GET /apis/apps/v1/deployments", "GET /apis/apps/v1/namespaces/x/deployments/y", "GET /version",
 		"GET /apis", "GET /apis/apps/v1", "GET /api/v1/namespaces", "GET /api/v1/namespaces/kube-system", "GET /api/v1/namespaces/kube-system/pods", "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 		"PATCH /api/v1/nodes/a", "PUT /api/v1/nodes/a", "DELETE /api/v1/nodes/a", "GET /api/v1/nodes?watch=true",
 	} {
 		method, target, _ := strings.Cut(r, " ")
-		traffic.saw(httptest.NewRequest(method, target, nil), nil, time.Time{})
+		traffic.Saw(httptest.NewRequest(method, target, nil), nil, time.Time{})
 	}
-	calls, clock := traffic.since(mark{})
+	calls, clock := traffic.Since(collect.Mark{})
 	want := map[string]int{"list": 5, "get": 3, "discovery": 3, "create": 1, "patch": 1, "update": 1, "delete": 1, "watch": 1}
 	if diff := cmp.Diff(want, calls); diff != "" || clock != nil {
 		t.Errorf("calls (-want +got):\n%s clock %v", diff, clock)

@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // writeUnits lays out a control plane that systemd starts.
@@ -36,7 +37,7 @@ func writeUnits(t *testing.T, dir string) {
 func TestAControlPlaneOfUnits(t *testing.T) {
 	dir := t.TempDir()
 	writeUnits(t, dir)
-	s, h := gatherHosts(t, dir, "cp-1", Options{})
+	s, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 	var got []string
 	for _, c := range h.Components {
 		got = append(got, fmt.Sprintf("%s %s %s %s %s %s", c.Name, c.Runs, c.Unit, c.Manifest, c.Address, c.Error))
@@ -104,7 +105,7 @@ func TestTheProgramOfAUnitSaysItsVersion(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s, h := gatherHosts(t, dir, "cp-1", Options{})
+			s, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 			if len(h.Components) != 1 || h.Components[0].Version != tt.version {
 				t.Errorf("got %+v", h.Components)
 			}
@@ -128,10 +129,14 @@ type manager struct {
 	err    error
 }
 
-func (manager) DaemonReload(context.Context) error             { return errors.ErrUnsupported }
-func (manager) Restart(context.Context, string) error          { return errors.ErrUnsupported }
-func (manager) Stop(context.Context, string) error             { return errors.ErrUnsupported }
-func (manager) Start(context.Context, string) error            { return errors.ErrUnsupported }
+func (manager) DaemonReload(context.Context) error { return errors.ErrUnsupported }
+
+func (manager) Restart(context.Context, string) error { return errors.ErrUnsupported }
+
+func (manager) Stop(context.Context, string) error { return errors.ErrUnsupported }
+
+func (manager) Start(context.Context, string) error { return errors.ErrUnsupported }
+
 func (m manager) Active(context.Context, string) (bool, error) { return m.active, m.err }
 
 func TestAUnitBesideAStaticPod(t *testing.T) {
@@ -150,10 +155,10 @@ func TestAUnitBesideAStaticPod(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{tt.host}, Now: func() time.Time { return now }}, Options{})
+			s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{tt.host}, Now: func() time.Time { return now }}, collect.Options{})
 			var found []v1.Component
 			for _, c := range s.Hosts[0].Components {
-				if c.Name == kcm {
+				if c.Name == collect.KCM {
 					found = append(found, c)
 				}
 			}
@@ -203,7 +208,7 @@ func TestUnitsThatCannotBeReadAreUnknown(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := Gather(t.Context(), Sources{Hosts: []hostaccess.Host{sealed{open(t, dir)[0], tt.dir}}, Now: func() time.Time { return now }}, Options{})
+			s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{sealed{open(t, dir)[0], tt.dir}}, Now: func() time.Time { return now }}, collect.Options{})
 			got := unknownsOf(s, "hosts/cp-1")
 			for _, want := range tt.want {
 				if !strings.Contains(strings.Join(got, "\n"), want) {

@@ -22,7 +22,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // Deployments of a control plane that decisions depend on.
@@ -317,7 +317,7 @@ const (
 // runsManager reports whether a container of a Deployment is a cloud-controller-manager, however its command is wrapped. One that is scaled to zero counts:
 // it may come back.
 func runsManager(d *appsv1.Deployment) bool {
-	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == component.CCM })
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.CCM })
 }
 
 // inTree is the in-tree provider in the flags of a component, however its command is wrapped.

@@ -7,16 +7,17 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // DeployedTargets are the managers of the components in the pods of the Deployments that a plan changes or makes. They have no
@@ -35,7 +36,7 @@ func DeployedTargets(ctx context.Context, kube kubernetes.Interface, p *v1.Plan,
 		if err != nil {
 			return nil, err
 		}
-		for _, pod := range snapshot.SeedPods(pods, components...) {
+		for _, pod := range workloads.SeedPods(pods, components...) {
 			pod.Workload = ref
 			if h, known := hosts[pod.Node]; known {
 				pod = pod.RunningAs(ctx, h)

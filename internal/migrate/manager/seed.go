@@ -7,20 +7,22 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // SeedPods are the pods of the control plane that run one of the components.
-func SeedPods(ctx context.Context, e *step.Env, components ...string) ([]snapshot.SeedPod, error) {
+func SeedPods(ctx context.Context, e *step.Env, components ...string) ([]collect.SeedPod, error) {
 	pods, err := e.Seed.Kube.CoreV1().Pods(e.Seed.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of namespace %s in the seed: %w", e.Seed.Namespace, err)
 	}
-	return snapshot.SeedPods(pods.Items, components...), nil
+	return workloads.SeedPods(pods.Items, components...), nil
 }
 
 // seedTargets are the managers' pods that may run. One whose container was never started does not; one that has no address is unknown.
@@ -62,7 +64,7 @@ func podProcesses(ctx context.Context, e *step.Env, component, name string) ([]v
 	if err != nil {
 		return nil, fmt.Errorf("reading pod %s/%s in the seed: %w", e.Seed.Namespace, name, err)
 	}
-	for _, p := range snapshot.SeedPods([]corev1.Pod{*pod}, component) {
+	for _, p := range workloads.SeedPods([]corev1.Pod{*pod}, component) {
 		if !p.Ended {
 			return []v1.Process{ProcessOf(p)}, nil
 		}
@@ -71,7 +73,7 @@ func podProcesses(ctx context.Context, e *step.Env, component, name string) ([]v
 }
 
 // ProcessOf returns the container of a pod as a process with an identity of its own.
-func ProcessOf(p snapshot.SeedPod) v1.Process {
+func ProcessOf(p collect.SeedPod) v1.Process {
 	return v1.Process{PID: int(p.Restarts) + 1, StartTicks: ContainerSum(p.UID, p.Container), State: "S"}
 }
 

@@ -17,7 +17,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/plan/clusterview"
 	"github.com/transplant-dev/transplant/internal/plan/planstep"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // oldManager is a kube-controller-manager that runs, with the flags that its process or its pod has.
@@ -134,10 +135,10 @@ func deployedOldManagers(ctx context.Context, e *step.Env) ([]oldManager, error)
 		return nil, fmt.Errorf("listing the pods in %s: %w", component.Namespace, err)
 	}
 	isStatic := func(p corev1.Pod) bool { return p.Annotations[corev1.MirrorPodAnnotationKey] != "" }
-	return inPods(snapshot.SeedPods(slices.DeleteFunc(pods.Items, isStatic), component.KCM)), nil
+	return inPods(workloads.SeedPods(slices.DeleteFunc(pods.Items, isStatic), component.KCM)), nil
 }
 
-func inPods(pods []snapshot.SeedPod) []oldManager {
+func inPods(pods []collect.SeedPod) []oldManager {
 	var out []oldManager
 	for _, p := range pods {
 		if !p.Ended {

@@ -8,12 +8,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/hostaccess/pod"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 const (
@@ -106,7 +107,7 @@ func trialOf(d *appsv1.Deployment) *corev1.Pod {
 	spec.TerminationGracePeriodSeconds, spec.ActiveDeadlineSeconds = ptr.To[int64](1), ptr.To(int64(trialBudget/time.Second))
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: snapshot.TrialPod, Namespace: d.Namespace, Labels: map[string]string{"app.kubernetes.io/name": snapshot.TrialPod, "app.kubernetes.io/managed-by": "transplant"},
+			Name: workloads.TrialPod, Namespace: d.Namespace, Labels: map[string]string{"app.kubernetes.io/name": workloads.TrialPod, "app.kubernetes.io/managed-by": "transplant"},
 		},
 		Spec: spec,
 	}
@@ -115,16 +116,16 @@ func trialOf(d *appsv1.Deployment) *corev1.Pod {
 // removeTrial waits until no trial is left.
 func removeTrial(ctx context.Context, e *step.Env, kube kubernetes.Interface, ns string) error {
 	err := e.Poll(ctx, time.Minute, step.SettleInterval, func(ctx context.Context) (bool, error) {
-		err := kube.CoreV1().Pods(ns).Delete(ctx, snapshot.TrialPod, metav1.DeleteOptions{})
+		err := kube.CoreV1().Pods(ns).Delete(ctx, workloads.TrialPod, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // where it may not be deleted it was not made
 			return true, nil
 		}
 		return false, err
 	})
 	if errors.Is(err, step.ErrTimedOut) {
-		return &step.WaitError{Waited: time.Minute, Reason: fmt.Sprintf("pod %s/%s of an earlier try does not go; delete it and run the same command again", ns, snapshot.TrialPod)}
+		return &step.WaitError{Waited: time.Minute, Reason: fmt.Sprintf("pod %s/%s of an earlier try does not go; delete it and run the same command again", ns, workloads.TrialPod)}
 	} else if err != nil {
-		return fmt.Errorf("deleting pod %s/%s: %w", ns, snapshot.TrialPod, err)
+		return fmt.Errorf("deleting pod %s/%s: %w", ns, workloads.TrialPod, err)
 	}
 	return nil
 }

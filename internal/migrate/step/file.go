@@ -11,7 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/hosted"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 // ProvesControlPlane refuses to give a host that is no control plane what only the control plane has. It is asked of the API right before: what the host itself
@@ -20,7 +20,7 @@ func (e *Env) ProvesControlPlane(ctx context.Context, s v1.Step) error {
 	if s.Host == "" || s.Derive == "" && s.Kind != v1.StepAddManifest {
 		return nil
 	}
-	proven, err := snapshot.IsControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
+	proven, err := objects.IsControlPlaneHost(ctx, e.Kube, s.Host, e.HostsAreNodes)
 	if err != nil {
 		return err
 	}

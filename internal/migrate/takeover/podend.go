@@ -7,15 +7,16 @@ import (
 	"slices"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // deletionBudget bounds the wait for the watch event of a deletion that a read has shown already.
@@ -161,7 +162,7 @@ func isTerminated(pod *corev1.Pod, r *v1.HandoverRecord) bool {
 
 // isBoundPod reports whether a pod still shows the container that was bound, so that its end is yet to be seen.
 func isBoundPod(pod *corev1.Pod, r *v1.HandoverRecord) bool {
-	for _, p := range snapshot.SeedPods([]corev1.Pod{*pod}, r.Component) {
+	for _, p := range workloads.SeedPods([]corev1.Pod{*pod}, r.Component) {
 		if now := manager.ProcessOf(p); now.PID == r.PID && now.StartTicks == r.StartTicks {
 			return true
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/host"
 )
 
 // Flags by which a kubelet finds image credential providers.
@@ -34,7 +34,7 @@ func (x Kubelet) credentials(ctx context.Context, s v1.Step, rec *v1.StepRecord)
 	if x.Env.Before != nil {
 		nodes = x.Env.Before.Nodes
 	}
-	providers, err := snapshot.AskCredentialProviders(ctx, h, config, dir, x.Env.NodeNames[s.Host], nodes)
+	providers, err := host.AskCredentialProviders(ctx, h, config, dir, x.Env.NodeNames[s.Host], nodes)
 	if err != nil {
 		return fmt.Errorf("host %s: asking its image credential providers before its kubelet depends on them: %w; nothing was changed", s.Host, err)
 	}

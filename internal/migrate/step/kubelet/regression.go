@@ -9,15 +9,16 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/drain"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cloud-provider/api"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/drain"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 // soakInterval is how often a canary is looked at while it is watched.
@@ -29,7 +30,7 @@ func look(ctx context.Context, e *step.Env, node string) (v1.NodeRecord, bool, e
 	if err != nil {
 		return v1.NodeRecord{}, false, fmt.Errorf("reading node %s: %w", node, err)
 	}
-	facts := snapshot.Node(n)
+	facts := objects.Node(n)
 	out := v1.NodeRecord{UID: facts.UID, ProviderID: facts.ProviderID, Addresses: facts.Addresses, Labels: facts.Labels, Taints: facts.Taints, Attachable: facts.Attachable}
 	csi, err := e.Kube.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) { // without the right to look they are left out, before and after

@@ -31,7 +31,8 @@ import (
 	"github.com/transplant-dev/transplant/internal/kubeconfig"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // Derived completes an object with what stands in the seed and must stand in no plan, journal or log: the credentials of the cloud and of the cluster. It is
@@ -54,7 +55,7 @@ func (x EnsureObject) Derived(ctx context.Context, s v1.Step, want *unstructured
 	if err != nil {
 		return nil, fmt.Errorf("reading %s in the seed: %w", s.Source, err)
 	}
-	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == component.KCM })
+	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.KCM })
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, component.KCM)
 	}
@@ -105,7 +106,7 @@ func (x EnsureObject) deployedConfig(ctx context.Context, s v1.Step, want *unstr
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.Source, err)
 	}
-	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return snapshot.SeedComponent(&c) == component.KCM })
+	at := slices.IndexFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return workloads.SeedComponent(&c) == component.KCM })
 	if at < 0 {
 		return nil, fmt.Errorf("%s has no container that runs %s", s.Source, component.KCM)
 	}
@@ -140,10 +141,10 @@ func (s managerSource) flags() map[string]string {
 
 func (s managerSource) file(ctx context.Context, at string) ([]byte, error) {
 	spec := &s.deployment.Spec.Template.Spec
-	if file, ok := snapshot.HostFile(spec, s.container, at); ok && s.env.Seed == nil {
+	if file, ok := hosted.HostFile(spec, s.container, at); ok && s.env.Seed == nil {
 		return s.hostFile(ctx, file)
 	}
-	return snapshot.Mounted(ctx, s.kube, s.deployment.Namespace, spec, s.container, at)
+	return hosted.Mounted(ctx, s.kube, s.deployment.Namespace, spec, s.container, at)
 }
 
 // hostFile reads a file that the pods have from their hosts. The hosts that have it must agree: the pods of one Deployment get one content.
@@ -223,7 +224,7 @@ func noContent(error) error {
 }
 
 func (s managerSource) cloudConfig(ctx context.Context, out *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	at := cmp.Or(s.flags()["cloud-config"], snapshot.UsualCloudConfig)
+	at := cmp.Or(s.flags()["cloud-config"], hosted.UsualCloudConfig)
 	data, err := s.file(ctx, at)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 // KubeadmRef is the reference of kubeadm's ConfigMap.
@@ -52,7 +52,7 @@ func allowedOnKubeadm(e *step.Env, s v1.Step, text string) error {
 	if seen := e.LatestSnapshot(); seen != nil {
 		now = *seen
 	}
-	now.Kubeadm = snapshot.Kubeadm(text)
+	now.Kubeadm = objects.Kubeadm(text)
 	if err := allowed.CheckFlags(e.Plan, s, allowed.FlagBases(s, &now)...); err != nil {
 		return &trust.UntrustedError{What: "step " + s.ID, Err: err}
 	}
@@ -76,7 +76,7 @@ func KubeadmTakenBack(e *step.Env, original v1.Step, was v1.StepRecord, live *un
 	if err != nil {
 		return undo, err
 	}
-	bases := allowed.FlagBases(original, &v1.Snapshot{Kubeadm: snapshot.Kubeadm(text)})
+	bases := allowed.FlagBases(original, &v1.Snapshot{Kubeadm: objects.Kubeadm(text)})
 	for i, edit := range undo.Edits {
 		if edit.Op == "setFlag" && len(bases) > 0 {
 			undo.Edits[i].Value = allowed.RestoreValue(e.Plan, original, edit.Name, bases[0][edit.Name], edit.Value)

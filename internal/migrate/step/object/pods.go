@@ -7,14 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/snapshot"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
 // PodSpec returns the spec of the pods that a workload makes.
@@ -101,7 +102,7 @@ func PodsOf(ctx context.Context, e *step.Env, o *unstructured.Unstructured) ([]c
 		return nil, fmt.Errorf("listing the pods of %s %s/%s: %w", o.GetKind(), o.GetNamespace(), o.GetName(), err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { // a server may hand out more than it was asked for
-		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || snapshot.HasEnded(&p)
+		return !labels.SelectorFromSet(match).Matches(labels.Set(p.Labels)) || workloads.HasEnded(&p)
 	}), nil
 }
 

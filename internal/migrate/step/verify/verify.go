@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/snapshot"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
 
 // verify looks, and changes nothing.
@@ -135,7 +136,7 @@ func lostServices(before []v1.Service, after []corev1.Service) []string {
 		if !ok || string(s.UID) != b.UID {
 			continue // its owner deleted it meanwhile; that is no effect of the migration
 		}
-		have := snapshot.Addresses(&s)
+		have := objects.Addresses(&s)
 		if !slices.Equal(have, b.Addresses) {
 			out = append(out, fmt.Sprintf("service %s/%s has the addresses %v, it had %v", b.Namespace, b.Name, have, b.Addresses))
 		}

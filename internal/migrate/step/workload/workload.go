@@ -21,7 +21,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/takeover"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	"github.com/transplant-dev/transplant/internal/plan/allowed"
-	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
 )
 
 // Workload changes a Deployment: its replicas (Scale), and flags in its pod template (EditWorkload, and Scale with edits: those are made in the same
@@ -404,7 +404,7 @@ func TemplateSum(o *unstructured.Unstructured) string {
 	if err != nil || !found {
 		return step.Absent
 	}
-	return snapshot.TemplateSHA256(template)
+	return hosted.TemplateSHA256(template)
 }
 
 // CommandSum is the hash of the command of a step's component, as a snapshot has that of one in a seed.
@@ -413,5 +413,5 @@ func CommandSum(o *unstructured.Unstructured, s v1.Step) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return snapshot.CommandSHA256(append(object.Strings(c, "command"), object.Strings(c, "args")...)), nil
+	return hosted.CommandSHA256(append(object.Strings(c, "command"), object.Strings(c, "args")...)), nil
 }

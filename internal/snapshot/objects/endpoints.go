@@ -1,0 +1,118 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	discoveryv1beta1 "k8s.io/api/discovery/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+)
+
+// GatherEndpoints counts the endpoints of every Service. EndpointSlices are asked for in the version that is served: v1 since 1.21, v1beta1 before.
+func GatherEndpoints(ctx context.Context, g *collect.Collector) {
+	if g.Kube == nil {
+		g.Unknown("endpoints", collect.NoAPI)
+		return
+	}
+	all, ready := EndpointSet{}, EndpointSet{}
+	add := func(service string, isReady *bool, target *corev1.ObjectReference, addresses []string) {
+		all.Add(service, nil, target, addresses)
+		ready.Add(service, ptr.To(ptr.Deref(isReady, true)), target, addresses)
+	}
+	var ok bool
+	if Serves(g, "discovery.k8s.io/v1beta1") && !Serves(g, "discovery.k8s.io/v1") {
+		ok = readBetaEndpointSlices(ctx, g, add)
+	} else {
+		ok = readEndpointSlices(ctx, g, add)
+	}
+	if !ok {
+		return
+	}
+	readyOf := ready.Count()
+	for service, total := range all.Count() {
+		g.Snap.Endpoints = append(g.Snap.Endpoints, v1.ServiceEndpoints{Service: service, Ready: readyOf[service], Total: total})
+	}
+}
+
+// MarkServicesWithoutEndpoints adds the Services without any endpoint: that a Service has none is something else than that it was deleted.
+func MarkServicesWithoutEndpoints(g *collect.Collector) {
+	if _, gathered := g.Snap.Counts["endpointslices"]; !gathered {
+		return
+	}
+	have := map[string]bool{}
+	for _, e := range g.Snap.Endpoints {
+		have[e.Service] = true
+	}
+	for service := range g.Selectors {
+		if !have[service] {
+			g.Snap.Endpoints = append(g.Snap.Endpoints, v1.ServiceEndpoints{Service: service})
+		}
+	}
+	slices.SortFunc(g.Snap.Endpoints, func(a, b v1.ServiceEndpoints) int { return strings.Compare(a.Service, b.Service) })
+}
+
+// addEndpoint takes an endpoint of a Service.
+type addEndpoint func(service string, ready *bool, target *corev1.ObjectReference, addresses []string)
+
+func readEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoint) bool {
+	items, ok := collect.List(ctx, g, "endpoints", "endpointslices", g.Kube.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List,
+		func(l *discoveryv1.EndpointSliceList) []discoveryv1.EndpointSlice { return l.Items })
+	if ok {
+		g.Count("endpointslices", len(items))
+	}
+	for i := range items {
+		for _, e := range items[i].Endpoints {
+			add(items[i].Namespace+"/"+items[i].Labels[discoveryv1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
+		}
+	}
+	return ok
+}
+
+func readBetaEndpointSlices(ctx context.Context, g *collect.Collector, add addEndpoint) bool {
+	items, ok := collect.List(ctx, g, "endpoints", "endpointslices", g.Kube.DiscoveryV1beta1().EndpointSlices(metav1.NamespaceAll).List,
+		func(l *discoveryv1beta1.EndpointSliceList) []discoveryv1beta1.EndpointSlice { return l.Items })
+	if ok {
+		g.Count("endpointslices", len(items))
+	}
+	for i := range items {
+		for _, e := range items[i].Endpoints {
+			add(items[i].Namespace+"/"+items[i].Labels[discoveryv1beta1.LabelServiceName], e.Conditions.Ready, e.TargetRef, e.Addresses)
+		}
+	}
+	return ok
+}
+
+// EndpointSet holds the ready endpoints of Services, each once: a pod with two addresses is in two slices.
+type EndpointSet map[string]map[string]bool
+
+// Add adds the endpoints of a slice that are ready.
+func (s EndpointSet) Add(service string, ready *bool, target *corev1.ObjectReference, addresses []string) {
+	if !ptr.Deref(ready, true) { // unknown counts as ready, as it does for the API server
+		return
+	}
+	who := fmt.Sprint(addresses)
+	if target != nil {
+		who = target.Kind + "/" + target.Namespace + "/" + target.Name
+	}
+	if s[service] == nil {
+		s[service] = map[string]bool{}
+	}
+	s[service][who] = true
+}
+
+// Count returns how many endpoints each Service has.
+func (s EndpointSet) Count() map[string]int {
+	out := map[string]int{}
+	for service, endpoints := range s {
+		out[service] = len(endpoints)
+	}
+	return out
+}

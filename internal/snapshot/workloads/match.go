@@ -1,0 +1,193 @@
+package workloads
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
+)
+
+// addressFlags differ from host to host, if they are given with an address of the host.
+var addressFlags = []string{"advertise-address", "bind-address"}
+
+// MatchPods finds the Node of each host and the mirror pod of each component. A host is a place with files, a Node a name in the API; nothing
+// says that the names are equal.
+func MatchPods(g *collect.Collector) {
+	objects.CheckClaims(g)
+	for i := range g.Mirrors {
+		p := &g.Mirrors[i]
+		if slices.ContainsFunc([]string{collect.KAS, collect.KCM, collect.CCM}, func(c string) bool { return IsPodOf(p, c) }) {
+			g.Snap.ControlPlaneNodes = append(g.Snap.ControlPlaneNodes, p.Spec.NodeName)
+		}
+	}
+	slices.Sort(g.Snap.ControlPlaneNodes)
+	g.Snap.ControlPlaneNodes = slices.Compact(g.Snap.ControlPlaneNodes)
+
+	taken := map[string]bool{}
+	for i := range g.Snap.Hosts {
+		h := &g.Snap.Hosts[i]
+		h.NodeName = nodeByName(g, h)
+		taken[h.NodeName] = true
+	}
+	for i := range g.Snap.Hosts {
+		h := &g.Snap.Hosts[i]
+		if h.NodeName == "" {
+			h.NodeName = nodeByPods(g, h, taken)
+		}
+		for j := range h.Components {
+			h.Components[j].Pod = podOf(g, h.NodeName, h.Components[j])
+		}
+	}
+	addUnreached(g)
+}
+
+// addUnreached adds a host for each Node with a part of the control plane whose host was not named: all that is known of it is its mirror pods. They
+// lag behind the manifests, so nothing is planned from them, but they tell whether a manager is there that nobody would stop. While the Node of some
+// named host is not known, none is added: it could be the same machine.
+func addUnreached(g *collect.Collector) {
+	reached := map[string]bool{}
+	for _, h := range g.Snap.Hosts {
+		if h.ControlPlane && h.NodeName == "" {
+			return
+		}
+		reached[h.NodeName] = true
+	}
+	for _, node := range g.Snap.ControlPlaneNodes {
+		if reached[node] {
+			continue
+		}
+		h := v1.Host{Name: node, NodeName: node, APIOnly: true}
+		for i := range g.Mirrors {
+			p := &g.Mirrors[i]
+			if p.Spec.NodeName != node {
+				continue
+			}
+			if at := slices.IndexFunc(collect.ComponentNames, func(name string) bool { return IsPodOf(p, name) }); at >= 0 {
+				h.Components = append(h.Components, describeMirrorPod(g, collect.ComponentNames[at], p))
+			}
+		}
+		slices.SortFunc(h.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
+		h.ControlPlane = slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == collect.KCM || c.Name == collect.KAS })
+		g.Snap.Hosts = append(g.Snap.Hosts, h)
+	}
+	slices.SortFunc(g.Snap.Hosts, func(a, b v1.Host) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// describeMirrorPod is a component as its mirror pod shows it.
+func describeMirrorPod(g *collect.Collector, name string, p *corev1.Pod) v1.Component {
+	out := v1.Component{Name: name, Manifest: "Pod/" + p.Namespace + "/" + p.Name}
+	if len(p.Spec.Containers) > 0 {
+		c := containerOf(&p.Spec.Containers[0])
+		out.Image, out.Command, out.Flags, out.EnvNames, out.HostPaths = c.Image, c.Command, c.Flags, c.EnvNames, HostPaths(&p.Spec, 0)
+	}
+	out.Pod = podOf(g, p.Spec.NodeName, out)
+	return out
+}
+
+// nodeByName is the Node that the kubelet was told to register as, or the one with the host's name.
+func nodeByName(g *collect.Collector, h *v1.Host) string {
+	names := []string{h.Name}
+	if h.Kubelet != nil && h.Kubelet.Flags["hostname-override"] != "" {
+		names = []string{h.Kubelet.Flags["hostname-override"], h.Name}
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(g.Snap.Nodes, func(n v1.Node) bool { return n.Name == name }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// nodeByPods is the Node whose mirror pods have an address flag that only this host's manifests have: a host's addresses are its own, while
+// names and most flags are the same everywhere.
+func nodeByPods(g *collect.Collector, h *v1.Host, taken map[string]bool) string {
+	for _, c := range h.Components {
+		for _, flag := range addressFlags {
+			address := c.Flags[flag]
+			if address == "" || usedElsewhere(g, h.Name, c.Name, flag, address) {
+				continue
+			}
+			var nodes []string
+			for i := range g.Mirrors {
+				p := &g.Mirrors[i]
+				if IsPodOf(p, c.Name) && hasFlag(podCommand(p), flag, address) && !taken[p.Spec.NodeName] {
+					nodes = append(nodes, p.Spec.NodeName)
+				}
+			}
+			if len(nodes) == 1 {
+				return nodes[0]
+			}
+		}
+	}
+	return ""
+}
+
+func usedElsewhere(g *collect.Collector, host, component, flag, value string) bool {
+	for _, h := range g.Snap.Hosts {
+		if h.Name == host {
+			continue
+		}
+		for _, c := range h.Components {
+			if c.Name == component && c.Flags[flag] == value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasFlag(command []string, name, value string) bool {
+	for i, arg := range command {
+		if arg == "--"+name+"="+value || (arg == "--"+name && i+1 < len(command) && command[i+1] == value) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsPodOf tells whether a mirror pod is of a component: by its name, to which the kubelet appends the Node's, with a cloud's name before that of a
+// cloud-controller-manager; or by the program that it runs, whatever somebody called it.
+func IsPodOf(p *corev1.Pod, component string) bool {
+	name, ok := strings.CutSuffix(p.Name, "-"+p.Spec.NodeName)
+	if ok && isComponent(name, component) {
+		return true
+	}
+	return isComponent(programOf(podCommand(p)), component)
+}
+
+func isComponent(name, component string) bool {
+	return name == component || component == collect.CCM && strings.HasSuffix(name, "-"+collect.CCM)
+}
+
+// podOf is the mirror pod of a component on a Node; nil when the API has none.
+func podOf(g *collect.Collector, node string, c v1.Component) *v1.MirrorPod {
+	for i := range g.Mirrors {
+		p := &g.Mirrors[i]
+		if node == "" || p.Spec.NodeName != node || !IsPodOf(p, c.Name) {
+			continue
+		}
+		out := &v1.MirrorPod{
+			Name: p.Name, UID: string(p.UID), Hash: p.Annotations["kubernetes.io/config.hash"], Command: mask.Command(podCommand(p)),
+		}
+		for _, condition := range p.Status.Conditions {
+			if condition.Type == corev1.PodReady {
+				out.Ready = condition.Status == corev1.ConditionTrue
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// podCommand is the first container's command with its arguments.
+func podCommand(p *corev1.Pod) []string {
+	if len(p.Spec.Containers) == 0 {
+		return nil
+	}
+	return slices.Concat(p.Spec.Containers[0].Command, p.Spec.Containers[0].Args)
+}
