@@ -64,7 +64,7 @@ bad-hosts: ## Give real hosts what an operator meets on a bad day: budgets, lost
 # Packages that the race detector would only make ten times slower. The first ones start no goroutine. Of the others a part is raced in each make test:
 # whatever they do side by side, and the engine's whole migration. make race races all of them.
 pure    := ./internal/plan ./internal/check ./internal/controlplane ./internal/catalogue ./internal/repopolicy
-engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock ./internal/hosted ./cmd/transplant
+engine  := ./internal/migrate ./internal/migrate/journal ./internal/migrate/lock ./internal/hosted ./internal/cli
 # Upstream's controllers run here, and its service controller has a data race. Ours are raced in their own packages.
 upstream := ./ccm/conformance
 unraced := $(pure) $(engine) $(upstream)
@@ -191,7 +191,7 @@ fuzz: ## Feed every fuzz target for FUZZTIME=30s
 
 .PHONY: lint
 lint: bin/golangci-lint ## Lint both modules
-	$(GO) vet -tags faults ./cmd/transplant
+	$(GO) vet -tags faults ./cmd/transplant ./internal/fault
 	bin/golangci-lint run ./...
 	cd lab && ../bin/golangci-lint run --config ../.golangci.yml ./...
 

@@ -1,0 +1,75 @@
+// Package cli is the command line of transplant: its commands and their flags. What a command does is in
+// internal/client.
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/run"
+)
+
+func addRunFlags(f *run.Options, cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.Yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "print the plan and change nothing")
+	cmd.Flags().BoolVar(&f.Steal, "steal-lock", false, "take the lock from a holder that is certainly dead")
+	addWithoutFlag(f, cmd)
+	console.AddPinFlag(&f.Pinned, cmd)
+}
+
+func newApply(c *console.Console) *cobra.Command {
+	var f run.Options
+	var o client.PlanOptions
+	cmd := &cobra.Command{
+		Use: "apply [PLAN]", Short: "Carry out a plan, or go on with the one that was begun", Args: cobra.MaximumNArgs(1),
+		Example: "  transplant apply            # check, plan, ask, carry out\n" +
+			"  transplant apply plan.yaml  # carry out a plan that was reviewed",
+		Long: "Apply checks the cluster, makes a plan (or takes the one in the file), asks, and carries it out step by step. After an interruption of any kind the\n" +
+			"same command goes on where it stopped; --until stops behind a step or a phase. Ctrl-C finishes the current step first; a second Ctrl-C stops at once.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			f.Kubelets = o.Options
+			var err error
+			if o.Accept, f.Accepted, err = client.SplitAccepted(o.Accept); err != nil {
+				return err
+			}
+			return run.Apply(cmd.Context(), c.Client, args, f, o)
+		},
+	}
+	addRunFlags(&f, cmd)
+	console.AddPlanFlags(&o, cmd)
+	console.AddProbeFlag(&c.Probes, cmd)
+	cmd.Flags().StringVar(&f.Until, "until", "", "stop behind this step or phase; the same command without it goes on with the rest")
+	return cmd
+}
+
+func newRollback(c *console.Console) *cobra.Command {
+	var f run.Options
+	var accept []string
+	cmd := &cobra.Command{
+		Use: "rollback", Short: "Go back to the in-tree manager, from wherever the migration stands", Args: cobra.NoArgs,
+		Example: "  transplant rollback",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.Accepted, err = client.AcceptedObjects(accept); err != nil {
+				return err
+			}
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			return run.Rollback(cmd.Context(), c.Client, f)
+		},
+	}
+	addRunFlags(&f, cmd)
+	console.AddKubeletFlags(cmd.Flags(), &f.Kubelets)
+	console.AddProbeFlag(&c.Probes, cmd)
+	cmd.Flags().StringArrayVar(&accept, "accept", nil, `live with a difference that the verification at the end finds, OBJECT="reason" or "OBJECT FIELD=reason"`)
+	return cmd
+}
+
+// addWithoutFlag names the hosts that are gone for good.
+func addWithoutFlag(f *run.Options, cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.Without, "without-host", nil, "go on without this host, which is gone for good: its steps are skipped, and it must not come back as it was (repeatable)")
+}

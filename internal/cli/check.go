@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+)
+
+func newCheck(c *console.Console) *cobra.Command {
+	var f client.PlanOptions
+	var from string
+	var list bool
+	var shown console.ReportFilter
+	var wait time.Duration
+	var output *printer.Format
+	cmd := &cobra.Command{
+		Use: "check", Short: "Find what would go wrong, before anything is touched", Args: cobra.NoArgs,
+		Example: "  transplant check\n  transplant check --wait=10m --problems\n" +
+			"  transplant check --from-snapshot snapshot.yaml -o json\n  transplant check --list",
+		Long: "Check looks at the cluster and the hosts, read-only, and judges what it found. What could not be found out is unknown, and unknown blocks as a failure does.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if list {
+				return listChecks(c, cmd, output)
+			}
+			if err := validateCheck(c, cmd, from, output, wait); err != nil {
+				return err
+			}
+			if err := check.ValidateAccept(f.CheckOptions().Accept); err != nil {
+				return err
+			}
+			look := func(ctx context.Context) (v1.CheckReport, error) {
+				snap, err := c.SnapshotFrom(ctx, from, f.Options)
+				if err != nil {
+					return v1.CheckReport{}, err
+				}
+				if err := f.Choose(c.Client, snap); err != nil {
+					return v1.CheckReport{}, err
+				}
+				report := check.Run(snap, f.CheckOptions())
+				if shown.Strict {
+					check.Strict(&report, f.CheckOptions())
+				}
+				return report, nil
+			}
+			report, err := c.WaitForCheck(cmd.Context(), wait, shown.Strict, look)
+			inVain := errors.Is(err, client.ErrStillBlocked)
+			if err != nil && !inVain {
+				return err
+			}
+			c.NameCluster(report.Cluster)
+			for _, code := range report.StaleAcceptances {
+				c.Narrate("--accept %s is not needed: nothing of that check blocks; take it back", code)
+			}
+			if err := c.PrintReport(output, report, shown); err != nil {
+				return err
+			}
+			switch {
+			case inVain:
+				return exitcode.With(exitcode.Timeout, "waited %s: what blocks may still pass by itself; run the same command again to go on waiting", wait)
+			case report.Summary.Blocked:
+				return exitcode.With(exitcode.Blocked, "")
+			}
+			return nil
+		},
+	}
+	console.AddPlanFlags(&f, cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&from, "from-snapshot", "", "judge a snapshot in a file instead of a live cluster")
+	output = console.AddFormatFlag(cmd, "table", "wide", "json", "yaml", "junit")
+	console.AddProofFlags(&c.Proof, fl)
+	fl.BoolVar(&list, "list", false, "list the checks and judge nothing")
+	fl.BoolVar(&shown.Strict, "strict", false, "warnings block too, but for those of level info; --accept lives with one")
+	fl.BoolVar(&shown.Problems, "problems", false, "print only what did not pass (table and wide)")
+	fl.DurationVar(&wait, "wait", 0, "look again for as long as all that blocks may pass by itself; --wait alone waits 5m")
+	fl.Lookup("wait").NoOptDefVal = "5m"
+	console.Complete(cmd, "accept", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return completeCodes("="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	})
+	return cmd
+}
+
+// listChecks prints what is judged, and refuses the flags of a judgement.
+func listChecks(c *console.Console, cmd *cobra.Command, output *printer.Format) error {
+	judging := []string{"from-snapshot", "prove", "preview-cloud-config", "strict", "problems", "wait", "accept"}
+	if err := console.RefuseFlags(cmd, "--list judges nothing", append(judging, console.LiveFlags...)...); err != nil {
+		return err
+	}
+	return printer.PrintChecks(c.Out, output)
+}
+
+// validateCheck refuses flags that would have no effect.
+func validateCheck(c *console.Console, cmd *cobra.Command, from string, output *printer.Format, wait time.Duration) error {
+	if err := console.CheckFromSnapshot(cmd, from, c.Proof.Asked); err != nil {
+		return err
+	}
+	if text := output.String(); text != "table" && text != "wide" {
+		if err := console.RefuseFlags(cmd, "-o "+text+" has every finding", "problems"); err != nil {
+			return err
+		}
+	}
+	if from != "" && wait > 0 {
+		return errors.New("a snapshot in a file does not change: give --wait or --from-snapshot")
+	}
+	return nil
+}
+
+func newExplain(c *console.Console) *cobra.Command {
+	var from string
+	var f client.PlanOptions
+	cmd := &cobra.Command{
+		Use: "explain CODE", Short: "Explain a check, and what it says of a cluster", Args: cobra.ExactArgs(1),
+		Example: "  transplant explain LM-001\n  transplant explain NODE-002 --from-snapshot snapshot.yaml",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return completeCodes(""), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, ok := check.Explain(args[0])
+			if !ok {
+				return fmt.Errorf("there is no check %q: transplant check --list names them", args[0])
+			}
+			if err := console.CheckFromSnapshot(cmd, from, false); err != nil {
+				return err
+			}
+			if from == "" {
+				if err := console.RefuseFlags(cmd, "no cluster is judged without --from-snapshot", append(slices.Collect(maps.Keys(client.PlanOptionFlags)), "accept")...); err != nil {
+					return err
+				}
+			}
+			if _, err := fmt.Fprintln(c.Out, strings.TrimSpace(text)); err != nil || from == "" {
+				return err
+			}
+			snap, err := c.SnapshotFrom(cmd.Context(), from, f.Options)
+			if err != nil {
+				return err
+			}
+			if err := f.Choose(c.Client, snap); err != nil {
+				return err
+			}
+			report := check.Run(snap, f.CheckOptions())
+			report.Findings = slices.DeleteFunc(report.Findings, func(f v1.Finding) bool { return !strings.EqualFold(f.Code, args[0]) })
+			fmt.Fprintf(c.Out, "\nIn the cluster of %s, at %s:\n", from, report.TakenAt.Format(time.RFC3339))
+			return printer.PrintFindings(c.Out, report, c.LayoutFor(c.Out, true))
+		},
+	}
+	console.AddPlanFlags(&f, cmd)
+	cmd.Flags().StringVar(&from, "from-snapshot", "", "also judge the snapshot in this file")
+	return cmd
+}
+
+// completeCodes are the codes of all checks with what follows each, for the shell.
+func completeCodes(suffix string) []string {
+	var codes []string
+	for _, k := range check.List() {
+		codes = append(codes, k.Code+suffix+"\t"+k.Title)
+	}
+	return codes
+}

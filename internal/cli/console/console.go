@@ -1,0 +1,125 @@
+// Package console is a command's side of the conversation with its user: streams, colours, questions, signals, and
+// the flags that several commands share.
+package console
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+)
+
+// Approve asks; without a terminal and without --yes it refuses, since nobody could have agreed.
+func (c *Console) Approve(yes bool, what string) error {
+	if yes {
+		return nil
+	}
+	if f, ok := c.In.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		return exitcode.With(exitcode.NotApproved, "not approved: to %s there is no terminal to ask on; review the plan above and run the same command with --yes", what)
+	}
+	fmt.Fprintf(c.Err, "%s? Type yes to go on: ", what)
+	line, err := bufio.NewReader(c.In).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != "yes" {
+		return exitcode.With(exitcode.NotApproved, "not approved; nothing was changed")
+	}
+	return nil
+}
+
+// Tell prints what happens to a step, a line each.
+func (c *Console) Tell(e step.Event) {
+	at, l := e.Time.Format("15:04:05"), printer.Layout{Ascii: c.Ascii}
+	switch e.Kind {
+	case "started":
+		c.Narrate("%s [%2d/%d] %s", at, e.Number, e.Total, e.Step.Title)
+	case "progress", "paused", "resumed":
+		c.Narrate("%s         %s", at, e.Message)
+	case "waiting":
+		c.Narrate("%s         still waiting: %s", at, e.Message)
+	case "done":
+		c.Narrate("%s       %s %s", at, l.Mark(v1.Pass), e.Step.ID)
+	case "already-done":
+		c.Narrate("%s [%2d/%d] %s %s (was so already)", at, e.Number, e.Total, l.Mark(v1.Pass), e.Step.ID)
+	case "skipped":
+		c.Narrate("%s [%2d/%d] %s %s is skipped: %s", at, e.Number, e.Total, l.Mark(v1.Skip), e.Step.ID, e.Message)
+	case "deferred":
+		c.Narrate("%s       %s %s waits: %s", at, l.Mark(v1.Skip), e.Step.Group, e.Message)
+	case "failed":
+		c.Narrate("%s       %s %s: %s", at, l.Mark(v1.Fail), e.Step.ID, e.Message)
+	}
+}
+
+// Console is the command line's side of a command: where it reads and writes, and how its answers look.
+type Console struct {
+	*client.Client
+	Streams
+	quiet, Ascii bool
+	Color        printer.Format
+	// Called is the name of this program, given the global flags.
+	Called string
+	Given  *pflag.FlagSet
+}
+
+// New returns a console with a client that talks to it.
+func New(s Streams) *Console {
+	c := &Console{Client: &client.Client{}, Streams: s}
+	c.Console = c
+	return c
+}
+
+// Command is another command for the same cluster, as a person types it: with the global flags that this one was given, since none of them is kept anywhere.
+func (c *Console) Command(args ...string) string {
+	words := append([]string{c.Called}, args...)
+	if c.Given != nil {
+		c.Given.VisitAll(func(f *pflag.Flag) {
+			if f.Changed && !slices.Contains(DisplayFlags, f.Name) {
+				words = append(words, "--"+f.Name+"="+wording.QuoteWord(f.Value.String()))
+			}
+		})
+	}
+	return strings.Join(words, " ")
+}
+
+// Narrate implements client.Console: it writes to standard error, unless --quiet was given.
+func (c *Console) Narrate(format string, args ...any) {
+	if !c.quiet {
+		fmt.Fprintln(c.Err, printer.Layout{Ascii: c.Ascii}.Plain(mask.Text(fmt.Sprintf(format, args...))))
+	}
+}
+
+// Interruptible implements ui: it turns signals into requests to stop.
+func (c *Console) Interruptible(ctx context.Context) (hard context.Context, stopping <-chan struct{}, done func()) {
+	return Signals(ctx, c)
+}
+
+// Instructions implements ui.
+func (c *Console) Instructions() (w io.Writer, unattended bool) { return c.Err, !IsTerminal(c.Err) }
+
+// DisplayFlags are global flags that only say how the answer looks.
+var DisplayFlags = []string{"quiet", "color", "ascii"}
+
+// Streams are where a command reads and writes: the answer on out, the conversation on err.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

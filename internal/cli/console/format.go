@@ -1,0 +1,60 @@
+package console
+
+import (
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+)
+
+// Values of --color.
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+var colorWords = []string{colorAuto, colorAlways, colorNever}
+
+// addColorFlag adds --color; another word is refused before anything is done.
+func (c *Console) addColorFlag(f *pflag.FlagSet) {
+	c.Color = printer.Format{Value: colorAuto, Allowed: colorWords}
+	f.Var(&c.Color, "color", "colour the marks: auto (on a terminal, unless NO_COLOR is set or TERM is dumb), always or never")
+}
+
+// Colored decides for one stream: that standard error is a terminal says nothing about standard output.
+func (c *Console) Colored(w io.Writer) bool {
+	switch c.Color.Value {
+	case colorAlways:
+		return true
+	case colorNever:
+		return false
+	}
+	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// AddFormatFlag adds -o to a command; the first word is the default.
+func AddFormatFlag(cmd *cobra.Command, words ...string) *printer.Format {
+	f := &printer.Format{Value: words[0], Allowed: words}
+	cmd.Flags().VarP(f, "output", "o", f.Words())
+	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag was added two lines above
+	}
+	return f
+}
+
+// LayoutFor is the layout of what is written to w.
+func (c *Console) LayoutFor(w io.Writer, wide bool) printer.Layout {
+	l := printer.Layout{Width: printer.DefaultWidth, Wide: wide, Ascii: c.Ascii, Color: c.Colored(w)}
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			l.Width = width
+		}
+	}
+	return l
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/diff"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/textdiff"
+)
+
+// externalDiff is the variable by which kubectl diff lets a user choose the program that compares, too.
+const externalDiff = "KUBECTL_EXTERNAL_DIFF"
+
+func newDiff(c *console.Console) *cobra.Command {
+	var f client.PlanOptions
+	var from, until string
+	cmd := &cobra.Command{
+		Use: "diff [PLAN]", Short: "Show what a plan would change in each file and object", Args: cobra.MaximumNArgs(1),
+		Example: "  transplant diff\n  transplant diff plan.yaml\n  transplant diff --from-snapshot snapshot.yaml",
+		Long: "Diff compares every manifest, unit, kubelet's flags, kubeadm's configuration and object as it is with what it would be after the plan, and changes nothing.\n" +
+			"With --host-access it compares the files' bytes, edited as apply would edit them; from a snapshot alone, the flags, one argument a line. Secrets are masked.\n\n" +
+			"The exit code is that of kubectl diff: 0 without a difference, 1 with differences, more than 1 for an error (9 for one that is 1 elsewhere).\n" +
+			"A program in " + externalDiff + " is given two directories to compare instead.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			different, err := runDiff(cmd.Context(), c, cmd, args, from, until, f)
+			switch {
+			case err != nil && exitcode.Of(err) == exitcode.Error:
+				return exitcode.With(exitcode.DiffError, "%w", err)
+			case err != nil:
+				return err
+			case different:
+				return exitcode.With(exitcode.Different, "")
+			}
+			return nil
+		},
+	}
+	console.AddPlanFlags(&f, cmd)
+	cmd.Flags().StringVar(&from, "from-snapshot", "", "compare for a snapshot in a file instead of a live cluster")
+	cmd.Flags().StringVar(&until, "until", "", "the plan up to this step or phase only")
+	return cmd
+}
+
+func runDiff(ctx context.Context, c *console.Console, cmd *cobra.Command, args []string, from, until string, f client.PlanOptions) (bool, error) {
+	if err := console.CheckFromSnapshot(cmd, from, false); err != nil {
+		return false, err
+	}
+	snap, err := c.SnapshotFrom(ctx, from, f.Options)
+	if err != nil {
+		return false, err
+	}
+	p, err := planToCompare(c.Client, snap, args, &f)
+	if err != nil {
+		return false, err
+	}
+	if until == "" {
+		until = p.Until
+	}
+	if until != "" {
+		n, err := planstep.Until(p, until)
+		if err != nil {
+			return false, err
+		}
+		p.Steps = p.Steps[:n]
+	}
+	var files func(string) systemdunit.Files
+	if from == "" && len(c.Hosts) > 0 {
+		files = reader(ctx, c.Client)
+	}
+	all, err := diff.Differences(p, snap, files)
+	if err != nil {
+		return false, fmt.Errorf("comparing: %w", err)
+	}
+	if len(all) == 0 {
+		return false, nil
+	}
+	if program := os.Getenv(externalDiff); program != "" {
+		return true, compareWith(ctx, c, program, all)
+	}
+	for _, d := range all {
+		text := textdiff.Unified(d.Name, d.Before, d.After)
+		if console.IsTerminal(c.Out) { // a file gets the bytes as they are, for patch
+			text = printer.Visible(text)
+		}
+		if _, err := io.WriteString(c.Out, text); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// planToCompare reads a plan, or makes one; what blocks it is apply's to say.
+func planToCompare(c *client.Client, snap *v1.Snapshot, args []string, f *client.PlanOptions) (*v1.Plan, error) {
+	if len(args) == 0 {
+		if err := f.Choose(c, snap); err != nil {
+			return nil, err
+		}
+		return plan.Make(snap, f.Options, check.Run(snap, f.CheckOptions()).Findings, client.Now())
+	}
+	p, err := client.ReadPlan(args[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := client.CheckAgainstPlan(f.Given, f.Options, p.Options, "plan "+args[0]); err != nil {
+		return nil, err
+	}
+	if p.Cluster.UID != snap.Cluster.UID {
+		return nil, exitcode.With(exitcode.Stale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
+	}
+	return p, nil
+}
+
+// reader reads the files of the hosts by their names.
+func reader(ctx context.Context, c *client.Client) func(string) systemdunit.Files {
+	return func(name string) systemdunit.Files {
+		for _, h := range c.Hosts {
+			if h.Name() == name {
+				return hostaccess.Reading(ctx, h)
+			}
+		}
+		return notReached(name)
+	}
+}
+
+type notReached string
+
+func (n notReached) Read(string) ([]byte, error) {
+	return nil, fmt.Errorf("host %q is in the plan and not in --host-access: name it there", string(n))
+}
+
+func (n notReached) List(string) ([]string, error) {
+	_, err := n.Read("")
+	return nil, err
+}
+
+// compareWith writes both sides into directories and has a program compare them, as kubectl diff does. Its exit code 1 says that they differ.
+func compareWith(ctx context.Context, c *console.Console, program string, all []diff.Difference) error {
+	dir, err := os.MkdirTemp("", "transplant-diff-")
+	if err != nil {
+		return fmt.Errorf("writing what is compared: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it holds no secret
+	for _, side := range []string{"LIVE", "PLANNED"} {
+		for _, d := range all {
+			text := d.Before
+			if side == "PLANNED" {
+				text = d.After
+			}
+			if err := writeSide(filepath.Join(dir, side), d.Name, text); err != nil {
+				return err
+			}
+		}
+	}
+	words := strings.Fields(program)
+	run := exec.CommandContext(ctx, words[0], append(words[1:], filepath.Join(dir, "LIVE"), filepath.Join(dir, "PLANNED"))...) //nolint:gosec // the user's own choice
+	run.Stdout, run.Stderr = c.Out, c.Err
+	err = run.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("running %s=%q: %w", externalDiff, program, err)
+	}
+	return nil
+}
+
+// writeSide writes a text into a directory; an empty one is a file that is not there.
+func writeSide(dir, name, text string) error {
+	path := filepath.Join(dir, filepath.FromSlash(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("writing what is compared: %w", err)
+	}
+	if text == "" {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("writing what is compared: %w", err)
+	}
+	return nil
+}

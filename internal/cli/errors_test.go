@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+)
+
+// needCluster are the commands that cannot do without a cluster.
+var needCluster = []string{"check", "status", "verify", "snapshot", "plan", "apply", "rollback", "report"}
+
+func TestClustersThatCannotBeReached(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server := apitest.New(t)
+	good := server.Kubeconfig(t)
+	unreachable := file(t, "kubeconfig", strings.ReplaceAll(mustRead(t, good), server.URL, "https://"+closed.Addr().String()))
+	for _, c := range []struct {
+		name  string
+		args  []string
+		words []string
+	}{
+		{"an API server that is not there", []string{"--kubeconfig", unreachable}, []string{"reaching the API server https://127.0.0.1:", `(context "test")`, "connection refused"}},
+		{"a kubeconfig that is not there", []string{"--kubeconfig", "/nonexistent/config"}, []string{"reading the kubeconfig", "/nonexistent/config: no such file or directory", "--kubeconfig"}},
+		{"a kubeconfig that is none", []string{"--kubeconfig", file(t, "kubeconfig", "{]")}, []string{"reading the kubeconfig", "name one with --kubeconfig"}},
+		{"no kubeconfig at all", nil, []string{"reading the kubeconfig", "name one with --kubeconfig"}},
+		{"a context that is not there", []string{"--kubeconfig", good, "--context", "production"}, []string{`context "production" does not exist`, "--context"}},
+		{"host access that is none", []string{"--kubeconfig", good, "--host-access", "ssh:cp-1"}, []string{"--host-access: "}},
+		{"hosts that are not there", []string{"--kubeconfig", good, "--host-access", "local:/nonexistent"}, []string{"--host-access: ", "/nonexistent"}},
+		{"a cloud that nobody knows", []string{"--kubeconfig", good, "--cloud", "azure"}, []string{"--cloud: "}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, cmd := range needCluster {
+				if slices.Contains([]string{"status", "verify", "rollback", "report"}, cmd) && strings.HasPrefix(c.words[0], "--") {
+					continue // it looks at no host and no cloud, or not before it has found a migration
+				}
+				fails(t, transplant(t, append([]string{cmd}, c.args...)...), exitcode.Error, c.words...)
+			}
+		})
+	}
+	if writes := server.Writes(); len(writes) > 0 {
+		t.Errorf("something was written: %v", writes)
+	}
+}
+
+func mustRead(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestAnAPIServerThatRefusesTheCaller(t *testing.T) {
+	server := apitest.New(t)
+	server.Intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	fails(t, transplant(t, "status", "--kubeconfig", server.Kubeconfig(t)), exitcode.Error, "reaching the API server "+server.URL, "provide credentials")
+}
+
+func TestCommandLinesThatAreNone(t *testing.T) {
+	snapshot := []string{"--from-snapshot", labSnapshot}
+	for _, c := range []struct {
+		name  string
+		args  []string
+		words []string
+	}{
+		{"a command that nobody knows", []string{"migrate"}, []string{`unknown command "migrate"`}},
+		{"a command that is mistyped", []string{"stauts"}, []string{`unknown command "stauts"`, "status"}},
+		{"a flag that nobody knows", []string{"check", "--verbose"}, []string{"unknown flag: --verbose", "see: transplant check --help"}},
+		{"a flag without its value", []string{"plan", "--image"}, []string{"flag needs an argument: --image"}},
+		{"an argument too many", []string{"check", "now"}, []string{`unknown command "now"`}},
+		{"an argument too few", []string{"explain"}, []string{"accepts 1 arg(s), received 0"}},
+		{"a format that check has not", append([]string{"check", "-o", "html"}, snapshot...), []string{`invalid argument "html" for "-o, --output"`, "give table, wide, json, yaml or junit"}},
+		{"a format that plan has not", append([]string{"plan", "-o", "table"}, snapshot...), []string{"give text, wide, markdown, json or yaml"}},
+		{"a format that report has not", []string{"report", "-o", "pdf"}, []string{"give markdown, html, json or yaml"}},
+		{"a snapshot that is not there", []string{"check", "--from-snapshot", "/nonexistent/s.yaml"}, []string{"reading the snapshot: open /nonexistent/s.yaml: no such file or directory"}},
+		{"a directory of snapshots", []string{"check", "--from-snapshot", "testdata"}, []string{"snapshot testdata: reading the snapshot: it is a directory"}},
+		{"a snapshot that is a list", []string{"check", "--from-snapshot", file(t, "list.yaml", "- a\n")}, []string{"list.yaml: reading the snapshot: it is a list and no snapshot"}},
+		{"a snapshot that was cut off", []string{"check", "--from-snapshot", file(t, "s.yaml", "apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\n")}, []string{"does not say when it was taken", "transplant snapshot"}},
+		{"a snapshot that is none", []string{"plan", "--from-snapshot", file(t, "s.yaml", "kind: Pod")}, []string{`kind is "Pod", not Snapshot`}},
+		{"accepting a check that nobody knows", append([]string{"check", "--accept", "ZZ-001=x"}, snapshot...), []string{"ZZ-001"}},
+		{"accepting without a reason", append([]string{"plan", "--accept", "NODE-001"}, snapshot...), []string{"NODE-001", "reason"}},
+		{"accepting what is mandatory", append([]string{"plan", "--accept", "LM-001=x"}, snapshot...), []string{"accepting LM-001: it is mandatory"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := transplant(t, c.args...)
+			fails(t, r, exitcode.Error, c.words...)
+			if r.out != "" {
+				t.Errorf("standard output: %s", r.out)
+			}
+		})
+	}
+}
+
+func TestOptionsThatSayNothingAreRefusedByEveryCommand(t *testing.T) {
+	for _, c := range []struct{ flag, value, says string }{
+		{"strategy", "Downtime", `strategy "Downtime" is not known: use leader-migration or downtime`},
+		{"shape", "pod", `shape "pod" is not known: use static-pod or daemonset`},
+		{"volumes", "none", `volumes "none" is not known: use csi or in-tree`},
+		{"node-ipam", "drop", `node-ipam "drop" is not known: use keep or move`},
+		{"renew-deadline", "60s", `renew deadline "60s": give a duration from 1s to below the lease duration of 15s`},
+		{"retry-period", "10s", "retry period 10s is too long"},
+		{"lease-name", "Our_Lease", `lease name "Our_Lease": an object is named with lower-case letters`},
+		{"cluster-name", "our cluster", `cluster name "our cluster"`},
+		{"target-version", "v1.27", "give one, e.g. v1.27.4"},
+		{"ccm-env", "PROXY", `environment "PROXY": give NAME=VALUE`},
+		{"ccm-env", "AWS_SECRET_ACCESS_KEY=planted", "AWS_SECRET_ACCESS_KEY is a secret, and a plan is kept in the cluster and printed: put the credentials into a file on each host and name it, e.g. AWS_SHARED_CREDENTIALS_FILE="},
+	} {
+		for command, code := range map[string]int{"check": exitcode.Error, "plan": exitcode.Error, "diff": exitcode.DiffError} {
+			t.Run(command+" --"+c.flag+"="+c.value, func(t *testing.T) {
+				r := transplant(t, command, "--from-snapshot", labSnapshot, "--"+c.flag, c.value)
+				fails(t, r, code, c.says)
+				if r.out != "" {
+					t.Errorf("standard output: %s", r.out)
+				}
+			})
+		}
+	}
+}
+
+func TestFilesThatAreNoPlan(t *testing.T) {
+	for name, c := range map[string]struct{ content, says string }{
+		"an empty file":              {"", "is no plan, it is empty or names no kind"},
+		"a snapshot":                 {"apiVersion: transplant.dev/v1alpha1\nkind: Snapshot\nhosts: []\n", "is a Snapshot, not a Plan"},
+		"a plan of a later version":  {"apiVersion: transplant.dev/v1alpha2\nkind: Plan\nnews: 1\n", `is of "transplant.dev/v1alpha2", and this version of transplant reads transplant.dev/v1alpha1 only`},
+		"bytes":                      {"\x00\x01\x02", "is no YAML or JSON: "},
+		"a list":                     {"- a\n", "is no plan, but a list"},
+		"a plan of a later schema":   {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\nschema: 99\ntoolVersion: v9.1.0\nnews: 1\n", `has schema 99, and this version of transplant knows no more than schema 2 of it: use transplant v9.1.0, which wrote it`},
+		"a plan with unknown fields": {"apiVersion: transplant.dev/v1alpha1\nkind: Plan\nnews: 1\n", `unknown field "news"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, transplant(t, "diff", "--from-snapshot", labSnapshot, file(t, "plan.yaml", c.content)), exitcode.DiffError, c.says)
+		})
+	}
+}
+
+func TestAFormatThatIsUnknownWritesNoPlan(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "plan.yaml")
+	fails(t, transplant(t, "plan", "--from-snapshot", labSnapshot, "--out", out, "-o", "xml"), exitcode.Error)
+	if _, err := os.Stat(out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a plan was written: %v", err)
+	}
+}
+
+func TestAPlaceThatCannotBeWritten(t *testing.T) {
+	for name, out := range map[string]string{
+		"no such directory":  filepath.Join(t.TempDir(), "none", "plan.yaml"),
+		"a directory":        t.TempDir(),
+		"a file as its path": filepath.Join(file(t, "f", ""), "plan.yaml"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, transplant(t, "plan", "--from-snapshot", labSnapshot, "--out", out), exitcode.Error, "writing "+out)
+			left, err := filepath.Glob(filepath.Join(filepath.Dir(out), ".transplant-*"))
+			if err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	lost := fmt.Errorf("%w: %w", lock.ErrLockLost, &step.StepError{Err: context.Canceled})
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitcode.OK},
+		{errors.New("x"), exitcode.Error},
+		{exitcode.With(exitcode.Pending, ""), exitcode.Pending},
+		{fmt.Errorf("outer: %w", exitcode.With(exitcode.Blocked, "x")), exitcode.Blocked},
+		{&step.StepError{Err: &step.VerifyError{}}, exitcode.Unverified},
+		{fmt.Errorf("waiting: %w", context.DeadlineExceeded), exitcode.Timeout},
+		{&step.StepError{Err: &step.StaleError{}}, exitcode.Stale},
+		{exitcode.With(exitcode.NotApproved, "x"), exitcode.NotApproved},
+		{&lock.HeldError{}, exitcode.Locked},
+		{lost, exitcode.Locked},
+		{step.ErrInterrupted, exitcode.Interrupted},
+		{&step.StepError{Err: context.Canceled}, exitcode.Interrupted},
+	} {
+		if have := exitcode.Of(c.err); have != c.want {
+			t.Errorf("%v: exit %d, want %d", c.err, have, c.want)
+		}
+	}
+	for _, code := range []int{exitcode.OK, exitcode.Error, exitcode.Pending, exitcode.Blocked, exitcode.Unverified, exitcode.Timeout, exitcode.Stale, exitcode.NotApproved, exitcode.Locked, exitcode.Interrupted} {
+		if !strings.Contains(exitCodes, fmt.Sprintf("\n  %-4d ", code)) {
+			t.Errorf("exit code %d is not in the help", code)
+		}
+	}
+}
+
+func TestACodeWithoutAMessagePrintsNothing(t *testing.T) {
+	out := changed(t, func(*v1.Snapshot) {})
+	r := transplant(t, "plan", "--from-snapshot", out, "--detailed-exitcode", "-q")
+	if r.code != exitcode.Pending || r.errOut != "" {
+		t.Errorf("exit %d, standard error %q", r.code, r.errOut)
+	}
+}
+
+func TestAnswersAtTheTerminal(t *testing.T) {
+	for answer, approved := range map[string]bool{"yes\n": true, "  yes  \n": true, "y\n": false, "no\n": false, "\n": false, "YES\n": false} {
+		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
+			main, terminal := openTerminal(t)
+			if _, err := main.WriteString(answer); err != nil {
+				t.Fatal(err)
+			}
+			var asked bytes.Buffer
+			c := console.New(console.Streams{In: terminal, Err: &asked})
+			err := c.Approve(false, "carry it out")
+			if (err == nil) != approved || err != nil && exitcode.Of(err) != exitcode.NotApproved {
+				t.Errorf("error: %v", err)
+			}
+			if !strings.Contains(asked.String(), "carry it out? Type yes to go on: ") {
+				t.Errorf("asked: %s", asked.String())
+			}
+		})
+	}
+	if err := console.New(console.Streams{}).Approve(true, "carry it out"); err != nil {
+		t.Errorf("with --yes: %v", err)
+	}
+}
+
+func TestTheWidthOfATerminal(t *testing.T) {
+	_, terminal := openTerminal(t)
+	for _, width := range []uint16{50, 200} {
+		setWidth(t, terminal, width)
+		if have := console.New(console.Streams{}).LayoutFor(terminal, false).Width; have != int(width) {
+			t.Errorf("%d columns, want %d", have, width)
+		}
+	}
+	if have := console.New(console.Streams{}).LayoutFor(&bytes.Buffer{}, false).Width; have != printer.DefaultWidth {
+		t.Errorf("a pipe: %d columns", have)
+	}
+}

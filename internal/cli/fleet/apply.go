@@ -1,0 +1,73 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/rollout"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	fleet "github.com/transplant-dev/transplant/internal/fleet/view"
+)
+
+func newApply(c *console.Console) *cobra.Command {
+	var f rollout.Options
+	yes, dryRun := false, false
+	details := printer.Format{Value: console.DetailsNone, Allowed: []string{console.DetailsNone, detailsShort, detailsWhole}}
+	cmd := &cobra.Command{
+		Use: "apply [CLUSTER...]", Short: "Start the migrations of the clusters wave by wave, and watch them; go on with what was started",
+		Example: "  transplant fleet apply --waves 1,10%,50%,100% --soak 30m\n" +
+			"  transplant fleet apply --selector env=staging --until handover --max-failures 2 --yes",
+		Long: "Apply starts a cluster by switching its feature externalCloudProvider on, or by taking a hold of fleet's own off. The operator carries the migration out,\n" +
+			"after its own checks, and with --details whole by the steps that were printed and by no others; apply follows the objects and starts the next clusters as\n" +
+			"others are done. A wave begins when all of the one before are done and have been watched for --soak. It stops starting clusters when more than\n" +
+			"--max-failures have failed, were blocked for longer than --patience, or take longer than they may (those that do when it begins get --patience, too: somebody\n" +
+			"may just have mended them).\n\n" +
+			"Nothing is kept but the objects themselves: after an interruption of any kind, from any machine, the same command goes on. At Ctrl-C no further cluster is\n" +
+			"started; those under way are carried on by the operator. A feature that was switched on cannot be switched off again.",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			f.Names = names
+			return runApply(cmd.Context(), c, &f, details.Value, yes, dryRun)
+		},
+	}
+	cmd.Flags().Var(&details, "details", "look into each cluster before anything is asked: none (the operator checks each before it begins), short or whole")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan and change nothing")
+	addWaveFlags(&f, cmd)
+	addLookFlags(&f, cmd)
+	return cmd
+}
+
+func runApply(ctx context.Context, c *console.Console, f *rollout.Options, details string, yes, dryRun bool) error {
+	p, read, err := rollout.MakePlan(ctx, c.Client, f)
+	if err != nil {
+		return err
+	}
+	if details != console.DetailsNone {
+		rollout.InspectMembers(ctx, c.Client, p, read, f)
+	}
+	w := c.Err
+	if dryRun {
+		w = c.Out
+	}
+	if err := printer.PrintFleetPlan(w, p, c.LayoutFor(w, false), details == detailsWhole); err != nil {
+		return err
+	}
+	if blocked := rollout.BlockedMembers(p); len(blocked) > 0 {
+		return exitcode.With(exitcode.Blocked, "the checks refuse or cannot judge %s: %s; nothing was changed. Mend what they name, or leave the clusters out with --except", wording.Count(len(blocked), "cluster"), strings.Join(blocked, ", "))
+	}
+	if dryRun {
+		return nil
+	}
+	if start := len(fleet.Names(p.Waves)); start > 0 {
+		if err := c.Approve(yes, fmt.Sprintf("start the migration of %s, wave by wave", wording.Count(start, "cluster"))); err != nil {
+			return err
+		}
+	}
+	return rollout.Run(ctx, c.Client, p, details == detailsWhole)
+}

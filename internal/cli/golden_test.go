@@ -1,0 +1,318 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+)
+
+// credentials are the options with which the lab's plan is made.
+var credentials = []string{"--ccm-env", "AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/cloud-controller-manager.credentials"}
+
+func TestHelp(t *testing.T) {
+	golden(t, "help", transplant(t, "--help"), nil)
+	for _, cmd := range newRoot(console.Streams{}, "transplant").Commands() {
+		golden(t, "help-"+cmd.Name(), transplant(t, cmd.Name(), "--help"), nil)
+	}
+}
+
+func TestHelpOfThePlugin(t *testing.T) {
+	if have := calledAs("/usr/local/bin/kubectl-transplant"); have != "kubectl transplant" {
+		t.Errorf("called as %q", have)
+	}
+	var out bytes.Buffer
+	root := newRoot(console.Streams{Out: &out, Err: &out}, "kubectl transplant")
+	root.SetArgs([]string{"plan", "--help"})
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"kubectl transplant plan [flags]", "  kubectl transplant plan --out plan.yaml"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the help does not say %q:\n%s", part, out.String())
+		}
+	}
+}
+
+func TestCheckOutputs(t *testing.T) {
+	args := append([]string{"check", "--from-snapshot", labSnapshot}, credentials...)
+	golden(t, "check", transplant(t, args...), nil)
+	golden(t, "check-ascii", transplant(t, append(args, "--ascii")...), nil)
+	for _, format := range []string{"wide", "json", "yaml"} {
+		golden(t, "check-"+format, transplant(t, append(args, "-o", format)...), nil)
+	}
+	golden(t, "check-list", transplant(t, "check", "--list"), nil)
+	golden(t, "check-list-wide", transplant(t, "check", "--list", "-o", "wide"), nil)
+	golden(t, "check-list-json", transplant(t, "check", "--list", "-o", "json"), nil)
+}
+
+func TestCheckFindings(t *testing.T) {
+	failing := changed(t, func(s *v1.Snapshot) {
+		s.Nodes[3].ProviderID = ""
+		s.Hosts[0].Components[1].Flags["leader-elect"] = "false"
+	})
+	v := volatile{failing: "snapshot.yaml"}
+	golden(t, "check-failing", transplant(t, "check", "--from-snapshot", failing), v)
+	golden(t, "check-accepted", transplant(t, "check", "--from-snapshot", failing, "--accept", "NODE-001=the node is about to be removed"), v)
+	unknown := changed(t, func(s *v1.Snapshot) {
+		s.Nodes, s.Cloud = nil, nil
+		s.Errors = []v1.GatherError{{Fact: "cloud", Error: "403 from https://ec2.amazonaws.com: role reader lacks ec2:DescribeInstances"}, {Fact: "nodes", Error: `listing nodes: nodes is forbidden: User "ops" cannot list resource "nodes"`}}
+	})
+	golden(t, "check-unknown", transplant(t, "check", "--from-snapshot", unknown), volatile{unknown: "snapshot.yaml"})
+	if r := transplant(t, "check", "--from-snapshot", labSnapshot, "--strict", "-q"); r.code != exitcode.Blocked || r.errOut != "" {
+		t.Errorf("warnings with --strict: exit %d, %q", r.code, r.errOut)
+	}
+}
+
+func TestPlanOutputs(t *testing.T) {
+	args := append([]string{"plan", "--from-snapshot", labSnapshot}, credentials...)
+	golden(t, "plan", transplant(t, args...), nil)
+	golden(t, "plan-ascii", transplant(t, append(args, "--ascii", "-q")...), nil)
+	for _, format := range []string{"wide", "markdown", "json"} {
+		golden(t, "plan-"+format, transplant(t, append(args, "-o", format)...), nil)
+	}
+	if r := transplant(t, append(args, "--detailed-exitcode")...); r.code != exitcode.Pending || strings.Contains(r.errOut, "error") {
+		t.Errorf("exit %d: %s", r.code, r.errOut)
+	}
+	blocked := changed(t, func(s *v1.Snapshot) { s.Nodes[3].ProviderID = "" })
+	fails(t, transplant(t, "plan", "--from-snapshot", blocked, "-o", "json"), exitcode.Blocked, "this plan is blocked by 1 finding: see transplant check")
+	half := changed(t, func(s *v1.Snapshot) { s.Hosts[0].Components[1].Flags["cloud-provider"] = "external" })
+	golden(t, "plan-impossible", transplant(t, "plan", "--from-snapshot", half), volatile{half: "snapshot.yaml"})
+}
+
+func TestAPlanFileHoldsThePlanThatIsPrinted(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "plan.yaml")
+	args := append([]string{"plan", "--from-snapshot", labSnapshot, "--out", out}, credentials...)
+	printed := transplant(t, append(args, "-o", "yaml")...)
+	if printed.code != exitcode.OK || !strings.Contains(printed.errOut, "carry it out with: transplant apply "+out) {
+		t.Fatalf("exit %d: %s", printed.code, printed.errOut)
+	}
+	saved, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(saved) != printed.out {
+		t.Error("the saved plan is not the printed one")
+	}
+	if _, err := client.ReadPlan(out); err != nil {
+		t.Error(err)
+	}
+	files, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(files) != 1 {
+		t.Errorf("more than the plan was written: %v, %v", files, err)
+	}
+}
+
+func TestExplainOutputs(t *testing.T) {
+	golden(t, "explain", transplant(t, "explain", "lm-001"), nil)
+	golden(t, "explain-unknown", transplant(t, "explain", "LM-999"), nil)
+}
+
+func TestVersionOutputs(t *testing.T) {
+	golden(t, "version", transplant(t, "version"), nil)
+	var v map[string]string
+	if err := json.Unmarshal([]byte(transplant(t, "version", "-o", "json").out), &v); err != nil {
+		t.Fatal(err)
+	}
+	if v["kind"] != "Version" || v["apiVersion"] != v1.GroupVersion || v["version"] != client.Version || v["go"] == "" || v["platform"] == "" {
+		t.Errorf("version %v", v)
+	}
+}
+
+func TestEveryDocumentNamesItsKind(t *testing.T) {
+	for kind, args := range map[string][]string{
+		v1.KindCheckReport: {"check", "--from-snapshot", labSnapshot}, printer.KindCheckList: {"check", "--list"}, v1.KindPlan: {"plan", "--from-snapshot", labSnapshot}, "Version": {"version"},
+	} {
+		var meta v1.TypeMeta
+		r := transplant(t, append(args, "-o", "json")...)
+		if err := json.Unmarshal([]byte(r.out), &meta); err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		if meta != v1.Type(kind) {
+			t.Errorf("%v: %+v", args, meta)
+		}
+	}
+}
+
+func TestNarrowTerminals(t *testing.T) {
+	snap, err := client.ReadSnapshot(labSnapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := transplant(t, "plan", "--from-snapshot", labSnapshot, "-o", "yaml")
+	plan, err := client.ReadPlan(file(t, "plan.yaml", r.out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for width, want := range map[int]int{10: printer.MinWidth, 60: 60, 100: 100} {
+		var out bytes.Buffer
+		if err := printer.PrintPlan(&out, plan, printer.Layout{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		cuts := 0
+		for line := range strings.Lines(out.String()) {
+			if !strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "      ") {
+				continue // phases, effects and the sum are sentences; what a step really changes is never cut
+			}
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > want {
+				t.Errorf("width %d: a line of %d: %s", width, n, line)
+			}
+			if strings.HasSuffix(line, "…\n") {
+				cuts++
+			}
+		}
+		if cuts == 0 {
+			t.Errorf("width %d: nothing is marked as cut", width)
+		}
+	}
+	if (printer.Layout{Width: 40, Ascii: true}).Cut(strings.Repeat("x", 50)) != strings.Repeat("x", 37)+"..." || snap.Kind != v1.KindSnapshot {
+		t.Error("a cut in ASCII")
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if r := transplant(t, "completion", shell); r.code != exitcode.OK || !strings.Contains(r.out, "transplant") {
+			t.Errorf("%s: exit %d", shell, r.code)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explain", "LM-00"}, "LM-001\t"}, {[]string{"check", "-o", ""}, "wide\n"}, {[]string{"report", "-o", ""}, "html\n"}, {[]string{"ro"}, "rollback\t"},
+	} {
+		if r := transplant(t, append([]string{"__complete"}, c.args...)...); !strings.Contains(r.out, c.want) {
+			t.Errorf("completing %v gives %q", c.args, r.out)
+		}
+	}
+}
+
+// TestEveryFixIsACommandOfOurs: a fix that is not understood when it is pasted is worse than none.
+func TestEveryFixIsACommandOfOurs(t *testing.T) {
+	seen := 0
+	for _, change := range []func(*v1.Snapshot){
+		func(*v1.Snapshot) {},
+		func(s *v1.Snapshot) { *s = v1.Snapshot{TypeMeta: s.TypeMeta, TakenAt: s.TakenAt} },
+		func(s *v1.Snapshot) { s.Nodes[0].ProviderID, s.Nodes[1].Ready = "", "False" },
+		func(s *v1.Snapshot) {
+			for i := range s.Access {
+				s.Access[i].Allowed = false
+			}
+		},
+		func(s *v1.Snapshot) { s.Hosts = s.Hosts[:1] },
+	} {
+		var report v1.CheckReport
+		r := transplant(t, "check", "--from-snapshot", changed(t, change), "-o", "json")
+		if err := json.Unmarshal([]byte(r.out), &report); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range report.Findings {
+			for line := range strings.Lines(f.Fix) {
+				words := strings.Fields(line)
+				if len(words) == 0 || words[0] != "transplant" {
+					continue
+				}
+				seen++
+				cmd, rest, err := newRoot(console.Streams{}, "transplant").Find(words[1:])
+				if err == nil {
+					err = cmd.ParseFlags(rest)
+				}
+				if err != nil {
+					t.Errorf("%s: %q: %v", f.Code, line, err)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no fix was tried")
+	}
+}
+
+const reference = "../../docs/reference/cli.md"
+
+func TestTheReferencePageIsWhatTheCommandsSay(t *testing.T) {
+	want := referencePage(newRoot(console.Streams{}, "transplant"))
+	if *update {
+		if err := os.WriteFile(reference, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != want {
+		t.Errorf("%s is old; run go test ./internal/cli -update", reference)
+	}
+}
+
+// referencePage is the reference of all commands in Markdown.
+func referencePage(root *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Commands\n\nGenerated from the program; do not edit. %s\n\n```\n%s\n```\n\n%s\n\nFlags of every command:\n\n%s\n```\n%s\n```\n",
+		root.Short+".", root.Example, root.Long, flagTable(root.PersistentFlags()), exitCodes)
+	for _, g := range root.Groups() {
+		for _, cmd := range root.Commands() {
+			if cmd.GroupID != g.ID {
+				continue
+			}
+			b.WriteString(referenceOf(cmd))
+			for _, sub := range cmd.Commands() {
+				b.WriteString(referenceOf(sub))
+			}
+		}
+	}
+	return b.String()
+}
+
+// referenceOf is the reference of one command.
+func referenceOf(cmd *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n## %s\n\n%s.", strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.Short)
+	if cmd.Long != "" {
+		fmt.Fprintf(&b, "\n\n%s", cmd.Long)
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\n\n```\n%s\n```", cmd.Example)
+	}
+	if flags := flagTable(cmd.LocalNonPersistentFlags()); flags != "" {
+		fmt.Fprintf(&b, "\n\n%s", strings.TrimSuffix(flags, "\n"))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func flagTable(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" {
+			return
+		}
+		name := "`--" + f.Name + "`"
+		if f.Shorthand != "" {
+			name = "`-" + f.Shorthand + "`, " + name
+		}
+		value := ""
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" {
+			value = "`" + f.DefValue + "`"
+		}
+		if b.Len() == 0 {
+			b.WriteString("| flag | default | |\n|---|---|---|\n")
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, printer.Cell(f.Usage))
+	})
+	return b.String()
+}

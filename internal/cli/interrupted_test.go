@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+)
+
+// buffer may be written to by a goroutine while a test reads it.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func TestTheFirstInterruptFinishesTheStepAndTheSecondStopsAtOnce(t *testing.T) {
+	var said buffer
+	hard, stop, done := console.Signals(t.Context(), console.New(console.Streams{Err: &said}))
+	defer done()
+	interrupt := func() {
+		if err := syscall.Kill(syscall.Getpid(), syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	interrupt()
+	<-stop
+	if hard.Err() != nil {
+		t.Error("the first interrupt stops in the middle of a step")
+	}
+	interrupt()
+	<-hard.Done()
+	if cause := context.Cause(hard); !errors.Is(cause, context.Canceled) || !strings.Contains(cause.Error(), "uncertain until the same command is run again") {
+		t.Errorf("cause: %v", cause)
+	}
+	if exitcode.Of(context.Cause(hard)) != exitcode.Interrupted || !strings.Contains(said.String(), "the current step is finished first; press Ctrl-C once more") {
+		t.Errorf("exit %d: %s", exitcode.Of(context.Cause(hard)), said.String())
+	}
+}
+
+func TestAnApplyThatFailsSaysHowToGoOnAndBack(t *testing.T) {
+	c := newLive(t)
+	c.api.Intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/rolebindings") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, err := w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,` +
+			`"message":"rolebindings is forbidden: admission plugin \"Strict\" does not want any"}`))
+		return err == nil
+	}
+	r := c.run("apply", "--yes", "--accept", "CLOUD-001=no cloud in this test")
+	fails(t, r, exitcode.Error, "[ 1/", "✓ create/ClusterRole/transplant-observer", "✗ create/RoleBinding/kube-system/transplant-leader-migration",
+		"stopped. What was done stays; to go on: transplant apply; to go back: transplant rollback",
+		`error: step create/RoleBinding/kube-system/transplant-leader-migration: creating RoleBinding/kube-system/transplant-leader-migration: rolebindings is forbidden: admission plugin "Strict" does not want any`)
+	status := c.run("status")
+	for _, part := range []string{"· failed · 4/42 steps · phase 1/6 prepare\n", "step       create/RoleBinding/kube-system/transplant-leader-migration · for ", "error      creating RoleBinding"} {
+		if !strings.Contains(status.out, part) {
+			t.Errorf("status does not say %q:\n%s", part, status.out)
+		}
+	}
+	kube, _ := c.api.Clients(t)
+	if holder, err := lock.CurrentHolder(t.Context(), kube); err != nil || holder != "" {
+		t.Errorf("the lock is left: %q, %v", holder, err)
+	}
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/pause"
+	"github.com/transplant-dev/transplant/internal/status"
+)
+
+func newPause(c *console.Console) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "pause", Short: "Let a run wait before its next step, from any machine", Args: cobra.NoArgs,
+		Example: "  transplant pause --reason \"the shop is open\"",
+		Long: "Pause asks the run to wait: the step that is under way is finished first. Whoever carries the run out holds its lock meanwhile, and an apply or rollback\n" +
+			"that is started on a paused run says so and waits, too. Asking twice changes nothing. It takes the right to update one ConfigMap.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			doc, err := findUnfinishedRun(cmd.Context(), c, "pause")
+			if err != nil {
+				return err
+			}
+			asked, err := pause.Request(cmd.Context(), c.Kube, v1.Pause{Run: doc.Run, By: requesterName(c.Client), At: c.ServerTime().UTC(), Reason: reason})
+			if err != nil {
+				return err
+			}
+			c.Narrate("migration %s is %s\n%s\nnext: transplant status --watch; transplant resume lets it go on", doc.Run, pause.Describe(*asked), describePause(cmd.Context(), c))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a few words: it is shown to everybody who looks on")
+	return cmd
+}
+
+func newResume(c *console.Console) *cobra.Command {
+	return &cobra.Command{
+		Use: "resume", Short: "Let a paused run go on", Args: cobra.NoArgs,
+		Example: "  transplant resume",
+		Long:    "Resume takes back what pause asked for. It carries nothing out itself: where nobody holds the lock, run apply or rollback after it.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			doc, err := findUnfinishedRun(cmd.Context(), c, "resume")
+			if err != nil {
+				return err
+			}
+			was, err := pause.Resume(cmd.Context(), c.Kube, doc.Run)
+			if err != nil {
+				return err
+			}
+			if was == nil {
+				c.Narrate("migration %s was not paused: nothing to do", doc.Run)
+				return nil
+			}
+			c.Narrate("migration %s goes on; it was %s", doc.Run, pause.Describe(*was))
+			if ownLock, err := lock.Read(cmd.Context(), c.Kube); errors.Is(err, lock.ErrNoLock) {
+				c.Narrate("nobody carries it out now\nnext: transplant %s", map[string]string{v1.RunApplying: "apply", v1.RunRollingBack: "rollback"}[doc.Phase])
+			} else if err == nil {
+				c.Narrate("%s carries it out\nnext: transplant status --watch", ownLock.Who())
+			}
+			return nil
+		},
+	}
+}
+
+// findUnfinishedRun is the run that is begun and not ended; an error where there is none to pause or resume.
+func findUnfinishedRun(ctx context.Context, c *console.Console, what string) (v1.Journal, error) {
+	j, err := journal.Open(ctx, c.Kube)
+	if errors.Is(err, journal.ErrNoJournal) {
+		return v1.Journal{}, exitcode.With(exitcode.Error, "no migration was started on this cluster: there is nothing to %s", what)
+	} else if err != nil {
+		return v1.Journal{}, err
+	}
+	doc := j.Doc()
+	if doc.Phase != v1.RunApplying && doc.Phase != v1.RunRollingBack {
+		return v1.Journal{}, exitcode.With(exitcode.Error, "migration %s is %s: there is nothing to %s", doc.Run, wording.StateWords(doc.Phase), what)
+	}
+	return doc, nil
+}
+
+// describePause says from when on a paused run waits.
+func describePause(ctx context.Context, c *console.Console) string {
+	ownLock, err := lock.Read(ctx, c.Kube)
+	switch {
+	case errors.Is(err, lock.ErrNoLock):
+		return "nobody carries it out now; the next apply or rollback waits before its first step"
+	case err != nil:
+		return fmt.Sprintf("whether somebody carries it out now is unknown: %v", err)
+	}
+	return ownLock.Who() + " finishes the step that is under way, and waits"
+}
+
+// requesterName is who pauses a run.
+func requesterName(c *client.Client) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
+	}
+	return client.UserName() + "@" + cmp.Or(host, "unknown-host")
+}
+
+func newUnlock(c *console.Console) *cobra.Command {
+	var yes, force bool
+	cmd := &cobra.Command{
+		Use: "unlock", Short: "Take the lock of a run away whose holder has ended", Args: cobra.NoArgs,
+		Example: "  transplant unlock",
+		Long: "Unlock shows who holds the lock on the cluster, looks for ten seconds whether it is still renewed, asks, and deletes it as it was seen. Of a lock whose\n" +
+			"holder was a process of this machine, in the same container of it, that has ended it is known at once. A lock that is renewed is refused: its holder is at work.\n\n" +
+			"With --force a lock that is renewed is deleted, too: its holder notices within seconds and stops in the middle of its step.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			return removeLock(cmd.Context(), c, yes, force)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&force, "force", false, "also when the lock is renewed: its holder stops in the middle of its step")
+	return cmd
+}
+
+func removeLock(ctx context.Context, c *console.Console, yes, force bool) error {
+	ownLock, err := lock.Read(ctx, c.Kube)
+	if errors.Is(err, lock.ErrNoLock) {
+		c.Narrate("nobody holds the lock: nothing to do")
+		return nil
+	} else if err != nil {
+		return err
+	}
+	shown := status.Judge(status.Facts{Now: c.ServerTime(), Lock: ownLock}).Lock
+	c.Narrate("the lock is held by %s", wording.HolderWords(*shown))
+	alive, err := isRenewed(ctx, c, ownLock)
+	switch {
+	case errors.Is(err, lock.ErrNoLock):
+		c.Narrate("its holder gave it up while it was looked at: nothing to do")
+		return nil
+	case err != nil:
+		return err
+	case alive && !force:
+		return exitcode.With(exitcode.Locked, "%s renews its lock, so it is at work: wait for it, stop it with Ctrl-C where it runs, or pause it with transplant pause; --force takes the lock from it in the middle of its step", ownLock.Who())
+	case alive:
+		c.Narrate("it is renewed: its holder is at work, and will stop in the middle of its step")
+	}
+	if err := c.Approve(yes, fmt.Sprintf("delete the lock of %s", ownLock.Who())); err != nil {
+		return err
+	}
+	if force {
+		err = lock.ForceUnlock(ctx, c.Kube, ownLock)
+	} else {
+		err = lock.Unlock(ctx, c.Kube, ownLock)
+	}
+	var locked *lock.HeldError
+	if errors.As(err, &locked) {
+		return exitcode.With(exitcode.Locked, "the lock was renewed or taken by %s in between: it was left alone", holder.Words(locked.Holder))
+	} else if err != nil {
+		return err
+	}
+	c.Narrate("the lock is gone\nnext: %s", nextAfterUnlock(ctx, c))
+	return nil
+}
+
+// isRenewed tells whether the holder of a lock is at work.
+func isRenewed(ctx context.Context, c *console.Console, ownLock *lock.State) (bool, error) {
+	if ownLock.EndedHere() {
+		c.Narrate("its holder was a process of this machine, which is gone")
+		return false, nil
+	}
+	c.Narrate("looking for %s whether it is renewed", 2*lock.Renewal)
+	err := lock.Observe(ctx, c.Kube, client.LockClock, ownLock)
+	var locked *lock.HeldError
+	if errors.As(err, &locked) {
+		return true, nil
+	}
+	return false, err
+}
+
+// nextAfterUnlock is the command that goes on with what the holder of the lock had begun.
+func nextAfterUnlock(ctx context.Context, c *console.Console) string {
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil {
+		return "transplant status"
+	}
+	switch j.Doc().Phase {
+	case v1.RunApplying:
+		return "transplant apply, or transplant rollback"
+	case v1.RunRollingBack:
+		return "transplant rollback"
+	}
+	return "transplant status"
+}

@@ -1,0 +1,230 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+	"github.com/transplant-dev/transplant/internal/snapshot"
+	"github.com/transplant-dev/transplant/internal/wholefile"
+)
+
+func newPlan(c *console.Console) *cobra.Command {
+	var f client.PlanOptions
+	var o planOutput
+	cmd := &cobra.Command{
+		Use: "plan", Short: "Print the steps of the migration, and save them", Args: cobra.NoArgs,
+		Example: "  transplant plan --out plan.yaml\n  transplant plan --until leader-migration --out plan.yaml\n" +
+			"  transplant plan --refresh plan.yaml\n  transplant plan --from-snapshot snapshot.yaml -o markdown > change-request.md",
+		RunE: func(cmd *cobra.Command, _ []string) error { return runPlan(cmd.Context(), c, cmd, &f, o) },
+	}
+	console.AddPlanFlags(&f, cmd)
+	console.AddProofFlags(&c.Proof, cmd.Flags())
+	fl := cmd.Flags()
+	fl.StringVar(&o.from, "from-snapshot", "", "plan for a snapshot in a file instead of a live cluster")
+	fl.StringVar(&o.out, "out", "", "also save the plan in this file")
+	fl.StringVar(&o.until, "until", "", "apply stops behind this step or phase, and goes on with the rest when it is run again")
+	fl.StringVar(&o.refresh, "refresh", "", "make the plan in this file anew with its own options, and say which facts have changed")
+	o.format = console.AddFormatFlag(cmd, "text", "wide", "markdown", "json", "yaml")
+	fl.BoolVar(&o.detailed, "detailed-exitcode", false, "exit with 2 when there is something to change")
+	return cmd
+}
+
+// planOutput is where a plan comes from and goes to.
+type planOutput struct {
+	from, out, until, refresh string
+	detailed                  bool
+	format                    *printer.Format
+}
+
+func runPlan(ctx context.Context, c *console.Console, cmd *cobra.Command, f *client.PlanOptions, o planOutput) error {
+	if err := console.CheckFromSnapshot(cmd, o.from, c.Proof.Asked); err != nil {
+		return err
+	}
+	older, err := refreshed(o.refresh, f, &o)
+	if err != nil {
+		return err
+	}
+	snap, err := c.SnapshotFrom(ctx, o.from, f.Options)
+	if err != nil {
+		return err
+	}
+	c.NameCluster(snap.Cluster)
+	if err := check.ValidateAccept(f.CheckOptions().Accept); err != nil {
+		return err
+	}
+	if err := f.Choose(c.Client, snap); err != nil {
+		return err
+	}
+	report := check.Run(snap, f.CheckOptions())
+	p, err := plan.Make(snap, f.Options, report.Findings, timeOfPlan(snap, o.from))
+	if err != nil {
+		return exitcode.With(exitcode.Blocked, "no plan can be made: %w%s", err, nextCommand(ctx, c.Client, o.from))
+	}
+	if err := cutAt(p, o.until); err != nil {
+		return err
+	}
+	if older != nil {
+		tellChanged(c, o.refresh, older, p)
+	}
+	if o.out != "" {
+		if err := client.WriteYAML(o.out, p); err != nil {
+			return err
+		}
+		c.Narrate("saved %s; carry it out with: %s", o.out, c.Command("apply", wording.QuoteWord(o.out)))
+	}
+	if err := printMadePlan(c, o.format, p); err != nil {
+		return err
+	}
+	if report.Summary.Blocked {
+		return exitcode.With(exitcode.Blocked, "this plan is blocked by %s: see transplant check", client.Blocking(report))
+	}
+	if o.detailed && len(p.Steps) > 0 {
+		return exitcode.With(exitcode.Pending, "")
+	}
+	return nil
+}
+
+// timeOfPlan returns when a plan is made. A snapshot in a file gives the same plan whenever it is read, byte for byte.
+func timeOfPlan(snap *v1.Snapshot, from string) time.Time {
+	if from != "" {
+		return snap.TakenAt
+	}
+	return client.Now()
+}
+
+// printMadePlan prints a plan in one of the formats of the command plan.
+func printMadePlan(c *console.Console, output *printer.Format, p *v1.Plan) error {
+	return output.Print(c.Out, p, map[string]func() error{
+		"text":     func() error { return printer.PrintPlan(c.Out, p, c.LayoutFor(c.Out, false)) },
+		"wide":     func() error { return printer.PrintPlan(c.Out, p, c.LayoutFor(c.Out, true)) },
+		"markdown": func() error { return printer.PlanMarkdown(c.Out, p) },
+	})
+}
+
+// cutAt notes the step or phase behind which the plan stops; empty for the whole plan.
+func cutAt(p *v1.Plan, until string) error {
+	if until == "" {
+		return nil
+	}
+	n, err := planstep.Until(p, until)
+	if err != nil {
+		return err
+	}
+	p.Until = p.Steps[n-1].ID
+	return nil
+}
+
+// refreshed reads the plan that is made anew, whose options count again; it is saved where it was, unless another file is named.
+func refreshed(path string, f *client.PlanOptions, o *planOutput) (*v1.Plan, error) {
+	if path == "" {
+		return nil, nil
+	}
+	p, err := client.ReadPlan(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := client.CheckAgainstPlan(f.Given, f.Options, p.Options, "plan "+path); err != nil {
+		return nil, err
+	}
+	f.Options = p.Options
+	f.AcceptAs(p)
+	if o.until == "" {
+		o.until = p.Until
+	}
+	if o.out == "" {
+		o.out = path
+	}
+	return p, nil
+}
+
+func tellChanged(c *console.Console, path string, older, newer *v1.Plan) {
+	changed := compare.ChangedFacts(older, newer)
+	if len(changed) == 0 {
+		c.Narrate("every fact of %s still holds", path)
+		return
+	}
+	c.Narrate("%s of %s changed:", wording.Count(len(changed), "fact"), path)
+	for _, line := range changed {
+		c.Narrate("  %s", line)
+	}
+}
+
+// nextCommand says what to do where no plan can be made because a migration was begun.
+func nextCommand(ctx context.Context, c *client.Client, from string) string {
+	if from != "" || c.Kube == nil {
+		return ""
+	}
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil {
+		return ""
+	}
+	switch doc := j.Doc(); doc.Phase {
+	case v1.RunApplying:
+		return fmt.Sprintf("\nmigration %s was begun and is not finished: go on with transplant apply, or back with transplant rollback", doc.Run)
+	case v1.RunRollingBack:
+		return fmt.Sprintf("\nthe rollback of migration %s was begun and is not finished: go on with transplant rollback", doc.Run)
+	case v1.RunApplied:
+		return fmt.Sprintf("\nmigration %s is applied: look at it with transplant verify, or go back with transplant rollback", doc.Run)
+	}
+	return ""
+}
+
+func newSnapshot(c *console.Console) *cobra.Command {
+	var out string
+	var output *printer.Format
+	options := v1.Options{LeaseName: planlayout.DefaultLease}
+	cmd := &cobra.Command{
+		Use: "snapshot", Short: "Save every fact that check and plan look at, without secrets", Args: cobra.NoArgs,
+		Example: "  transplant snapshot --out snapshot.yaml\n  transplant check --from-snapshot snapshot.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := console.CheckFromSnapshot(cmd, "", c.Proof.Asked); err != nil {
+				return err
+			}
+			s, err := c.SnapshotFrom(cmd.Context(), "", options)
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			write := func() error { return snapshot.Save(&b, s) }
+			if output.String() == "json" {
+				write = func() error { return output.Print(&b, s, nil) }
+			}
+			if err := write(); err != nil {
+				return err
+			}
+			if len(s.Errors) > 0 {
+				c.Narrate("%d facts could not be gathered; they are listed under errors", len(s.Errors))
+			}
+			if out == "" {
+				_, err = c.Out.Write(b.Bytes())
+				return err
+			}
+			if err := wholefile.Write(out, b.Bytes(), 0o644); err != nil {
+				return err
+			}
+			c.Narrate("saved %s", out)
+			return nil
+		},
+	}
+	console.AddProofFlags(&c.Proof, cmd.Flags())
+	cmd.Flags().StringVar(&out, "out", "", "file (default: standard output)")
+	cmd.Flags().StringArrayVar(&options.Env, "ccm-env", nil, "also look for the file that this environment of the cloud-controller-manager names, NAME=FILE; {host} stands for the host's name")
+	output = console.AddFormatFlag(cmd, "yaml", "json")
+	return cmd
+}

@@ -1,0 +1,156 @@
+package printer
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+)
+
+// Format is the value of -o: one of a few words. Another one is refused before anything is done.
+type Format struct {
+	Value   string
+	Allowed []string
+}
+
+func (f *Format) String() string { return f.Value }
+
+// Type implements pflag.Value.
+func (f *Format) Type() string { return "format" }
+
+// Set implements pflag.Value: it refuses a word that is not allowed.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(f.Allowed, s) {
+		return fmt.Errorf("give %s", f.Words())
+	}
+	f.Value = s
+	return nil
+}
+
+// Words returns the allowed words as a sentence has them.
+func (f *Format) Words() string {
+	last := len(f.Allowed) - 1
+	return strings.Join(f.Allowed[:last], ", ") + " or " + f.Allowed[last]
+}
+
+// Print writes a document as JSON or YAML, or calls what writes it in the other words of the format.
+func (f *Format) Print(w io.Writer, doc any, text map[string]func() error) error {
+	switch f.Value {
+	case "json":
+		data, err := json.MarshalIndent(doc, "", "  ")
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "%s\n", data)
+		return err
+	case "yaml":
+		data, err := yaml.Marshal(doc)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	return text[f.Value]()
+}
+
+// Layout is how text is set for who reads it.
+type Layout struct {
+	// Width is that of the terminal, in columns; a line of a table that is longer is cut, and the cut marked.
+	Width int
+	// Wide cuts nothing and leaves nothing out.
+	Wide bool
+	// Ascii uses no character that a terminal or font might not have.
+	Ascii bool
+	// Color paints the marks.
+	Color bool
+	// Problems leaves out what passed and what was skipped, strict counts warnings among what blocks.
+	Problems, Strict bool
+}
+
+const (
+	// DefaultWidth is that of a terminal whose width is not known, and of a pipe.
+	DefaultWidth = 120
+	// MinWidth is what a narrower terminal has to wrap.
+	MinWidth = 40
+)
+
+// marks of an outcome; their meaning never hangs on colour.
+var (
+	marks      = map[v1.Outcome]string{v1.Pass: "✓", v1.Warn: "!", v1.Fail: "✗", v1.Skip: "-", v1.Unknown: "?"}
+	asciiMarks = map[v1.Outcome]string{v1.Pass: "ok  ", v1.Warn: "warn", v1.Fail: "FAIL", v1.Skip: "skip", v1.Unknown: "????"}
+)
+
+// Mark returns the mark of an outcome.
+func (l Layout) Mark(o v1.Outcome) string {
+	if l.Ascii {
+		return asciiMarks[o]
+	}
+	return marks[o]
+}
+
+// Cut shortens a line to the width of the terminal and marks that it did.
+func (l Layout) Cut(s string) string {
+	r, width := []rune(s), max(l.Width, MinWidth)
+	if l.Wide || len(r) <= width {
+		return s
+	}
+	end := "…"
+	if l.Ascii {
+		end = "..."
+	}
+	return strings.TrimRight(string(r[:width-len([]rune(end))]), " ") + end
+}
+
+var toASCII = strings.NewReplacer("…", "...", "·", "-")
+
+// Plain replaces our own punctuation where only ASCII is wanted, and whatever a terminal would obey: a name, an annotation or an error of a cluster may
+// hold sequences that rewrite the screen above them. Our own colours stay.
+func (l Layout) Plain(s string) string {
+	s = Visible(s)
+	if l.Ascii {
+		return toASCII.Replace(s)
+	}
+	return s
+}
+
+// Visible shows control characters as Go writes them, but for line breaks, tabs and the colours of paint.
+func Visible(s string) string {
+	if !strings.ContainsFunc(s, commanding) {
+		return s
+	}
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case !commanding(r) || r == '\x1b' && ours.MatchString(s[i:]):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
+func commanding(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }
+
+// ours are the sequences that paint writes.
+var ours = regexp.MustCompile(`^\x1b\[(0|2|3[1235])m`)
+
+// colorNumbers are the colours of the outcomes, the numbers of "select graphic rendition" in ECMA-48: green, yellow, red, faint, magenta.
+var colorNumbers = map[v1.Outcome]int{v1.Pass: 32, v1.Warn: 33, v1.Fail: 31, v1.Skip: 2, v1.Unknown: 35}
+
+// paint colours a mark. The words beside it say the same.
+func (l Layout) paint(o v1.Outcome, mark string) string {
+	if !l.Color || !slices.Contains([]v1.Outcome{v1.Pass, v1.Warn, v1.Fail, v1.Skip, v1.Unknown}, o) {
+		return mark
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colorNumbers[o], mark)
+}

@@ -1,0 +1,206 @@
+package printer
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// PlanMarkdown prints a plan for a change-review ticket: what a reviewer decides by comes first, each step with its before and after is there to unfold.
+func PlanMarkdown(w io.Writer, p *v1.Plan) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Migration plan for cluster %s\n\n", Cell(wording.OrDash(p.Cluster.Name)))
+	markdownSummary(&b, p)
+	b.WriteString("## Effects\n\n")
+	for _, e := range p.Effects {
+		fmt.Fprintf(&b, "- %s\n", Cell(e))
+	}
+	markdownRisks(&b, p)
+	phase, shown := "", map[string]int{}
+	for i, s := range p.Steps {
+		if s.Phase != phase {
+			phase = s.Phase
+			fmt.Fprintf(&b, "\n## %s\n\n", phase)
+		}
+		markdownStep(&b, i+1, s, shown)
+		if p.Until == s.ID && i+1 < len(p.Steps) {
+			fmt.Fprintf(&b, "\n**apply stops here**; the next one goes on with %s\n\n", strings.Join(planstep.Remaining(p, i+1), ", "))
+		}
+	}
+	if get := ManagerSettings(p); get != "" {
+		fence(&b, "What the managers get:", strings.Split(strings.TrimSpace(get), "\n"))
+	}
+	markdownRollback(&b, p)
+	b.WriteString("\n## Facts\n\nThe plan is valid while these hold; apply looks at each before the step that needs it.\n\n<details><summary>" + wording.Count(len(p.Facts), "fact") + "</summary>\n\n| fact | value |\n|---|---|\n")
+	for _, f := range p.Facts {
+		fmt.Fprintf(&b, "| %s | `%s` |\n", Cell(f.ID), f.Value)
+	}
+	b.WriteString("\n</details>\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func markdownSummary(b *strings.Builder, p *v1.Plan) {
+	add, change, remove := counts(p.Steps)
+	var seconds float64
+	for _, s := range p.Steps {
+		seconds += s.EstimateSeconds
+	}
+	rows := [][2]string{
+		{"cluster uid", "`" + p.Cluster.UID + "`"}, {"version", p.Cluster.Version}, {"provider", wording.OrDash(p.Cluster.Provider)}, {"strategy", p.Strategy + ", " + p.Direction},
+		{"image", Cell(p.Options.Image)}, {"steps", fmt.Sprintf("%d (%d to add, %d to change, %d to remove)", len(p.Steps), add, change, remove)},
+		{"takes about", fmt.Sprintf("%.0f min", max(1, math.Round(seconds/60)))}, {"made", p.Created.Format(time.RFC3339) + " by transplant " + wording.OrDash(p.ToolVersion)},
+	}
+	if p.Until != "" {
+		rows = append(rows, [2]string{"apply stops behind", "`" + p.Until + "`"})
+	}
+	b.WriteString("| | |\n|---|---|\n")
+	for _, r := range rows {
+		fmt.Fprintf(b, "| %s | %s |\n", r[0], r[1])
+	}
+	b.WriteString("\n| phase | steps | restarts |\n|---|---|---|\n")
+	for _, r := range phaseRows(p) {
+		fmt.Fprintf(b, "| %s | %d | %s |\n", r.phase, r.steps, wording.OrDash(r.restarts()))
+	}
+	b.WriteString("\n")
+}
+
+type phaseRow struct {
+	phase string
+	steps int
+	by    map[string]int
+}
+
+func (r phaseRow) restarts() string {
+	var out []string
+	for c, n := range r.by {
+		out = append(out, fmt.Sprintf("%s %d", c, n))
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}
+
+func phaseRows(p *v1.Plan) []phaseRow {
+	var out []phaseRow
+	for i, s := range p.Steps {
+		if i == 0 || p.Steps[i-1].Phase != s.Phase {
+			out = append(out, phaseRow{phase: s.Phase, by: map[string]int{}})
+		}
+		last := &out[len(out)-1]
+		last.steps++
+		if s.Component != "" && s.Kind != v1.StepAwait && s.Kind != v1.StepPatchObject && s.Kind != v1.StepUnpatchObject {
+			last.by[s.Component]++
+		}
+	}
+	return out
+}
+
+// markdownRisks are the findings that were not passed: who approves the plan approves them.
+func markdownRisks(b *strings.Builder, p *v1.Plan) {
+	b.WriteString("\n## Risks\n\n")
+	if len(p.Findings) == 0 {
+		b.WriteString("Every check passed when the plan was made.\n")
+		return
+	}
+	b.WriteString("| check | outcome | finding | accepted because |\n|---|---|---|---|\n")
+	for _, f := range p.Findings {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", f.Code, f.Outcome, Cell(f.Summary), Cell(wording.OrDash(f.Accepted)))
+	}
+}
+
+// markdownStep prints a step to unfold. Contents that were shown are shown once: shown has the number of the step that did.
+func markdownStep(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
+	fmt.Fprintf(b, "<details><summary>%d. %s</summary>\n\n", number, html.EscapeString(s.Title))
+	if s.Why != "" {
+		fmt.Fprintf(b, "Why: %s\n\n", Cell(s.Why))
+	}
+	if s.Drain {
+		b.WriteString("The node is drained before and made schedulable after it.\n\n")
+	}
+	if len(s.Changes) > 0 {
+		b.WriteString("| what | before | after |\n|---|---|---|\n")
+		for _, c := range s.Changes {
+			fmt.Fprintf(b, "| %s | %s | %s |\n", Cell(c.Field), Cell(wording.OrDash(oneLine(c.Before))), Cell(wording.OrDash(oneLine(c.After))))
+		}
+		b.WriteString("\n")
+	}
+	markdownContent(b, number, s, shown)
+	if len(s.Expect) > 0 {
+		fmt.Fprintf(b, "Waits until: %s\n\n", Cell(expected(s.Expect)))
+	}
+	if s.Await != nil {
+		fence(b, "Waits for the operator:", s.Await.Instructions)
+	}
+	if s.Undo != "" {
+		fmt.Fprintf(b, "Undo: %s\n\n", Cell(s.Undo))
+	}
+	fence(b, "By hand:", s.Manual)
+	b.WriteString("</details>\n")
+}
+
+// markdownContent prints the object or the file that a step makes, so that a reviewer sees the rights that it gives and the flags that it starts.
+func markdownContent(b *strings.Builder, number int, s v1.Step, shown map[string]int) {
+	title, text := "The file:", s.Content
+	switch s.Kind {
+	case v1.StepEnsureObject:
+		title, text = "The object:", s.Object
+		if y, err := yaml.JSONToYAML([]byte(s.Object)); err == nil {
+			text = string(y)
+		}
+	case v1.StepWriteFile, v1.StepAddManifest:
+	default:
+		return
+	}
+	if at := shown[text]; at > 0 {
+		fmt.Fprintf(b, "%s as in step %d\n\n", title, at)
+	} else if text != "" {
+		shown[text] = number
+		fence(b, title, strings.Split(strings.TrimSpace(mask.Lines(text)), "\n"))
+	}
+}
+
+// expected says in words who runs which loops after a step.
+func expected(owners map[string]string) string {
+	by := map[string][]string{}
+	for loop, owner := range owners {
+		if owner == "" {
+			owner = "exactly one manager"
+		}
+		by[owner] = append(by[owner], loop)
+	}
+	var out []string
+	for _, owner := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[owner])
+		out = append(out, owner+" runs "+strings.Join(by[owner], ", "))
+	}
+	return strings.Join(out, "; ")
+}
+
+func fence(b *strings.Builder, title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "%s\n\n```\n%s\n```\n\n", title, strings.Join(lines, "\n"))
+	}
+}
+
+func markdownRollback(b *strings.Builder, p *v1.Plan) {
+	if p.Direction == planstep.Rollback {
+		return
+	}
+	b.WriteString("\n## Rollback\n\nFrom any step, also days later: `transplant rollback` with the same --host-access. What the steps changed is kept on the hosts and in the journal, and each step is undone as it says.\n")
+}
+
+// Cell returns a text that fits in a cell of a Markdown table.
+func Cell(s string) string { return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s) }

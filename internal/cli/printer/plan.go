@@ -1,0 +1,274 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// ManagerSettings are lines with the environment and the arguments of each manager that a plan starts, masked: they are what a plan from elsewhere could lead the
+// cloud's credentials astray with, and no line of a step shows them.
+func ManagerSettings(p *v1.Plan) string {
+	var out strings.Builder
+	for _, e := range p.Options.Env {
+		name, value, _ := strings.Cut(e, "=")
+		fmt.Fprintf(&out, "environment of the cloud-controller-manager: %s\n", wording.OneLine(name+"="+mask.Text(mask.Named(name, value))))
+	}
+	var shown []string
+	for _, s := range p.Steps {
+		if s.Component != component.CCM || s.Kind != v1.StepAddManifest && s.Kind != v1.StepEnsureObject {
+			continue
+		}
+		for _, command := range commandsOf(s.Content + s.Object) {
+			line := wording.OneLine(strings.Join(mask.Command(command), " "))
+			if !slices.Contains(shown, line) {
+				shown = append(shown, line)
+				fmt.Fprintf(&out, "arguments of the cloud-controller-manager: %s\n", line)
+			}
+		}
+	}
+	return out.String()
+}
+
+// commandsOf are the command lines of all containers in an object, as YAML or JSON.
+func commandsOf(object string) [][]string {
+	var doc any
+	if yaml.Unmarshal([]byte(object), &doc) != nil {
+		return nil
+	}
+	var out [][]string
+	var look func(v any)
+	look = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, e := range v {
+				look(e)
+			}
+		case map[string]any:
+			words := slices.Concat(wordsOf(v["command"]), wordsOf(v["args"]))
+			if len(words) > 0 {
+				out = append(out, words)
+			}
+			for _, field := range []string{"spec", "template", "containers", "initContainers"} {
+				look(v[field])
+			}
+		}
+	}
+	look(doc)
+	return out
+}
+
+func wordsOf(v any) []string {
+	list, _ := v.([]any)
+	var out []string
+	for _, e := range list {
+		out = append(out, fmt.Sprint(e))
+	}
+	return out
+}
+
+// stepMarks are the marks of a step: what comes, what changes, what goes, what only looks.
+var stepMarks = map[v1.StepKind]string{
+	v1.StepEnsureObject: "+", v1.StepWriteFile: "+", v1.StepAddManifest: "+", v1.StepEditManifest: "~", v1.StepRestoreManifest: "~", v1.StepKubelet: "~",
+	v1.StepDeleteObject: "-", v1.StepRemoveFile: "-", v1.StepRemoveManifest: "-", v1.StepVerify: "=",
+	v1.StepPatchObject: "~", v1.StepUnpatchObject: "~", v1.StepScale: "~", v1.StepEditWorkload: "~", v1.StepEditUnit: "~", v1.StepStopUnit: "~", v1.StepStartUnit: "~",
+	v1.StepCopyFile: "+", v1.StepInitializeNode: "~", v1.StepAwait: ">", // the operator's turn
+}
+
+// PrintPlan prints the steps, a line each: what is done, and what changes by it.
+func PrintPlan(w io.Writer, p *v1.Plan, l Layout) error {
+	var b strings.Builder
+	number := 0
+	for i, s := range p.Steps {
+		if i == 0 || s.Phase != p.Steps[i-1].Phase {
+			number++
+			fmt.Fprintf(&b, "phase %d  %s\n", number, s.Phase)
+		}
+		line := fmt.Sprintf("  %s %s", stepMarks[s.Kind], s.Title)
+		if changes := changeLine(s, l.Wide); changes != "" {
+			line = fmt.Sprintf("  %s %-*s   %s", stepMarks[s.Kind], titleWidth(p.Steps, s.Phase, l.Wide), s.Title, changes)
+		}
+		line = l.Cut(line)
+		fmt.Fprintln(&b, line)
+		if at := target(s, p.Options, line); at != "" {
+			fmt.Fprintf(&b, "      %s\n", at)
+		}
+		if l.Wide && s.Why != "" && (i == 0 || s.Why != p.Steps[i-1].Why) {
+			fmt.Fprintf(&b, "      %s\n", s.Why)
+		}
+		for _, line := range more(s, l.Wide) {
+			fmt.Fprintf(&b, "      %s\n", line)
+		}
+		if p.Until == s.ID && i+1 < len(p.Steps) {
+			fmt.Fprintf(&b, "  -- apply stops here; the next one goes on with %s\n", strings.Join(planstep.Remaining(p, i+1), ", "))
+		}
+	}
+	for _, e := range p.Effects {
+		fmt.Fprintf(&b, "effect   %s\n", e)
+	}
+	b.WriteString(acceptedLines(p))
+	add, change, remove := counts(p.Steps)
+	undone := "every one can be undone"
+	if p.Options.Part == v1.PartFinish {
+		undone = "none is undone by a rollback"
+	}
+	fmt.Fprintf(&b, "plan: %d to add, %d to change, %d to remove · %s, %s · valid while what it was made from holds (%s)\n",
+		add, change, remove, wording.Count(len(p.Steps), "step"), undone, wording.Count(len(p.Facts), "fact"))
+	fmt.Fprintf(&b, "plan sha256: %s\n", compare.Digest(p))
+	b.WriteString(ManagerSettings(p))
+	_, err := io.WriteString(w, l.Plain(b.String()))
+	return err
+}
+
+// acceptedLines are lines with each finding that would block without the reason for which it is accepted.
+func acceptedLines(p *v1.Plan) string {
+	var out strings.Builder
+	for _, f := range compare.Accepted(p) {
+		fmt.Fprintf(&out, "accepted %s (%s): %s because: %s\n", f.Code, f.Outcome, wording.OneLine(f.Summary), wording.OneLine(f.Accepted))
+	}
+	return out.String()
+}
+
+// more is what follows the line of a step: what a step waits for has to be read to be made; what is done by hand, by those who ask for all.
+func more(s v1.Step, wide bool) []string {
+	var out []string
+	if s.Await != nil {
+		out = append(out, s.Await.Instructions...)
+	}
+	if wide {
+		if s.Drain {
+			out = append(out, "the node is drained before and made schedulable after it")
+		}
+		for _, m := range s.Manual {
+			out = append(out, "by hand: "+m)
+		}
+	}
+	return out
+}
+
+// titleWidth is that of the longest title of a phase that has changes printed behind it.
+func titleWidth(steps []v1.Step, phase string, wide bool) int {
+	width := 0
+	for _, s := range steps {
+		if s.Phase == phase && changeLine(s, wide) != "" {
+			width = max(width, len([]rune(s.Title)))
+		}
+	}
+	return width
+}
+
+// changeLine says what a step changes and its title does not say already; in full with what was there before.
+func changeLine(s v1.Step, full bool) string {
+	var out []string
+	for _, c := range s.Changes {
+		before, after := oneLine(c.Before), oneLine(c.After)
+		switch {
+		case c.Field == s.Path && s.Derive != "":
+			out = append(out, after) // what the derivation changes
+		case c.Field == s.Path, c.Field == s.Ref, before == after:
+		case before == "":
+			out = append(out, c.Field+"="+after)
+		case after == "" && full:
+			out = append(out, c.Field+": "+before+" -> (none)")
+		case after == "":
+			out = append(out, "no "+c.Field)
+		default:
+			out = append(out, c.Field+": "+before+" -> "+after)
+		}
+	}
+	if s.Derive != "" {
+		return strings.Join(out, "; ") // sentences
+	}
+	return strings.Join(out, ", ")
+}
+
+func oneLine(s string) string {
+	if first, _, more := strings.Cut(s, "\n"); more {
+		return first + " …"
+	}
+	return s
+}
+
+func counts(steps []v1.Step) (add, change, remove int) {
+	for _, s := range steps {
+		switch stepMarks[s.Kind] {
+		case "+":
+			add++
+		case "~":
+			change++
+		case "-":
+			remove++
+		}
+	}
+	return add, change, remove
+}
+
+// target says what a step really changes, by its fields and not by its words, as far as the line that is shown of it does not: the words may be somebody else's. It is
+// never cut. Empty when the line says all.
+func target(s v1.Step, o v1.Options, line string) string {
+	var parts []string
+	told := true
+	for _, p := range targets(s, o) {
+		told = told && strings.Contains(line, p.value)
+		parts = append(parts, p.name+strings.Join(strings.Fields(p.value), " "))
+	}
+	if told {
+		return ""
+	}
+	return strings.Join(parts, " · ")
+}
+
+// part is one field of a step in words.
+type part struct{ name, value string }
+
+// targets are the fields of a step that say where it acts, and what it brings there.
+func targets(s v1.Step, o v1.Options) []part {
+	var out []part
+	add := func(name, value string) {
+		if value != "" {
+			out = append(out, part{name, value})
+		}
+	}
+	if s.Kind == v1.StepVerify || s.Kind == v1.StepAwait {
+		return nil // looks, and changes nothing
+	}
+	add("host ", s.Host)
+	add("", s.Path)
+	for _, at := range s.Files {
+		add("", at)
+	}
+	add("unit ", s.Unit)
+	add("", s.Ref)
+	if s.Kind == v1.StepCopyFile || s.Kind == v1.StepWriteFile {
+		add("from ", s.Source)
+	}
+	if s.Component == component.CCM && (s.Kind == v1.StepAddManifest || s.Kind == v1.StepEnsureObject) {
+		add("image ", o.Image)
+	}
+	for _, e := range s.Edits {
+		if !isTold(s.Changes, e) {
+			add(e.Op+" "+e.Name+" ", e.Value)
+		}
+	}
+	return out
+}
+
+// isTold tells that what is printed of a step's changes has an edit as it is.
+func isTold(changes []v1.Change, e v1.Edit) bool {
+	for _, c := range changes {
+		if strings.Contains(c.Field, e.Name) && (c.After == e.Value || e.Op == "unsetFlag" && c.After == "") {
+			return true
+		}
+	}
+	return !strings.HasSuffix(e.Op, "Flag")
+}

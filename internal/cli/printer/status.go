@@ -1,0 +1,282 @@
+package printer
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+)
+
+const (
+	// Worst is how many nodes, and how many things that stand in the way, are shown.
+	Worst = 10
+	// nameWidth is the widest first column on a terminal of 80 columns; a wider one gives it what it has more.
+	nameWidth = 26
+)
+
+// PrintStatus writes one screen. With all, every node is in it.
+func PrintStatus(w io.Writer, s v1.Status, l Layout, all bool) error {
+	_, err := io.WriteString(w, StatusText(s, l, all))
+	return err
+}
+
+// StatusText returns the screen of a status.
+func StatusText(s v1.Status, l Layout, all bool) string {
+	p := Page{Layout: l}
+	p.statusHead(s)
+	p.statusHealth(s.Health)
+	p.statusNodes(s.Nodes, all)
+	p.statusOwners(s)
+	if s.Disruption != "" {
+		p.field("probes", "%s", strings.TrimPrefix(s.Disruption, "probes: "))
+	}
+	p.notRead(s.NotRead)
+	p.line("next: %s", s.Next)
+	return p.B.String()
+}
+
+// notRead says what could not be read: what is not allowed together, anything else with its error.
+func (p *Page) notRead(sentences []string) {
+	var refused []string
+	for _, n := range sentences {
+		if what, _, ok := strings.Cut(n, ": not allowed: "); ok {
+			refused = append(refused, what)
+			continue
+		}
+		p.wrapped("not read", n)
+	}
+	if len(refused) > 0 {
+		p.wrapped("not read", "for want of rights: "+strings.Join(refused, "; "))
+	}
+}
+
+// Page collects lines that fit the terminal.
+type Page struct {
+	Layout
+	B strings.Builder
+}
+
+// line writes one line, cut to the width: what a cluster says may hold line breaks and control characters.
+func (p *Page) line(format string, args ...any) {
+	fmt.Fprintln(&p.B, p.Cut(p.flat(fmt.Sprintf(format, args...))))
+}
+
+// labelWidth is the column in which what a label says begins.
+const labelWidth = 11
+
+// field writes a label and what it says, in one line.
+func (p *Page) field(label, format string, args ...any) {
+	fmt.Fprintln(&p.B, p.Cut(fmt.Sprintf("%-*s%s", labelWidth, label, p.flat(fmt.Sprintf(format, args...)))))
+}
+
+// wrapped writes a label and what it says, in as many lines as that takes: an error is worth them.
+func (p *Page) wrapped(label, text string) {
+	room := max(p.Width, MinWidth) - labelWidth
+	line := ""
+	flush := func() {
+		p.field(label, "%s", line)
+		label, line = "", ""
+	}
+	for word := range strings.FieldsSeq(p.Plain(text)) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+			flush()
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	flush()
+}
+
+// flat makes one line of a text.
+func (p *Page) flat(text string) string { return strings.Join(strings.Fields(p.Plain(text)), " ") }
+
+// row writes cells in columns of these widths, the last one as wide as the terminal lets it be. A mark comes before them, coloured.
+func (p *Page) row(o v1.Outcome, widths []int, cells ...string) {
+	var text strings.Builder
+	for i, c := range cells {
+		c = p.flat(c)
+		if i < len(widths) {
+			short := Layout{Width: widths[i], Ascii: p.Ascii, Wide: p.Wide}.cutTo(c)
+			text.WriteString(short + strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(short))+2))
+			continue
+		}
+		text.WriteString(c)
+	}
+	rest := p.Layout
+	if rest.Width = max(p.Width, MinWidth); o != "" {
+		rest.Width -= utf8.RuneCountInString(p.Mark(o)) + 1
+	}
+	body := strings.TrimRight(rest.cutTo(text.String()), " ")
+	if o != "" {
+		body = p.paint(o, p.Mark(o)) + " " + body
+	}
+	fmt.Fprintln(&p.B, body)
+}
+
+// cutTo is cut for a cell, which may be narrower than a line.
+func (l Layout) cutTo(s string) string {
+	r := []rune(s)
+	if l.Wide || len(r) <= l.Width {
+		return s
+	}
+	if l.Ascii {
+		return string(r[:l.Width-1]) + "~"
+	}
+	return string(r[:l.Width-1]) + "…"
+}
+
+func (p *Page) statusHead(s v1.Status) {
+	switch {
+	case s.State == v1.StateNotStarted:
+		p.line("no migration was started on this cluster")
+	case s.Run == "":
+		p.line("whether a migration was started is unknown")
+	default:
+		p.line("migration %s · %s · %d/%d steps%s", s.Run, wording.StateWords(s.State), s.StepsDone, s.StepsTotal, sectionWords(s))
+		if s.PlanSHA256 != "" {
+			p.field("plan", "sha256 %s", s.PlanSHA256)
+		}
+		if s.ElapsedSeconds > 0 {
+			p.field("elapsed", "%s%s", wording.CompactDuration(s.ElapsedSeconds), remainingWords(s.Remaining))
+		}
+	}
+	if s.Untrusted != "" {
+		p.wrapped("untrusted", s.Untrusted)
+	}
+	if s.Lock != nil {
+		p.field("holder", "%s", wording.HolderWords(*s.Lock))
+	}
+	for _, c := range s.Current {
+		p.field("step", "%s · for %s", c.ID, wording.CompactDuration(c.SinceSeconds))
+		if c.Waiting != "" {
+			p.wrapped("waits for", c.Waiting+" · for "+wording.CompactDuration(c.WaitingSeconds))
+		}
+	}
+	if s.Upcoming != "" {
+		p.field("upcoming", "%s", s.Upcoming)
+	}
+	if s.LastError != "" {
+		p.wrapped("error", s.LastError)
+	}
+}
+
+func sectionWords(s v1.Status) string {
+	if s.Section == "" {
+		return ""
+	}
+	return fmt.Sprintf(" · phase %d/%d %s", s.SectionNumber, s.Sections, s.Section)
+}
+
+func remainingWords(r *v1.Range) string {
+	switch {
+	case r == nil:
+		return ""
+	case wording.CompactDuration(r.LowSeconds) == wording.CompactDuration(r.HighSeconds):
+		return " · about " + wording.CompactDuration(r.HighSeconds) + " left"
+	}
+	return fmt.Sprintf(" · %s to %s left", wording.CompactDuration(r.LowSeconds), wording.CompactDuration(r.HighSeconds))
+}
+
+func (p *Page) statusNodes(nodes []v1.NodeStatus, all bool) {
+	if len(nodes) == 0 {
+		return
+	}
+	var shown []v1.NodeStatus
+	rest := map[string]int{}
+	for _, n := range nodes {
+		calm := n.State == v1.NodePending || n.State == v1.NodeDone || n.State == v1.NodeOut
+		if !all && (calm || len(shown) == Worst) {
+			rest[n.State]++
+			continue
+		}
+		shown = append(shown, n)
+	}
+	p.nodeRows(shown)
+	var counts []string
+	for _, state := range []string{v1.NodeBlocked, v1.NodeWorking, v1.NodePending, v1.NodeDone, v1.NodeOut} {
+		if rest[state] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", rest[state], strings.ToLower(state)))
+		}
+	}
+	if len(counts) > 0 {
+		p.field("nodes", "%s (transplant status --details=nodes)", strings.Join(counts, ", "))
+	}
+}
+
+func (p *Page) nodeRows(nodes []v1.NodeStatus) {
+	if len(nodes) == 0 {
+		return
+	}
+	widths := []int{p.widest("NODE", nodes, func(n v1.NodeStatus) string { return n.Name }), 7, 5, 5}
+	p.row("", widths, "NODE", "STATE", "DONE", "SINCE", "STEP")
+	for _, n := range nodes {
+		step := n.Step
+		if n.Message != "" {
+			step = strings.TrimPrefix(n.Message, "waiting: ") + " (" + n.Step + ")"
+		}
+		if n.Step == "" {
+			step = n.Message
+		}
+		age := "-"
+		if n.SinceSeconds > 0 {
+			age = wording.CompactDuration(n.SinceSeconds)
+		}
+		p.row("", widths, n.Name, n.State, fmt.Sprintf("%d/%d", n.Done, n.Total), age, step)
+	}
+}
+
+// widest is the width of a first column.
+func (p *Page) widest(head string, nodes []v1.NodeStatus, name func(v1.NodeStatus) string) int {
+	width := len(head)
+	for _, n := range nodes {
+		width = max(width, utf8.RuneCountInString(name(n)))
+	}
+	return min(width, nameWidth+max(0, p.Width-80))
+}
+
+// healthMarks are the marks of levels.
+var healthMarks = map[string]v1.Outcome{"error": v1.Fail, "warning": v1.Warn, "info": v1.Skip}
+
+func (p *Page) statusHealth(blockers []v1.Blocker) {
+	if len(blockers) == 0 {
+		return
+	}
+	widths := []int{5, 7, 14}
+	p.row("", append([]int{utf8.RuneCountInString(p.Mark(v1.Pass)) - 1}, widths...), "", "SINCE", "LEVEL", "IMPACT", "HEALTH")
+	for _, b := range blockers[:min(len(blockers), Worst)] {
+		age := "-"
+		if b.SinceSeconds != nil {
+			age = wording.CompactDuration(*b.SinceSeconds)
+		}
+		p.row(healthMarks[b.Level], widths, age, b.Level, b.Impact, b.Message)
+	}
+	if more := len(blockers) - Worst; more > 0 {
+		p.line("and %d more: transplant status -o yaml", more)
+	}
+}
+
+func (p *Page) statusOwners(s v1.Status) {
+	loops := make([]string, 0, len(s.Owners))
+	for l := range s.Owners {
+		if wording.LoopNames[l] {
+			loops = append(loops, l)
+		}
+	}
+	if len(loops) == 0 {
+		for _, l := range s.Leases {
+			if l.Holder != "" {
+				p.field("lease", "%s: %s, renewed %s ago", l.Name, l.Holder, wording.CompactDuration(l.AgeSeconds))
+			}
+		}
+		return
+	}
+	slices.Sort(loops)
+	widths := []int{20, nameWidth + max(0, min(p.Width-80, 20))}
+	p.row("", widths, "LOOP", "OWNER", "AS SHOWN BY")
+	for _, l := range loops {
+		p.row("", widths, l, s.Owners[l], s.OwnersFrom[l])
+	}
+}

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/managertoken"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/snapshot/objects"
+)
+
+func newRenew(c *console.Console) *cobra.Command {
+	var all bool
+	var named []string
+	cmd := &cobra.Command{
+		Use: "renew", Short: "Renew the tokens of the cloud-controller-managers that have one in a file", Args: cobra.NoArgs,
+		Example: "  transplant renew --host-access=pod:node-role.kubernetes.io/control-plane\n" +
+			"  transplant renew --seed-namespace=cluster-abc",
+		Long: "Renew replaces the token of each manager that runs as a static pod, once a third of its life is over, and says when each of them expires. Managers read it\n" +
+			"again by themselves: nothing is restarted. Our own manager on AWS renews its token by itself, and a DaemonSet's or Deployment's pods get theirs from the\n" +
+			"kubelet. Run it once a month, from a timer: an official image that nobody renews for is locked out of its cluster after a year.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.Open(cmd.Context()); err != nil {
+				return err
+			}
+			return renewTokens(cmd.Context(), c, named, all)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also tokens that are not due yet")
+	cmd.Flags().StringSliceVar(&named, "host", nil, "hosts that may have a manager, by their names of --host-access, instead of those whose nodes are labelled as control plane")
+	return cmd
+}
+
+// renewTokens renews the tokens on the hosts of the control plane. What fails on one host does not keep the others from theirs.
+func renewTokens(ctx context.Context, c *console.Console, named []string, all bool) error {
+	hosts, err := managerHosts(ctx, c.Client, named)
+	if err != nil {
+		return err
+	}
+	r := managertoken.Renewal{Kube: c.Kube, Now: c.ServerTime, Always: all}
+	var errs []error
+	found := 0
+	for _, h := range hosts {
+		token, err := r.OnHost(ctx, h)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if token.State != managertoken.None {
+			found++
+			errs = append(errs, c.PrintToken("host "+h.Name(), token))
+		}
+	}
+	if found == 0 && len(errs) == 0 {
+		fmt.Fprintln(c.Out, "no manager has a token in a file of these hosts: nothing to renew")
+	}
+	return errors.Join(slices.CompactFunc(errs, func(a, b error) bool {
+		return errors.Is(a, console.ErrEndlessToken) && errors.Is(b, console.ErrEndlessToken)
+	})...)
+}
+
+// managerHosts are the hosts that may have a manager: the named ones, or else those whose nodes are labelled as control plane. Never simply all: whose
+// root may write a file with an old token of the manager, as on any worker, would be given a new one.
+func managerHosts(ctx context.Context, c *client.Client, named []string) ([]hostaccess.Host, error) {
+	if len(c.Hosts) == 0 {
+		return nil, errors.New("no host can be reached (--host-access): the tokens of managers are in files of the control-plane hosts")
+	}
+	chosen := map[string]bool{}
+	for _, name := range named {
+		if !slices.ContainsFunc(c.Hosts, func(h hostaccess.Host) bool { return h.Name() == name }) {
+			return nil, fmt.Errorf("--host %s: --host-access reaches no host of this name", name)
+		}
+		chosen[name] = true
+	}
+	if len(named) == 0 {
+		nodes, err := c.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("listing nodes: %s", mask.Error(err))
+		}
+		for _, n := range nodes.Items {
+			if objects.HasControlPlaneRole(n.Labels) {
+				chosen[n.Name] = true
+			}
+		}
+	}
+	hosts := slices.DeleteFunc(slices.Clone(c.Hosts), func(h hostaccess.Host) bool { return !chosen[h.Name()] })
+	if len(hosts) == 0 {
+		return nil, errors.New("no host has the name of a node with the label node-role.kubernetes.io/control-plane: name those that run the manager with --host")
+	}
+	return hosts, nil
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	fleetcmd "github.com/transplant-dev/transplant/internal/cli/fleet"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/cli/seed"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/mask"
+)
+
+// Run executes one command line and returns its exit code.
+func Run(ctx context.Context, args []string, s console.Streams) int {
+	c := console.New(s)
+	ctx, c.Session.Abort = context.WithCancelCause(ctx)
+	defer c.Session.Abort(nil)
+	defer c.Close(ctx)
+	root := rootOf(c, calledAs(os.Args[0])) //nolint:contextcheck // cobra hands the context of ExecuteContext to every command
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), client.ErrAborted) {
+		err = client.ErrAborted
+	}
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(s.Err, "error: %s\n", printer.Visible(mask.Error(err)))
+	}
+	return exitcode.Of(err)
+}
+
+// calledAs is the name under which this program was called: kubectl runs a plugin of the name kubectl-transplant.
+func calledAs(argv0 string) string {
+	if strings.HasPrefix(filepath.Base(argv0), "kubectl-") {
+		return "kubectl transplant"
+	}
+	return "transplant"
+}
+
+func newRoot(s console.Streams, name string) *cobra.Command { return rootOf(console.New(s), name) }
+
+func rootOf(c *console.Console, name string) *cobra.Command {
+	s := c.Streams
+	// Libraries put flags of their own (--version=raw) into the flag set that cobra adds to every command.
+	pflag.CommandLine = pflag.NewFlagSet(name, pflag.ContinueOnError)
+	root := &cobra.Command{
+		Use:   "transplant",
+		Short: "Move a cluster's cloud loops out of kube-controller-manager, without two owners and almost without a gap",
+		Long: "Transplant moves the cloud loops (service, route, node lifecycle) of a cluster from kube-controller-manager to a cloud-controller-manager\n" +
+			"so that at no moment two managers act and at almost no moment none does, and proves it.",
+		Example: "  transplant check\n" +
+			"  transplant plan --out plan.yaml\n" +
+			"  transplant apply plan.yaml\n" +
+			"  transplant report -o html --out report.html\n" +
+			"  transplant rollback",
+		SilenceUsage: true, SilenceErrors: true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+	}
+	root.Example = strings.ReplaceAll(root.Example, "  transplant ", "  "+name+" ")
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetIn(s.In)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return exitcode.With(exitcode.Error, "%w\nsee: %s --help", err, cmd.CommandPath())
+	})
+	c.AddGlobalFlags(root.PersistentFlags())
+	c.Called, c.Given = name, root.PersistentFlags()
+	console.Complete(root, "host-access", console.CompleteHostAccess)
+	root.AddGroup(&cobra.Group{ID: "inspect", Title: "Inspect:"}, &cobra.Group{ID: "plan", Title: "Plan:"},
+		&cobra.Group{ID: "change", Title: "Change:"}, &cobra.Group{ID: "recover", Title: "Recover:"},
+		&cobra.Group{ID: "fleet", Title: "Fleets:"}, &cobra.Group{ID: "other", Title: "Other:"})
+	root.SetCompletionCommandGroupID("other")
+	root.SetHelpCommandGroupID("other")
+	for _, cmd := range []struct {
+		group string
+		cmd   *cobra.Command
+	}{
+		{"inspect", seed.AddTo(c, newCheck(c), seed.Check)}, {"inspect", seed.AddTo(c, newStatus(c), seed.Status)}, {"inspect", newTimeline(c)}, {"inspect", newVerify(c)}, {"inspect", newProbe(c)}, {"inspect", newExplain(c)},
+		{"plan", newSnapshot(c)}, {"plan", seed.AddTo(c, newPlan(c), seed.Plan)}, {"plan", newDiff(c)},
+		{"change", seed.AddTo(c, newApply(c), seed.Apply)}, {"change", newPause(c)}, {"change", newResume(c)},
+		{"recover", seed.AddTo(c, newRollback(c), seed.Rollback)}, {"recover", newUnlock(c)}, {"change", seed.AddTo(c, newRenew(c), seed.Renew)},
+		{"fleet", fleetcmd.NewCommand(c)},
+		{"other", newReport(c)}, {"other", newVersion(c)}, {"other", newHostAgent(c)},
+	} {
+		cmd.cmd.GroupID = cmd.group
+		for _, each := range append(cmd.cmd.Commands(), cmd.cmd) {
+			each.Example = strings.ReplaceAll(each.Example, "  transplant ", "  "+name+" ")
+		}
+		root.AddCommand(cmd.cmd)
+	}
+	root.SetUsageTemplate(root.UsageTemplate() + "\n" + exitCodes + "\n")
+	return root
+}
+
+func newVersion(c *console.Console) *cobra.Command {
+	var output *printer.Format
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := map[string]string{"apiVersion": v1.GroupVersion, "kind": "Version", "version": client.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						v["commit"] = s.Value
+					}
+				}
+			}
+			return output.Print(c.Out, v, map[string]func() error{"text": func() error {
+				_, err := fmt.Fprintf(c.Out, "transplant %s\n", client.Version)
+				return err
+			}})
+		},
+	}
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+const exitCodes = `Exit codes:
+  0    done, nothing blocks
+  1    error; of diff: there are differences
+  2    changes are pending (plan --detailed-exitcode)
+  3    blocked by findings
+  4    verification failed; the cluster is in the state that the message names
+  5    timed out; run the same command again to go on
+  6    the plan is stale; the message names what changed
+  7    not approved, or no terminal to ask on and no --yes
+  8    somebody else holds the lock
+  9    error of diff
+  130  interrupted; run the same command again to go on`

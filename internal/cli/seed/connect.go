@@ -1,0 +1,167 @@
+package seed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/fault"
+	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
+	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/kubeconfig"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+)
+
+// seedFlags say that the control plane of the cluster runs in another one, and where.
+type seedFlags struct {
+	kubeconfig, context, namespace, part string
+	direct                               bool
+}
+
+func (f *seedFlags) flags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.namespace, "seed-namespace", "", "the control plane runs as Deployments in this namespace of another cluster, the seed; the cluster itself is reached by --kubeconfig, or by the Secret "+kubeconfig.SecretName+" there")
+	fl.StringVar(&f.kubeconfig, "seed-kubeconfig", "", "path of the seed's kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
+	fl.StringVar(&f.context, "seed-context", "", "context of the seed's kubeconfig")
+	fl.BoolVar(&f.direct, "seed-direct", false, "the addresses of the seed's pods are reached from here; else the managers are asked through the seed's API server (pods/portforward)")
+	if cmd.Name() != "rollback" && cmd.Name() != "renew" {
+		fl.StringVar(&f.part, "part", string(hosted.Handover), "part of a hosted migration: handover, or finish when no machine needs the in-tree provider any longer")
+		console.Complete(cmd, "part", cobra.FixedCompletions([]string{string(hosted.Handover), string(hosted.Finish)}, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+// hostedPlane connects to both clusters.
+func hostedPlane(c *console.Console, cmd *cobra.Command, f seedFlags) (*hosted.Plane, error) {
+	seedConfig, err := configOf(f.kubeconfig, f.context)
+	if err != nil {
+		return nil, fmt.Errorf("reading the seed's kubeconfig: %w\nname one with --seed-kubeconfig, and a context in it with --seed-context", err)
+	}
+	seed, err := clientsOf(seedConfig)
+	if err != nil {
+		return nil, fmt.Errorf("using the seed's kubeconfig: %w", err)
+	}
+	userConfig, err := userConfig(cmd.Context(), c.Client, f, seed)
+	if err != nil {
+		return nil, err
+	}
+	userclusters.BoundConfig(userConfig)
+	user, err := clientsOf(userConfig)
+	if err != nil {
+		return nil, fmt.Errorf("using the kubeconfig of the cluster in namespace %s: %w", f.namespace, err)
+	}
+	dial := client.PortForward(seedConfig, seed.Kube, f.namespace)
+	if f.direct {
+		dial = nil
+	}
+	o, accept := hostedOptions(cmd)
+	return &hosted.Plane{
+		Name: strings.TrimPrefix(f.namespace, "cluster-"), Namespace: f.namespace, Seed: seed, User: user, Scrape: hosted.NewScraperThrough(user, dial), Options: o, Accept: accept,
+		Holder: lock.Holder(client.UserName()), StealLock: console.BoolFlag(cmd, "steal-lock"), ToolVersion: client.Version, Clock: fault.Clock(), Hook: fault.Hook,
+		Tell: func(s string) { c.Narrate("%s", s) }, Pinned: strings.ToLower(strings.TrimSpace(console.StringFlag(cmd, "plan-sha256"))),
+	}, nil
+}
+
+// userConfig is how the hosted cluster is reached: as --kubeconfig and --context say, where one of them is given, else as the seed says.
+func userConfig(ctx context.Context, c *client.Client, f seedFlags, seed hosted.Clients) (*rest.Config, error) {
+	if c.Kubeconfig != "" || c.Context != "" {
+		cfg, err := configOf(c.Kubeconfig, c.Context)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		}
+		return cfg, nil
+	}
+	s, err := seed.Kube.CoreV1().Secrets(f.namespace).Get(ctx, kubeconfig.SecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("reading Secret %s/%s of the seed, by which the cluster is reached: %w\nname its kubeconfig with --kubeconfig", f.namespace, kubeconfig.SecretName, err)
+	}
+	cfg, err := kubeconfig.ReadSecret(s)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster as the seed says: %w\nor name a kubeconfig of your own with --kubeconfig", err)
+	}
+	return tuned(cfg), nil
+}
+
+func configOf(path, name string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+	return tuned(cfg), err
+}
+
+func tuned(cfg *rest.Config) *rest.Config {
+	if cfg != nil {
+		cfg.UserAgent, cfg.QPS, cfg.Burst, cfg.Timeout = "transplant/"+client.Version, 50, 100, 15*time.Second
+	}
+	return cfg
+}
+
+func clientsOf(cfg *rest.Config) (hosted.Clients, error) {
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return hosted.Clients{}, err
+	}
+	dyn, err := dynamic.NewForConfig(cfg)
+	return hosted.Clients{Kube: kube, Dynamic: dyn}, err
+}
+
+// hostedOptions are those flags of a plan that mean something for a control plane in a seed.
+func hostedOptions(cmd *cobra.Command) (v1.Options, map[string]string) {
+	text := func(name string) string {
+		v, err := cmd.Flags().GetString(name)
+		if err != nil {
+			return "" // the command has no such flag
+		}
+		return v
+	}
+	list := func(name string) []string {
+		v, err := cmd.Flags().GetStringArray(name)
+		if err != nil {
+			return nil
+		}
+		return v
+	}
+	accept := map[string]string{}
+	for _, a := range list("accept") {
+		code, reason, _ := strings.Cut(a, "=")
+		accept[code] = reason
+	}
+	return v1.Options{Strategy: text("strategy"), Image: text("image"), Env: list("ccm-env"), LeaseName: text("lease-name"), ClusterName: text("cluster-name")}, accept
+}
+
+// hostedFlags are what each command understands of a control plane in a seed, beside the global flags that say how answers look.
+var hostedFlags = map[string][]string{
+	"check":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "strict", "problems", "output"},
+	"plan":     {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "output"},
+	"apply":    {"strategy", "image", "ccm-env", "lease-name", "cluster-name", "accept", "yes", "dry-run", "steal-lock"},
+	"rollback": {"yes", "dry-run", "steal-lock"},
+	"status":   {"output"},
+	"renew":    {"all"},
+}
+
+// seedOnly are the flags that mean something in a seed alone.
+var seedOnly = []string{"seed-kubeconfig", "seed-context", "seed-direct", "part"}
+
+// checkHostedFlags refuses flags that a command does not look at where a seed hosts the control plane.
+func checkHostedFlags(cmd *cobra.Command) error {
+	known := slices.Concat(hostedFlags[cmd.Name()], seedOnly, []string{"seed-namespace", "kubeconfig", "context", "state-dir", "help"}, console.DisplayFlags)
+	var others []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(known, f.Name) {
+			others = append(others, f.Name)
+		}
+	})
+	return console.RefuseFlags(cmd, "the control plane runs as Deployments in a seed (--seed-namespace)", others...)
+}

@@ -1,0 +1,24 @@
+package seed
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/managertoken"
+)
+
+// Renew renews the token of a manager that a seed hosts.
+func Renew(ctx context.Context, h *Command) error {
+	r := managertoken.Renewal{Kube: h.plane.User.Kube, Now: time.Now, Always: console.BoolFlag(h.cmd, "all")}
+	token, err := r.InSeed(ctx, h.plane.Seed.Kube, h.plane.Namespace)
+	if err != nil {
+		return err
+	}
+	if token.State == managertoken.None {
+		fmt.Fprintf(h.Out, "namespace %s: no manager with a token: nothing to renew\n", h.plane.Namespace)
+		return nil
+	}
+	return h.PrintToken("namespace "+h.plane.Namespace, token)
+}

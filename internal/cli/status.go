@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/status"
+)
+
+func newStatus(c *console.Console) *cobra.Command {
+	var output *printer.Format
+	var w console.WatchFlag
+	details := printer.Format{Value: console.DetailsNone, Allowed: []string{console.DetailsNone, console.DetailsNodes}}
+	cmd := &cobra.Command{
+		Use: "status", Short: "One screen: how far it is, who owns the loops, what stands in the way, what to do next", Args: cobra.NoArgs,
+		Example: "  transplant status           # from any machine, with the right to read a few objects\n" +
+			"  transplant status --watch   # until the run ends; the exit code is that of its result",
+		Long: "Status says how a run goes that may be carried out on another machine. It reads objects of the API and nothing else: no host is opened, nothing is\n" +
+			"written. What may not be read is named in a line, and the rest is said all the same.\n\n" +
+			"With --watch a terminal is drawn anew in place, a pipe gets a line when something changes, and -o json one document a line. It ends when the run does:\n" +
+			"with 0 when it was applied or rolled back, with 1 when it failed, with 130 at Ctrl-C.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := w.CheckOutput(output.Value); err != nil {
+				return err
+			}
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			board, err := c.NewBoard(cmd.Context(), w.On)
+			if err != nil {
+				return err
+			}
+			if w.On {
+				return watchStatus(cmd.Context(), c, board, output.Value, details.Value == console.DetailsNodes)
+			}
+			board.Look(cmd.Context())
+			s := status.Judge(board.Facts())
+			c.NameCluster(s.Cluster)
+			return output.Print(c.Out, s, map[string]func() error{"text": func() error {
+				return printer.PrintStatus(c.Out, s, c.LayoutFor(c.Out, false), details.Value == console.DetailsNodes)
+			}})
+		},
+	}
+	output = console.AddFormatFlag(cmd, "text", "json", "yaml")
+	cmd.Flags().Var(&details, "details", "nodes: every host and node, not only the worst ten")
+	w.AddTo(cmd)
+	return cmd
+}
+
+// lasting is how long a run has to look ended before that is believed, where the journal does not say it: the objects are watched apart from each other.
+const lasting = 3 * time.Second
+
+// watchStatus shows the status until the run ends.
+func watchStatus(ctx context.Context, c *console.Console, board *status.Board, output string, all bool) error {
+	view := c.NewView(c.Out)
+	said := ""
+	var e endDetector
+	var piped pipedStatus
+	headed := false
+	return c.Follow(ctx, board, func() (bool, error) {
+		s := status.Judge(board.Facts())
+		if !headed {
+			headed = true
+			c.NameCluster(s.Cluster)
+		}
+		var err error
+		switch {
+		case output == "json":
+			err = console.JsonLine(c.Out, s, fingerprint(s), &said)
+		case view.Redraws:
+			err = view.Draw(printer.StatusText(s, c.LayoutFor(c.Out, false), all))
+		default:
+			if line, changed := piped.line(s); changed {
+				_, err = fmt.Fprintln(c.Out, printer.Layout{Ascii: c.Ascii}.Plain(s.Time.Format("15:04:05")+" "+line))
+			}
+		}
+		if err != nil {
+			return true, err
+		}
+		return e.observe(s, time.Now())
+	})
+}
+
+// endDetector decides when a run that is watched has ended, and how.
+type endDetector struct {
+	// worked tells that somebody was seen at work.
+	worked bool
+	// since is from when on the run has looked ended in a way that only its lock shows.
+	since time.Time
+}
+
+func (e *endDetector) observe(s v1.Status, at time.Time) (bool, error) {
+	switch s.State {
+	case v1.StateApplied, v1.StateRolledBack:
+		if s.Untrusted != "" {
+			return true, exitcode.With(exitcode.Error, "whether migration %s is %s is not known: %s\nnext: %s", s.Run, wording.StateWords(s.State), s.Untrusted, s.Next)
+		}
+		return true, nil
+	case v1.StateFailed:
+	case v1.StateStopped:
+		if !e.worked {
+			return false, nil // somebody may go on with it
+		}
+	default:
+		e.worked = e.worked || s.Lock != nil && !s.Lock.Expired
+		e.since = time.Time{}
+		return false, nil
+	}
+	if e.since.IsZero() {
+		e.since = at
+	}
+	if at.Sub(e.since) < lasting {
+		return false, nil
+	}
+	if s.State == v1.StateFailed {
+		return true, exitcode.With(exitcode.Error, "migration %s ended with an error: %s\nnext: %s", s.Run, s.LastError, s.Next)
+	}
+	return true, exitcode.With(exitcode.Error, "nobody works on migration %s any longer: %d of %d steps are done\nnext: %s", s.Run, s.StepsDone, s.StepsTotal, s.Next)
+}
+
+// pipedStatus is what a pipe was told of a run.
+type pipedStatus struct {
+	// said is the last line as it is compared, heard what each step was said to wait for last.
+	said  string
+	heard map[string]string
+}
+
+// line is what a pipe gets of a status, and whether it says something new. What a step waits for is often what its kubelet says of a pod, hundreds of
+// letters that come again with every other change: it is written whole once, and by its beginning after that.
+func (p *pipedStatus) line(s v1.Status) (string, bool) {
+	said := statusLine(s, withoutBackOff)
+	if said == p.said {
+		return "", false
+	}
+	p.said = said
+	heard := map[string]string{}
+	for _, c := range s.Current {
+		heard[c.ID] = withoutBackOff(c.Waiting)
+	}
+	out := statusLine(s, func(waiting string) string {
+		for _, c := range s.Current {
+			if c.Waiting == waiting && p.heard[c.ID] == heard[c.ID] {
+				return shorten(waiting)
+			}
+		}
+		return waiting
+	})
+	p.heard = heard
+	return out, true
+}
+
+// backOff is what a kubelet repeats with other words each time it tries again.
+var backOff = regexp.MustCompile(`ErrImagePull|ImagePullBackOff|back-off [0-9][0-9a-z.]*|Back-off pulling image`)
+
+// withoutBackOff is what somebody waits for without what changes by itself while the cause stays.
+func withoutBackOff(waiting string) string { return backOff.ReplaceAllString(waiting, "~") }
+
+// shorten is enough of a text to know it again.
+func shorten(s string) string {
+	const enough = 100
+	runes := []rune(s)
+	if len(runes) <= enough {
+		return s
+	}
+	return string(runes[:enough]) + "..."
+}
+
+// statusLine is whatever tells two situations apart, and no ages; wait is how it is written what a step waits for.
+func statusLine(s v1.Status, wait func(string) string) string {
+	var parts []string
+	parts = append(parts, fmt.Sprintf("%s %d/%d", s.State, s.StepsDone, s.StepsTotal))
+	for _, c := range s.Current {
+		step := c.ID
+		if c.Waiting != "" {
+			step += " waits: " + wait(c.Waiting)
+		}
+		parts = append(parts, step)
+	}
+	for _, b := range s.Health {
+		if b.Level != "info" {
+			parts = append(parts, b.Level+": "+withoutAges(b))
+		}
+	}
+	parts = append(parts, s.NotRead...)
+	return strings.Join(strings.Fields(strings.Join(parts, " · ")), " ")
+}
+
+// withoutAges is a blocker's message without the age that some have in them.
+func withoutAges(b v1.Blocker) string {
+	if b.SinceSeconds == nil {
+		return b.Message
+	}
+	message := strings.ReplaceAll(b.Message, fmt.Sprintf(" for %.0fs", *b.SinceSeconds), "")
+	return strings.Split(message, "; it does so")[0]
+}
+
+// fingerprint is a status without what changes by itself.
+func fingerprint(s v1.Status) v1.Status {
+	s.Time, s.ElapsedSeconds, s.Remaining = time.Time{}, 0, nil
+	if s.Lock != nil {
+		l := *s.Lock
+		l.AgeSeconds = 0
+		s.Lock = &l
+	}
+	s.Current = append([]v1.StepStatus(nil), s.Current...)
+	for i := range s.Current {
+		s.Current[i].SinceSeconds, s.Current[i].WaitingSeconds = 0, 0
+	}
+	s.Nodes = append([]v1.NodeStatus(nil), s.Nodes...)
+	for i := range s.Nodes {
+		s.Nodes[i].SinceSeconds = 0
+	}
+	s.Leases = append([]v1.LeaseStatus(nil), s.Leases...)
+	for i := range s.Leases {
+		s.Leases[i].AgeSeconds = 0
+	}
+	s.Health = append([]v1.Blocker(nil), s.Health...)
+	for i := range s.Health {
+		s.Health[i].Message, s.Health[i].SinceSeconds = withoutAges(s.Health[i]), nil
+	}
+	return s
+}

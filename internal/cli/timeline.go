@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/cli/console"
+	"github.com/transplant-dev/transplant/internal/cli/printer"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/status"
+	"github.com/transplant-dev/transplant/internal/timeline"
+)
+
+func newTimeline(c *console.Console) *cobra.Command {
+	var output *printer.Format
+	var w console.WatchFlag
+	var since, ownershipLog string
+	cmd := &cobra.Command{
+		Use: "timeline", Short: "What happened when: steps, handovers, leases, events, pauses, probes", Args: cobra.NoArgs,
+		Example: "  transplant timeline --since 10m\n  transplant timeline -o markdown >timeline.md",
+		Long: "Timeline puts into one order what the journal, the managers' leases, Kubernetes' events and, on the machine that carried the run out, its logs say. It\n" +
+			"reads objects of the API and files of this machine: no host is opened, nothing is written. Times are UTC, by the clock of their source. Kubernetes keeps\n" +
+			"events for an hour unless it is told otherwise.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := w.CheckOutput(output.Value); err != nil {
+				return err
+			}
+			if err := c.Connect(); err != nil {
+				return err
+			}
+			from, err := parseSince(c, since)
+			if err != nil {
+				return err
+			}
+			board, err := c.NewBoard(cmd.Context(), w.On)
+			if err != nil {
+				return err
+			}
+			build := func() (v1.Timeline, status.Facts, error) { return buildTimeline(c, board, from, ownershipLog) }
+			if w.On {
+				return watchTimeline(cmd.Context(), c, board, output.Value, build)
+			}
+			board.Look(cmd.Context())
+			t, _, err := build()
+			if err != nil {
+				return err
+			}
+			return output.Print(c.Out, t, map[string]func() error{
+				"text":     func() error { return printer.PrintTimeline(c.Out, t, c.LayoutFor(c.Out, false)) },
+				"markdown": func() error { return printer.TimelineMarkdown(c.Out, t) },
+			})
+		},
+	}
+	output = console.AddFormatFlag(cmd, "text", "markdown", "json", "yaml")
+	cmd.Flags().StringVar(&since, "since", "", "leave out what had ended before: a duration (10m), or a time (2026-11-21T12:00:00Z)")
+	cmd.Flags().StringVar(&ownershipLog, "ownership-log", "", "ownership log (default: what apply kept on this machine, where it did)")
+	w.AddTo(cmd)
+	return cmd
+}
+
+// parseSince is the moment that --since names; zero for none.
+func parseSince(c *console.Console, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return c.ServerTime().Add(-d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, exitcode.With(exitcode.Error, "--since %q: give a duration, such as 10m, or a time, such as 2026-11-21T12:00:00Z", text)
+	}
+	return t, nil
+}
+
+// buildTimeline makes the timeline of what the board holds, with the logs of this machine.
+func buildTimeline(c *console.Console, board *status.Board, since time.Time, ownershipLog string) (v1.Timeline, status.Facts, error) {
+	in := timeline.Input{Facts: board.Facts(), Since: since}
+	doc := in.Facts.Journal
+	if doc == nil {
+		return timeline.Build(in), in.Facts, nil
+	}
+	path := ownershipLog
+	if path == "" {
+		var err error
+		if path, err = c.LogPath(doc.Plan.Cluster.UID, doc.Run); err != nil {
+			return v1.Timeline{}, in.Facts, err
+		}
+	}
+	var err error
+	if in.Ownership, err = client.OwnershipEvents(path, ownershipLog == ""); err != nil {
+		return v1.Timeline{}, in.Facts, err
+	}
+	probes, err := c.DisruptionPath(doc.Plan.Cluster.UID, doc.Run)
+	if err != nil {
+		return v1.Timeline{}, in.Facts, err
+	}
+	if in.Probes, err = client.ReadProbes(probes); err != nil {
+		return v1.Timeline{}, in.Facts, err
+	}
+	if in.Ownership == nil {
+		in.Facts.NotRead = append(in.Facts.NotRead, fmt.Sprintf("who held the leases in between: the ownership log %s is on the machine that carried the run out", filepath.Base(path)))
+	}
+	return timeline.Build(in), in.Facts, nil
+}
+
+// watchTimeline shows entries as they come, until the run ends.
+func watchTimeline(ctx context.Context, c *console.Console, board *status.Board, output string, build func() (v1.Timeline, status.Facts, error)) error {
+	view := c.NewView(c.Out)
+	seen := map[string]bool{}
+	var e endDetector
+	return c.Follow(ctx, board, func() (bool, error) {
+		t, facts, err := build()
+		if err != nil {
+			return true, err
+		}
+		if view.Redraws && output == "text" {
+			err = view.Draw(lastEntries(c, t, view))
+		} else {
+			err = appendNew(c, t, output, seen)
+		}
+		if err != nil {
+			return true, err
+		}
+		return e.observe(status.Judge(facts), time.Now())
+	})
+}
+
+// lastEntries is as much of a timeline's end as the terminal has lines for.
+func lastEntries(c *console.Console, t v1.Timeline, v *console.View) string {
+	_, height := v.Size()
+	t.Entries = t.Entries[max(0, len(t.Entries)-max(1, height-4-len(t.NotRead))):]
+	return printer.TimelineText(t, c.LayoutFor(c.Out, false))
+}
+
+// appendNew writes the entries that were not written yet.
+func appendNew(c *console.Console, t v1.Timeline, output string, seen map[string]bool) error {
+	fresh := t
+	fresh.Entries = nil
+	for _, e := range t.Entries {
+		if key := fmt.Sprintf("%+v", printer.Identity(e)); !seen[key] {
+			seen[key] = true
+			fresh.Entries = append(fresh.Entries, e)
+		}
+	}
+	if len(fresh.Entries) == 0 {
+		return nil
+	}
+	if output == "json" {
+		last := ""
+		return console.JsonLine(c.Out, fresh, fresh, &last)
+	}
+	p := printer.Page{Layout: c.LayoutFor(c.Out, false)}
+	for _, e := range fresh.Entries {
+		p.Entry(e)
+	}
+	_, err := io.WriteString(c.Out, p.B.String())
+	return err
+}

@@ -1,0 +1,186 @@
+// Package client does what commands are about, as a library: it connects to a cluster and its hosts, gathers, asks
+// managers, keeps what belongs to this machine. It prints nothing; who is talked to is a Console.
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/user"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/fault"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/inventory"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/status"
+)
+
+// Console is who is told what happens, is shown plans, and decides.
+type Console interface {
+	// Narrate says what happens, in a line or more.
+	Narrate(format string, args ...any)
+	// Approve asks for consent; with yes it was given before.
+	Approve(yes bool, what string) error
+	// ShowPlan shows a plan before it is carried out; as the answer of the command, when nothing is.
+	ShowPlan(p *v1.Plan, answer bool) error
+	// ShowRest shows what is left of a plan.
+	ShowRest(whole, rest *v1.Plan) error
+	// ShowReport shows findings that block.
+	ShowReport(report v1.CheckReport) error
+	// Tell says what happens to a step.
+	Tell(e step.Event)
+	// Interruptible returns a context that ends when the command is to stop at once, and a channel that is closed when it
+	// is to stop after the current step.
+	Interruptible(ctx context.Context) (hard context.Context, stopping <-chan struct{}, done func())
+	// Instructions returns where a person is told what to change by hand, and whether no person reads it.
+	Instructions() (w io.Writer, unattended bool)
+}
+
+// Client is what the global flags say, and what was opened from them.
+type Client struct {
+	Console
+	Kubeconfig, Context, Cloud, StateDir string
+	Host                                 HostOptions
+
+	Config  *rest.Config
+	Kube    kubernetes.Interface
+	Dynamic dynamic.Interface
+	Hosts   []hostaccess.Host
+	// Pods tells that hosts are reached through pods, which takes rights of its own, and that they are Nodes.
+	Pods    bool
+	Session hostSession
+	inv     inventory.Source
+	Proof   ProofOptions
+	Probes  ProbeOptions
+	// Traffic is every request to the API, and what its answers say of the time.
+	Traffic collect.Traffic
+
+	// Publish shows how a run goes on the lock while it is held, progress what is shown.
+	Publish  func(string)
+	Progress *lock.Progress
+	// Extend has the lock last longer while it is held.
+	Extend func(context.Context, time.Duration) (func(), error)
+
+	mu       sync.Mutex
+	token    string
+	tokenEnd time.Time
+}
+
+// Connect connects to the cluster's API, and to nothing else.
+func (c *Client) Connect() error {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: c.Context})
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w\nname one with --kubeconfig, and a context in it with --context", err)
+	}
+	if raw, err := loader.RawConfig(); err == nil && c.Context == "" {
+		c.Context = raw.CurrentContext
+	}
+	cfg.UserAgent = "transplant/" + Version
+	cfg.QPS, cfg.Burst = 50, 100
+	cfg.Timeout = 15 * time.Second
+	c.Traffic.Watch(cfg)
+	c.Config = cfg
+	if c.Kube, err = kubernetes.NewForConfig(cfg); err != nil {
+		return fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	if c.Dynamic, err = dynamic.NewForConfig(cfg); err != nil {
+		return fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	if _, err := c.Kube.Discovery().ServerVersion(); err != nil {
+		return fmt.Errorf("reaching the API server %s (context %q): %w", cfg.Host, c.Context, err)
+	}
+	return nil
+}
+
+// Open connects to the cluster, the hosts and the cloud.
+func (c *Client) Open(ctx context.Context) error {
+	if err := c.Connect(); err != nil {
+		return err
+	}
+	return c.OpenHostsAndCloud(ctx)
+}
+
+// OpenHostsAndCloud connects to the cloud and the hosts, once the cluster's API was reached.
+func (c *Client) OpenHostsAndCloud(ctx context.Context) (err error) {
+	if c.Cloud != "" {
+		if c.inv, err = inventory.Open(ctx, c.Cloud); err != nil {
+			return fmt.Errorf("--cloud: %w", err)
+		}
+	}
+	return c.openHosts(ctx) // last: what is wrong with the rest is said before a pod is made
+}
+
+// NameCluster names the cluster before anything is said about it.
+func (c *Client) NameCluster(cl v1.Cluster) {
+	c.Narrate("cluster %s (uid %s) · %s · %s · context %s", wording.OrDash(cl.Name), wording.Short(cl.UID), wording.OrDash(cl.Version), wording.OrDash(cl.Server), wording.OrDash(cl.Context))
+}
+
+// Now is the time that is written into plans and reports.
+var Now = time.Now
+
+// Version is that of the program; its command sets it.
+var Version = "v0.1.0-dev"
+
+// LockClock waits while a lock is looked at, and while it is held; tests have their own.
+var LockClock = fault.Clock()
+
+// UserName returns the name of the user who runs this program.
+func UserName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "unknown"
+}
+
+// DescribeCluster names the cluster as far as the API says which it is.
+func (c *Client) DescribeCluster(ctx context.Context, doc *v1.Journal) v1.Cluster {
+	out := v1.Cluster{Server: c.Config.Host, Context: c.Context}
+	if doc != nil {
+		out.Name, out.UID, out.Provider = doc.Plan.Cluster.Name, doc.Plan.Cluster.UID, doc.Plan.Cluster.Provider
+	}
+	if v, err := c.Kube.Discovery().ServerVersion(); err == nil {
+		out.Version = v.GitVersion
+	}
+	if ns, err := c.Kube.CoreV1().Namespaces().Get(ctx, planlayout.Namespace, metav1.GetOptions{}); err == nil {
+		out.UID = string(ns.UID)
+	}
+	return out
+}
+
+// ServerTime is the time of the API server.
+func (c *Client) ServerTime() time.Time { return Now().Add(c.Traffic.Offset()) }
+
+// NewBoard is what is read of the cluster, and followed.
+func (c *Client) NewBoard(ctx context.Context, follow bool) (*status.Board, error) {
+	kube := c.Kube
+	if follow {
+		// The limit of a request's time would end a watch, too.
+		cfg := rest.CopyConfig(c.Config)
+		cfg.Timeout = 0
+		var err error
+		if kube, err = kubernetes.NewForConfig(cfg); err != nil {
+			return nil, fmt.Errorf("using the kubeconfig: %w", err)
+		}
+	}
+	doc, err := status.ReadJournal(ctx, c.Kube)
+	if err != nil {
+		doc = nil // the board says why, beside what can be read
+	}
+	return status.NewBoard(status.Options{Kube: kube, Cluster: c.DescribeCluster(ctx, doc), Now: c.ServerTime}, status.LeaseNames(doc)), nil
+}

@@ -1,0 +1,245 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"sort"
+	"strings"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lostnode"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/report"
+	"github.com/transplant-dev/transplant/internal/snapshot/blame"
+)
+
+// Evidence name the evidence beside the journal.
+type Evidence struct {
+	Log, Audit, Keys, Probes string
+}
+
+// OpenMigrated connects to the cluster, and to its hosts and its cloud only if there is a migration to look at: without one no pod is started.
+func (c *Client) OpenMigrated(ctx context.Context) error {
+	if err := c.Connect(); err != nil {
+		return err
+	}
+	if _, err := journal.Open(ctx, c.Kube); err != nil {
+		return err
+	}
+	return c.OpenHostsAndCloud(ctx)
+}
+
+type built struct {
+	Report  v1.Report
+	journal v1.Journal
+	before  *v1.Snapshot
+	after   *v1.Snapshot
+}
+
+// BuildReport gathers the evidence of the last migration and judges it.
+func (c *Client) BuildReport(ctx context.Context, f Evidence) (*built, error) {
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil {
+		return nil, err
+	}
+	doc := j.Doc()
+	if err := trust.CheckJournal(doc, nil); err != nil { // its options say which files of hosts are looked at
+		return nil, err
+	}
+	before, err := journal.Before(ctx, c.Kube)
+	if err != nil {
+		return nil, err
+	}
+	in := report.Input{Journal: doc, Before: before, After: c.Gather(ctx, doc.Plan.Options), Now: Now(), ToolVersion: Version}
+	if in.Events, err = c.readEvents(f.Log, doc); err != nil {
+		return nil, err
+	}
+	if in.Probes, err = c.readDisruption(f.Probes, doc); err != nil {
+		return nil, err
+	}
+	if f.Audit != "" {
+		if in.Calls, err = readCalls(f.Audit); err != nil {
+			return nil, err
+		}
+		if in.Keys, err = readKeys(f.Keys); err != nil {
+			return nil, err
+		}
+	}
+	return &built{Report: report.Build(in), journal: doc, before: before, after: in.After}, nil
+}
+
+func (c *Client) readEvents(path string, doc v1.Journal) ([]v1.OwnershipEvent, error) {
+	if path == "" {
+		var err error
+		if path, err = c.LogPath(doc.Plan.Cluster.UID, doc.Run); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			c.Narrate("no ownership log of migration %s on this machine (%s): gaps and owners are unknown; name one with --ownership-log", doc.Run, path)
+			return nil, nil
+		}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the ownership log: %w", err)
+	}
+	defer file.Close()
+	events, err := ownership.ReadLog(file)
+	if err != nil {
+		return nil, fmt.Errorf("ownership log %s: %w", path, err)
+	}
+	return events, nil
+}
+
+func readCalls(path string) ([]v1.CloudCall, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cloud audit log: %w", err)
+	}
+	defer file.Close()
+	calls, err := ownership.ReadCalls(file)
+	if err != nil {
+		return nil, fmt.Errorf("cloud audit log %s: %w", path, err)
+	}
+	return calls, nil
+}
+
+func readKeys(path string) (map[string]ownership.Owner, error) {
+	if path == "" {
+		return nil, errors.New("--cloud-audit needs --cloud-keys: who has which access key")
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading who has which access key: %w", err)
+	}
+	var raw map[string]string
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return nil, fmt.Errorf("access keys %s: %w", path, err)
+	}
+	out := map[string]ownership.Owner{}
+	for key, who := range raw {
+		component, host, _ := strings.Cut(who, "@")
+		out[key] = ownership.Owner{Component: component, Host: host}
+	}
+	return out, nil
+}
+
+// Verify gathers and judges.
+func (c *Client) Verify(ctx context.Context, f Evidence, accept map[string]string) (v1.Verification, error) {
+	b, err := c.BuildReport(ctx, f)
+	if err != nil {
+		return v1.Verification{}, err
+	}
+	remains, err := lostnode.Remaining(ctx, c.Kube, b.journal)
+	if err != nil {
+		return v1.Verification{}, err
+	}
+	blame.Blame(ctx, c.Kube, b.before.TakenAt, b.Report.Inventory.Differences)
+	v, unused := report.Verify(report.VerifyInput{
+		Report: b.Report, Phase: b.journal.Phase, Owners: manager.CompareOwners(b.after.Managers, promised(b.journal)), OwnersLine: ownersLine(b.after), Remains: remains,
+		Errors: b.after.Errors, CloudBefore: b.before.Cloud != nil, CloudNow: b.after.Cloud != nil, Accept: accept,
+	})
+	for _, key := range unused {
+		c.Narrate("--accept %s is not needed: there is no such difference; take it back", key)
+	}
+	return v, nil
+}
+
+// promised are the owners that the last state of a migration promises: those of the whole plan once it is applied, of the last step that is done before, and
+// kube-controller-manager once it is rolled back. While a rollback goes on, each loop has one owner, whoever that is.
+func promised(doc v1.Journal) map[string]string {
+	expect := map[string]string{}
+	for _, s := range doc.Plan.Steps {
+		if s.Kind == v1.StepVerify {
+			expect = maps.Clone(s.Expect)
+		}
+	}
+	if doc.Phase == v1.RunApplied {
+		return expect
+	}
+	owner := ""
+	if doc.Phase == v1.RunRolledBack {
+		owner = "kube-controller-manager"
+	}
+	for loop := range expect {
+		expect[loop] = owner
+	}
+	if doc.Phase != v1.RunApplying {
+		return expect
+	}
+	results := map[string]string{}
+	for _, r := range doc.Records {
+		results[r.ID] = r.Result
+	}
+	for _, s := range doc.Plan.Steps {
+		if done := results[s.ID]; len(s.Expect) > 0 && (done == "done" || done == "already-done") {
+			maps.Copy(expect, s.Expect)
+		}
+	}
+	return expect
+}
+
+func ownersLine(s *v1.Snapshot) string {
+	var out []string
+	for _, m := range s.Managers {
+		for _, l := range m.Loops {
+			if _, known := wording.LoopNames[l]; known {
+				out = append(out, l+": "+m.Component+"@"+m.Host)
+			}
+		}
+	}
+	sort.Strings(out)
+	return strings.Join(out, ", ")
+}
+
+// AcceptedObjects reads the values of --accept.
+func AcceptedObjects(values []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, a := range values {
+		object, reason, _ := strings.Cut(a, "=")
+		if !strings.Contains(object, "/") || strings.TrimSpace(reason) == "" {
+			return nil, fmt.Errorf(`--accept %q: give an object and a reason, such as 'Node/worker-3=taken down by ops'`, a)
+		}
+		out[object] = strings.TrimSpace(reason)
+	}
+	return out, nil
+}
+
+// SplitAccepted takes the differences of a verification out of the values of --accept: their keys name an object, and those of findings a code.
+func SplitAccepted(values []string) (codes []string, objects map[string]string, err error) {
+	var differences []string
+	for _, a := range values {
+		if key, _, _ := strings.Cut(a, "="); strings.Contains(key, "/") {
+			differences = append(differences, a)
+		} else {
+			codes = append(codes, a)
+		}
+	}
+	objects, err = AcceptedObjects(differences)
+	return codes, objects, err
+}
+
+// OwnershipEvents reads an ownership log; with optional, one that is not there holds nothing.
+func OwnershipEvents(path string, optional bool) ([]v1.OwnershipEvent, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && optional {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the ownership log: %w", err)
+	}
+	defer file.Close()
+	events, err := ownership.ReadLog(file)
+	if err != nil {
+		return nil, fmt.Errorf("ownership log %s: %w", path, err)
+	}
+	return events, nil
+}

@@ -1,0 +1,224 @@
+// Package run carries plans out: it checks what is to be done, has it approved, takes the lock, and runs the engine
+// with a recorder and probes next to it.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/check"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/kubelet"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// Apply carries a plan out: the one in a file, or one that it makes. It goes on with a migration that was begun.
+func Apply(ctx context.Context, c *client.Client, args []string, f Options, o client.PlanOptions) error {
+	if err := f.checkWithout(); err != nil {
+		return err
+	}
+	f.EnvGiven = len(o.Given.Among("ccm-env")) > 0 // checkAgainstPlan refuses another one than that of the plan
+	j, err := journal.Open(ctx, c.Kube)
+	switch {
+	case errors.Is(err, journal.ErrNoJournal):
+	case err != nil:
+		return err
+	default:
+		switch doc := j.Doc(); doc.Phase {
+		case v1.RunApplied:
+			c.Narrate("migration %s is applied: nothing to do\nnext: transplant verify", doc.Run)
+			return nil
+		case v1.RunRollingBack:
+			return exitcode.With(exitcode.Error, "a rollback of migration %s was begun and not finished: run transplant rollback", doc.Run)
+		case v1.RunApplying:
+			if err := client.CheckAgainstPlan(o.Given, o.Options, doc.Plan.Options, "migration "+doc.Run+", which was begun,", client.RunFlags...); err != nil {
+				return err
+			}
+			if err := c.OpenHostsAndCloud(ctx); err != nil {
+				return err
+			}
+			return resumeApply(ctx, c, j, args, f)
+		}
+	}
+	if len(f.Without) > 0 {
+		return exitcode.With(exitcode.Error, "--without-host takes a host out of a migration that was begun, and none was: remove the Node of a host that is gone (kubectl delete node ...), and run the same command without it")
+	}
+	if err := c.OpenHostsAndCloud(ctx); err != nil {
+		return err
+	}
+	return startApply(ctx, c, args, f, o)
+}
+
+func startApply(ctx context.Context, c *client.Client, args []string, f Options, o client.PlanOptions) error {
+	snap := c.Gather(ctx, o.GatherOptions(args))
+	c.NameCluster(snap.Cluster)
+	p, err := planFor(c, snap, args, o)
+	if err != nil {
+		return err
+	}
+	if err := f.Pinned.Check(p, "the plan"); err != nil {
+		return err
+	}
+	if err := refuseOtherPlan(ctx, c, snap, p, args); err != nil {
+		return err
+	}
+	if f.Until == "" {
+		f.Until = p.Until
+	}
+	n, err := StepsUntil(c, p, f.Until)
+	if err != nil {
+		return err
+	}
+	p.Until = "" // the journal's plan is whole: the next apply goes on with the rest
+	if err := c.ShowPlan(p, f.DryRun); err != nil {
+		return err
+	}
+	if err := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); err != nil {
+		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", err)
+	}
+	if err := kubelet.Changeable(ctx, step.Options{Kube: c.Kube, Hosts: c.Hosts, NodeNames: client.NodesOfHosts(snap)}, p); err != nil {
+		return exitcode.With(exitcode.Blocked, "%w", err)
+	}
+	if f.DryRun {
+		return nil
+	}
+	if err := f.checkFileEnv(args, p); err != nil {
+		return err
+	}
+	if err := c.Approve(f.Yes, fmt.Sprintf("carry out these %s on cluster %s", wording.Count(n, "step"), snap.Cluster.UID)); err != nil {
+		return err
+	}
+	return withLock(ctx, c, f, func(ctx context.Context) error {
+		if err := refuseBegunMigration(ctx, c); err != nil {
+			return err
+		}
+		now := time.Now().UTC()
+		if err := c.NoteApproval(p, now.Format(runFormat)); err != nil {
+			return err
+		}
+		j, err := journal.Create(ctx, c.Kube, v1.Journal{Run: now.Format(runFormat), Started: now, Phase: v1.RunApplying, User: client.UserName(), Plan: *p}, snap)
+		if err != nil {
+			return err
+		}
+		return execute(ctx, c, j, p, n, snap, snap, f.Accepted)
+	})
+}
+
+// refuseOtherPlan makes the plan of a file again and refuses it where the file's differs: then somebody has changed the file, or the cluster has changed. Where a fact has
+// changed, that says it better. What is shown of its effects is said by this program, and not by the file.
+func refuseOtherPlan(ctx context.Context, c *client.Client, snap *v1.Snapshot, p *v1.Plan, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	made, differences, err := FindDifferences(p, snap)
+	if err == nil && len(differences) == 0 {
+		p.Effects = made.Effects
+		return nil
+	}
+	if stale := precondition.Preflight(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, p); stale != nil {
+		return fmt.Errorf("%w\nnothing was changed; make a new plan with transplant plan", stale)
+	}
+	if err != nil {
+		return exitcode.With(exitcode.Stale, "plan %s cannot be made again of this cluster: %w", args[0], err)
+	}
+	const most = 12
+	rest := ""
+	if n := len(differences) - most; n > 0 {
+		differences, rest = differences[:most], fmt.Sprintf("\n  and %d more", n)
+	}
+	return exitcode.With(exitcode.Stale, "plan %s is not the one that this version of transplant (%s; the file was made by %s) makes of the cluster as it is now:\n  %s%s\nnothing was changed; "+
+		"make it anew with transplant plan --refresh %s, look at it with transplant diff %s, and have it approved again",
+		args[0], client.Version, wording.OrDash(p.ToolVersion), strings.Join(differences, "\n  "), rest, args[0], args[0])
+}
+
+// FindDifferences is replaced by tests that carry out parts of a plan.
+var FindDifferences = plan.Unlike
+
+// refuseBegunMigration refuses when somebody else has begun a migration, or carried one out, while this command looked at the cluster, asked, and waited for the lock.
+func refuseBegunMigration(ctx context.Context, c *client.Client) error {
+	j, err := journal.Open(ctx, c.Kube)
+	if errors.Is(err, journal.ErrNoJournal) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	switch doc := j.Doc(); doc.Phase {
+	case v1.RunApplying:
+		return exitcode.With(exitcode.Error, "%s has begun migration %s meanwhile: nothing was changed; transplant apply without a plan goes on with it, transplant rollback takes it back", doc.User, doc.Run)
+	case v1.RunRollingBack:
+		return exitcode.With(exitcode.Error, "a rollback of migration %s was begun meanwhile: nothing was changed; transplant rollback goes on with it", doc.Run)
+	case v1.RunApplied:
+		return exitcode.With(exitcode.Error, "%s has carried out migration %s meanwhile: nothing was changed; transplant verify looks at it", doc.User, doc.Run)
+	}
+	return nil
+}
+
+// StepsUntil is how many of a plan's steps are carried out now.
+func StepsUntil(c *client.Client, p *v1.Plan, until string) (int, error) {
+	if until == "" {
+		return len(p.Steps), nil
+	}
+	n, err := planstep.Until(p, until)
+	if err == nil && n < len(p.Steps) {
+		c.Narrate("stops behind %s (%d of %d steps); what remains: %s", p.Steps[n-1].ID, n, len(p.Steps), strings.Join(planstep.Remaining(p, n), ", "))
+	}
+	return n, err
+}
+
+// planFor reads the plan file, or checks the cluster and makes a plan.
+func planFor(c *client.Client, snap *v1.Snapshot, args []string, o client.PlanOptions) (*v1.Plan, error) {
+	if len(args) == 1 {
+		p, err := client.ReadPlan(args[0])
+		if err != nil {
+			return nil, err
+		}
+		if p.Cluster.UID != snap.Cluster.UID {
+			return nil, exitcode.With(exitcode.Stale, "plan %s was made for the cluster with uid %s, this one has %s: check --context", args[0], p.Cluster.UID, snap.Cluster.UID)
+		}
+		if err := client.CheckAgainstPlan(o.Given, o.Options, p.Options, "plan "+args[0]); err != nil {
+			return nil, err
+		}
+		o.Options = p.Options
+		o.AcceptAs(p) // the review shows it, and the plan's digest holds it
+		if err := invariant.CheckAllowed(p, snap); err != nil {
+			return nil, exitcode.With(exitcode.Stale, "plan %s would do what no migration of this cluster does; make it anew with transplant plan --refresh %s:\n%w", args[0], args[0], err)
+		}
+		report := check.Run(snap, o.CheckOptions())
+		compare.ReplaceFindings(p, report.Findings)
+		return p, BlockedBy(c, report)
+	}
+	if err := o.Choose(c, snap); err != nil {
+		return nil, err
+	}
+	report := check.Run(snap, o.CheckOptions())
+	if err := BlockedBy(c, report); err != nil {
+		return nil, err
+	}
+	return plan.Make(snap, o.Options, report.Findings, time.Now())
+}
+
+// BlockedBy shows findings that block, and returns an error; nil where nothing blocks.
+func BlockedBy(c *client.Client, report v1.CheckReport) error {
+	if !report.Summary.Blocked {
+		return nil
+	}
+	if err := c.ShowReport(report); err != nil {
+		return err
+	}
+	return exitcode.With(exitcode.Blocked, "blocked by %s; nothing was changed", client.Blocking(report))
+}
+
+// runFormat names a run by the time when it was begun.
+const runFormat = "20060102-150405"

@@ -1,0 +1,175 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/fault"
+	"github.com/transplant-dev/transplant/internal/migrate"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+// Options are the flags of the commands that change a cluster.
+type Options struct {
+	Yes, DryRun, Steal bool
+	// Until is the step or phase behind which apply stops.
+	Until string
+	// Without are the hosts that are gone for good.
+	Without []string
+	// Accepted are the reasons for living with a difference that a verification finds, by object.
+	Accepted map[string]string
+	// Kubelets are options of a plan that was begun which this run may change.
+	Kubelets v1.Options
+	// Pinned is the plan that may be carried out.
+	Pinned client.Pin
+	// EnvGiven tells that --ccm-env was given to this command.
+	EnvGiven bool
+}
+
+// execute runs the plan's first steps with a recorder beside them, and writes how the run ended when they are all.
+func execute(ctx context.Context, c *client.Client, j *journal.Journal, p *v1.Plan, steps int, before, now *v1.Snapshot, accepted map[string]string) error {
+	hard, stop, done := c.Interruptible(ctx)
+	defer done()
+	doc := j.Doc()
+	tell := Reporter(c, doc.Run) // also publishes the progress, and so comes before the probes
+	stopRecorder, err := record(ctx, c, p, doc.Run)
+	if err != nil {
+		return err
+	}
+	defer stopRecorder()
+	stopProbes, err := c.StartProbes(ctx, p.Cluster.UID, doc.Run)
+	if err != nil {
+		return err
+	}
+	engine := migrate.New(step.Options{
+		Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts, HostsAreNodes: c.Pods, NodeNames: client.NodesOfHosts(now), Scrape: c.Scrape, Version: c.VersionOf, ToolVersion: client.Version, Before: before, Live: now, Tell: tell, Clock: fault.Clock(), Hook: fault.Hook,
+		Compare: compareWithBefore(c, j, before, accepted), Extend: c.Extend,
+	}, j)
+	part := *p
+	if part.Until = ""; steps < len(p.Steps) {
+		part.Until = p.Steps[steps-1].ID
+	}
+	err = engine.Run(hard, &part, stop)
+	stopProbes()
+	if err != nil {
+		if cause := context.Cause(hard); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		ExplainLostHosts(c, err, p.Direction)
+		if errors.Is(err, step.ErrInterrupted) {
+			if idle := engine.Unowned(context.WithoutCancel(ctx)); len(idle) > 0 {
+				c.Narrate("this is the middle of the downtime: nobody runs %s until it goes on or back", strings.Join(idle, ", "))
+			}
+		}
+		c.Narrate("stopped. What was done stays; to go on: transplant %s", map[string]string{planstep.Forward: "apply; to go back: transplant rollback", planstep.Rollback: "rollback"}[p.Direction])
+		return err
+	}
+	if rest := remainingPlan(p, j.Doc()); len(rest.Steps) > 0 {
+		c.Narrate("stopped behind %s, as asked: %d of %d steps are done; what remains: %s\nto go on: transplant apply; to go back: transplant rollback",
+			part.Until, len(p.Steps)-len(rest.Steps), len(p.Steps), strings.Join(planstep.Remaining(&rest, 0), ", "))
+		return nil
+	}
+	ended := time.Now().UTC()
+	phase := map[string]string{planstep.Forward: v1.RunApplied, planstep.Rollback: v1.RunRolledBack}[p.Direction]
+	if err := j.SetPhase(ctx, phase, nil, &ended); err != nil {
+		return err
+	}
+	c.Narrate("%s: %d steps in %s\nnext: transplant report", phase, len(p.Steps), ended.Sub(startOf(j.Doc(), p)).Round(time.Second))
+	return nil
+}
+
+// startOf is when the first of the plan's steps was started.
+func startOf(doc v1.Journal, p *v1.Plan) time.Time {
+	ids := map[string]bool{}
+	for _, s := range p.Steps {
+		ids[s.ID] = true
+	}
+	for _, r := range doc.Records {
+		if ids[r.ID] {
+			return r.Started
+		}
+	}
+	return doc.Started
+}
+
+// withLock holds the lock on the cluster during f.
+func withLock(ctx context.Context, c *client.Client, f Options, do func(context.Context) error) error {
+	held, lock, err := lock.Acquire(ctx, c.Kube, client.LockClock, lock.Taking{Holder: lock.Holder(client.UserName()), Steal: f.Steal, Tell: func(s string) { c.Narrate("%s", s) }})
+	if err != nil {
+		return err
+	}
+	c.Publish, c.Extend = lock.Publish, lock.Extend
+	err = do(held)
+	return errors.Join(err, lock.Release(context.WithoutCancel(ctx)))
+}
+
+// remainingPlan is a plan with the steps alone that are still to be done.
+func remainingPlan(p *v1.Plan, doc v1.Journal) v1.Plan {
+	results := map[string]string{}
+	for _, r := range doc.Records {
+		results[r.ID] = r.Result
+	}
+	rest := *p
+	rest.Steps = nil
+	for _, s := range p.Steps {
+		if result := results[s.ID]; result != "done" && result != "already-done" && result != "skipped" {
+			rest.Steps = append(rest.Steps, s)
+		}
+	}
+	return rest
+}
+
+func stepsDone(doc v1.Journal) int {
+	n := 0
+	for _, r := range doc.Records {
+		if r.Result == "done" || r.Result == "already-done" {
+			n++
+		}
+	}
+	return n
+}
+
+// Reporter prints what happens during a run, and publishes it for onlookers elsewhere.
+func Reporter(c *client.Client, run string) func(step.Event) {
+	if c.Publish != nil {
+		c.Progress = lock.NewProgress(run, c.Publish)
+	}
+	h := Heartbeat{Said: map[string]time.Time{}}
+	return func(e step.Event) {
+		if c.Progress != nil {
+			c.Progress.Saw(e)
+		}
+		if h.IsDue(e) {
+			c.Tell(e)
+		}
+	}
+}
+
+// Heartbeat decides what of the steps that wait is worth a line.
+type Heartbeat struct {
+	mu   sync.Mutex
+	Said map[string]time.Time // of a step, when the last line was printed
+}
+
+// IsDue reports whether an event is worth a line.
+func (h *Heartbeat) IsDue(e step.Event) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if e.Kind == "waiting" && e.Time.Sub(h.Said[e.Step.ID]) < heartbeat {
+		return false
+	}
+	h.Said[e.Step.ID] = e.Time
+	return true
+}
+
+// heartbeat is how long nothing is said of a step that waits for the same thing.
+const heartbeat = 30 * time.Second

@@ -1,0 +1,77 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/ownership"
+	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
+)
+
+// record watches who owns the loops, beside a run, into the run's ownership log. It returns what stops it.
+func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func(), error) {
+	path, err := c.LogPath(p.Cluster.UID, run)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("making a place for the ownership log: %w; name another with --state-dir", err)
+	}
+	file, err := ownership.OpenLog(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; name another place with --state-dir", err)
+	}
+	// A client's timeout ends its watches, too.
+	config := rest.CopyConfig(c.Config)
+	config.Timeout = 0
+	watching, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	before, err := journal.Before(ctx, c.Kube)
+	if err != nil {
+		before = nil // it is of use only to leave the workers out
+	}
+	managers := NewManagerHosts(c.Hosts, before)
+	managers.deployed = func(ctx context.Context) ([]manager.Target, error) {
+		return manager.DeployedTargets(ctx, c.Kube, p, client.HostsOfNodes(c.Hosts, before), component.KCM, component.CCM)
+	}
+	var once sync.Once
+	r := ownership.NewRecorder(ownership.RecorderOptions{
+		Client: watching, Namespace: planlayout.Namespace, Leases: []string{component.KCM, component.CCM, p.Options.LeaseName},
+		Targets: func() []ownership.Target { return managers.Targets(ctx) },
+		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
+			return c.Scrape(ctx, t.Component, t.Host, t.Address)
+		},
+		Processes: c.Processes,
+		Sink: func(e v1.OwnershipEvent) {
+			if err := file.Append(e); err != nil {
+				once.Do(func() { c.Narrate("the report will not prove who owned what: %v", err) })
+			}
+		},
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+		if err := file.Close(); err != nil {
+			c.Narrate("closing the ownership log %s: %v", path, err)
+		}
+	}, nil
+}

@@ -1,0 +1,197 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/options"
+	"github.com/transplant-dev/transplant/internal/plan/planstep"
+)
+
+func resumeApply(ctx context.Context, c *client.Client, j *journal.Journal, args []string, f Options) error {
+	doc := j.Doc()
+	if len(args) == 1 && !samePlan(args[0], doc.Plan) {
+		return exitcode.With(exitcode.Error, "migration %s was begun and is not finished: run transplant apply without a plan to go on with it, or transplant rollback", doc.Run)
+	}
+	before, err := journal.Before(ctx, c.Kube)
+	if err != nil {
+		return err
+	}
+	if err := trust.CheckJournal(doc, nil); err != nil {
+		return err
+	}
+	c.NameCluster(doc.Plan.Cluster)
+	c.Narrate("migration %s was begun %s by %s: %d of %d steps are done", doc.Run, doc.Started.Format(time.RFC3339), doc.User, stepsDone(doc), len(doc.Plan.Steps))
+	if f.Until == "" {
+		f.Until = stepOfCanary(doc)
+	}
+	n, err := StepsUntil(c, &doc.Plan, f.Until)
+	if err != nil {
+		return err
+	}
+	if err := f.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
+		return err
+	}
+	stored := doc.Plan                                               // what the journal holds, without options of this run
+	approved := len(args) == 1 || c.IsApprovedHere(&stored, doc.Run) // a file of this machine that holds the same plan is an approval
+	if err := overrideKubeletOptions(&doc.Plan, f.Kubelets); err != nil {
+		return err
+	}
+	if f.DryRun {
+		return c.ShowPlan(&doc.Plan, true)
+	}
+	if err := approveRest(c, f, doc, &stored, approved); err != nil {
+		return err
+	}
+	return withLock(ctx, c, f, func(ctx context.Context) error { return resumeLocked(ctx, c, f, n, before, client.ApprovalOf(&stored)) })
+}
+
+// approveRest asks whether the stored plan of a journal is to be gone on with, and shows what is left of one that nobody
+// approved of on this machine.
+func approveRest(c *client.Client, f Options, doc v1.Journal, stored *v1.Plan, approved bool) error {
+	if !approved {
+		if err := ReviewRest(c, doc); err != nil {
+			return err
+		}
+	}
+	if !approved {
+		if err := f.CheckEnv(JournalUnseen, stored); err != nil {
+			return err
+		}
+	}
+	if err := f.Pinned.CheckApproved(f.Yes, approved, stored, "transplant apply --dry-run"); err != nil {
+		return err
+	}
+	return c.Approve(f.Yes, resumeQuestion(f.Without))
+}
+
+func resumeQuestion(without []string) string {
+	if len(without) == 0 {
+		return "go on with it"
+	}
+	return "go on with it, without " + strings.Join(without, ", ") + " for good"
+}
+
+// resumeLocked goes on with the first n steps of the journal as it is under the lock: another command may have gone on with it before the lock was free. Its plan
+// has to be the one that was approved before.
+func resumeLocked(ctx context.Context, c *client.Client, f Options, n int, before *v1.Snapshot, approved string) error {
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil {
+		return err
+	}
+	doc := j.Doc()
+	if doc.Phase != v1.RunApplying {
+		return exitcode.With(exitcode.Error, "migration %s is %s by now", doc.Run, doc.Phase)
+	}
+	if err := f.Pinned.Check(&doc.Plan, "the plan in the journal of migration "+doc.Run); err != nil {
+		return err
+	}
+	if client.ApprovalOf(&doc.Plan) != approved {
+		return exitcode.With(exitcode.Stale, "the plan in the journal of migration %s is another one than the one that was approved just now: nothing was changed; run the same command again and look at it", doc.Run)
+	}
+	if err := c.NoteApproval(&doc.Plan, doc.Run); err != nil {
+		return err
+	}
+	if err := excludeHosts(ctx, c, j, f, before); err != nil {
+		return err
+	}
+	if err := overrideKubeletOptions(&doc.Plan, f.Kubelets); err != nil {
+		return err
+	}
+	live := c.Gather(ctx, doc.Plan.Options)
+	if err := trust.CheckJournal(doc, live); err != nil {
+		return err
+	}
+	return execute(ctx, c, j, &doc.Plan, n, before, live, f.Accepted)
+}
+
+// ReviewRest prints what is left of a plan that was not approved on this machine: it comes from the cluster, where others may have written it.
+func ReviewRest(c *client.Client, doc v1.Journal) error {
+	c.Narrate("its plan was not approved on this machine (sha256 %s); what is left of it:", compare.Digest(&doc.Plan))
+	rest := remainingPlan(&doc.Plan, doc)
+	return c.ShowRest(&doc.Plan, &rest)
+}
+
+// stepOfCanary is the step behind which an apply that goes on stops, where the plan wants a pause there and it was not reached yet.
+func stepOfCanary(doc v1.Journal) string {
+	canary := planstep.Canary(&doc.Plan)
+	if !doc.Plan.Options.PauseAfterCanary || canary == "" {
+		return ""
+	}
+	for _, r := range doc.Records {
+		if r.ID == canary && (r.Result == "done" || r.Result == "already-done") {
+			return ""
+		}
+	}
+	return canary
+}
+
+// overrideKubeletOptions puts what was given for this run in the place of what a migration was begun with: a node that died since must not end it for good.
+func overrideKubeletOptions(p *v1.Plan, given v1.Options) error {
+	o := &p.Options
+	if given.MaxUnavailable != "" {
+		o.MaxUnavailable = given.MaxUnavailable
+	}
+	if given.DrainTimeout != "" {
+		o.DrainTimeout = given.DrainTimeout
+	}
+	if given.Soak != "" {
+		o.Soak = given.Soak
+	}
+	o.ForceUnmanaged = o.ForceUnmanaged || given.ForceUnmanaged
+	if err := options.Validate(*o); err != nil {
+		return fmt.Errorf("these options cannot be used: %w", err)
+	}
+	return nil
+}
+
+// CheckEnv refuses variables of a plan that may decide where the cloud's credentials go, unless this command names them
+// itself or pins the plan: whoever may write the plan could have them sent to himself. Unseen says where the plan is,
+// and why no person has looked at it.
+func (f *Options) CheckEnv(unseen string, p *v1.Plan) error {
+	names := plan.RiskyEnv(p.Options)
+	if len(names) == 0 || f.EnvGiven || f.Pinned.Sha256 != "" {
+		return nil
+	}
+	var again []string
+	for _, e := range p.Options.Env {
+		name, value, _ := strings.Cut(e, "=")
+		again = append(again, fmt.Sprintf("--ccm-env='%s=%s'", name, mask.Text(mask.Named(name, value))))
+	}
+	return exitcode.With(exitcode.NotApproved, "%s, and gives the cloud-controller-manager %s, "+
+		"which may decide where the cloud's credentials go: nothing was changed; find out whether that is meant, and name the variables yourself (%s), or give --plan-sha256 %s",
+		unseen, wording.OneLine(strings.Join(names, ", ")), wording.OneLine(strings.Join(again, " ")), compare.Digest(p))
+}
+
+// checkFileEnv is checkEnv for a plan of a file. Its steps are made again and compared, and its options are not.
+func (f *Options) checkFileEnv(args []string, p *v1.Plan) error {
+	if !f.Yes || len(args) == 0 {
+		return nil // a person looks at the review, or the plan was made now
+	}
+	return f.CheckEnv("with --yes nobody looks at plan "+args[0]+", which others may have written", p)
+}
+
+// JournalUnseen says why a journal's plan is asked about its variables.
+const JournalUnseen = "the plan in the journal was not approved on this machine"
+
+// samePlan tells that a file holds the plan that a migration was begun with, wherever it says to stop: the journal keeps the whole.
+// What the two accept may differ: the apply that began it may have accepted more, and no check is run when it is gone on with.
+func samePlan(path string, begun v1.Plan) bool {
+	p, err := client.ReadPlan(path)
+	if err != nil {
+		return false // it is of no use here, whatever is wrong with it
+	}
+	p.Findings = begun.Findings
+	return compare.Digest(p) == compare.Digest(&begun)
+}

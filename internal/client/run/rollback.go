@@ -1,0 +1,152 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/client"
+	"github.com/transplant-dev/transplant/internal/client/exitcode"
+	"github.com/transplant-dev/transplant/internal/client/wording"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/precondition"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
+	"github.com/transplant-dev/transplant/internal/plan/compare"
+	"github.com/transplant-dev/transplant/internal/plan/invariant"
+	"github.com/transplant-dev/transplant/internal/plan/rollback"
+)
+
+// rollbackDryRun is the command that shows the same rollback: with the same hosts, since the others are looked at for it.
+func (f Options) rollbackDryRun() string {
+	command := "transplant rollback --dry-run"
+	for _, host := range f.Without {
+		command += " --without-host=" + host
+	}
+	return command
+}
+
+// Rollback takes a migration back, from wherever it stands.
+func Rollback(ctx context.Context, c *client.Client, f Options) error {
+	j, err := journal.Open(ctx, c.Kube)
+	if errors.Is(err, journal.ErrNoJournal) {
+		return exitcode.With(exitcode.Error, "no migration was started on this cluster: there is nothing to roll back")
+	} else if err != nil {
+		return err
+	}
+	doc := j.Doc()
+	if doc.Phase == v1.RunRolledBack {
+		c.Narrate("migration %s is rolled back: nothing to do", doc.Run)
+		return nil
+	}
+	if err := f.checkWithout(); err != nil {
+		return err
+	}
+	if err := trust.CheckJournal(doc, nil); err != nil { // its options say which files of hosts are looked at
+		return err
+	}
+	if err := c.OpenHostsAndCloud(ctx); err != nil {
+		return err
+	}
+	all := c.Hosts
+	c.Hosts = remaining(doc, all, f.Without)
+	snap := c.Gather(ctx, doc.Plan.Options)
+	c.NameCluster(snap.Cluster)
+	p, err := rollbackPlan(doc, snap)
+	if err != nil {
+		return err
+	}
+	if err := f.Pinned.Check(p, "the rollback"); err != nil {
+		return err
+	}
+	if len(f.Without) == 0 { // else it is asked under the lock, when these hosts are taken out
+		if err := managersRecorded(ctx, c, j); err != nil {
+			return err
+		}
+	}
+	if err := c.ShowPlan(p, f.DryRun); err != nil {
+		return err
+	}
+	if f.DryRun {
+		return nil
+	}
+	approved := c.IsBackApproved(&doc, p, doc.Run)
+	if err := f.Pinned.CheckApproved(f.Yes, approved, p, f.rollbackDryRun()); err != nil {
+		return err
+	}
+	if err := c.Approve(f.Yes, fmt.Sprintf("roll migration %s back in these %s", doc.Run, wording.Count(len(p.Steps), "step"))); err != nil {
+		return err
+	}
+	shown := compare.Digest(p)
+	return withLock(ctx, c, f, func(ctx context.Context) error {
+		c.Hosts = all
+		return rollbackLocked(ctx, c, f, snap, shown)
+	})
+}
+
+// rollbackLocked makes the plan again from the journal as it is under the lock, and refuses another one than that with the digest that was shown. Only then
+// the hosts of --without-host are taken out. Their steps stay in the plan and are skipped.
+func rollbackLocked(ctx context.Context, c *client.Client, f Options, snap *v1.Snapshot, shown string) error {
+	before, err := journal.Before(ctx, c.Kube)
+	if err != nil {
+		return err
+	}
+	j, err := journal.Open(ctx, c.Kube)
+	if err != nil {
+		return err
+	}
+	p, err := rollbackPlan(j.Doc(), snap)
+	if err != nil {
+		return err
+	}
+	if compare.Digest(p) != shown {
+		return exitcode.With(exitcode.Stale, "the rollback of migration %s is another one than the one that was approved just now, because its journal has changed: nothing was changed; run the same command again and look at it",
+			j.Doc().Run)
+	}
+	if err := excludeHosts(ctx, c, j, f, before); err != nil {
+		return err
+	}
+	if len(f.Without) > 0 {
+		if p, err = rollbackPlan(j.Doc(), snap); err != nil {
+			return err
+		}
+	}
+	if err := f.Pinned.Check(p, "the rollback"); err != nil {
+		return err
+	}
+	if err := c.NoteApproval(p, client.RollbackRun(j.Doc().Run)); err != nil {
+		return err
+	}
+	if err := overrideKubeletOptions(p, f.Kubelets); err != nil {
+		return err
+	}
+	if err := managersRecorded(ctx, c, j); err != nil {
+		return err
+	}
+	if err := j.SetPhase(ctx, v1.RunRollingBack, p, nil); err != nil {
+		return err
+	}
+	return execute(ctx, c, j, p, len(p.Steps), before, snap, f.Accepted)
+}
+
+// managersRecorded refuses a rollback that would leave a cloud-controller-manager running.
+func managersRecorded(ctx context.Context, c *client.Client, j *journal.Journal) error {
+	return precondition.ManagersRecorded(ctx, step.Options{Kube: c.Kube, Dynamic: c.Dynamic, Hosts: c.Hosts}, j)
+}
+
+// rollbackPlan goes on with a rollback that was begun, or makes a plan for one.
+func rollbackPlan(doc v1.Journal, snap *v1.Snapshot) (*v1.Plan, error) {
+	if err := trust.CheckJournal(doc, snap); err != nil {
+		return nil, err
+	}
+	if trust.IsRollingBack(&doc) {
+		return doc.Rollback, nil
+	}
+	p, err := rollback.Make(&doc, snap, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return p, invariant.CheckAllowed(p, snap)
+}
