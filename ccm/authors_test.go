@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
@@ -255,16 +255,20 @@ type balancers struct{ ensured chan string }
 func (b balancers) GetLoadBalancer(context.Context, string, *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	return nil, false, nil
 }
+
 func (b balancers) GetLoadBalancerName(_ context.Context, _ string, service *corev1.Service) string {
 	return service.Name
 }
+
 func (b balancers) EnsureLoadBalancer(_ context.Context, _ string, service *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	b.ensured <- service.Name
 	return &corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}}, nil
 }
+
 func (b balancers) UpdateLoadBalancer(context.Context, string, *corev1.Service, []*corev1.Node) error {
 	return nil
 }
+
 func (b balancers) EnsureLoadBalancerDeleted(context.Context, string, *corev1.Service) error {
 	return nil
 }

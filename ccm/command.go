@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/cloud-provider/app/config"
+	cpconfig "k8s.io/cloud-provider/config"
 	"k8s.io/cloud-provider/options"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/cli/globalflag"
@@ -22,6 +24,13 @@ import (
 	"k8s.io/component-base/version/verflag"
 	migrationoptions "k8s.io/controller-manager/pkg/leadermigration/options"
 	"k8s.io/klog/v2"
+
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/node"
+	"github.com/transplant-dev/transplant/ccm/nodeipam"
+	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
+	"github.com/transplant-dev/transplant/ccm/route"
+	"github.com/transplant-dev/transplant/ccm/service"
 )
 
 // program is what an author makes a command of.
@@ -243,4 +252,172 @@ func exit(s os.Signal) {
 		code = 128 + int(number)
 	}
 	klog.FlushAndExit(klog.ExitFlushTimeout, code)
+}
+
+// Our defaults where they differ from upstream's. All of them say how much may go on at once. What the cloud and the API server can take is not known
+// here and is not guessed: the call budget adapts to a cloud that throttles, and the API server protects itself with priority and fairness.
+const (
+	// defaultQPS is for each controller, and upstream's 20 make 5,000 nodes that join together wait for more than 8 minutes: they are 10,000 patches.
+	defaultQPS   = 1000
+	defaultBurst = 2000
+	// defaultNodeSyncs workers write nodes that were read in batches: they wait for the API server only.
+	defaultNodeSyncs = 50
+	// defaultLifecycleSyncs workers delete and taint nodes; without InstancesLister they also ask the cloud, node by node.
+	defaultLifecycleSyncs = 10
+	// defaultServiceSyncs load balancers are worked on together. One takes 10 to 20 requests, and on some clouds minutes.
+	defaultServiceSyncs = 20
+)
+
+// raise puts our default in place of upstream's. A value that is not upstream's is the author's own, and stays.
+func raise[T comparable](value *T, upstream, ours T) {
+	if *value == upstream {
+		*value = ours
+	}
+}
+
+// setDefaults puts our defaults in place of upstream's. It is called before flags are parsed, so that what a flag says is obeyed.
+func setDefaults(o *options.CloudControllerManagerOptions) error {
+	upstream, err := options.NewCloudControllerManagerOptions()
+	if err != nil {
+		return fmt.Errorf("reading upstream's defaults: %w", err)
+	}
+	// Both or none: an author who sets one of the two has chosen the other as well, also where it is upstream's number.
+	if client, theirs := &o.Generic.ClientConnection, upstream.Generic.ClientConnection; client.QPS == theirs.QPS && client.Burst == theirs.Burst {
+		client.QPS, client.Burst = defaultQPS, defaultBurst
+	}
+	if o.NodeController != nil {
+		raise(&o.NodeController.ConcurrentNodeSyncs, upstream.NodeController.ConcurrentNodeSyncs, defaultNodeSyncs)
+	}
+	if o.NodeLifecycleController != nil {
+		raise(&o.NodeLifecycleController.ConcurrentNodeLifecycleSyncs, upstream.NodeLifecycleController.ConcurrentNodeLifecycleSyncs, defaultLifecycleSyncs)
+	}
+	if o.ServiceController != nil {
+		raise(&o.ServiceController.ConcurrentServiceSyncs, upstream.ServiceController.ConcurrentServiceSyncs, defaultServiceSyncs)
+	}
+	return nil
+}
+
+// upstreamRoutePeriod is upstream's default of --route-reconciliation-period.
+const upstreamRoutePeriod = 10 * time.Second
+
+// validate returns what upstream's own validation lets pass and no controller can work with.
+func validate(o *options.CloudControllerManagerOptions) error {
+	var errs []error
+	atLeastOne := func(flag string, value int32) {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("--%s is %d, but must be at least 1", flag, value))
+		}
+	}
+	positive := func(flag string, value time.Duration) {
+		if value <= 0 {
+			errs = append(errs, fmt.Errorf("--%s is %s, but must be longer than 0", flag, value))
+		}
+	}
+	if o.NodeController != nil {
+		atLeastOne("concurrent-node-syncs", o.NodeController.ConcurrentNodeSyncs)
+		if updates := o.NodeController.ConcurrentNodeStatusUpdates; updates < 0 {
+			errs = append(errs, fmt.Errorf("--concurrent-node-status-updates is %d, but must not be negative", updates))
+		}
+	}
+	if o.NodeLifecycleController != nil {
+		atLeastOne("concurrent-node-lifecycle-syncs", o.NodeLifecycleController.ConcurrentNodeLifecycleSyncs)
+		positive("node-monitor-period", o.NodeLifecycleController.NodeMonitorPeriod.Duration)
+	}
+	if o.ServiceController != nil {
+		atLeastOne("concurrent-service-syncs", o.ServiceController.ConcurrentServiceSyncs)
+	}
+	positive("node-status-update-frequency", o.NodeStatusUpdateFrequency.Duration)
+	positive("route-reconciliation-period", o.KubeCloudShared.RouteReconciliationPeriod.Duration)
+	return errors.Join(errs...)
+}
+
+// defaultDrainTimeout leaves room, within the 30 s after which a kubelet kills a container, for cutting workers off and for releasing the leases.
+const defaultDrainTimeout = 20 * time.Second
+
+// flagSet is the section of --help with the flags that upstream does not have.
+const flagSet = "transplant"
+
+// Settings are what can be set beyond upstream's flags. InitFuncs find them in their context.
+type Settings struct {
+	// DrainTimeout is how long workers may take to end once the process was told to.
+	DrainTimeout time.Duration
+	// RenewToken replaces the token file of the kubeconfig before the token expires.
+	RenewToken    bool
+	Cloud         cloud.Options
+	Node          node.Options
+	NodeLifecycle nodelifecycle.Options
+	Service       service.Options
+	Route         route.Options
+	NodeIPAM      nodeipam.Options
+
+	// cloudConfig is the content of the file of --cloud-config.
+	cloudConfig string
+	// explicitRoutePeriod is that --route-reconciliation-period was given, or set by the author of the program.
+	explicitRoutePeriod bool
+}
+
+// NewSettings returns the defaults.
+func NewSettings() Settings {
+	return Settings{
+		DrainTimeout: defaultDrainTimeout, Cloud: cloud.NewOptions(), Node: node.NewOptions(), NodeLifecycle: nodelifecycle.NewOptions(),
+		Service: service.NewOptions(), Route: route.NewOptions(), NodeIPAM: nodeipam.NewOptions(),
+	}
+}
+
+// readShared takes over what upstream's options decide. What is wrong with the cloud config is the provider's to say.
+func (s *Settings) readShared(shared cpconfig.KubeCloudSharedConfiguration) {
+	if content, err := os.ReadFile(shared.CloudProvider.CloudConfigFile); err == nil {
+		s.cloudConfig = string(content)
+	}
+	s.explicitRoutePeriod = shared.RouteReconciliationPeriod.Duration != upstreamRoutePeriod
+}
+
+// addFlags adds the flags of the settings.
+func (s *Settings) addFlags(fs *pflag.FlagSet, withNodeIPAM bool) {
+	fs.DurationVar(&s.DrainTimeout, "drain-timeout", s.DrainTimeout, "How long the work that is under way may take to end after SIGTERM or SIGINT. The leases "+
+		"are renewed meanwhile and released after it. Work that takes longer is cut off. Keep it well below the pod's terminationGracePeriodSeconds.")
+	fs.BoolVar(&s.RenewToken, "renew-token", s.RenewToken, "Whether to replace the token in the tokenFile of the kubeconfig by a new one of the same ServiceAccount, once a "+
+		"third of its life is over. Takes the right to create serviceaccounts/token under the account's own name, and a directory that can be written to.")
+	s.Cloud.AddFlags(fs)
+	s.Node.AddFlags(fs)
+	s.NodeLifecycle.AddFlags(fs)
+	s.Service.AddFlags(fs)
+	s.Route.AddFlags(fs)
+	if withNodeIPAM {
+		s.NodeIPAM.AddFlags(fs)
+	}
+}
+
+// validate returns everything that is wrong with the settings.
+func (s *Settings) validate() []error {
+	var errs []error
+	if s.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--drain-timeout is %s, but must not be negative", s.DrainTimeout))
+	}
+	for _, more := range [][]error{s.Cloud.Validate(), s.Node.Validate(), s.NodeLifecycle.Validate(), s.Service.Validate(), s.Route.Validate(), s.NodeIPAM.Validate()} {
+		errs = append(errs, more...)
+	}
+	return errs
+}
+
+// routePeriod is the route controller's period if somebody chose it: upstream's default makes no sense for a controller that hears of changes.
+func (s Settings) routePeriod(flag time.Duration) time.Duration {
+	if s.explicitRoutePeriod {
+		return flag
+	}
+	return 0
+}
+
+type settingsKey struct{}
+
+func withSettings(ctx context.Context, s Settings) context.Context {
+	return context.WithValue(ctx, settingsKey{}, s)
+}
+
+// settingsOf returns the settings that a context carries, or the defaults, as under upstream's app.Run.
+func settingsOf(ctx context.Context) Settings {
+	if s, ok := ctx.Value(settingsKey{}).(Settings); ok {
+		return s
+	}
+	return NewSettings()
 }

@@ -4,23 +4,143 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
+	"time"
 
-	cloudprovider "k8s.io/cloud-provider"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	"k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
+	"k8s.io/cloud-provider/options"
+	cliflag "k8s.io/component-base/cli/flag"
 	genericcontrollermanager "k8s.io/controller-manager/app"
+	genericconfig "k8s.io/controller-manager/config"
 	"k8s.io/controller-manager/controller"
+	"k8s.io/controller-manager/pkg/leadermigration"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/node"
 	"github.com/transplant-dev/transplant/ccm/nodeipam"
 	"github.com/transplant-dev/transplant/ccm/nodelifecycle"
 	"github.com/transplant-dev/transplant/ccm/route"
 	"github.com/transplant-dev/transplant/ccm/service"
 )
+
+// openFence returns the fence of a process without leader election. It waits for the API server to say when the first such process took over: what is
+// kept for a while after that would be kept for good if each start began it again.
+func (p *process) openFence(ctx context.Context) (*election.Fence, error) {
+	generic := p.config.ComponentConfig.Generic.LeaderElection
+	client, err := leaseClient(p.config.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	for told := ""; ; {
+		at, err := election.RememberTakeover(ctx, client, generic.ResourceNamespace, generic.ResourceName)
+		switch {
+		case err == nil:
+			return election.UnfencedAfter(time.Now(), at), nil
+		case ctx.Err() != nil || isRefused(err):
+			klog.Warningf("When this kind of manager took over is not remembered, so that nodes without instances have no grace after it: %v. "+
+				"Allow get, create and update of leases in namespace %s", err, generic.ResourceNamespace)
+			return election.UnfencedAfter(time.Now(), time.Time{}), nil
+		case told != err.Error():
+			told = err.Error()
+			klog.ErrorS(fmt.Errorf("asking when this kind of manager took over: %w", err), "The API server does not answer, will be asked again")
+		}
+		pause(ctx, generic.RetryPeriod.Duration)
+	}
+}
+
+// isRefused reports whether an API server has answered, and will answer the same again.
+func isRefused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err)
+}
+
+// CommandBuilder builds a command step by step. It has the methods of upstream's.
+type CommandBuilder struct {
+	program  program
+	defaults options.ProviderDefaults
+}
+
+// NewBuilder returns a builder of a command without controllers.
+func NewBuilder() *CommandBuilder {
+	return &CommandBuilder{program: program{
+		use: "cloud-controller-manager", long: "Runs the cloud loops of a cluster: nodes, load balancers of Services, and routes.",
+		constructors: map[string]ControllerInitFuncConstructor{}, aliases: map[string]string{}, webhooks: map[string]WebhookConfig{}, stop: wait.NeverStop,
+	}}
+}
+
+// SetOptions sets the options that flags are bound to. Without it there are new ones.
+func (b *CommandBuilder) SetOptions(o *options.CloudControllerManagerOptions) { b.program.options = o }
+
+// AddFlags sets the flags of the author's own controllers.
+func (b *CommandBuilder) AddFlags(additionalFlags cliflag.NamedFlagSets) {
+	b.program.flags = additionalFlags
+}
+
+// RegisterController adds a controller, and of the aliases those that are its own.
+func (b *CommandBuilder) RegisterController(name string, constructor ControllerInitFuncConstructor, aliases map[string]string) {
+	b.program.constructors[name] = constructor
+	for alias, of := range aliases {
+		if of == name {
+			b.program.aliases[alias] = of
+		}
+	}
+}
+
+// RegisterDefaultControllers adds DefaultInitFuncConstructors with their aliases.
+func (b *CommandBuilder) RegisterDefaultControllers() {
+	maps.Copy(b.program.constructors, DefaultInitFuncConstructors)
+	maps.Copy(b.program.aliases, names.CCMControllerAliases())
+}
+
+// RegisterWebhook adds an admission webhook.
+func (b *CommandBuilder) RegisterWebhook(name string, config WebhookConfig) {
+	b.program.webhooks[name] = config
+}
+
+// SetCloudInitializer sets what makes the provider.
+func (b *CommandBuilder) SetCloudInitializer(cloudInitializer InitCloudFunc) {
+	b.program.initCloud = cloudInitializer
+}
+
+// SetStopChannel sets a channel that ends the process when it is closed. Signals do so too.
+func (b *CommandBuilder) SetStopChannel(stopCh <-chan struct{}) { b.program.stop = stopCh }
+
+// SetCmdName sets the name of the command.
+func (b *CommandBuilder) SetCmdName(name string) { b.program.use = name }
+
+// SetLongDesc sets what --help begins with.
+func (b *CommandBuilder) SetLongDesc(long string) { b.program.long = long }
+
+// SetProviderDefaults sets the defaults of the webhook flags, for a builder without SetOptions.
+func (b *CommandBuilder) SetProviderDefaults(defaults options.ProviderDefaults) {
+	b.defaults = defaults
+}
+
+// BuildCommand returns the command, or ends the process: its type is upstream's, and has no room for an error.
+func (b *CommandBuilder) BuildCommand() *cobra.Command {
+	p := b.program
+	p.webhookNames, p.disabledByName = WebhookNames(p.webhooks), WebhooksDisabledByDefault.List()
+	if p.options == nil {
+		made, err := options.NewCloudControllerManagerOptionsWithProviderDefaults(b.defaults)
+		if err != nil {
+			klog.ErrorS(fmt.Errorf("reading upstream's defaults: %w", err), "The command cannot be built")
+			klog.FlushAndExit(klog.ExitFlushTimeout, 1)
+		}
+		p.options = made
+	}
+	return p.command()
+}
 
 const (
 	// NodeIPAMController gives podCIDRs to nodes. See NodeIPAMConstructor.
@@ -241,4 +361,92 @@ func withoutAllocation(completed *config.CompletedConfig, _ cloudprovider.Interf
 		return "--allocate-node-cidrs is false"
 	}
 	return ""
+}
+
+// group is a lease and what runs under it.
+type group struct {
+	lease       string
+	controllers []string // by canonical name, in order
+	workers     workers
+	fence       *election.Fence
+	// config and inits are the lease's own: clients and cloud ask its fence.
+	config    *config.CompletedConfig
+	cloud     cloudprovider.Interface
+	inits     map[string]InitFunc
+	informers informers.SharedInformerFactory // of InitFuncs, as upstream has them beside SharedInformers; nil before the lease is won
+	// alone is that the lease is contended for though no controller runs under it, for the provider's own loops.
+	alone bool
+}
+
+// isContended reports whether the process wants to hold the lease.
+func (g *group) isContended() bool { return len(g.controllers) > 0 || g.alone }
+
+// noLease is what stands for a lease without leader election.
+const noLease = "none"
+
+// divide returns the leases, the main lease first, with what this process runs under each. A group without controllers is a lease to observe and not
+// to contend for: a holder with nothing to run would keep every other manager from running the loops. What a provider has is known only of one that
+// is started early. Others may have loops of their own, which have the main lease to run under if there is nothing else.
+func divide(constructors map[string]ControllerInitFuncConstructor, completed *config.CompletedConfig, provider cloudprovider.Interface) []*group {
+	generic := &completed.ComponentConfig.Generic
+	main := &group{lease: generic.LeaderElection.ResourceName}
+	groups := []*group{main}
+	var migrating *group
+	switch {
+	case !generic.LeaderElection.LeaderElect:
+		main.lease = noLease
+	case leadermigration.Enabled(generic):
+		migrating = &group{lease: generic.LeaderMigration.LeaderName}
+		groups = append(groups, migrating)
+	}
+	off := sets.NewString(disabledByDefault(constructors)...)
+	for _, name := range sortedKeys(constructors) {
+		if !genericcontrollermanager.IsControllerEnabled(name, off, generic.Controllers) {
+			klog.InfoS("The controller is disabled", "controller", name)
+			continue
+		}
+		if why := idle(constructors[name], completed, provider); why != "" {
+			klog.InfoS("The controller is not started", "controller", name, "reason", why)
+			continue
+		}
+		switch owner, listed := leaderOf(name, generic.LeaderMigration); {
+		case migrating == nil || !listed:
+			main.controllers = append(main.controllers, name)
+		case owner == "*" || owner == string(component):
+			migrating.controllers = append(migrating.controllers, name)
+		default:
+			klog.InfoS("The controller is left to another manager", "controller", name, "component", owner)
+		}
+	}
+	main.alone = provider == nil && !slices.ContainsFunc(groups, (*group).isContended)
+	for _, g := range groups {
+		if !g.isContended() {
+			klog.InfoS("The lease is not contended for, because this process has nothing to run under it", "lease", g.lease)
+		}
+	}
+	return groups
+}
+
+// leaderOf is the component that runs a controller under the migration lease; false for one that does not migrate.
+func leaderOf(controller string, migration genericconfig.LeaderMigrationConfiguration) (string, bool) {
+	for _, leader := range migration.ControllerLeaders {
+		if leader.Name == controller {
+			return leader.Component, true
+		}
+	}
+	return "", false
+}
+
+// leases are what the elector is to do about the leases of groups. The migration lease follows the main lease if both are contended for, so that one
+// process holds both.
+func leases(groups []*group, namespace string) []election.Lease {
+	var out []election.Lease
+	for _, g := range groups {
+		l := election.Lease{Namespace: namespace, Name: g.lease, Contend: g.isContended()}
+		if len(out) > 0 && l.Contend && out[0].Contend {
+			l.After = out[0].Name
+		}
+		out = append(out, l)
+	}
+	return out
 }

@@ -2,16 +2,23 @@ package ccm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	cacheddiscovery "k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/cloud-provider"
+	"k8s.io/cloud-provider/app/config"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	genericcontrollermanager "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
@@ -20,6 +27,8 @@ import (
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 
+	"github.com/transplant-dev/transplant/ccm/cloud"
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/ccm/internal/progress"
 )
 
@@ -144,4 +153,97 @@ func (p *process) controllerContext(ctx context.Context, g *group) (genericcontr
 		ResyncPeriod:                    resync,
 		ControllerManagerMetrics:        controllersmetrics.NewControllerManagerMetrics(string(component)),
 	}, nil
+}
+
+// lease is what our own controllers find in the context of a lease and authors' are not given: caches that are warm, and the provider behind the fence.
+type lease struct {
+	caches informers.SharedInformerFactory
+	cloud  cloudprovider.Interface
+}
+
+type leaseKey struct{}
+
+func withLease(ctx context.Context, caches informers.SharedInformerFactory, guarded cloudprovider.Interface) context.Context {
+	return context.WithValue(ctx, leaseKey{}, lease{caches, guarded})
+}
+
+// ofLease returns what a controller of ours works with. An author's constructor that calls one of ours passes what it got: the provider itself, in whose
+// place comes the guarded one, or one of its own making, which is guarded here. Without a lease in ctx, as under upstream's app.Run, both stay.
+func ofLease(
+	ctx context.Context, completed *config.CompletedConfig, provider cloudprovider.Interface,
+) (informers.SharedInformerFactory, cloudprovider.Interface) {
+	l, ok := ctx.Value(leaseKey{}).(lease)
+	if !ok {
+		return completed.SharedInformers, provider
+	}
+	switch {
+	case cloud.IsGuarded(provider):
+		return l.caches, provider
+	case isSame(provider, cloud.Unwrap(l.cloud)):
+		return l.caches, l.cloud
+	}
+	return l.caches, cloud.New(provider, settingsOf(ctx).Cloud).For(election.FromContext(ctx))
+}
+
+// isSame reports whether two providers are one.
+func isSame(a, b cloudprovider.Interface) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	return x.IsValid() && y.IsValid() && x.Type() == y.Type() && x.Comparable() && y.Comparable() && a == b
+}
+
+const (
+	// probePeriod is how often a cloud is asked that has not answered yet.
+	probePeriod = 2 * time.Second
+	// probePatience is after how long a question to the cloud counts as unanswered. A provider that hangs in it keeps nothing else waiting.
+	probePatience = 20 * time.Second
+)
+
+// probe asks a cloud something, to see that it answers. A cloud of which nothing can be asked, because there is no node yet, is not waited for.
+func probe(ctx context.Context, shell *cloud.Shell, nodes corelisters.NodeLister) error {
+	all, err := nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	var node *corev1.Node
+	if len(all) > 0 {
+		node = all[0]
+	}
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	if err := shell.Probe(ctx, node); !errors.Is(err, cloud.ErrNothingToProbe) {
+		return err
+	}
+	return nil
+}
+
+// untilAnswered asks until the cloud has answered once. Whether it still does is for metrics and alerts to say: a process that became unready would
+// stop serving its webhooks and hold up a rollout, and no other process would reach the cloud either.
+func untilAnswered(ctx context.Context, ask func(context.Context) error, answers *state) {
+	for {
+		err := ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			answers.set(nil)
+			return
+		}
+		answers.set(fmt.Errorf("the cloud does not answer: %s", cloud.Classify(err)))
+		klog.ErrorS(err, "The cloud does not answer")
+		if !pause(ctx, probePeriod) {
+			return
+		}
+	}
+}
+
+// pause waits, and tells whether ctx went on for as long.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -15,7 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	"k8s.io/cloud-provider/names"
 	"k8s.io/cloud-provider/options"
@@ -49,15 +49,24 @@ func (p *provider) Initialize(cloudprovider.ControllerClientBuilder, <-chan stru
 	defer p.mu.Unlock()
 	p.initialised++
 }
-func (p *provider) StartsEarly() bool                                { return p.early }
+
+func (p *provider) StartsEarly() bool { return p.early }
+
 func (p *provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
-func (p *provider) Instances() (cloudprovider.Instances, bool)       { return nil, false }
-func (p *provider) InstancesV2() (cloudprovider.InstancesV2, bool)   { return nil, false }
-func (p *provider) Zones() (cloudprovider.Zones, bool)               { return nil, false }
-func (p *provider) Clusters() (cloudprovider.Clusters, bool)         { return nil, false }
-func (p *provider) Routes() (cloudprovider.Routes, bool)             { return nil, false }
-func (p *provider) ProviderName() string                             { return "test" }
-func (p *provider) HasClusterID() bool                               { return true }
+
+func (p *provider) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+func (p *provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
+
+func (p *provider) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+func (p *provider) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+func (p *provider) Routes() (cloudprovider.Routes, bool) { return nil, false }
+
+func (p *provider) ProviderName() string { return "test" }
+
+func (p *provider) HasClusterID() bool { return true }
 
 // Probe is the question of cloud.Prober.
 func (p *provider) Probe(ctx context.Context) error {

@@ -1,11 +1,20 @@
 package ccm
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
 	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/version"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"
+	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/boundtoken"
 )
 
@@ -44,4 +53,110 @@ func showGroups(groups []*group) {
 			controllerLease.WithLabelValues(name, g.lease).Set(1)
 		}
 	}
+}
+
+// VersionAnnotation on the command is the version of the program. An author whose build sets it in a variable of its own puts it there. Without it,
+// the version is that of k8s.io/component-base if the build set it, or else the main module's.
+const VersionAnnotation = "transplant.dev/version"
+
+const (
+	outputFlag = "output"
+	// outputAnnotation marks our --output: an author's flag of that name means something else.
+	outputAnnotation = "transplant.dev/version-output"
+	textOutput       = "text"
+	jsonOutput       = "json"
+)
+
+// Version is what --version -o json prints.
+type Version struct {
+	Name      string            `json:"name"`
+	Version   string            `json:"version"`
+	GoVersion string            `json:"goVersion"`
+	Platform  string            `json:"platform"`
+	Libraries map[string]string `json:"libraries,omitempty"` // module path to version
+	// Kubernetes are the API servers that it is tested against.
+	Kubernetes Kubernetes `json:"kubernetes"`
+}
+
+// Kubernetes is a range of API servers.
+type Kubernetes struct {
+	Min    string   `json:"min"` // the first minor version, such as 1.26
+	Max    string   `json:"max"` // the last one
+	Tested []string `json:"tested"`
+}
+
+// versionOf describes a build. A nil info is a build without module information.
+func versionOf(name, set string, info *debug.BuildInfo) Version {
+	first, last := proven.Minors()
+	v := Version{
+		Name: name, Version: set, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Kubernetes: Kubernetes{Min: fmt.Sprintf("1.%d", first), Max: fmt.Sprintf("1.%d", last), Tested: proven.Versions()},
+	}
+	if info != nil {
+		if v.Version == "" {
+			v.Version = info.Main.Version
+		}
+		for _, dep := range info.Deps {
+			if strings.HasPrefix(dep.Path, "k8s.io/cloud-provider") || dep.Path == "github.com/transplant-dev/transplant" {
+				if v.Libraries == nil {
+					v.Libraries = map[string]string{}
+				}
+				v.Libraries[dep.Path] = dep.Version
+			}
+		}
+	}
+	if v.Version == "" || v.Version == "(devel)" {
+		v.Version = "devel"
+	}
+	return v
+}
+
+// String is the version in a line.
+func (v Version) String() string {
+	var parts []string
+	for _, path := range sortedKeys(v.Libraries) {
+		parts = append(parts, path+" "+v.Libraries[path])
+	}
+	parts = append(parts, v.GoVersion, v.Platform)
+	return fmt.Sprintf("%s %s (%s)", v.Name, v.Version, strings.Join(parts, ", "))
+}
+
+// setVersion is the version that the build set, "" if it set none.
+func setVersion(cmd *cobra.Command) string {
+	if set := cmd.Annotations[VersionAnnotation]; set != "" {
+		return set
+	}
+	// Builds that do not set it have a placeholder there, such as v0.0.0-master+$Format:%H$.
+	if set := version.Get().GitVersion; !strings.HasPrefix(set, "v0.0.0") {
+		return set
+	}
+	return ""
+}
+
+// reportVersion prints the version if that is what the flags ask for, and tells whether they do.
+func reportVersion(cmd *cobra.Command, out io.Writer) (bool, error) {
+	form := textOutput
+	output := cmd.Flags().Lookup(outputFlag)
+	_, ours := output.Annotations[outputAnnotation]
+	if ours {
+		form = output.Value.String()
+	}
+	switch asked := cmd.Flags().Lookup("version").Value.String(); {
+	case asked != "true" && asked != "raw" && ours && output.Changed:
+		return false, fmt.Errorf("--%s is only for --version", outputFlag)
+	case asked != "true" && asked != "raw":
+		return false, nil
+	}
+	info, _ := debug.ReadBuildInfo()
+	v := versionOf(cmd.Name(), setVersion(cmd), info)
+	switch form {
+	case textOutput:
+		_, err := fmt.Fprintln(out, v)
+		return true, err
+	case jsonOutput:
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return true, encoder.Encode(v)
+	}
+	return true, fmt.Errorf("--%s is %q, but must be %s or %s", outputFlag, form, textOutput, jsonOutput)
 }

@@ -7,7 +7,17 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/transplant-dev/transplant/internal/boottime"
 )
+
+// Boottime returns the clock that goes on while the machine is suspended. Go's own monotonic clock stands still then, and a guest that was
+// frozen would take its lease for fresh. Where there is no CLOCK_BOOTTIME it is the monotonic clock; managers run in production on Linux.
+func Boottime() Clock { return bootClock{} }
+
+type bootClock struct{}
+
+func (bootClock) Now() time.Duration { return boottime.Now() }
 
 // ErrFenced is what a write gets instead of being sent once the lease that it depends on is not certainly held. It is final for this process:
 // retrying is the next leader's business.

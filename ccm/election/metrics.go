@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // owns the two series of upstream's dashboards
+	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
 	"k8s.io/utils/ptr"
 )
 

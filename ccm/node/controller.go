@@ -1,3 +1,20 @@
+// Package node decides what of a cloud's instance belongs on its Node: provider ID, addresses, the labels of type, zone and region, and when the taint
+// goes that keeps pods away until then. It behaves as upstream's cloud-node-controller where a user or another component can see it:
+//
+//	registered --taint uninitialized--> metadata and provider ID are known --> addresses --> labels, provider ID, no taint --> event Synced
+//	    ^                                    | nil metadata, no provider ID, an error, provided IP is not the instance's
+//	    +------------ back-off, event -------+
+//	initialised: labels are kept equal to their beta pairs; addresses are compared once per period
+//
+// What differs, and why:
+//   - Nodes that join together are read in one call, where the provider lists instances (see cloud.InstancesLister). A lone node waits 50 ms for company.
+//   - Addresses are written before the taint goes: pods that are scheduled to the node may need them (k/k#123024 is the same for the provider ID).
+//   - Nil metadata and a missing provider ID are retried and told in an event. Upstream forgets the first until the node changes.
+//   - A label value that the API server would refuse, such as a zone with a blank, is left out and named in an event, and the rest is done. Upstream sends it
+//     with everything else, for ever, and the node stays tainted (kubernetes/cloud-provider-openstack#1379). The price: such a node has no zone.
+//   - Two small patches replace a PUT of the whole node, which conflicts with every heartbeat. They carry the node's UID: a node that was deleted and
+//     created again under its name gets nothing that was read for the first.
+//   - Addresses that are the same are not patched. Upstream sends an empty patch for each dual-stack node in each period.
 package node
 
 import (
@@ -8,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +36,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/pkg/healthz"
 	"k8s.io/utils/clock"
@@ -270,4 +288,36 @@ func (c *Controller) finishPass() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passed = c.clock.Now()
+}
+
+// Options are the settings of the controller that upstream does not have.
+type Options struct {
+	// GatherWindow is how long a node that has joined waits for others, to be read in one call with them. While nodes keep joining it grows to a second.
+	GatherWindow time.Duration
+	// RetryLimit is the longest time between two attempts to initialise a node.
+	RetryLimit time.Duration
+}
+
+// NewOptions returns the defaults.
+func NewOptions() Options {
+	return Options{GatherWindow: 50 * time.Millisecond, RetryLimit: 2 * time.Minute}
+}
+
+// AddFlags adds the flags of the options.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.GatherWindow, "node-sync-gather-window", o.GatherWindow, "How long a node that has joined waits for others that join, to be read from the "+
+		"cloud in one call with them, if the provider can list instances. While nodes keep joining it grows to a second.")
+	fs.DurationVar(&o.RetryLimit, "node-sync-retry-limit", o.RetryLimit, "The longest time between two attempts to initialise a node. Attempts start 200ms apart.")
+}
+
+// Validate returns what is wrong with the options.
+func (o *Options) Validate() []error {
+	var errs []error
+	if o.GatherWindow < 0 {
+		errs = append(errs, fmt.Errorf("--node-sync-gather-window is %s, but must not be negative", o.GatherWindow))
+	}
+	if o.RetryLimit <= 0 {
+		errs = append(errs, fmt.Errorf("--node-sync-retry-limit is %s, but must be longer than 0", o.RetryLimit))
+	}
+	return errs
 }

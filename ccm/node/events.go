@@ -40,6 +40,7 @@ type failure struct {
 }
 
 func (f *failure) Error() string { return f.err.Error() }
+
 func (f *failure) Unwrap() error { return f.err }
 
 func lasting(reason, format string, args ...any) error {

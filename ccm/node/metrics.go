@@ -3,7 +3,7 @@ package node
 import (
 	"sync"
 
-	_ "k8s.io/cloud-provider/controllers/node" // registers its series when it is loaded, and would panic over ours if it were loaded later
+	_ "k8s.io/cloud-provider/controllers/node"
 	"k8s.io/component-base/metrics"
 
 	ccmmetrics "github.com/transplant-dev/transplant/ccm/metrics"

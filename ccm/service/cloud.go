@@ -7,7 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 	"k8s.io/component-base/metrics"
 
@@ -15,8 +15,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/election"
 )
 
-// balancers calls the provider. A provider may panic, change the Service that it is given, and return nothing without an error.
-type balancers struct {
+// cloudClient calls the provider. A provider may panic, change the Service that it is given, and return nothing without an error.
+type cloudClient struct {
 	provider cloudprovider.LoadBalancer
 	cluster  string
 }
@@ -24,7 +24,7 @@ type balancers struct {
 // errNoStatus is what a provider's status of nil is taken for. To go on with an empty one would take the address out of a Service that has one.
 var errNoStatus = errors.New("service status returned by EnsureLoadBalancer is nil")
 
-func (b balancers) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
+func (b cloudClient) get(ctx context.Context, service *corev1.Service) (status *corev1.LoadBalancerStatus, exists bool, err error) {
 	defer recovered("GetLoadBalancer", &err)
 	status, exists, err = b.provider.GetLoadBalancer(class(ctx), b.cluster, service.DeepCopy())
 	if err == nil && exists && status == nil {
@@ -33,7 +33,7 @@ func (b balancers) get(ctx context.Context, service *corev1.Service) (status *co
 	return status, exists, err
 }
 
-func (b balancers) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
+func (b cloudClient) ensure(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (status *corev1.LoadBalancerStatus, err error) {
 	defer timed(callDuration, time.Now(), &err)
 	defer recovered("EnsureLoadBalancer", &err)
 	status, err = b.provider.EnsureLoadBalancer(class(ctx), b.cluster, service.DeepCopy(), nodes)
@@ -43,7 +43,7 @@ func (b balancers) ensure(ctx context.Context, service *corev1.Service, nodes []
 	return status.DeepCopy(), err
 }
 
-func (b balancers) update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (err error) {
+func (b cloudClient) update(ctx context.Context, service *corev1.Service, nodes []*corev1.Node) (err error) {
 	loadBalancerSyncCount.Inc()
 	begun := time.Now()
 	defer func() { updateHostLatency.Observe(time.Since(begun).Seconds()) }()
@@ -52,14 +52,14 @@ func (b balancers) update(ctx context.Context, service *corev1.Service, nodes []
 }
 
 // remove deletes a load balancer. That somebody else implements it is no error: there is nothing for us to delete.
-func (b balancers) remove(ctx context.Context, service *corev1.Service) error {
+func (b cloudClient) remove(ctx context.Context, service *corev1.Service) error {
 	if err := b.removed(ctx, service); !isElsewhere(err) {
 		return err
 	}
 	return nil
 }
 
-func (b balancers) removed(ctx context.Context, service *corev1.Service) (err error) {
+func (b cloudClient) removed(ctx context.Context, service *corev1.Service) (err error) {
 	defer timed(deleteDuration, time.Now(), &err)
 	defer recovered("EnsureLoadBalancerDeleted", &err)
 	return b.provider.EnsureLoadBalancerDeleted(class(ctx), b.cluster, service.DeepCopy())

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 )
 
 // fakeCloud is a cloud with load balancers in it.
@@ -176,14 +176,22 @@ func (f *fakeCloud) EnsureLoadBalancerDeleted(ctx context.Context, _ string, s *
 }
 
 func (f *fakeCloud) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
-func (f *fakeCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool)                  { return f, !f.none }
-func (f *fakeCloud) Instances() (cloudprovider.Instances, bool)                        { return nil, false }
-func (f *fakeCloud) InstancesV2() (cloudprovider.InstancesV2, bool)                    { return nil, false }
-func (f *fakeCloud) Zones() (cloudprovider.Zones, bool)                                { return nil, false }
-func (f *fakeCloud) Clusters() (cloudprovider.Clusters, bool)                          { return nil, false }
-func (f *fakeCloud) Routes() (cloudprovider.Routes, bool)                              { return nil, false }
-func (f *fakeCloud) ProviderName() string                                              { return "fake" }
-func (f *fakeCloud) HasClusterID() bool                                                { return true }
+
+func (f *fakeCloud) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return f, !f.none }
+
+func (f *fakeCloud) Instances() (cloudprovider.Instances, bool) { return nil, false }
+
+func (f *fakeCloud) InstancesV2() (cloudprovider.InstancesV2, bool) { return nil, false }
+
+func (f *fakeCloud) Zones() (cloudprovider.Zones, bool) { return nil, false }
+
+func (f *fakeCloud) Clusters() (cloudprovider.Clusters, bool) { return nil, false }
+
+func (f *fakeCloud) Routes() (cloudprovider.Routes, bool) { return nil, false }
+
+func (f *fakeCloud) ProviderName() string { return "fake" }
+
+func (f *fakeCloud) HasClusterID() bool { return true }
 
 // failing makes calls of a kind fail.
 func failing(kind string, err error) func(context.Context, string, string) error {

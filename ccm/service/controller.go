@@ -1,3 +1,17 @@
+// Package service decides which load balancer each Service of type LoadBalancer has in the cloud, and makes it so.
+//
+// It stands in for upstream's service-lb-controller: finalizer, status, events and the rules of membership are the same. It differs in being
+// level-triggered. What a load balancer should be (spec and annotations, members) is compared with what this process last made it, so a change that
+// is taken back, or that changes nothing the cloud knows of, costs no call.
+//
+//	Service event ──────────────┐                       ┌─> ensure   spec, annotations: EnsureLoadBalancer, status
+//	node events ──batch──node──>├─> queue ──> judge ──> ├─> update   members only: UpdateLoadBalancer
+//	drift check, resync ────────┤   "service"           ├─> status   somebody changed it: patched back, without a call
+//	retry, back-off ────────────┘                       ├─> check    GetLoadBalancer: still there, still at its address?
+//	                                                    └─> cleanup  EnsureLoadBalancerDeleted, finalizer
+//
+// What is in line is also kept in a ConfigMap, as fingerprints, so that the next leader does not ensure everything again. An entry is taken out
+// before the call that makes it untrue, and a leader believes the entries only if none but managers of this kind have led since they were written.
 package service
 
 import (
@@ -5,10 +19,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -19,7 +35,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/controller-manager/pkg/healthz"
 	"k8s.io/klog/v2"
@@ -66,25 +82,25 @@ type Config struct {
 // Controller keeps load balancers as their Services ask for them.
 type Controller struct {
 	config   Config
-	cloud    balancers
+	cloud    cloudClient
 	services corelisters.ServiceLister
 	nodes    *nodeViews
-	book     *book
+	book     *store
 	state    *state
 	batcher  *batcher
 	tracker  *progress.Tracker
 	clock    clock.WithTicker
 	recorder record.EventRecorder
 
-	queue     workqueue.TypedRateLimitingInterface[string] // Services to look at
-	delays    workqueue.TypedRateLimiter[string]           // of the queue
-	nodeQueue workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
-	places    chan struct{}                                // one for each worker
-	running   atomic.Bool
-	batches   atomic.Uint64 // given so far
-	rounds    rounds
-	synced    []cache.InformerSynced
-	removals  []func() error // of the informers' handlers
+	queue       workqueue.TypedRateLimitingInterface[string] // Services to look at
+	delays      workqueue.TypedRateLimiter[string]           // of the queue
+	nodeQueue   workqueue.TypedRateLimitingInterface[string] // batches of changed nodes
+	workerSlots chan struct{}                                // one for each worker
+	running     atomic.Bool
+	batches     atomic.Uint64 // given so far
+	rounds      rounds
+	synced      []cache.InformerSynced
+	removals    []func() error // of the informers' handlers
 }
 
 // New returns a controller. It refuses settings with which nothing would ever be done.
@@ -108,18 +124,18 @@ func New(config Config) (*Controller, error) {
 		config.Clock = clock.RealClock{}
 	}
 	c := &Controller{
-		config:    config,
-		cloud:     balancers{provider: balancer, cluster: config.ClusterName},
-		services:  config.Services.Lister(),
-		nodes:     newNodeViews(config.Nodes.Lister()),
-		book:      newBook(),
-		batcher:   newBatcher(config.Clock, config.Options.NodeBatchWindow, config.Options.NodeBatchInterval),
-		tracker:   progress.New(config.Options.StuckAfter),
-		clock:     config.Clock,
-		recorder:  config.Recorder,
-		delays:    newDelays(),
-		nodeQueue: newQueue("node", newDelays(), config.Clock),
-		places:    make(chan struct{}, config.Workers),
+		config:      config,
+		cloud:       cloudClient{provider: balancer, cluster: config.ClusterName},
+		services:    config.Services.Lister(),
+		nodes:       newNodeViews(config.Nodes.Lister()),
+		book:        newBook(),
+		batcher:     newBatcher(config.Clock, config.Options.NodeBatchWindow, config.Options.NodeBatchInterval),
+		tracker:     progress.New(config.Options.StuckAfter),
+		clock:       config.Clock,
+		recorder:    config.Recorder,
+		delays:      newDelays(),
+		nodeQueue:   newQueue("node", newDelays(), config.Clock),
+		workerSlots: make(chan struct{}, config.Workers),
 	}
 	c.queue = newQueue("service", c.delays, config.Clock)
 	c.state = newState(config)
@@ -230,8 +246,8 @@ const (
 )
 
 // adopted is the first page of a Service's load balancer.
-func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v *view) (balancer, string) {
-	page := balancer{uid: service.UID, service: service}
+func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v *view) (lbState, string) {
+	page := lbState{uid: service.UID, service: service}
 	e, ok := noted[keyOf(service)]
 	switch {
 	case !ok:
@@ -242,7 +258,7 @@ func (c *Controller) adopted(service *corev1.Service, noted map[string]entry, v 
 	page.spec, page.members = specPrint(service), v.resolve(e.members)
 	page.status, page.stored, page.version = &service.Status.LoadBalancer, &service.Status.LoadBalancer, service.ResourceVersion
 	c.scheduleAdopted(&page)
-	if v.lacks(page.members) {
+	if v.needsUpdate(page.members) {
 		return page, foundMembers
 	}
 	return page, foundInLine
@@ -279,7 +295,7 @@ func (n *nodeViews) view() *view {
 		return n.current
 	}
 	n.dirty = err != nil
-	n.current, _ = look(nodes, n.last())
+	n.current, _ = buildView(nodes, n.last())
 	return n.current
 }
 
@@ -297,7 +313,7 @@ func (n *nodeViews) members() ([]*corev1.Node, *view, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	v, members := look(nodes, n.last())
+	v, members := buildView(nodes, n.last())
 	n.current, n.dirty = v, false
 	return members, v, nil
 }
@@ -318,4 +334,98 @@ func parseVersion(version string) uint64 {
 		return 0
 	}
 	return n
+}
+
+// Options are the settings beyond upstream's.
+type Options struct {
+	// DriftPeriod is how often each load balancer is looked at with GetLoadBalancer. 0 for never.
+	DriftPeriod time.Duration
+	// ResyncPeriod is how often each load balancer is ensured though nothing is known to have changed. 0 for never.
+	ResyncPeriod time.Duration
+	// DriftQPS bounds the calls that both make together.
+	DriftQPS float64
+	// NodeBatchWindow is how long a node waits for others before load balancers are updated. Several wait until none has joined for twice as long, for
+	// NodeBatchInterval at most.
+	NodeBatchWindow time.Duration
+	// NodeBatchInterval is the least time between two updates of load balancers for nodes that join.
+	NodeBatchInterval time.Duration
+	// StuckAfter is how long one Service may take before the controller counts as stuck.
+	StuckAfter time.Duration
+	// StateConfigMap is where fingerprints are kept, as namespace/name. Empty for the default, "none" for nowhere.
+	StateConfigMap string
+}
+
+const (
+	flagDriftPeriod       = "load-balancer-drift-period"
+	flagResyncPeriod      = "load-balancer-resync-period"
+	flagDriftQPS          = "load-balancer-drift-qps"
+	flagNodeBatchWindow   = "load-balancer-node-batch-window"
+	flagNodeBatchInterval = "load-balancer-node-batch-interval"
+	flagStuckAfter        = "load-balancer-stuck-after"
+	flagStateConfigMap    = "load-balancer-state-configmap"
+)
+
+// NewOptions returns the defaults.
+func NewOptions() Options {
+	return Options{
+		DriftPeriod:       30 * time.Minute,
+		ResyncPeriod:      12 * time.Hour,
+		DriftQPS:          2,
+		NodeBatchWindow:   time.Second,
+		NodeBatchInterval: 10 * time.Second,
+		StuckAfter:        15 * time.Minute,
+	}
+}
+
+// AddFlags binds the settings to flags.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.DriftPeriod, flagDriftPeriod, o.DriftPeriod,
+		"How often each load balancer is looked at, with one reading call, for whether it is still there and at its address. "+
+			"One that is gone is made again. 0 turns it off.")
+	fs.DurationVar(&o.ResyncPeriod, flagResyncPeriod, o.ResyncPeriod,
+		"How often each load balancer is ensured though nothing is known to have changed. "+
+			"This finds members and listeners that somebody changed in the cloud. 0 turns it off.")
+	fs.Float64Var(&o.DriftQPS, flagDriftQPS, o.DriftQPS,
+		"How many load balancers per second are looked at or ensured for drift, at most.")
+	fs.DurationVar(&o.NodeBatchWindow, flagNodeBatchWindow, o.NodeBatchWindow,
+		"How long a node that has joined waits for others before load balancers get it. Several wait until none has joined for twice as long, "+
+			"for --"+flagNodeBatchInterval+" at most if that is longer. Nodes that leave do not wait.")
+	fs.DurationVar(&o.NodeBatchInterval, flagNodeBatchInterval, o.NodeBatchInterval,
+		"The least time between two updates of the load balancers for nodes that join, so that many nodes that join one after the other cost few updates.")
+	fs.DurationVar(&o.StuckAfter, flagStuckAfter, o.StuckAfter,
+		"How long work on one Service may take before the health check of the controller fails and names it.")
+	fs.StringVar(&o.StateConfigMap, flagStateConfigMap, o.StateConfigMap,
+		`The ConfigMap, as namespace/name, that tells the next leader which load balancers are in line, so that it need not ensure them all. `+
+			`Empty for kube-system/transplant-service-state-<provider>, "none" for nowhere.`)
+}
+
+// Validate returns what is wrong with the settings.
+func (o *Options) Validate() []error {
+	var errs []error
+	for _, p := range []struct {
+		flag   string
+		period time.Duration
+		off    bool // zero turns it off
+	}{
+		{flagDriftPeriod, o.DriftPeriod, true},
+		{flagResyncPeriod, o.ResyncPeriod, true},
+		{flagNodeBatchInterval, o.NodeBatchInterval, true},
+		{flagNodeBatchWindow, o.NodeBatchWindow, false},
+		{flagStuckAfter, o.StuckAfter, false},
+	} {
+		switch {
+		case p.period < 0:
+			errs = append(errs, fmt.Errorf("--%s must not be negative, it is %s", p.flag, p.period))
+		case p.period == 0 && !p.off:
+			errs = append(errs, fmt.Errorf("--%s must be more than zero", p.flag))
+		}
+	}
+	if o.DriftQPS <= 0 {
+		errs = append(errs, fmt.Errorf("--%s must be more than zero, it is %v", flagDriftQPS, o.DriftQPS))
+	}
+	namespace, name, _ := strings.Cut(o.StateConfigMap, "/")
+	if o.StateConfigMap != "" && o.StateConfigMap != stateNowhere && (namespace == "" || name == "") {
+		errs = append(errs, fmt.Errorf("--%s must be namespace/name, empty or %q, it is %q", flagStateConfigMap, stateNowhere, o.StateConfigMap))
+	}
+	return errs
 }

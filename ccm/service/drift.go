@@ -3,12 +3,18 @@ package service
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	servicehelper "k8s.io/cloud-provider/service/helpers"
 	"k8s.io/klog/v2"
 )
 
@@ -25,7 +31,7 @@ const (
 )
 
 // schedule sets when the load balancer is looked at and ensured next, spread so that many that were made together are not due together.
-func (c *Controller) schedule(page *balancer) {
+func (c *Controller) schedule(page *lbState) {
 	now := c.clock.Now()
 	page.check, page.resync = after(now, c.config.Options.DriftPeriod), after(now, c.config.Options.ResyncPeriod)
 }
@@ -38,7 +44,7 @@ func after(now time.Time, period time.Duration) time.Time {
 }
 
 // scheduleAdopted is schedule for a load balancer that the last leader had in line.
-func (c *Controller) scheduleAdopted(page *balancer) {
+func (c *Controller) scheduleAdopted(page *lbState) {
 	now := c.clock.Now()
 	if period := c.config.Options.DriftPeriod; period > 0 {
 		from, to := min(adoptedCheckFrom, period), min(adoptedCheckTo, period)
@@ -93,12 +99,12 @@ func (c *Controller) soonest() time.Duration {
 
 // due returns the keys of load balancers that are in line and due to be looked at or ensured, those first that have waited longest, and when the
 // next will be.
-func (k *book) due(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
+func (k *store) due(now time.Time, except map[string]time.Time) (keys []string, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	next = now.Add(time.Hour)
 	for key, b := range k.pages {
-		if !b.inLine() || b.gone || b.elsewhere {
+		if !b.inSync() || b.gone || b.implementedElsewhere {
 			continue
 		}
 		if isDue(b.check, now) || isDue(b.resync, now) {
@@ -122,7 +128,7 @@ func (k *book) due(now time.Time, except map[string]time.Time) (keys []string, n
 func isDue(at, now time.Time) bool { return !at.IsZero() && !now.Before(at) }
 
 // since is since when a page has been due.
-func (b balancer) since(now time.Time) time.Time {
+func (b lbState) since(now time.Time) time.Time {
 	if isDue(b.check, now) && (!isDue(b.resync, now) || b.check.Before(b.resync)) {
 		return b.check
 	}
@@ -130,7 +136,7 @@ func (b balancer) since(now time.Time) time.Time {
 }
 
 // resync ensures a load balancer that ought to be in line. It says nothing when it was: a Service does not get events for nothing.
-func (c *Controller) resync(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+func (c *Controller) resync(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	err := c.ensured(ctx, key, service, page, true)
 	if after, ok := c.book.get(key); err != nil && ok && after.resync.Equal(page.resync) { // the provider failed, and may have done half of it
 		after.spec = ""
@@ -141,7 +147,7 @@ func (c *Controller) resync(ctx context.Context, key string, service *corev1.Ser
 }
 
 // check looks whether a load balancer is still there and at its address. A look that fails says nothing of the load balancer: the next is at its time.
-func (c *Controller) check(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+func (c *Controller) check(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	status, exists, err := c.cloud.get(ctx, service)
 	logger := klog.FromContext(ctx).WithValues("service", key)
 	page.check = after(c.clock.Now(), c.config.Options.DriftPeriod)
@@ -175,4 +181,217 @@ func (c *Controller) check(ctx context.Context, key string, service *corev1.Serv
 		return c.sync(ctx, key)
 	}
 	return nil
+}
+
+// fingerprintVersion changes when what a fingerprint covers does. A leader does not believe those of another version.
+const fingerprintVersion = "1"
+
+// wantsLoadBalancer is whether a Service asks for a load balancer of the cloud provider. One with a class asks somebody else.
+func wantsLoadBalancer(service *corev1.Service) bool {
+	return service.Spec.Type == corev1.ServiceTypeLoadBalancer && service.Spec.LoadBalancerClass == nil
+}
+
+// needsCleanup is whether a Service carries the finalizer of a load balancer that it no longer needs. Its class does not matter: the finalizer
+// is what keeps the Service from going, and nobody else may take it away.
+func needsCleanup(service *corev1.Service) bool {
+	return servicehelper.HasLBFinalizer(service) && (service.DeletionTimestamp != nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer)
+}
+
+// determining is what of a Service determines its load balancer, by upstream's rules of when one needs an update. An absent list is an empty one.
+type determining struct {
+	UID            string
+	Annotations    map[string]string
+	Ports          []determiningPort
+	Affinity       corev1.ServiceAffinity
+	AffinityConfig *corev1.SessionAffinityConfig
+	Address        string
+	SourceRanges   []string `json:",omitempty"`
+	ExternalIPs    []string `json:",omitempty"`
+	TrafficPolicy  corev1.ServiceExternalTrafficPolicy
+	HealthPort     int32
+	Families       int // which they are cannot change, how many can
+}
+
+type determiningPort struct {
+	Name           string
+	Protocol       corev1.Protocol
+	Port, NodePort int32
+	TargetPort     string
+	AppProtocol    *string
+}
+
+// specPrint is the fingerprint of what a Service asks of its load balancer.
+func specPrint(service *corev1.Service) string {
+	d := determining{
+		UID:            string(service.UID),
+		Annotations:    map[string]string{},
+		Affinity:       service.Spec.SessionAffinity,
+		AffinityConfig: service.Spec.SessionAffinityConfig,
+		Address:        service.Spec.LoadBalancerIP,
+		SourceRanges:   service.Spec.LoadBalancerSourceRanges,
+		ExternalIPs:    service.Spec.ExternalIPs,
+		TrafficPolicy:  service.Spec.ExternalTrafficPolicy,
+		HealthPort:     service.Spec.HealthCheckNodePort,
+		Families:       len(service.Spec.IPFamilies),
+	}
+	for key, value := range service.Annotations {
+		if key != corev1.LastAppliedConfigAnnotation { // a copy of the rest of the object, by kubectl: a changed label is in it too
+			d.Annotations[key] = value
+		}
+	}
+	for _, p := range service.Spec.Ports {
+		target := fmt.Sprintf("%d %s", p.TargetPort.Type, p.TargetPort.String())
+		d.Ports = append(d.Ports, determiningPort{p.Name, p.Protocol, p.Port, p.NodePort, target, p.AppProtocol})
+	}
+	return digest(d)
+}
+
+// needsUpdate is whether a change of a Service is one that its load balancer has to follow.
+func needsUpdate(before, now *corev1.Service) bool {
+	if wantsLoadBalancer(before) != wantsLoadBalancer(now) {
+		return true
+	}
+	return wantsLoadBalancer(now) && specPrint(before) != specPrint(now)
+}
+
+// digest is a short fingerprint of a value. encoding/json writes the keys of maps in order.
+func digest(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("%T cannot be marshalled: %v", value, err)) // it holds texts and numbers
+	}
+	sum := sha256.Sum256(data)
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// normal is a status as the API server would give it back: an address without a mode has mode VIP. Without this, a provider that leaves the mode
+// out would make every look at the Service see a change, and every change a patch.
+func normal(status *corev1.LoadBalancerStatus) *corev1.LoadBalancerStatus {
+	out := status.DeepCopy()
+	for i := range out.Ingress {
+		if in := &out.Ingress[i]; in.IP != "" && in.IPMode == nil {
+			vip := corev1.LoadBalancerIPModeVIP
+			in.IPMode = &vip
+		}
+	}
+	return out
+}
+
+func sameStatus(a, b *corev1.LoadBalancerStatus) bool {
+	return equality.Semantic.DeepEqual(normal(a).Ingress, normal(b).Ingress)
+}
+
+// sameAddresses is whether two statuses name the same addresses, in any order and whatever else they say of them: providers fill ports and modes in
+// when they ensure, and not always when they are asked.
+func sameAddresses(a, b *corev1.LoadBalancerStatus) bool {
+	return slices.Equal(addresses(a), addresses(b))
+}
+
+func addresses(status *corev1.LoadBalancerStatus) []string {
+	var out []string
+	for _, in := range status.Ingress {
+		out = append(out, in.IP+" "+in.Hostname)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// operation is what a load balancer needs.
+type operation int
+
+const (
+	opNone    operation = iota
+	opOrphan            // its Service is gone, and it stays; see judge
+	opDelete            // its Service is gone, and it was being made or deleted
+	opReplace           // its Service was deleted and made again by the same name: it goes, and another comes
+	opCleanup           // its Service wants it no more
+	opEnsure            // it must follow its Service
+	opUpdate            // its members have changed, and nothing else
+	opStatus            // its Service's status is not what was written
+	opResync            // it is ensured without a reason, to find what was changed in the cloud
+	opCheck             // it is looked at
+)
+
+// facts are what judge looks at.
+type facts struct {
+	service *corev1.Service // nil when it is gone
+	known   bool            // whether there is a page
+	page    lbState
+	view    *view
+	now     time.Time
+}
+
+// judge decides what the load balancer of one Service needs.
+//
+// A Service that goes without deleting having begun had lost our finalizer before: somebody wants to keep the load balancer, and upstream does. One
+// that is being deleted and has no finalizer of ours is left alone for the same reason. What is half made goes, as it does upstream.
+func judge(f facts) operation {
+	switch {
+	case f.service == nil:
+		return judgeGone(f)
+	case f.known && f.page.uid != f.service.UID:
+		return opReplace
+	case needsCleanup(f.service), !wantsLoadBalancer(f.service) && f.known:
+		return opCleanup
+	case !wantsLoadBalancer(f.service), f.service.DeletionTimestamp != nil:
+		return opNone
+	}
+	return judgeWanted(f)
+}
+
+func judgeGone(f facts) operation {
+	switch {
+	case !f.known, f.page.gone:
+		return opNone
+	case f.page.cleaning, f.page.tried && !f.page.inSync(): // what it has in the cloud is not what anybody wants to keep
+		return opDelete
+	}
+	return opOrphan
+}
+
+func judgeWanted(f facts) operation {
+	page := f.page
+	switch {
+	case page.spec != specPrint(f.service) || page.cleaning || page.gone: // a page that is not known has no fingerprint
+		return opEnsure
+	case page.implementedElsewhere:
+		return opNone
+	case f.view.needsUpdate(page.members):
+		return opUpdate
+	case page.stored == nil, deviates(f.service, page):
+		return opStatus
+	case isDue(page.resync, f.now):
+		return opResync
+	case isDue(page.check, f.now):
+		return opCheck
+	}
+	return opNone
+}
+
+// deviates is whether a Service's status is not what this process wrote. A cache that has not seen the write yet shows nothing.
+func deviates(service *corev1.Service, page lbState) bool {
+	return page.stored != nil && !older(service.ResourceVersion, page.version) && !sameStatus(&service.Status.LoadBalancer, page.stored)
+}
+
+// relevant is whether a changed Service is worth looking at. Others must not be: a look at one that failed would not wait for its back-off.
+func relevant(before, now *corev1.Service, known bool, page lbState) bool {
+	return before.UID != now.UID ||
+		needsUpdate(before, now) ||
+		needsCleanup(now) && !needsCleanup(before) ||
+		known && page.spec != "" && !page.implementedElsewhere && wantsLoadBalancer(now) && deviates(now, page)
+}
+
+// repairDelay is how long a status that somebody else changes again and again is left alone: two writers that do not agree must not keep the API
+// server busy. The first repair does not wait.
+func repairDelay(repairs int) time.Duration {
+	if repairs == 0 {
+		return 0
+	}
+	return min(minRetryDelay<<min(repairs-1, 10), maxRetryDelay)
+}
+
+// older is whether a resource version comes before another. What cannot be compared does not.
+func older(version, than string) bool {
+	a, b := parseVersion(version), parseVersion(than)
+	return a != 0 && b != 0 && a < b
 }

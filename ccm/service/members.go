@@ -13,8 +13,8 @@ import (
 // taintToBeDeleted is what the cluster autoscaler puts on a node that it is about to delete.
 const taintToBeDeleted = "ToBeDeletedByClusterAutoscaler"
 
-// standing is what decides whether one node is a member of load balancers.
-type standing struct {
+// eligibility is what decides whether one node is a member of load balancers.
+type eligibility struct {
 	included bool // not excluded by label
 	// waiting is that the node is not initialised. Upstream adds it at once, and again when its provider ID appears: two updates of every load balancer
 	// for each node that joins. Here it becomes a member once it is initialised; until then its taint keeps pods away from it anyway. A member that is
@@ -27,8 +27,8 @@ type standing struct {
 }
 
 // standingOf judges one node. Whether it is ready does not matter (KEP-3458), nor whether it may be scheduled to.
-func standingOf(node *corev1.Node) standing {
-	s := standing{included: !excluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
+func standingOf(node *corev1.Node) eligibility {
+	s := eligibility{included: !excluded(node), leaving: node.DeletionTimestamp != nil, providerID: node.Spec.ProviderID}
 	for _, taint := range node.Spec.Taints {
 		switch taint.Key {
 		case taintToBeDeleted:
@@ -51,9 +51,9 @@ func excluded(node *corev1.Node) bool {
 }
 
 // counts is whether the node is a member, or would be if it were not leaving.
-func (s standing) counts() bool { return s.included && !s.waiting }
+func (s eligibility) counts() bool { return s.included && !s.waiting }
 
-func (s standing) member() bool { return s.counts() && !s.leaving }
+func (s eligibility) member() bool { return s.counts() && !s.leaving }
 
 // change is what a node event may mean for load balancers.
 type change int
@@ -66,7 +66,7 @@ const (
 
 // changeOf judges what an update of a node means for load balancers. A taint that is taken back (a scale-down that was cancelled) counts as joining:
 // a load balancer that was changed meanwhile has lost the node. Upstream does not look, and leaves it out until the next change of nodes.
-func changeOf(before, now standing) change {
+func changeOf(before, now eligibility) change {
 	switch {
 	case before.counts() && !now.counts():
 		return changeLeaves
@@ -101,9 +101,9 @@ type view struct {
 	leaving map[string]string // nodes that are no members for the one reason that they are leaving
 }
 
-// look judges nodes. The second result is the members, by name. A set that is the last one still is that one: load balancers with the same members
+// buildView judges nodes. The second result is the members, by name. A set that is the last one still is that one: load balancers with the same members
 // share it, and thousands of nodes are hashed and kept once.
-func look(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
+func buildView(nodes []*corev1.Node, last *memberSet) (*view, []*corev1.Node) {
 	v := &view{leaving: map[string]string{}}
 	ids := make(map[string]string, len(nodes))
 	var members []*corev1.Node
@@ -140,9 +140,9 @@ func (v *view) resolve(hash string) *memberSet {
 	return &memberSet{hash: hash}
 }
 
-// lacks is whether a load balancer with these members needs an update: it lacks a member, has another machine for one, or has a node that is
+// needsUpdate is whether a load balancer with these members needs an update: it lacks a member, has another machine for one, or has a node that is
 // none, unless that node is only leaving.
-func (v *view) lacks(has *memberSet) bool {
+func (v *view) needsUpdate(has *memberSet) bool {
 	if has.hash == v.set.hash {
 		return false
 	}

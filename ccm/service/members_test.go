@@ -143,7 +143,7 @@ func TestNodeUpdatesThatAreLookedAt(t *testing.T) {
 }
 
 func TestMembersOfACallAreSortedAndLeaveOutWhatLeaves(t *testing.T) {
-	v, members := look([]*corev1.Node{
+	v, members := buildView([]*corev1.Node{
 		node("c"), node("a"), node("b", withTaint(taintToBeDeleted)), node("x", withLabel(corev1.LabelNodeExcludeBalancers, "")),
 		node("y", joinedAt(noon), withTaint(cloudapi.TaintExternalCloudProvider)),
 		node("z", joinedAt(noon.Add(time.Minute)), withTaint(cloudapi.TaintExternalCloudProvider)),
@@ -161,7 +161,7 @@ func TestMembersOfACallAreSortedAndLeaveOutWhatLeaves(t *testing.T) {
 
 func TestAMemberThatIsInitialisedAgainStaysOne(t *testing.T) {
 	uninitialised := withTaint(cloudapi.TaintExternalCloudProvider)
-	before, _ := look([]*corev1.Node{node("a"), node("b", withProviderID(""))}, nil)
+	before, _ := buildView([]*corev1.Node{node("a"), node("b", withProviderID(""))}, nil)
 	for _, tc := range []struct {
 		name string
 		now  []*corev1.Node
@@ -173,7 +173,7 @@ func TestAMemberThatIsInitialisedAgainStaysOne(t *testing.T) {
 		{"one that joins", []*corev1.Node{node("a"), node("c", uninitialised)}, []string{"a"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if _, members := look(tc.now, before.set); !slices.Equal(names(members), tc.want) {
+			if _, members := buildView(tc.now, before.set); !slices.Equal(names(members), tc.want) {
 				t.Errorf("members are %q, want %q", names(members), tc.want)
 			}
 		})
@@ -204,12 +204,12 @@ func TestWhichLoadBalancersNeedAnUpdate(t *testing.T) {
 		{"one is excluded while it leaves", []*corev1.Node{a, b}, []*corev1.Node{a, node("b", doomed, withLabel(corev1.LabelNodeExcludeBalancers, ""))}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before, _ := look(tc.has, nil)
-			now, _ := look(tc.now, before.set)
-			if got := now.lacks(before.set); got != tc.want {
+			before, _ := buildView(tc.has, nil)
+			now, _ := buildView(tc.now, before.set)
+			if got := now.needsUpdate(before.set); got != tc.want {
 				t.Errorf("needs an update: %t, want %t", got, tc.want)
 			}
-			if got := now.lacks(now.resolve(before.set.hash)); got != tc.want {
+			if got := now.needsUpdate(now.resolve(before.set.hash)); got != tc.want {
 				t.Errorf("needs an update, when only the hash is known: %t, want %t", got, tc.want)
 			}
 		})

@@ -338,7 +338,7 @@ func (s *state) write(ctx context.Context, entries map[string]entry) (map[string
 }
 
 // prune forgets what was noted of load balancers that the book does not have in line.
-func (s *state) prune(k *book) {
+func (s *state) prune(k *store) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.entries {

@@ -14,6 +14,24 @@ import (
 	servicehelper "k8s.io/cloud-provider/service/helpers"
 )
 
+// component is the source of the events. Users and alerts filter by it, so it is upstream's.
+const component = "service-controller"
+
+// The reasons of events are upstream's, and so is the text that follows them where people search for it.
+const (
+	reasonEnsuring     = "EnsuringLoadBalancer"     // a load balancer is about to be made or changed
+	reasonEnsured      = "EnsuredLoadBalancer"      // it has been
+	reasonSyncFailed   = "SyncLoadBalancerFailed"   // ensuring, deleting, or writing the status failed; it is tried again
+	reasonUpdated      = "UpdatedLoadBalancer"      // it has new members
+	reasonUpdateFailed = "UpdateLoadBalancerFailed" // its members could not be changed; it is ensured instead
+	reasonUnavailable  = "UnAvailableLoadBalancer"  // it has no members
+	reasonDeleting     = "DeletingLoadBalancer"     // it is about to be deleted
+	reasonDeleted      = "DeletedLoadBalancer"      // it is deleted, and the finalizer gone
+	reasonDeleteFailed = "DeleteLoadBalancerFailed" // it could not be deleted and its Service is gone already; it is tried again
+	// Ours: upstream does not look.
+	reasonNotFound = "LoadBalancerNotFound" // the provider's GetLoadBalancer never finds it; it is not ensured for that any more
+)
+
 // addFinalizer keeps a Service from going before its load balancer has.
 func (c *Controller) addFinalizer(ctx context.Context, service *corev1.Service) error {
 	if servicehelper.HasLBFinalizer(service) {
@@ -38,7 +56,7 @@ func (c *Controller) release(ctx context.Context, service *corev1.Service) error
 }
 
 // writeStatus writes what the provider said of a load balancer, unless the Service says so already.
-func (c *Controller) writeStatus(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+func (c *Controller) writeStatus(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	if latest, err := c.lookUp(key); err == nil && latest != nil && latest.UID == service.UID {
 		service = latest // the call may have taken minutes
 	}
@@ -60,7 +78,7 @@ func (c *Controller) writeStatus(ctx context.Context, key string, service *corev
 }
 
 // repairStatus writes a status that could not be written, or that somebody else has changed since.
-func (c *Controller) repairStatus(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+func (c *Controller) repairStatus(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	if page.stored == nil {
 		return c.writeStatus(ctx, key, service, page)
 	}
@@ -80,8 +98,8 @@ func (c *Controller) repairStatus(ctx context.Context, key string, service *core
 }
 
 // note tells the next leader that a load balancer is in line.
-func (c *Controller) note(key string, page balancer) {
-	if page.inLine() && !page.elsewhere && !page.gone {
+func (c *Controller) note(key string, page lbState) {
+	if page.inSync() && !page.implementedElsewhere && !page.gone {
 		c.state.note(key, entry{Print: c.state.print(page.spec, page.stored), members: page.members.hash})
 	}
 }

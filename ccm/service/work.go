@@ -20,7 +20,7 @@ func (c *Controller) dispatch(ctx, calls context.Context) {
 	defer workers.Wait()
 	for {
 		select {
-		case c.places <- struct{}{}:
+		case c.workerSlots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
@@ -34,7 +34,7 @@ func (c *Controller) dispatch(ctx, calls context.Context) {
 
 // work looks at one Service. Its place goes to another when it takes long, unless there is only the one.
 func (c *Controller) work(ctx context.Context, key string) {
-	leave := sync.OnceFunc(func() { <-c.places })
+	leave := sync.OnceFunc(func() { <-c.workerSlots })
 	defer leave()
 	if c.config.Workers > 1 {
 		defer time.AfterFunc(slowAfter, leave).Stop()
@@ -80,7 +80,7 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	page, known := c.book.get(key)
 	now := c.clock.Now()
 	switch judge(facts{service: service, known: known, page: page, view: c.nodes.view(), now: now}) {
-	case opBury:
+	case opOrphan:
 		page.gone = true
 		c.book.put(key, page)
 		c.state.drop(key)
@@ -92,16 +92,16 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 		}
 		return c.sync(ctx, key)
 	case opCleanup:
-		return c.tell(ctx, service, c.cleanup(ctx, key, service, page))
+		return c.recordFailure(ctx, service, c.cleanup(ctx, key, service, page))
 	case opEnsure:
 		c.recorder.Event(service, corev1.EventTypeNormal, reasonEnsuring, "Ensuring load balancer")
-		return c.tell(ctx, service, c.ensure(ctx, key, service, page))
+		return c.recordFailure(ctx, service, c.ensure(ctx, key, service, page))
 	case opUpdate:
 		return c.update(ctx, key, service, page)
 	case opStatus:
-		return c.tell(ctx, service, c.repairStatus(ctx, key, service, page))
+		return c.recordFailure(ctx, service, c.repairStatus(ctx, key, service, page))
 	case opResync:
-		return c.tell(ctx, service, c.resync(ctx, key, service, page))
+		return c.recordFailure(ctx, service, c.resync(ctx, key, service, page))
 	case opCheck:
 		return c.check(ctx, key, service, page)
 	case opNone:
@@ -122,8 +122,8 @@ func (c *Controller) lookUp(key string) (*corev1.Service, error) {
 	return service, err
 }
 
-// tell makes an error an event, unless it is that this process may no longer act.
-func (c *Controller) tell(ctx context.Context, service *corev1.Service, err error) error {
+// recordFailure makes an error an event, unless it is that this process may no longer act.
+func (c *Controller) recordFailure(ctx context.Context, service *corev1.Service, err error) error {
 	if err != nil && !isFinal(ctx, err) {
 		c.recorder.Eventf(service, corev1.EventTypeWarning, reasonSyncFailed, "Error syncing load balancer: %v", err)
 	}
@@ -131,8 +131,8 @@ func (c *Controller) tell(ctx context.Context, service *corev1.Service, err erro
 }
 
 // ensure makes the load balancer follow its Service. The page says from the start that it may not: what fails half-way is ensured again.
-func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page balancer) error {
-	page.uid, page.service, page.spec, page.elsewhere, page.tried, page.cleaning, page.gone = service.UID, service, "", false, true, false, false
+func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Service, page lbState) error {
+	page.uid, page.service, page.spec, page.implementedElsewhere, page.tried, page.cleaning, page.gone = service.UID, service, "", false, true, false, false
 	c.book.put(key, page)
 	c.state.withdraw(ctx, key)
 	if err := c.addFinalizer(ctx, service); err != nil {
@@ -142,7 +142,7 @@ func (c *Controller) ensure(ctx context.Context, key string, service *corev1.Ser
 }
 
 // ensured calls the provider and writes the status. A quiet one makes no event when nothing goes wrong.
-func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Service, page balancer, quiet bool) error {
+func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Service, page lbState, quiet bool) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 	page.service, page.spec, page.members = service, specPrint(service), v.set
 	if isElsewhere(err) {
 		klog.FromContext(ctx).V(4).Info("Somebody else implements the load balancer", "service", key)
-		page.elsewhere, page.status, page.stored, page.seen = true, nil, nil, nil
+		page.implementedElsewhere, page.status, page.stored, page.seen = true, nil, nil, nil
 		c.book.put(key, page)
 		return nil
 	}
@@ -176,7 +176,7 @@ func (c *Controller) ensured(ctx context.Context, key string, service *corev1.Se
 }
 
 // update gives the load balancer the members of now. One that does not exist any more or fails is ensured at once, unless the provider asks for time.
-func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+func (c *Controller) update(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	batch := c.batches.Load()
 	nodes, v, err := c.nodes.members()
 	if err != nil {
@@ -200,7 +200,7 @@ func (c *Controller) update(ctx context.Context, key string, service *corev1.Ser
 	return nil
 }
 
-func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1.Service, page balancer, nodes []*corev1.Node, err error) error {
+func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1.Service, page lbState, nodes []*corev1.Node, err error) error {
 	page.spec = ""
 	c.book.put(key, page)
 	if isFinal(ctx, err) {
@@ -223,14 +223,14 @@ func (c *Controller) notUpdated(ctx context.Context, key string, service *corev1
 }
 
 // catchUp enqueues a load balancer that was being worked on while a batch of nodes was given, and was passed over.
-func (c *Controller) catchUp(key string, page balancer, batch uint64) {
-	if c.batches.Load() != batch && c.nodes.view().lacks(page.members) {
+func (c *Controller) catchUp(key string, page lbState, batch uint64) {
+	if c.batches.Load() != batch && c.nodes.view().needsUpdate(page.members) {
 		c.queue.Add(key)
 	}
 }
 
 // cleanup deletes the load balancer of a Service that wants it no more, and then lets the Service go.
-func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Service, page balancer) error {
+func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Service, page lbState) error {
 	page.uid, page.service, page.spec, page.stored, page.cleaning, page.gone = service.UID, service, "", nil, true, false
 	c.book.put(key, page)
 	_, exists, err := c.cloud.get(ctx, service)
@@ -253,7 +253,7 @@ func (c *Controller) cleanup(ctx context.Context, key string, service *corev1.Se
 }
 
 // removeGone deletes the load balancer of a Service that is no longer there.
-func (c *Controller) removeGone(ctx context.Context, key string, page balancer) error {
+func (c *Controller) removeGone(ctx context.Context, key string, page lbState) error {
 	if !page.tried && page.spec == "" { // nothing is known of it but that it was asked for
 		c.book.drop(key)
 		return nil

@@ -16,6 +16,37 @@ import (
 	"github.com/transplant-dev/transplant/internal/status"
 )
 
+// Error tells how many findings refuse, and the first of them.
+func (e *BlockedError) Error() string {
+	blocking := e.Blocking()
+	if len(blocking) == 0 {
+		return "the checks refuse the migration"
+	}
+	first := blocking[0]
+	more := ""
+	if n := len(blocking) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more)", n)
+	}
+	return fmt.Sprintf("%s: %s%s", first.Code, first.Summary, more)
+}
+
+func (e *UnplannedError) Error() string {
+	return fmt.Sprintf("making the plan of the %s: %v", e.Part, e.Err)
+}
+
+func (e *UnplannedError) Unwrap() error { return e.Err }
+
+// Blocking are the findings that refuse, in the order of the report.
+func (e *BlockedError) Blocking() []v1.Finding {
+	var out []v1.Finding
+	for _, f := range e.Report.Findings {
+		if (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // Status says how a part stands, from the journal and the lock in the seed alone.
 func (p *Plane) Status(ctx context.Context, part Part) (v1.Status, error) {
 	out, _, err := p.StatusOf(ctx, part)

@@ -1,9 +1,20 @@
+// Package report decides whether a migration kept its promises, and says so: in a document (JSON, YAML), in a text (Markdown), and on a page that
+// needs no network (HTML).
+//
+// Build is a pure function of the evidence: the journal, the inventory before and after, the ownership log and, where there is one, the cloud's own
+// audit log. A promise is kept only where evidence shows it; what evidence is missing is named, and where it matters the result is "unknown", not
+// "ok". Write renders a report and looks at nothing else, so that a stored report.json gives the same page years later.
 package report
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/controllernames"
@@ -283,4 +294,34 @@ func inventorySource(name string, s *v1.Snapshot) v1.Source {
 		out.Detail += "; unknown: " + missing
 	}
 	return out
+}
+
+// Formats are what Write knows.
+var Formats = []string{"html", "json", "markdown", "yaml"}
+
+// Write renders the report in one of Formats.
+func Write(w io.Writer, r v1.Report, format string) error {
+	var err error
+	switch format {
+	case "html":
+		err = writeHTML(w, r)
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
+		err = e.Encode(r)
+	case "markdown":
+		_, err = io.WriteString(w, markdown(r))
+	case "yaml":
+		var text []byte
+		if text, err = yaml.Marshal(r); err == nil {
+			_, err = w.Write(text)
+		}
+	default:
+		return fmt.Errorf("format %q is not known: use one of %s", format, strings.Join(Formats, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the report as %s: %w", format, err)
+	}
+	return nil
 }

@@ -7,8 +7,78 @@ import (
 	"strings"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
+
+// endpoints says which Services had ready endpoints and have none. Other numbers come and go with every deployment, and are no loss.
+func (c *inventories) endpoints() {
+	if !c.partKnown("endpointslices", "endpoints", "endpointslices") {
+		return
+	}
+	now := map[string]v1.ServiceEndpoints{}
+	for _, a := range c.after.Endpoints {
+		now[a.Service] = a
+		if a.Ready > 0 {
+			c.out.Serving.After++
+		}
+	}
+	for _, b := range c.before.Endpoints {
+		if b.Ready == 0 {
+			continue
+		}
+		c.out.Serving.Before++
+		a, there := now[b.Service]
+		object, had := "Service/"+b.Service, fmt.Sprintf("%d of %d ready", b.Ready, b.Total)
+		switch {
+		case a.Ready > 0:
+		case !there:
+			c.expect(object, "endpoints", had, "", "the Service was deleted: no step of a migration deletes one")
+		case a.Total > 0:
+			c.differ(object, "endpoints", had, fmt.Sprintf("0 of %d ready", a.Total))
+		default:
+			c.differ(object, "endpoints", had, "none: no pod that it selects runs")
+		}
+	}
+}
+
+// whyNetwork explains a node's condition NetworkUnavailable by who clears it.
+func whyNetwork(after string) string {
+	if after == "False" || after == "" {
+		return "its network is available: whoever makes the routes, or the CNI, has said so"
+	}
+	return ""
+}
+
+// whyAnnotation explains another annotation of a Node.
+func (c *inventories) whyAnnotation(key, _, after string) string {
+	switch {
+	case key == "alpha.kubernetes.io/provided-node-ip":
+		return "the kubelet writes the address that its flags give it, where its provider is external"
+	case key == "csi.volume.kubernetes.io/nodeid" && after != "":
+		return "the registrars of CSI drivers write it"
+	case strings.HasPrefix(key, "node.cloudprovider.kubernetes.io/"), key == "csi.volume.kubernetes.io/nodeid", key == "volumes.kubernetes.io/controller-managed-attach-detach":
+		return ""
+	}
+	return "no step of a migration writes it: somebody else did"
+}
+
+// whyAttachable explains another limit of attachable volumes: that of an in-tree plugin goes with the plugin, where a CSI driver on the node has one.
+func (c *inventories) whyAttachable(node, after string) string {
+	if !c.forward || after != "" {
+		return ""
+	}
+	for _, n := range orEmpty(c.after.Volumes).CSINodes {
+		if n.Name == node && len(n.Drivers) > 0 {
+			return "the limit of the in-tree plugin went with the plugin: that of the CSI driver stands in the CSINode"
+		}
+	}
+	if !slices.ContainsFunc(orEmpty(c.before.Volumes).PersistentVolumes, func(pv v1.PersistentVolume) bool { return pv.Plugin != "" }) {
+		return "the limit of the in-tree plugin went with the plugin: there is no volume of it"
+	}
+	return ""
+}
 
 // fieldObject is the field of a difference that is the coming or going of the whole object.
 const fieldObject = "object"
@@ -339,4 +409,121 @@ func (c *inventories) routes() {
 			c.expect(name, fieldObject, "", "to "+a.Target, c.whyMember(a.Target, c.cameNodes, ""))
 		}
 	}
+}
+
+// initialisedLabels are the labels that a cloud-controller-manager sets on a node that it initialises, and leaves alone on others.
+var initialisedLabels = []string{
+	"topology.kubernetes.io/zone", "topology.kubernetes.io/region", "node.kubernetes.io/instance-type",
+	"failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region", "beta.kubernetes.io/instance-type",
+}
+
+func (c *inventories) nodes() {
+	after := map[string]v1.Node{}
+	for _, n := range c.after.Nodes {
+		after[n.Name] = n
+		if n.Ready != "True" {
+			c.unready[n.Name] = true
+		}
+	}
+	seen := map[string]bool{}
+	for _, b := range c.before.Nodes {
+		seen[b.Name] = true
+		if b.Ready != "True" {
+			c.unready[b.Name] = true
+		}
+		a, ok := after[b.Name]
+		if why := c.goes[b.Name]; ok && why != "" { // it counts as gone, and whether its Node still has to be deleted is asked elsewhere
+			c.wentNodes[b.Name] = true
+			c.expect("Node/"+b.Name, "ready", b.Ready, a.Ready, why)
+			continue
+		}
+		if !ok {
+			c.wentNodes[b.Name] = true
+			c.expect("Node/"+b.Name, fieldObject, "present", "", c.goes[b.Name])
+			continue
+		}
+		c.node(b, a)
+		if c.listed("csrs") {
+			c.serving(b.Name)
+		}
+	}
+	for name := range after {
+		if !seen[name] {
+			c.cameNodes[name] = true
+			c.expect("Node/"+name, fieldObject, "", "present", "it joined: no step of a migration adds a Node")
+		}
+	}
+}
+
+func (c *inventories) node(b, a v1.Node) {
+	object := "Node/" + b.Name
+	if b.UID != a.UID {
+		c.out.Nodes.Recreated++
+		c.differ(object, "uid", b.UID, a.UID)
+	}
+	if b.ProviderID != a.ProviderID {
+		c.out.Nodes.ChangedProviderID++
+		c.differ(object, "providerID", b.ProviderID, a.ProviderID)
+	}
+	c.expect(object, "addresses", strings.Join(b.Addresses, ", "), strings.Join(a.Addresses, ", "), c.whyAddresses(b.Addresses, a.Addresses))
+	c.differ(object, "podCIDRs", strings.Join(b.PodCIDRs, ", "), strings.Join(a.PodCIDRs, ", "))
+	c.differ(object, "taints", strings.Join(sorted(b.Taints), ", "), strings.Join(sorted(a.Taints), ", "))
+	c.differ(object, "ready", b.Ready, a.Ready)
+	c.expect(object, "networkUnavailable", b.NetworkUnavailable, a.NetworkUnavailable, whyNetwork(a.NetworkUnavailable))
+	c.expect(object, "kubelet", b.KubeletVersion, a.KubeletVersion, "no step of a migration installs a kubelet: somebody else did")
+	c.maps(object, "annotation", b.Annotations, a.Annotations, c.whyAnnotation)
+	c.maps(object, "allocatable", b.Attachable, a.Attachable, func(_, _, after string) string { return c.whyAttachable(b.Name, after) })
+	c.maps(object, "label", b.Labels, a.Labels, func(key, before, _ string) string {
+		switch {
+		case !c.forward || before != "":
+			return ""
+		case strings.HasPrefix(key, "topology.k8s.aws/"), slices.Contains(initialisedLabels, key):
+			return "the external manager labels nodes that it initialises"
+		}
+		return ""
+	})
+}
+
+// serving compares whether a node's kubelet waits for a serving certificate. One whose addresses changed asks for another one, and until somebody answers, logs
+// and exec of its pods fail; that comes minutes after its step. Who waited before waits for nothing that the migration did.
+func (c *inventories) serving(node string) {
+	if was, is := unanswered(c.before, node), unanswered(c.after, node); was == "" && is != "" {
+		c.differ("Node/"+node, "servingCertificate", "no request waits", is)
+	}
+}
+
+// unanswered names the first request for a serving certificate of a node that is not issued, and what answers it; empty for none.
+func unanswered(s *v1.Snapshot, node string) string {
+	for _, r := range s.CertificateRequests {
+		switch {
+		case r.SignerName != certificatesv1.KubeletServingSignerName || r.Username != "system:node:"+node:
+		case r.State == "Pending":
+			return r.Name + " waits (kubectl certificate approve " + r.Name + ")"
+		case r.State != string(certificatesv1.CertificateApproved):
+			return r.Name + " is " + r.State + " (kubectl delete csr " + r.Name + ": the kubelet asks again)"
+		}
+	}
+	return ""
+}
+
+// whyAddresses explains a change of addresses: after a migration the external manager writes them, in an order of its own, and DNS names with them.
+func (c *inventories) whyAddresses(before, after []string) string {
+	if !c.forward {
+		return ""
+	}
+	if slices.Equal(sorted(before), sorted(after)) {
+		return "the same addresses: the external manager writes them in its own order"
+	}
+	for _, b := range before {
+		if !slices.Contains(after, b) {
+			return ""
+		}
+	}
+	for _, a := range after {
+		kind, _, _ := strings.Cut(a, "=")
+		if !slices.Contains(before, a) && kind != "InternalDNS" && kind != "ExternalDNS" && kind != "Hostname" {
+			return ""
+		}
+	}
+	return "the external manager writes the DNS names of the instance too"
 }

@@ -5,7 +5,164 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
+
+// Evidence is what is known of whether a kubelet is external. The API shows no kubelet's flags, so it is what the kubelet's flags lead to.
+type Evidence string
+
+// Evidence, the strongest first.
+const (
+	// EvidenceTaint: the node had the taint node.cloudprovider.kubernetes.io/uninitialized when it was first seen. Only an external kubelet registers so.
+	EvidenceTaint Evidence = "Taint"
+	// EvidenceInitialized: a cloud-controller-manager gave the node its providerID, which it does for tainted nodes only. An in-tree node that had no
+	// providerID may have been tainted for that very purpose, later in its life; so a node of before the change has to have got it soon after it registered.
+	EvidenceInitialized Evidence = "Initialized"
+	// EvidenceCircumstance: the node, its machine and the MachineSet are all younger than the moment since which machines are made external, and the
+	// annotation says so. Nothing of the node itself says otherwise.
+	EvidenceCircumstance Evidence = "Circumstance"
+	// EvidenceInTree: the kubelet gave the node its providerID, as the in-tree provider does at registration. It speaks against.
+	EvidenceInTree Evidence = "InTree"
+	// EvidenceNone: nothing is known.
+	EvidenceNone Evidence = "None"
+)
+
+// kubeletManager is the field manager of a kubelet: the first part of its user agent.
+const kubeletManager = "kubelet"
+
+// soon is how long an external node may have waited for its cloud-controller-manager.
+const soon = time.Hour
+
+// proof is what the node itself shows.
+func proof(n Node, r Record) Evidence {
+	switch {
+	case r.registeredTainted(n.UID):
+		return EvidenceTaint
+	case n.ProviderIDBy == kubeletManager:
+		return EvidenceInTree
+	case strings.Contains(n.ProviderIDBy, "cloud"): // <provider>-cloud-controller-manager, cloud-controller-manager, cloud-node-manager
+		if old := r.ExternalSince == nil || n.Created.Before(*r.ExternalSince); old && n.ProviderIDAt.Sub(n.Created) > soon {
+			return EvidenceNone
+		}
+		return EvidenceInitialized
+	default: // machine-controller, a human, or an API server that does not say
+		return EvidenceNone
+	}
+}
+
+// Observation is what Observe makes of Facts.
+type Observation struct {
+	// Total machines: Machines, and Nodes that no Machine owns. Done of them run external, Waiting do not: Total = Done + Waiting.
+	Total, Done, Waiting int
+	// Deleting of Total are being deleted; Wanted is how many machines MachineDeployments and free MachineSets want.
+	Deleting, Wanted int
+	// Machines, those that wait first, then by namespace and name.
+	Machines []MachineState
+	// Deployments by namespace and name.
+	Deployments []DeploymentState
+	// Complete tells that the migration of the machines is over: nothing waits, nothing is unknown, and what makes machines makes external ones.
+	Complete bool
+	// Unknown are sentences about what could not be looked at.
+	Unknown []string
+	// Warnings are sentences about what does not hold the migration up and should be known.
+	Warnings []string
+}
+
+// MachineState is one machine, or one Node without a Machine.
+type MachineState struct {
+	// Namespace and Name of the Machine; both empty for a Node without one.
+	Namespace, Name string
+	// Node is the name of its Node; empty when it has none.
+	Node string
+	// Deployment is the name of its MachineDeployment; empty when it has none.
+	Deployment string
+	// Deleting tells that its deletion was asked for.
+	Deleting bool
+	Migrated bool
+	// Reason why it is not migrated; empty when it is.
+	Reason Reason
+	// Message says the same as a clause, with what to do where somebody has to.
+	Message string
+	// Evidence that its kubelet is external, or is not.
+	Evidence Evidence
+}
+
+// Title names it in sentences.
+func (m MachineState) Title() string {
+	if m.Name == "" {
+		return "node " + m.Node
+	}
+	return m.Name
+}
+
+// DeploymentState is one MachineDeployment.
+type DeploymentState struct {
+	Namespace, Name string
+	// Wanted machines, how many there are that are not being deleted, and how many of those are migrated.
+	Wanted, Machines, Done int
+	// Settled tells that its rollout is finished, whatever its machines run.
+	Settled bool
+	// Reason why it is not settled, or OldTemplate; empty otherwise.
+	Reason  Reason
+	Message string
+}
+
+// Key is namespace/name.
+func (d DeploymentState) Key() string { return d.Namespace + "/" + d.Name }
+
+// shown is how many machines of a reason a message names.
+const shown = 3
+
+// Reasons are one sentence per reason, sorted: how many machines wait for it, and the first of them.
+func (o Observation) Reasons() []string {
+	names := map[Reason][]string{}
+	for _, m := range o.Machines {
+		if !m.Migrated {
+			names[m.Reason] = append(names[m.Reason], m.Title())
+		}
+	}
+	var out []string
+	for reason, list := range names {
+		slices.Sort(list)
+		more := ""
+		if len(list) > shown {
+			list, more = list[:shown], fmt.Sprintf(" and %d more", len(list)-shown)
+		}
+		out = append(out, fmt.Sprintf("%s: %s%s", reason, strings.Join(list, ", "), more))
+	}
+	for _, d := range o.Deployments {
+		if !d.Settled {
+			out = append(out, fmt.Sprintf("%s: MachineDeployment %s %s", d.Reason, d.Name, d.Message))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Message is the observation in a sentence or two, of bounded length.
+func (o Observation) Message() string {
+	if len(o.Unknown) > 0 {
+		return "not known: " + strings.Join(first(o.Unknown, shown), "; ")
+	}
+	head := fmt.Sprintf("%d of %d machines run with the external cloud provider", o.Done, o.Total)
+	if o.Total == 0 {
+		head = "there are no machines"
+	}
+	if reasons := o.Reasons(); len(reasons) > 0 {
+		return head + "; " + strings.Join(first(reasons, 2*shown), "; ")
+	}
+	if !o.Complete {
+		return head + "; machine-controller, operating-system-manager or the cloud-controller-manager is not ready to make external ones"
+	}
+	return head
+}
+
+func first(list []string, n int) []string {
+	if len(list) <= n {
+		return list
+	}
+	return append(slices.Clone(list[:n]), fmt.Sprintf("and %d more", len(list)-n))
+}
 
 // Observe judges facts. It never says that something is complete which it does not know.
 func Observe(f Facts) Observation {

@@ -1,7 +1,14 @@
 package machines
 
 import (
+	"context"
+	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	kubermatic "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
 // Policy is how MachineDeployments are restarted.
@@ -34,4 +41,144 @@ type Step struct {
 	Rolling bool
 	// Done tells that no MachineDeployment has to be restarted.
 	Done bool
+}
+
+// Restarter looks at the machines of a cluster and restarts MachineDeployments, one call at a time.
+type Restarter struct {
+	Looker
+	Policy Policy
+}
+
+// Pass is what one call of Restarter found and did.
+type Pass struct {
+	Observation
+	// Did is what was changed, a sentence for an event; empty when nothing was.
+	Did string
+	// Waiting is what is waited for before the next change, a sentence; empty when nothing is.
+	Waiting string
+	// Stopped is the regression that ended the restart; nil while there is none.
+	Stopped *Stopped
+	// Rolling tells that machines are being replaced.
+	Rolling bool
+	// Restarted tells that no MachineDeployment is left to restart.
+	Restarted bool
+}
+
+// Pass looks, and does at most one of what Next allows. What is begun is remembered before it is done, so that a pass that was cut off is done again
+// with the same value and changes nothing twice.
+func (r Restarter) Pass(ctx context.Context) (Pass, error) {
+	f, o, version, err := r.look(ctx)
+	if err != nil {
+		return Pass{}, err
+	}
+	s := Next(f, o, r.Policy)
+	p := Pass{Observation: o, Waiting: s.Waiting, Stopped: s.Stopped, Rolling: s.Rolling, Restarted: s.Done}
+	after := f.Record.clone()
+	after.Restart = s.Record
+	if _, err := r.Store.Save(ctx, after, f.Record, version); err != nil {
+		return p, err
+	}
+	p.Did, err = r.do(ctx, s)
+	return p, err
+}
+
+func (r Restarter) do(ctx context.Context, s Step) (string, error) {
+	switch {
+	case s.Pause != nil:
+		return "paused MachineDeployment " + s.Pause.Name + ": " + s.Stopped.Reason, r.patch(ctx, *s.Pause, `"paused":true`)
+	case s.Resume != nil:
+		return "resumed MachineDeployment " + s.Resume.Name, r.patch(ctx, *s.Resume, `"paused":false`)
+	case s.Restart != nil:
+		return "restarted MachineDeployment " + s.Restart.Name,
+			r.patch(ctx, *s.Restart, fmt.Sprintf(`"template":{"metadata":{"annotations":{%q:%q}}}`, kubermatic.ForceRestart, s.Value))
+	}
+	return "", nil
+}
+
+// patch changes the spec of the MachineDeployment that was looked at, and no other version of it.
+func (r Restarter) patch(ctx context.Context, d Deployment, spec string) error {
+	body := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{%s}}`, d.ResourceVersion, spec)
+	_, err := r.Dynamic.Resource(DeploymentsResource).Namespace(d.Namespace).Patch(ctx, d.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "transplant"})
+	if err != nil {
+		return fmt.Errorf("changing MachineDeployment %s/%s of cluster %s: %w", d.Namespace, d.Name, r.Name, err)
+	}
+	return nil
+}
+
+// deployment judges a MachineDeployment, its machines already judged.
+func (w *world) deployment(d Deployment, machines []MachineState) DeploymentState {
+	s := DeploymentState{Namespace: d.Namespace, Name: d.Name, Wanted: d.Replicas}
+	for _, m := range machines {
+		if m.Deployment != d.Name || m.Namespace != d.Namespace || m.Deleting {
+			continue
+		}
+		s.Machines++
+		if m.Migrated {
+			s.Done++
+		}
+	}
+	s.Reason, s.Message = w.unsettled(d, s)
+	s.Settled = s.Reason == ""
+	if s.Settled && d.Replicas == 0 && w.oldTemplate(d) {
+		s.Reason = OldTemplate
+		s.Message = "wants no machine now; those that it makes one day would start from userdata of before the change: change its template first"
+	}
+	return s
+}
+
+// unsettled is why a rollout is not finished. What the status says is not enough: it is of the last look of machine-controller, which may be older than
+// the deletion of a machine.
+func (w *world) unsettled(d Deployment, s DeploymentState) (Reason, string) {
+	switch {
+	case d.Deleting:
+		if s.Machines > 0 {
+			return RolloutUnfinished, fmt.Sprintf("is being deleted and has %d machines left", s.Machines)
+		}
+		return "", ""
+	case d.ObservedGeneration < d.Generation:
+		return NotObserved, "was changed, and machine-controller has not looked at it since"
+	case s.Machines < d.Replicas:
+		return because(d, WantsMachines), fmt.Sprintf("wants %d machines and has %d", d.Replicas, s.Machines)
+	case d.Updated != d.Replicas || d.Total != d.Replicas || d.Available != d.Replicas:
+		return because(d, RolloutUnfinished), fmt.Sprintf("wants %d machines and has %d, of which %d are of its newest template and %d are available", d.Replicas, d.Total, d.Updated, d.Available)
+	case s.Machines > d.Replicas:
+		return because(d, RolloutUnfinished), fmt.Sprintf("wants %d machines and has %d", d.Replicas, s.Machines)
+	}
+	return "", ""
+}
+
+// because is the reason, or that somebody has stopped the rollout.
+func because(d Deployment, r Reason) Reason {
+	if d.Paused {
+		return Paused
+	}
+	return r
+}
+
+// oldTemplate tells that the machines that a MachineDeployment makes next start from userdata of before the change.
+func (w *world) oldTemplate(d Deployment) bool {
+	s, since := w.newestOf[d.UID], w.Record.ExternalSince
+	return s != nil && since != nil && s.Created.Before(*since)
+}
+
+// freeSets counts the MachineSets that no MachineDeployment owns, and tells whether each has its machines.
+func (w *world) freeSets(o *Observation) bool {
+	done := true
+	for _, s := range w.Sets {
+		if w.deployByUID[s.Owner] != nil || s.Deleting {
+			continue
+		}
+		have := 0
+		for _, m := range w.Machines {
+			if m.Owner == s.UID && m.Deleting.IsZero() {
+				have++
+			}
+		}
+		o.Wanted += s.Replicas
+		if have != s.Replicas {
+			done = false
+			o.Warnings = append(o.Warnings, fmt.Sprintf("MachineSet %s wants %d machines and has %d", s.Name, s.Replicas, have))
+		}
+	}
+	return done
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +17,100 @@ import (
 	"github.com/transplant-dev/transplant/internal/document"
 	"github.com/transplant-dev/transplant/internal/jsonweight"
 )
+
+// Record is what must not be forgotten between looks. It is kept in the seed, in the namespace of the cluster (Store), where the user cluster's admins
+// cannot edit it.
+type Record struct {
+	// ExternalSince is since when machines are made external: machine-controller, its webhook and operating-system-manager had rolled out with their new
+	// flags, and a cloud-controller-manager ran the loops. Nil before that.
+	ExternalSince *time.Time `json:"externalSince,omitempty"`
+	// Nodes are the nodes that were seen, by uid.
+	Nodes map[string]Sighting `json:"nodes,omitempty"`
+	// Restart is how far the restart of MachineDeployments is.
+	Restart Restart `json:"restart,omitzero"`
+}
+
+// Sighting is the first sight of a node.
+type Sighting struct {
+	// Tainted tells that it had the taint node.cloudprovider.kubernetes.io/uninitialized then. A taint that came later may be a human's.
+	Tainted bool `json:"tainted,omitempty"`
+}
+
+func (r Record) registeredTainted(uid string) bool { return r.Nodes[uid].Tainted }
+
+// See notes the nodes that are there, forgets those that are not, and tells whether that changed anything. Nodes that could not be listed must not be
+// passed as none.
+func (r *Record) See(nodes []Node) bool {
+	seen := map[string]Sighting{}
+	for _, n := range nodes {
+		if before, ok := r.Nodes[n.UID]; ok {
+			seen[n.UID] = before
+		} else {
+			seen[n.UID] = Sighting{Tainted: n.Uninitialized}
+		}
+	}
+	if maps.Equal(seen, r.Nodes) {
+		return false
+	}
+	r.Nodes = seen
+	return true
+}
+
+// External notes that machines are made external from now on; the first call counts. It tells whether that changed anything.
+func (r *Record) External(now time.Time) bool {
+	if r.ExternalSince != nil {
+		return false
+	}
+	now = now.UTC().Truncate(time.Second)
+	r.ExternalSince = &now
+	return true
+}
+
+// Restart is how far the restart of MachineDeployments is.
+type Restart struct {
+	// Began maps namespace/name of a MachineDeployment to its restart.
+	Began map[string]Begun `json:"began,omitempty"`
+	// Stopped says why nothing is restarted any longer; nil while there is no reason.
+	Stopped *Stopped `json:"stopped,omitempty"`
+}
+
+// Begun is the restart of one MachineDeployment.
+type Begun struct {
+	At time.Time `json:"at"`
+	// Value of the annotation forceRestart in its template.
+	Value string `json:"value"`
+	// Progress is a figure that changes with every machine that comes or goes, and Moved when it last did.
+	Progress string    `json:"progress,omitempty"`
+	Moved    time.Time `json:"moved"`
+	// Finished tells that all of its machines were external once.
+	Finished bool `json:"finished,omitempty"`
+	// Again is when it went on after a stop.
+	Again time.Time `json:"again,omitzero"`
+}
+
+// Stopped is a regression that ended the restart.
+type Stopped struct {
+	// Deployment is namespace/name; Machine the machine that shows it, empty when none came at all.
+	Deployment string    `json:"deployment"`
+	Machine    string    `json:"machine,omitempty"`
+	Reason     string    `json:"reason"`
+	At         time.Time `json:"at"`
+	// Paused tells that the MachineDeployment was paused for it, by us.
+	Paused bool `json:"paused,omitempty"`
+	// Released tells that the cluster's owner has taken back the wish to restart since: the next wish begins anew.
+	Released bool `json:"released,omitempty"`
+}
+
+// clone is a copy that shares nothing.
+func (r Record) clone() Record {
+	r.Nodes = maps.Clone(r.Nodes)
+	r.Restart.Began = maps.Clone(r.Restart.Began)
+	if r.Restart.Stopped != nil {
+		s := *r.Restart.Stopped
+		r.Restart.Stopped = &s
+	}
+	return r
+}
 
 const (
 	// RecordName is the ConfigMap in the namespace of the cluster in the seed that keeps the Record.

@@ -2,18 +2,227 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/machines"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/parts"
 	"github.com/transplant-dev/transplant/internal/fleet/rules"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/managertoken"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
+
+// namedReasons is how many reasons a message about machines names.
+const namedReasons = 5
+
+// HostedParts are the Parts of clusters whose control planes the seed hosts.
+type HostedParts struct {
+	Hosted *Hosted
+	// Datacenter tells what the seed says of a datacenter; nil for nothing.
+	Datacenter func(ctx context.Context, name string) *rules.Datacenter
+}
+
+var _ Parts = HostedParts{}
+
+// Ensure implements Parts. It is called once a cloud-controller-manager runs every loop.
+func (h HostedParts) Ensure(ctx context.Context, t Target) (PartsSeen, error) {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return PartsSeen{}, fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	minor, err := minorOf(ctx, t.Cluster, user)
+	if err != nil {
+		return PartsSeen{}, err
+	}
+	if err := h.renewToken(ctx, t, user); err != nil {
+		return PartsSeen{}, err
+	}
+	result, err := h.of(ctx, t, user, minor).Ensure(ctx)
+	if err != nil { // what one half has done before the other one failed is told as well
+		return PartsSeen{Did: result.Did}, fmt.Errorf("bringing the parts around machines about: %w", err)
+	}
+	seen := state.Parts{Ready: result.Ready, CSIReady: result.CSIReady, CSI: result.CSIMessage, Waiting: result.Waiting}
+	return PartsSeen{Parts: seen, Detail: result, Did: result.Did}, nil
+}
+
+// RenewToken implements Parts.
+func (h HostedParts) RenewToken(ctx context.Context, t Target) error {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	return h.renewToken(ctx, t, user)
+}
+
+func (h HostedParts) renewToken(ctx context.Context, t Target, user userclusters.Clients) error {
+	renewal := managertoken.Renewal{Kube: user.Kube, Now: time.Now}
+	if _, err := renewal.InSeed(ctx, h.Hosted.Seed.Kube, t.Namespace); err != nil {
+		return fmt.Errorf("renewing the token of the cloud-controller-manager: %w", err)
+	}
+	return nil
+}
+
+// of are the parts of a cluster. Its disks bear its name, which is the one in the tags of its instances and security groups, too.
+func (h HostedParts) of(ctx context.Context, t Target, user userclusters.Clients, minor int) parts.Parts {
+	return parts.Parts{
+		Name: t.Name, Namespace: t.Namespace, Seed: parts.Clients(h.Hosted.Seed), User: parts.Clients(user),
+		Provider: engineProvider(t), Minor: minor, CCMReady: true, CSI: h.wantsDriver(ctx, t.Cluster), ClusterName: t.Name,
+	}
+}
+
+func (h HostedParts) wantsDriver(ctx context.Context, c *kubermaticv1.Cluster) bool {
+	var d *rules.Datacenter
+	if h.Datacenter != nil && !c.Spec.CSIDriverDisabled() { // the seeds are not asked for what the cluster says itself
+		d = h.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
+	}
+	return rules.DriverWanted(c, d)
+}
+
+// minorOf is the minor version of a cluster's API server: as the Cluster says, or as the server says where it does not.
+func minorOf(ctx context.Context, c *kubermaticv1.Cluster, user userclusters.Clients) (int, error) {
+	version := c.Spec.Version
+	if v := c.Status.Versions; v != nil && v.Apiserver != "" {
+		version = v.Apiserver
+	}
+	if version == "" {
+		var info apiversion.Info
+		raw, err := user.Kube.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(raw, &info)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("asking the user cluster's API server for its version, which the Cluster does not say (spec.version): %w", err)
+		}
+		version = info.GitVersion
+	}
+	fields := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("reading the version %q of the cluster: it has no minor", version)
+	}
+	minor, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return 0, fmt.Errorf("reading the version %q of the cluster: %w", version, err)
+	}
+	return minor, nil
+}
+
+// HostedMachines are the Machines of such clusters.
+type HostedMachines struct{ Hosted *Hosted }
+
+var (
+	_ Machines = HostedMachines{}
+	_ Watcher  = HostedMachines{}
+)
+
+// Pass implements Machines.
+func (h HostedMachines) Pass(ctx context.Context, t Target, asked MachinesAsked) (state.Machines, string, error) {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return state.Machines{}, "", fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	looker := machines.Looker{
+		Name: t.Name, Store: machines.Store{Seed: h.Hosted.Seed.Kube, Namespace: t.Namespace}, Kube: user.Kube, Dynamic: user.Dynamic, CCMReady: asked.CCMReady,
+	}
+	if result, ok := asked.Parts.Detail.(parts.Result); ok {
+		looker.PartsReady, looker.Volumes = result.MachinesReady, result.Volumes
+	} else {
+		looker.PartsReady = t.Cluster.MigrationCompleted() // they were, when that was written
+	}
+	if !asked.Wanted {
+		seen, err := looker.Look(ctx)
+		return machinesOf(seen), "", err
+	}
+	pass, err := machines.Restarter{Looker: looker, Policy: machines.Policy{Wanted: true, Hold: asked.Hold, MaxUnavailable: t.Cluster.Annotations[kubermaticv1.AnnotationMaxUnavailable]}}.Pass(ctx)
+	if err != nil {
+		return state.Machines{}, "", err
+	}
+	out := machinesOf(pass.Observation)
+	out.Rolling = pass.Rolling
+	if pass.Waiting != "" {
+		out.Reasons = append([]string{pass.Waiting}, out.Reasons...)
+	}
+	if s := pass.Stopped; s != nil {
+		out.Regression = fmt.Sprintf("MachineDeployment %s: %s", s.Deployment, s.Reason)
+	}
+	return out, pass.Did, nil
+}
+
+// Watch implements Watcher.
+func (h HostedMachines) Watch(ctx context.Context, t Target, changed func()) error {
+	user, err := h.Hosted.Users.Get(ctx, t.Namespace)
+	if err != nil {
+		return fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	meta, err := h.Hosted.Users.Metadata(ctx, t.Namespace)
+	if err != nil {
+		return fmt.Errorf("reaching the user cluster: %w", err)
+	}
+	return machines.Watch(ctx, user.Kube, meta, changed)
+}
+
+func machinesOf(o machines.Observation) state.Machines {
+	out := state.Machines{Total: o.Total, Migrated: o.Done, Deleting: o.Deleting, Done: o.Complete, Reasons: append(o.Reasons(), o.Unknown...)}
+	if n := len(out.Reasons) - namedReasons; n > 0 {
+		out.Reasons, out.More = out.Reasons[:namedReasons], n
+	}
+	return out
+}
+
+// FleetRules are the Rules of the webhooks.
+type FleetRules struct {
+	Hosted *Hosted
+	// VSphereCSI is the version of vSphere's CSI driver that clusters get; empty for whichever fits.
+	VSphereCSI string
+	// Datacenter tells what the seed says of a datacenter; nil for nothing.
+	Datacenter func(ctx context.Context, name string) *rules.Datacenter
+}
+
+var _ Rules = FleetRules{}
+
+// Refusals implements Rules. That a name is under both groups is the operator's to see.
+func (f FleetRules) Refusals(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) []string {
+	return rules.Refusals(c, f.facts(ctx, c, inTree))
+}
+
+// Repair implements Rules.
+func (f FleetRules) Repair(ctx context.Context, group string, c *kubermaticv1.Cluster) (written bool, err error) {
+	addition := rules.Repair(c, f.facts(ctx, c, true))
+	change := objects.Of(group, c)
+	for _, name := range addition.Features {
+		change.Feature(name, true)
+	}
+	for _, key := range addition.Annotations {
+		change.Annotate(key, "")
+	}
+	if addition.UseOctavia {
+		change.Spec(true, "cloud", "openstack", "useOctavia")
+	}
+	_, err = change.Apply(ctx, f.Hosted.Seed.Dynamic, fieldManager)
+	if objects.IsStale(err) { // what changed meanwhile is looked at first
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (f FleetRules) facts(ctx context.Context, c *kubermaticv1.Cluster, inTree bool) rules.Facts {
+	facts := rules.Facts{VSphereCSI: f.VSphereCSI, RunsInTree: inTree, Driver: parts.Known}
+	if f.Datacenter != nil {
+		facts.Datacenter = f.Datacenter(ctx, c.Spec.Cloud.DatacenterName)
+	}
+	return facts
+}
 
 const inTreeManager = "kube-controller-manager"
 

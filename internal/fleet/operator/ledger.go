@@ -3,15 +3,19 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
@@ -20,7 +24,9 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/fleet/view"
 	"github.com/transplant-dev/transplant/internal/hosted"
+	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/plan"
 	"github.com/transplant-dev/transplant/internal/plan/compare"
 )
@@ -210,4 +216,205 @@ func approveBegun(t Target, part state.Part, e *hosted.UnknownPlanError) string 
 		"kubectl annotate --overwrite clusters.%s %s %s=%s, or go on by the command line with --plan-sha256. "+
 		"If nobody knows it, find out who wrote the ConfigMap and delete it: the operator begins with its own plan then",
 		e.Error(), at, t.Group, t.Name, kubermaticv1.AnnotationPlan, e.SHA256)
+}
+
+// memory is what was found out about clusters since this operator leads. It may be lost at any time: what it held is found out again.
+type memory struct {
+	mu      sync.Mutex
+	records map[string]*dossier
+}
+
+// dossier is about one cluster.
+type dossier struct {
+	uid types.UID
+	// generation of the object when the last run began, and the plan that was confirmed then.
+	generation int64
+	confirmed  string
+
+	journal  state.Journal
+	run      state.Run
+	owners   state.Owners
+	parts    PartsSeen
+	machines state.Machines
+	token    state.Seen
+	// looking is that a look is under way, annotating that the annotations are being written, unconfirming that one is being taken off.
+	looking, annotating, unconfirming bool
+	// watched is that changes of its machines are told; changed is when the first was told since looked, when the last look began.
+	watched         bool
+	changed, looked time.Time
+	// restarting is that it has one of the places for restarts of MachineDeployments.
+	restarting bool
+	// holder is the other installation that migrates the cluster; empty for none.
+	holder  string
+	written written
+}
+
+// written is what was last written to the Clusters of a name, by group, until the cache shows it.
+type written map[string]*pending
+
+type pending struct {
+	cluster *kubermaticv1.Cluster
+	// stale are the versions that the cache may show until then.
+	stale map[string]bool
+}
+
+// latest is the Cluster as it was last written, if the cache is behind.
+func (w written) latest(group string, cached *kubermaticv1.Cluster) *kubermaticv1.Cluster {
+	p := w[group]
+	if p == nil || !p.stale[cached.ResourceVersion] {
+		delete(w, group)
+		return cached
+	}
+	return p.cluster
+}
+
+// wrote remembers what was written over a version.
+func (w written) wrote(group, over string, now *kubermaticv1.Cluster) {
+	if now == nil || now.ResourceVersion == over {
+		return
+	}
+	p := w[group]
+	if p == nil {
+		p = &pending{stale: map[string]bool{}}
+		w[group] = p
+	}
+	p.stale[over] = true
+	p.cluster = now
+}
+
+func newMemory() *memory { return &memory{records: map[string]*dossier{}} }
+
+// of calls f with the record of a cluster, which is empty for one that was not known, or that was deleted and made again.
+func (m *memory) of(name string, uid types.UID, f func(*dossier)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.records[name]
+	if r == nil || r.uid != uid && uid != "" && r.uid != "" {
+		r = &dossier{uid: uid, written: written{}}
+		m.records[name] = r
+	}
+	if uid != "" {
+		r.uid = uid
+	}
+	f(r)
+}
+
+// known calls f with the record of a cluster, if there is one of this object.
+func (m *memory) known(name string, uid types.UID, f func(*dossier)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.records[name]; r != nil && r.uid == uid {
+		f(r)
+	}
+}
+
+func (m *memory) forget(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.records, name)
+}
+
+// restart gives a cluster one of the places for restarts of MachineDeployments, until a look finds that none is under way there.
+func (m *memory) restart(name string, limit int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, r := range m.records {
+		if r.restarting {
+			n++
+		}
+	}
+	r := m.records[name]
+	if r == nil || !r.restarting && n >= limit {
+		return false
+	}
+	r.restarting = true
+	return true
+}
+
+// note writes down how a look ended.
+func note(s *state.Seen, now time.Time, err error) {
+	s.At = now
+	if err != nil {
+		s.Error = mask.Error(err)
+		s.Failures++
+		return
+	}
+	s.Error, s.Failures, s.Known = "", 0, true
+}
+
+// fieldManager names this program in what it writes.
+const fieldManager = "transplant-operator"
+
+// write writes the conditions that changed. It tells whether there were any. What is told of a transition is bound to the version that the decision was made
+// from: another operator may have written and told the same since, which the cache of one that has just begun to lead does not show yet.
+func (op *Operator) write(ctx context.Context, o view.Object, d state.Decision) (bool, error) {
+	change := objects.Of(o.Group, o.Cluster)
+	if len(d.Events) == 0 {
+		change.Unconditional() // nobody else writes these conditions
+	}
+	for _, t := range state.Owned() {
+		was, had := o.Cluster.Status.Conditions[t]
+		is, has := d.Conditions[t]
+		switch {
+		case has && (!had || !equality.Semantic.DeepEqual(was, is)):
+			change.Condition(t, is)
+		case had && !has:
+			change.Status(nil, "conditions", string(t))
+		}
+	}
+	if change.Empty() {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, op.WriteTimeout)
+	defer cancel()
+	now, err := change.Apply(ctx, op.Dynamic, fieldManager)
+	if apierrors.IsNotFound(err) {
+		now, err = op.writeWhole(ctx, o, change)
+	}
+	if apierrors.IsNotFound(err) { // it was deleted, which the cache will tell
+		return false, nil
+	}
+	if objects.IsStale(err) {
+		return false, errBehind
+	}
+	if err != nil {
+		return false, fmt.Errorf("writing conditions: %w", err)
+	}
+	op.Metrics.wrote()
+	op.memory.of(o.Cluster.Name, "", func(r *dossier) { r.written.wrote(o.Group, o.Cluster.ResourceVersion, now) })
+	return true, nil
+}
+
+// errBehind says that the cache is behind the object: what was decided may be old.
+var errBehind = errors.New("the cluster has changed since it was read")
+
+// writeWhole writes the conditions through the object: old CRDs of the original have no subresource for the status.
+func (op *Operator) writeWhole(ctx context.Context, o view.Object, change *objects.Change) (*kubermaticv1.Cluster, error) {
+	patch, err := change.StatusPatch()
+	if err != nil {
+		return nil, err
+	}
+	u, err := op.Dynamic.Resource(objects.Resource(o.Group)).Patch(ctx, o.Cluster.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil {
+		return nil, err
+	}
+	return objects.Decode(u)
+}
+
+// tell records events about a Cluster.
+func (op *Operator) tell(o view.Object, events []state.Event) {
+	for _, e := range events {
+		kind := corev1.EventTypeNormal
+		if e.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		op.Recorder.Event(reference(o.Group, o.Cluster), kind, e.Reason, e.Note)
+		op.Log.Info("A cluster has changed", "cluster", o.Cluster.Name, "reason", e.Reason, "note", e.Note)
+	}
+}
+
+// reference names a Cluster in events: what was decoded does not know its group.
+func reference(group string, c *kubermaticv1.Cluster) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: objects.Resource(group).GroupVersion().String(), Kind: "Cluster", Name: c.Name, UID: c.UID}
 }

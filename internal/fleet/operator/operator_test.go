@@ -11,11 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
-	"github.com/transplant-dev/transplant/internal/fleet/objects"
-	"github.com/transplant-dev/transplant/internal/fleet/served"
-	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +19,12 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/served"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 func TestAClusterWhoseFeatureIsSwitchedOnEndsCompleted(t *testing.T) {

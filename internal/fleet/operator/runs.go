@@ -1,12 +1,34 @@
 package operator
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/transplant-dev/transplant/internal/fleet/state"
 )
+
+// lanes bound how many user clusters are looked at at a time. Clusters that answered last time have a lane of their own.
+type lanes struct{ fast, slow chan struct{} }
+
+func newLanes(looks int) lanes {
+	return lanes{fast: make(chan struct{}, looks), slow: make(chan struct{}, max(1, looks/2))}
+}
+
+// enter waits for a place, and returns how to leave it; nil when ctx ended first.
+func (l lanes) enter(ctx context.Context, failing bool) (leave func()) {
+	lane := l.fast
+	if failing {
+		lane = l.slow
+	}
+	select {
+	case lane <- struct{}{}:
+		return func() { <-lane }
+	case <-ctx.Done():
+		return nil
+	}
+}
 
 // runs decides whose control plane is changed now. Places are given in the order in which they were asked for, save that clusters in the middle of their
 // handover go first: nobody may be running their loops. A run that has not moved for a while does not count against the limit, so that clusters that hang

@@ -4,15 +4,134 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/ccm/election"
 	"github.com/transplant-dev/transplant/internal/fleet/objects"
 	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/fleet/userclusters"
+	"github.com/transplant-dev/transplant/internal/hosted"
 	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	corev1 "k8s.io/api/core/v1"
 )
+
+// panicError is a panic in what was done for one cluster. What a journal, an object or an answer holds may be anything, and one cluster must not end the operator
+// of all others.
+type panicError struct{ value string }
+
+func (e *panicError) Error() string {
+	return "the operator's own code has failed (panic: " + e.value + "); its log has the stack: please report it. Other clusters are not affected, and this one is tried again with growing intervals"
+}
+
+// guard calls f and returns its panic as an error, which is logged with its stack, counted and told as an event of the cluster.
+func (op *Operator) guard(name, what string, f func() error) (err error) {
+	defer func() {
+		value := recover()
+		if value == nil {
+			return
+		}
+		failed := &panicError{mask.Text(fmt.Sprint(value))}
+		err = failed
+		op.Metrics.panicked(what)
+		op.Log.Error(failed, "Code that worked for one cluster has panicked", "cluster", name, "what", what, "stack", string(debug.Stack()))
+		for _, o := range op.clusters.get(name) {
+			op.Recorder.Event(reference(o.Group, o.Cluster), corev1.EventTypeWarning, state.ReasonPanicked, what+": "+failed.Error())
+		}
+	}()
+	return f()
+}
+
+// start begins a job for a cluster. A panic that nothing else has caught ends the job alone; the cluster is decided about again later.
+func (op *Operator) start(name, what string, job func()) {
+	op.jobs.Go(func() {
+		if op.guard(name, what, func() error { job(); return nil }) != nil {
+			op.queue.AddRateLimited(name)
+		}
+	})
+}
+
+// outcome is what an error of the engine means for the cluster.
+func outcome(err error) (state.Outcome, string) {
+	var blocked *hosted.BlockedError
+	var locked *hosted.LockedError
+	var stale *hosted.StaleError
+	var unconfirmed *hosted.UnconfirmedError
+	var unknown *hosted.UnknownPlanError
+	var unplanned *hosted.UnplannedError
+	switch {
+	case err == nil:
+		return state.Succeeded, ""
+	case errors.As(err, &blocked):
+		return state.Blocked, findings(blocked)
+	case errors.As(err, &unplanned):
+		return state.Blocked, err.Error()
+	case errors.As(err, &unconfirmed):
+		return state.Blocked, err.Error() + confirmAnew
+	case errors.As(err, &unknown):
+		return state.Blocked, err.Error()
+	case errors.As(err, &locked):
+		return state.Locked, err.Error()
+	case errors.Is(err, hosted.ErrTooLate):
+		return state.NoWayBack, err.Error()
+	case errors.Is(err, hosted.ErrInterrupted), errors.Is(err, hosted.ErrRollback), errors.Is(err, context.Canceled), errors.Is(err, election.ErrFenced):
+		return state.Interrupted, err.Error()
+	case errors.Is(err, lock.ErrLockLost), unreachable(err):
+		return state.Unreachable, err.Error()
+	case errors.As(err, &stale):
+		return state.Stale, err.Error()
+	}
+	return state.Broken, err.Error()
+}
+
+// confirmAnew is what somebody does about a plan that is not the one that was confirmed.
+const confirmAnew = ": look at it again and confirm it on the operator's page, or take the annotation " + kubermaticv1.AnnotationPlan +
+	" off the Cluster, and the operator begins with its own plan"
+
+// unreachable tells the errors that pass when an API server answers again, or its credentials do.
+func unreachable(err error) bool {
+	var backoff *userclusters.BackoffError
+	var wire net.Error
+	if errors.As(err, &backoff) || errors.As(err, &wire) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	if errors.Is(err, userclusters.ErrClosed) || errors.Is(err, userclusters.ErrForgotten) {
+		return true
+	}
+	return retry.IsTransient(err) || apierrors.IsUnauthorized(err)
+}
+
+// namedFindings is how many findings a message names.
+const namedFindings = 5
+
+// findings are those that refuse, by code and summary.
+func findings(e *hosted.BlockedError) string {
+	var out []string
+	for _, f := range e.Report.Findings {
+		if (f.Outcome == v1.Fail || f.Outcome == v1.Unknown) && f.Accepted == "" {
+			out = append(out, f.Code+": "+f.Summary)
+		}
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return e.Error()
+	}
+	message := "the checks refuse: " + strings.Join(out[:min(len(out), namedFindings)], "; ")
+	if n := len(out) - namedFindings; n > 0 {
+		message += fmt.Sprintf("; and %d more", n)
+	}
+	return message
+}
 
 // begin starts a run of the engine, if there is a place for it.
 func (op *Operator) begin(ctx context.Context, t Target, d state.Decision) {

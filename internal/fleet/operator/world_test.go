@@ -10,11 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/fleet/objects"
-	"github.com/transplant-dev/transplant/internal/fleet/state"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +22,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
+
+	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/fleet/objects"
+	"github.com/transplant-dev/transplant/internal/fleet/state"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // world is a seed of fakes in a bubble of time, and an operator on it.
@@ -416,5 +417,6 @@ var errDown = fmt.Errorf("asking: %w", &downError{errors.New("connection refused
 // downError is an error of the network.
 type downError struct{ error }
 
-func (*downError) Timeout() bool   { return true }
+func (*downError) Timeout() bool { return true }
+
 func (*downError) Temporary() bool { return true }

@@ -21,7 +21,8 @@ const (
 )
 
 func (d driver) controllerName() string { return d.short + "-controller" }
-func (d driver) nodeName() string       { return d.short + "-node" }
+
+func (d driver) nodeName() string { return d.short + "-node" }
 
 func (d driver) selector(name string) map[string]string { return map[string]string{"app": name} }
 
