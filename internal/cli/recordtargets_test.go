@@ -13,7 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/client/run"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 )
 
 // slowHost runs a cloud-controller-manager, unless it is silent, and takes its time for every answer.
@@ -75,7 +75,7 @@ func TestTheRecorderSeesTheManagersOfAClusterWithManyWorkersAndASilentHost(t *te
 		for range 30 {
 			workers = append(workers, add("worker", false))
 		}
-		want := []ownership.Target{{Component: component.CCM, Host: first.name, Address: "127.0.0.1:10258"}, {Component: component.CCM, Host: second.name, Address: "127.0.0.1:10258"}}
+		want := []recorder.Target{{Component: component.CCM, Host: first.name, Address: "127.0.0.1:10258"}, {Component: component.CCM, Host: second.name, Address: "127.0.0.1:10258"}}
 		m := run.NewManagerHosts(hosts, before)
 		for _, silent := range []bool{false, true} {
 			second.silent = silent

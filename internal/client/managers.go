@@ -18,7 +18,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
@@ -28,14 +28,14 @@ import (
 func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (version string, err error) {
 	err = c.askComponent(ctx, manager, host, func(ctx context.Context, client *http.Client, token string) error {
 		if manager == component.KAS {
-			version, err = ownership.Version(ctx, client, address, token)
+			version, err = recorder.Version(ctx, client, address, token)
 			return err
 		}
-		m, err := ownership.Scrape(ctx, client, address, token)
+		m, err := recorder.Scrape(ctx, client, address, token)
 		version = m.Version
 		return err
 	})
-	if ownership.Refused(err) {
+	if recorder.Refused(err) {
 		return "", nil
 	}
 	return version, err
@@ -46,7 +46,7 @@ func (c *Client) VersionOf(ctx context.Context, manager, host, address string) (
 // operator's is never sent to a manager: its certificate is self-signed, so who answers is not known.
 func (c *Client) Scrape(ctx context.Context, component, host, address string) (m v1.Manager, err error) {
 	err = c.askComponent(ctx, component, host, func(ctx context.Context, client *http.Client, token string) error {
-		m, err = ownership.Scrape(ctx, client, address, token)
+		m, err = recorder.Scrape(ctx, client, address, token)
 		return err
 	})
 	return m, err

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -49,7 +49,7 @@ func NewScraperThrough(user Clients, dial func(ctx context.Context, pod, address
 		if dial != nil {
 			transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, pod, address) }
 		}
-		m, err := ownership.Scrape(ctx, &http.Client{Transport: transport}, address, token)
+		m, err := recorder.Scrape(ctx, &http.Client{Transport: transport}, address, token)
 		if err != nil {
 			t.forget() // the account may have been made anew
 			return m, err

@@ -1,3 +1,16 @@
+// Package ownership decides who ran which cloud loop when: whether two managers ever ran one loop, how long nobody did, and where nobody can
+// know because a look was missing.
+//
+// It has two halves. The Recorder looks, all the time, at three things (the leases, each manager's gauges, each manager's processes) and writes an
+// ownership log. Judge is a pure function of such a log and, where there is one, of the cloud's own audit log.
+//
+//	leases ----watch--.
+//	/metrics --scrape--+--> Recorder --> ownership log --.
+//	processes --look--'                                  +--> Judge --> tenures, gaps, overlaps, late effects, unknowns
+//	cloud audit log -------------------------------------'
+//
+// A failed look is unknown, never "ended": a killed manager vanishes with its gauges at 1, and so does one that is paused and will go on
+// writing when it is resumed. The only proof of an end is that the process (pid and start time) is gone from its host.
 package ownership
 
 import (
@@ -15,7 +28,7 @@ import (
 const DefaultMigrationLease = "cloud-provider-extraction-migration"
 
 // defaultMaxSilence is three heartbeats of a recorder.
-const defaultMaxSilence = 3 * defaultHeartbeat
+const defaultMaxSilence = 3 * DefaultHeartbeat
 
 // Owner is whom an access key belongs to, and who may run loops: a component on a host.
 type Owner struct {
@@ -104,7 +117,7 @@ func Judge(events []v1.OwnershipEvent, calls []v1.CloudCall, keys map[string]Own
 	sort.SliceStable(events, func(a, b int) bool { return events[a].Time.Before(events[b].Time) })
 	j.window(events)
 	if len(events) == 0 {
-		j.unknown("the ownership log is empty: nobody knows who ran %s", strings.Join(coreLoops(), ", "))
+		j.unknown("the ownership log is empty: nobody knows who ran %s", strings.Join(CoreLoops(), ", "))
 	}
 	for _, e := range events {
 		if !e.Time.After(j.opts.Until) {
@@ -222,8 +235,8 @@ func (j *judge) result() Judgement {
 	return j.out
 }
 
-// coreLoops are the loops that some manager must run at every moment.
-func coreLoops() []string {
+// CoreLoops are the loops that some manager must run at every moment.
+func CoreLoops() []string {
 	var out []string
 	for _, l := range controllernames.CloudLoops {
 		out = append(out, controllernames.MetricName(l))
@@ -258,3 +271,6 @@ func earlier(a, b time.Time) time.Time {
 	}
 	return a
 }
+
+// DefaultHeartbeat is how often a recorder says that it is alive when nothing else is said.
+const DefaultHeartbeat = 5 * time.Second

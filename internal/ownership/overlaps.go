@@ -1,8 +1,6 @@
 package ownership
 
-import (
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-)
+import v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 
 // findOverlaps finds mutating calls of old owners after their successors' first ones, those of managers that never owned the loop, and gauges of one
 // loop at 1 in two managers.

@@ -103,7 +103,8 @@ func (s *story) scraped(ms, step int, m manager, loops, leads []string) *story {
 }
 
 func (s *story) lives(ms int, m manager) *story { return s.process(ms, m, false) }
-func (s *story) ends(ms int, m manager) *story  { return s.process(ms, m, true) }
+
+func (s *story) ends(ms int, m manager) *story { return s.process(ms, m, true) }
 
 func (s *story) process(ms int, m manager, ended bool) *story {
 	return s.line(ms, 100, v1.SourceProcess+m.owner().String(), v1.OwnershipEvent{

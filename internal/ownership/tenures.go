@@ -12,7 +12,7 @@ import (
 // tenure is a time during which an incarnation ran a loop, with what is known of its ends.
 type tenure struct {
 	loop string
-	inc  *incarnation
+	inc  *processInstance
 	// from is the first moment at which it was seen able to act; it may have been able to from notBefore on.
 	from, notBefore time.Time
 	earlier         bool
@@ -49,7 +49,7 @@ func (j *judge) seenTenures() {
 	}
 }
 
-func (j *judge) seenTenure(i *incarnation, s *segment) *tenure {
+func (j *judge) seenTenure(i *processInstance, s *segment) *tenure {
 	t := &tenure{loop: s.loop, inc: i, from: s.from, segment: s, notBefore: later(i.since, s.look.after)}
 	first := len(i.looks) > 0 && i.looks[0].ended.Equal(s.look.ended)
 	t.earlier = first && !i.since.After(j.first)
@@ -66,7 +66,7 @@ func (j *judge) seenTenure(i *incarnation, s *segment) *tenure {
 // governs names the lease that decides who runs the loop: the migration lease for loops that migrate, when the manager led it as the gauge rose,
 // otherwise the manager's own. A manager whose configuration does not name the loop runs it under its own lease without any error.
 func (j *judge) governs(t *tenure) string {
-	if t.segment != nil && slices.Contains(coreLoops(), t.loop) && contains(t.segment.look.leads, j.opts.MigrationLease) {
+	if t.segment != nil && slices.Contains(CoreLoops(), t.loop) && contains(t.segment.look.leads, j.opts.MigrationLease) {
 		return j.opts.MigrationLease
 	}
 	return t.inc.Component
@@ -129,11 +129,11 @@ func (j *judge) attributeTo(owner Owner, call v1.CloudCall, c *counts) {
 	h := j.history(owner)
 	i := h.caller(loop, call.Arrived)
 	if i == nil {
-		i = &incarnation{Owner: owner, history: h, seen: call.Arrived, alive: call.Arrived}
+		i = &processInstance{Owner: owner, history: h, seen: call.Arrived, alive: call.Arrived}
 		if n := len(h.incarnations); n > 0 {
 			i.end = &end{lo: call.Arrived, hi: h.incarnations[0].since, proof: v1.EndRestarted}
 		}
-		h.incarnations = append([]*incarnation{i}, h.incarnations...)
+		h.incarnations = append([]*processInstance{i}, h.incarnations...)
 	}
 	if len(i.looks) == 0 {
 		c.unseenAt(owner, call)
@@ -142,7 +142,7 @@ func (j *judge) attributeTo(owner Owner, call v1.CloudCall, c *counts) {
 }
 
 // caller is the incarnation that made a call on the loop which arrived at the given time; nil when none can have.
-func (h *history) caller(loop string, arrived time.Time) *incarnation {
+func (h *history) caller(loop string, arrived time.Time) *processInstance {
 	for n := len(h.incarnations) - 1; n >= 0; n-- {
 		i := h.incarnations[n]
 		if i.since.After(arrived) {
@@ -162,7 +162,7 @@ func (h *history) caller(loop string, arrived time.Time) *incarnation {
 }
 
 // notYet tells that the incarnation said after the given time that it did not run the loop: the gauge rises before the loop's first call.
-func (i *incarnation) notYet(loop string, arrived time.Time) bool {
+func (i *processInstance) notYet(loop string, arrived time.Time) bool {
 	for _, l := range i.looks {
 		if contains(l.loops, loop) {
 			return false
@@ -174,7 +174,7 @@ func (i *incarnation) notYet(loop string, arrived time.Time) bool {
 	return false
 }
 
-func (i *incarnation) ran(loop string) bool {
+func (i *processInstance) ran(loop string) bool {
 	for _, s := range i.segments {
 		if s.loop == loop {
 			return true
@@ -184,7 +184,7 @@ func (i *incarnation) ran(loop string) bool {
 }
 
 // add counts a call to the tenure in which it was made, or makes one.
-func (j *judge) add(i *incarnation, loop string, call v1.CloudCall) {
+func (j *judge) add(i *processInstance, loop string, call v1.CloudCall) {
 	var in, next *tenure
 	for _, t := range j.tenures {
 		if t.inc != i || t.loop != loop {

@@ -15,7 +15,7 @@ func (j *judge) findUnknowns(haveEvents bool) {
 	if haveEvents && j.first.Sub(j.opts.From) > j.opts.MaxSilence {
 		j.unknown("ownership log: nothing was recorded between %s and %s", clockTime(j.opts.From), clockTime(j.first))
 	}
-	for _, loop := range coreLoops() {
+	for _, loop := range CoreLoops() {
 		if haveEvents && !slices.ContainsFunc(j.tenures, func(t *tenure) bool { return t.loop == loop }) {
 			j.unknown("nobody was seen to run %s between %s and %s", loop, clockTime(j.opts.From), clockTime(j.opts.Until))
 		}
@@ -43,7 +43,7 @@ func (j *judge) findUnknowns(haveEvents bool) {
 }
 
 // unseenLoops finds windows in which a process did not answer and may have begun to run a loop without ever being seen to.
-func (j *judge) unseenLoops(i *incarnation) {
+func (j *judge) unseenLoops(i *processInstance) {
 	fails := i.history.scrapeFail
 	if len(i.looks) == 0 && len(fails) == 0 {
 		fails = windows{{lo: i.seen, hi: j.opts.Until, why: "its gauges were never asked for"}}
@@ -70,11 +70,11 @@ func (j *judge) unseenLoops(i *incarnation) {
 	}
 }
 
-func (i *incarnation) answeredAfter(t time.Time) bool {
+func (i *processInstance) answeredAfter(t time.Time) bool {
 	return slices.ContainsFunc(i.looks, func(l look) bool { return l.began.After(t) })
 }
 
-func (i *incarnation) openLoops() []string {
+func (i *processInstance) openLoops() []string {
 	var out []string
 	for _, s := range i.segments {
 		if s.stopped == nil {
@@ -85,9 +85,9 @@ func (i *incarnation) openLoops() []string {
 }
 
 // runsAll tells that the incarnation is in a tenure of every loop that it could take over.
-func (i *incarnation) runsAll() bool {
+func (i *processInstance) runsAll() bool {
 	open := i.openLoops()
-	return !slices.ContainsFunc(coreLoops(), func(l string) bool { return !slices.Contains(open, l) })
+	return !slices.ContainsFunc(CoreLoops(), func(l string) bool { return !slices.Contains(open, l) })
 }
 
 // wonByNobody tells whether a lease that the component contends for was won in the window, or may have been, by a holder that no manager's
@@ -179,8 +179,8 @@ func (j *judge) silentBesideSuccessor(old, next *tenure) {
 }
 
 // loopsBetween lists the loops that went from one incarnation to another, so that one sentence tells of all of them.
-func (j *judge) loopsBetween(old, next *incarnation) string {
-	has := func(i *incarnation, loop string) bool {
+func (j *judge) loopsBetween(old, next *processInstance) string {
+	has := func(i *processInstance, loop string) bool {
 		return slices.ContainsFunc(j.tenures, func(t *tenure) bool { return t.inc == i && t.loop == loop })
 	}
 	var loops []string

@@ -24,7 +24,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
@@ -52,11 +52,11 @@ func newOperator(t *testing.T, lab *Trial) *operator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := ownership.NewClient(nil)
+	client := recorder.NewClient(nil)
 	t.Cleanup(client.CloseIdleConnections)
 	op := &operator{lab: lab, hosts: map[string]hostaccess.Host{}}
 	op.ask = func(ctx context.Context, target manager.Target) (v1.Manager, error) {
-		return ownership.Scrape(ctx, client, target.Address, lab.MetricsToken())
+		return recorder.Scrape(ctx, client, target.Address, lab.MetricsToken())
 	}
 	for _, h := range all {
 		if slices.ContainsFunc(lab.ControlPlanes(), func(c *cluster.Host) bool { return c.Name == h.Name() }) {

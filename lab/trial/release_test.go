@@ -14,7 +14,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
@@ -77,7 +77,7 @@ func bound(t *testing.T, lab *Trial, leases handover.Leases) (handover.Binding, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := ownership.NewClient(nil)
+	client := recorder.NewClient(nil)
 	t.Cleanup(client.CloseIdleConnections)
 	looks := map[string]func(context.Context) ([]v1.Process, error){}
 	for _, h := range hosts {
@@ -88,7 +88,7 @@ func bound(t *testing.T, lab *Trial, leases handover.Leases) (handover.Binding, 
 		candidates = append(candidates, handover.Candidate{
 			Component: target.Component, Host: target.Host, Processes: looks[target.Host],
 			Look: func(ctx context.Context) (v1.Manager, error) {
-				return ownership.Scrape(ctx, client, target.Address, lab.MetricsToken())
+				return recorder.Scrape(ctx, client, target.Address, lab.MetricsToken())
 			},
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/internal/controlplane"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/lab/build"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
@@ -103,7 +103,7 @@ func provideNext(t *testing.T, lab *Trial) {
 // ofVersion fails the test unless every component of the control plane says that it is of a version, and its mirror pod shows the image.
 func ofVersion(t *testing.T, lab *Trial, want string) {
 	t.Helper()
-	client := ownership.NewClient(nil)
+	client := recorder.NewClient(nil)
 	defer client.CloseIdleConnections()
 	for _, h := range lab.ControlPlanes() {
 		for _, component := range upgraded {
@@ -131,9 +131,9 @@ func askedVersion(ctx context.Context, client *http.Client, component, address, 
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if component == cluster.APIServer {
-		return ownership.Version(ctx, client, address, token)
+		return recorder.Version(ctx, client, address, token)
 	}
-	m, err := ownership.Scrape(ctx, client, address, token)
+	m, err := recorder.Scrape(ctx, client, address, token)
 	return m.Version, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/lab/cluster"
 )
 
@@ -37,24 +38,24 @@ func (t *Trial) Watch(ctx context.Context) (*Watch, error) {
 	for _, h := range hosts {
 		byName[h.Name()] = h
 	}
-	client := ownership.NewClient(nil)
+	client := recorder.NewClient(nil)
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watch{trial: t, cancel: cancel, done: make(chan struct{})}
-	r := ownership.NewRecorder(ownership.RecorderOptions{
+	r := recorder.NewRecorder(recorder.RecorderOptions{
 		Client: t.Client(), Namespace: "kube-system", Leases: []string{cluster.ControllerManager, cluster.CloudControllerManager, MigrationLease},
-		Targets: func() []ownership.Target {
+		Targets: func() []recorder.Target {
 			found, err := t.targets(ctx, hosts)
 			if err != nil {
 				return nil
 			}
-			out := make([]ownership.Target, 0, len(found))
+			out := make([]recorder.Target, 0, len(found))
 			for _, f := range found {
-				out = append(out, ownership.Target{Component: f.Component, Host: f.Host, Address: f.Address})
+				out = append(out, recorder.Target{Component: f.Component, Host: f.Host, Address: f.Address})
 			}
 			return out
 		},
-		Scrape: func(ctx context.Context, target ownership.Target) (v1.Manager, error) {
-			return ownership.Scrape(ctx, client, target.Address, t.MetricsToken())
+		Scrape: func(ctx context.Context, target recorder.Target) (v1.Manager, error) {
+			return recorder.Scrape(ctx, client, target.Address, t.MetricsToken())
 		},
 		Processes: func(ctx context.Context, host, component string) ([]v1.Process, error) {
 			h, ok := byName[host]

@@ -10,7 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 )
 
 // managerHosts are the hosts on which managers may run, and those that were found there last.
@@ -40,7 +40,7 @@ const targetsTimeout = 5 * time.Second
 
 // Targets are the managers that the hosts' manifests name now. Of a host that cannot be read they are those of before: they may run on, and to stop looking at
 // them and at all others would leave a gap in the proof of who owned what.
-func (m *managerHosts) Targets(ctx context.Context) []ownership.Target {
+func (m *managerHosts) Targets(ctx context.Context) []recorder.Target {
 	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -71,10 +71,10 @@ func (m *managerHosts) Targets(ctx context.Context) []ownership.Target {
 	return recorded(manager.AddTargets(out, m.lastDeployed...))
 }
 
-func recorded(found []manager.Target) []ownership.Target {
-	out := make([]ownership.Target, 0, len(found))
+func recorded(found []manager.Target) []recorder.Target {
+	out := make([]recorder.Target, 0, len(found))
 	for _, t := range found {
-		out = append(out, ownership.Target{Component: t.Component, Host: t.Host, Address: t.Address})
+		out = append(out, recorder.Target{Component: t.Component, Host: t.Host, Address: t.Address})
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/manager"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	planlayout "github.com/transplant-dev/transplant/internal/plan/layout"
 )
 
@@ -48,10 +49,10 @@ func record(ctx context.Context, c *client.Client, p *v1.Plan, run string) (func
 		return manager.DeployedTargets(ctx, c.Kube, p, client.HostsOfNodes(c.Hosts, before), component.KCM, component.CCM)
 	}
 	var once sync.Once
-	r := ownership.NewRecorder(ownership.RecorderOptions{
+	r := recorder.NewRecorder(recorder.RecorderOptions{
 		Client: watching, Namespace: planlayout.Namespace, Leases: []string{component.KCM, component.CCM, p.Options.LeaseName},
-		Targets: func() []ownership.Target { return managers.Targets(ctx) },
-		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
+		Targets: func() []recorder.Target { return managers.Targets(ctx) },
+		Scrape: func(ctx context.Context, t recorder.Target) (v1.Manager, error) {
 			return c.Scrape(ctx, t.Component, t.Host, t.Address)
 		},
 		Processes: c.Processes,

@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/ownership"
+	"github.com/transplant-dev/transplant/internal/ownership/recorder"
 	"github.com/transplant-dev/transplant/lab/cluster"
 	"github.com/transplant-dev/transplant/lab/hosts"
 	"github.com/transplant-dev/transplant/lab/trial"
@@ -37,11 +38,11 @@ func (s *Stage) Watch(ctx context.Context) *Watch {
 			DialContext: h.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // a manager's certificate is self-signed
 		}}
 	}
-	r := ownership.NewRecorder(ownership.RecorderOptions{
+	r := recorder.NewRecorder(recorder.RecorderOptions{
 		Client: s.Client, Namespace: "kube-system", Leases: []string{cluster.ControllerManager, cluster.CloudControllerManager, trial.MigrationLease},
-		Targets: func() []ownership.Target { return s.targets(ctx) },
-		Scrape: func(ctx context.Context, t ownership.Target) (v1.Manager, error) {
-			return ownership.Scrape(ctx, clients[t.Host], t.Address, s.token)
+		Targets: func() []recorder.Target { return s.targets(ctx) },
+		Scrape: func(ctx context.Context, t recorder.Target) (v1.Manager, error) {
+			return recorder.Scrape(ctx, clients[t.Host], t.Address, s.token)
 		},
 		Processes: func(ctx context.Context, host, component string) ([]v1.Process, error) {
 			h, err := s.Host(host)
@@ -67,12 +68,12 @@ func (s *Stage) Watch(ctx context.Context) *Watch {
 }
 
 // targets are the managers whose processes run.
-func (s *Stage) targets(ctx context.Context) []ownership.Target {
-	var out []ownership.Target
+func (s *Stage) targets(ctx context.Context) []recorder.Target {
+	var out []recorder.Target
 	for _, h := range s.controlPlanes() {
 		for _, component := range []string{cluster.ControllerManager, cluster.CloudControllerManager} {
 			if found, err := h.Processes(ctx, component); err == nil && len(found) > 0 {
-				out = append(out, ownership.Target{Component: component, Host: h.NodeName, Address: ports[component]})
+				out = append(out, recorder.Target{Component: component, Host: h.NodeName, Address: ports[component]})
 			}
 		}
 	}

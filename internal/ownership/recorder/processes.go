@@ -1,4 +1,4 @@
-package ownership
+package recorder
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
 // process names a process for good.
@@ -17,7 +18,7 @@ type process struct {
 
 // processLooker looks at the processes of one component on one host.
 type processLooker struct {
-	Owner
+	ownership.Owner
 	// linger tells that the component is no target any more: it is looked at until its process has ended.
 	linger atomic.Bool
 	done   atomic.Bool

@@ -1,4 +1,6 @@
-package ownership
+// Package recorder watches who runs which loop: leases, gauges and processes of managers, each look with the time at
+// which it was sure. It writes what it saw into a log, which package ownership judges.
+package recorder
 
 import (
 	"context"
@@ -9,16 +11,16 @@ import (
 	"k8s.io/utils/clock"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
-// Defaults of a recorder.
-const (
-	defaultInterval  = 100 * time.Millisecond
-	defaultSlow      = time.Second
-	defaultTimeout   = 2 * time.Second
-	defaultHeartbeat = 5 * time.Second
-	defaultHotFor    = 5 * time.Second
-)
+const defaultInterval = 100 * time.Millisecond
+
+const defaultSlow = time.Second
+
+const defaultTimeout = 2 * time.Second
+
+const defaultHotFor = 5 * time.Second
 
 // Target is a manager to look at.
 type Target struct {
@@ -28,7 +30,7 @@ type Target struct {
 	Address string
 }
 
-func (t Target) owner() Owner { return Owner{t.Component, t.Host} }
+func (t Target) owner() ownership.Owner { return ownership.Owner{Component: t.Component, Host: t.Host} }
 
 // RecorderOptions say what a recorder looks at and how often. Client, Namespace, Targets, Scrape and Sink are needed.
 type RecorderOptions struct {
@@ -60,12 +62,12 @@ type RecorderOptions struct {
 // Recorder writes an ownership log.
 type Recorder struct {
 	opts RecorderOptions
-	heat *heat
+	heat *scrapeScheduler
 	wg   sync.WaitGroup
 
 	mu      sync.Mutex // serialises Sink
 	scrapes map[Target]context.CancelFunc
-	lookers map[Owner]*processLooker
+	lookers map[ownership.Owner]*processLooker
 }
 
 // NewRecorder returns a recorder; Run starts it.
@@ -73,12 +75,12 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	setDefault(&o.Interval, defaultInterval)
 	setDefault(&o.SlowInterval, defaultSlow)
 	setDefault(&o.Timeout, defaultTimeout)
-	setDefault(&o.Heartbeat, defaultHeartbeat)
+	setDefault(&o.Heartbeat, ownership.DefaultHeartbeat)
 	setDefault(&o.HotFor, defaultHotFor)
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Recorder{opts: o, heat: newHeat(o.HotFor), scrapes: map[Target]context.CancelFunc{}, lookers: map[Owner]*processLooker{}}
+	return &Recorder{opts: o, heat: newScrapeScheduler(o.HotFor), scrapes: map[Target]context.CancelFunc{}, lookers: map[ownership.Owner]*processLooker{}}
 }
 
 func setDefault(d *time.Duration, value time.Duration) {
@@ -103,7 +105,7 @@ func (r *Recorder) Run(ctx context.Context) {
 // gone already: its end is what proves that it no longer acts.
 func (r *Recorder) refresh(ctx context.Context) {
 	wanted := map[Target]bool{}
-	owners := map[Owner]bool{}
+	owners := map[ownership.Owner]bool{}
 	for _, t := range r.opts.Targets() {
 		wanted[t], owners[t.owner()] = true, true
 	}
@@ -167,7 +169,7 @@ type source struct {
 // ok records a successful look. The state is what has to change for the look to be written before the next heartbeat.
 func (s *source) ok(e v1.OwnershipEvent, state string) {
 	e.Looked = s.looked
-	began := began(e)
+	began := ownership.Began(e)
 	first := s.looked == nil
 	s.looked = &began
 	s.pending = &e

@@ -16,12 +16,12 @@ const startTolerance = 2 * time.Second
 type history struct {
 	Owner
 	processes, scrapes       []v1.OwnershipEvent
-	incarnations             []*incarnation
+	incarnations             []*processInstance
 	processFails, scrapeFail windows
 }
 
-// incarnation is one process of a manager.
-type incarnation struct {
+// processInstance is one process of a manager.
+type processInstance struct {
 	Owner
 	history *history
 	pid     int
@@ -61,14 +61,15 @@ type segment struct {
 	stopped    *end
 }
 
-func (i *incarnation) name() string {
+func (i *processInstance) name() string {
 	if i.pid != 0 {
 		return fmt.Sprintf("%s (pid %d)", i.Owner, i.pid)
 	}
 	return i.Owner.String()
 }
 
-func began(e v1.OwnershipEvent) time.Time {
+// Began returns when what an event tells of began: for a process its start, else the event's own time.
+func Began(e v1.OwnershipEvent) time.Time {
 	if e.Began != nil {
 		return *e.Began
 	}
@@ -85,7 +86,7 @@ func (h *history) settle(until time.Time, maxSilence time.Duration) {
 	}
 	h.processFails.close(last, until, maxSilence)
 	last = nil
-	var current *incarnation
+	var current *processInstance
 	for n, e := range h.scrapes {
 		h.scrapeFail.observe(last, e)
 		current = h.scrape(current, e)
@@ -104,7 +105,7 @@ func (h *history) settle(until time.Time, maxSilence time.Duration) {
 }
 
 // replaced ends an incarnation whose address is served by a later one. Where host access saw both, they do run side by side.
-func (h *history) replaced(old, next *incarnation) {
+func (h *history) replaced(old, next *processInstance) {
 	if len(next.looks) > 0 && (old.pid == 0 || next.pid == 0) {
 		old.end = &end{hi: next.seen, proof: v1.EndRestarted}
 	}
@@ -122,7 +123,7 @@ func (h *history) process(e v1.OwnershipEvent) {
 		}
 		return
 	}
-	var found *incarnation
+	var found *processInstance
 	for _, i := range h.incarnations {
 		if i.pid == e.PID && i.ticks == e.StartTicks {
 			found = i
@@ -136,11 +137,11 @@ func (h *history) process(e v1.OwnershipEvent) {
 		found.ended(e)
 		return
 	}
-	found.alive = later(found.alive, began(e))
+	found.alive = later(found.alive, Began(e))
 }
 
-func (h *history) add(e v1.OwnershipEvent) *incarnation {
-	i := &incarnation{Owner: h.Owner, history: h, started: e.ProcessStarted, seen: e.Time}
+func (h *history) add(e v1.OwnershipEvent) *processInstance {
+	i := &processInstance{Owner: h.Owner, history: h, started: e.ProcessStarted, seen: e.Time}
 	if e.Looked != nil && !e.Ended {
 		i.since = *e.Looked
 	}
@@ -152,7 +153,7 @@ func (h *history) add(e v1.OwnershipEvent) *incarnation {
 }
 
 // ended records the proof of an end; of two statements the earlier one counts.
-func (i *incarnation) ended(e v1.OwnershipEvent) {
+func (i *processInstance) ended(e v1.OwnershipEvent) {
 	if e.Looked != nil {
 		i.alive = later(i.alive, *e.Looked)
 	}
@@ -162,7 +163,7 @@ func (i *incarnation) ended(e v1.OwnershipEvent) {
 }
 
 // scrape adds a line about the gauges; current is the incarnation that answered last.
-func (h *history) scrape(current *incarnation, e v1.OwnershipEvent) *incarnation {
+func (h *history) scrape(current *processInstance, e v1.OwnershipEvent) *processInstance {
 	if current != nil && e.Looked != nil && (current.end == nil || !e.Looked.After(current.end.hi)) {
 		current.confirm(*e.Looked)
 	}
@@ -175,7 +176,7 @@ func (h *history) scrape(current *incarnation, e v1.OwnershipEvent) *incarnation
 }
 
 // answering finds the incarnation that gave an answer, or makes one.
-func (h *history) answering(e v1.OwnershipEvent) *incarnation {
+func (h *history) answering(e v1.OwnershipEvent) *processInstance {
 	i := h.startedAt(e.ProcessStarted)
 	if i == nil {
 		i = h.aliveAt(e)
@@ -193,8 +194,8 @@ func (h *history) answering(e v1.OwnershipEvent) *incarnation {
 }
 
 // startedAt is the incarnation whose start time is the nearest within the tolerance.
-func (h *history) startedAt(started *time.Time) *incarnation {
-	var best *incarnation
+func (h *history) startedAt(started *time.Time) *processInstance {
+	var best *processInstance
 	var off time.Duration
 	for _, i := range h.incarnations {
 		if started == nil || i.started == nil {
@@ -208,11 +209,11 @@ func (h *history) startedAt(started *time.Time) *incarnation {
 }
 
 // aliveAt is the newest incarnation that may have given an answer whose start time fits none; rather one that had been seen by then.
-func (h *history) aliveAt(e v1.OwnershipEvent) *incarnation {
-	var best *incarnation
+func (h *history) aliveAt(e v1.OwnershipEvent) *processInstance {
+	var best *processInstance
 	for _, i := range h.incarnations {
 		another := e.ProcessStarted != nil && (i.started != nil || i.seen.Add(startTolerance).Before(*e.ProcessStarted))
-		notThen := i.since.After(e.Time) || i.end != nil && i.end.hi.Before(began(e))
+		notThen := i.since.After(e.Time) || i.end != nil && i.end.hi.Before(Began(e))
 		unlikely := best != nil && i.since.IsZero() && i.seen.After(e.Time)
 		if !another && !notThen && !unlikely {
 			best = i
@@ -222,7 +223,7 @@ func (h *history) aliveAt(e v1.OwnershipEvent) *incarnation {
 }
 
 // confirm says that nothing had changed at the given time.
-func (i *incarnation) confirm(at time.Time) {
+func (i *processInstance) confirm(at time.Time) {
 	i.alive = later(i.alive, at)
 	for _, s := range i.segments {
 		if s.stopped == nil {
@@ -231,8 +232,8 @@ func (i *incarnation) confirm(at time.Time) {
 	}
 }
 
-func (i *incarnation) answered(e v1.OwnershipEvent, again bool) {
-	l := look{began: began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
+func (i *processInstance) answered(e v1.OwnershipEvent, again bool) {
+	l := look{began: Began(e), ended: e.Time, loops: e.Loops, leads: e.Leads}
 	if again && e.Looked != nil {
 		l.after = *e.Looked
 	}
@@ -267,7 +268,7 @@ func contains(list []string, s string) bool {
 }
 
 // leadsAt is what the incarnation last said at or before a moment that it leads, and whether it had said anything.
-func (i *incarnation) leadsAt(t time.Time) ([]string, bool) {
+func (i *processInstance) leadsAt(t time.Time) ([]string, bool) {
 	var leads []string
 	said := false
 	for _, l := range i.looks {
@@ -279,11 +280,150 @@ func (i *incarnation) leadsAt(t time.Time) ([]string, bool) {
 }
 
 // everLed is the first answer in which the incarnation said that it leads the lease.
-func (i *incarnation) everLed(lease string) (look, bool) {
+func (i *processInstance) everLed(lease string) (look, bool) {
 	for _, l := range i.looks {
 		if contains(l.leads, lease) {
 			return l, true
 		}
 	}
 	return look{}, false
+}
+
+// leaseHistory is what was seen of one lease.
+type leaseHistory struct {
+	name  string
+	terms []term
+	fails windows
+	// unseen are windows in which terms began and ended unseen: the count of transitions, which every acquisition raises, jumped.
+	unseen []window
+	last   *v1.OwnershipEvent // the last look that succeeded
+	any    *v1.OwnershipEvent // the last line
+}
+
+// term is a time during which one holder had the lease.
+type term struct {
+	holder string
+	// acquired is when the holder was first seen, after when the look before that began: it was won in between.
+	acquired time.Time
+	after    time.Time
+	// lost is when another holder or none was seen; nil while it holds. renewed is its last renewal that was seen, by its own clock.
+	lost    *time.Time
+	renewed *time.Time
+	// earlier tells that the term had begun before the log.
+	earlier bool
+}
+
+func (l *leaseHistory) observe(e v1.OwnershipEvent) {
+	l.fails.observe(l.any, e)
+	l.any = &e
+	if e.Error != "" {
+		return
+	}
+	if l.last != nil && e.Transitions > l.last.Transitions+1 {
+		l.unseen = append(l.unseen, window{lo: l.last.Time, hi: e.Time})
+	}
+	changed := l.last == nil || l.last.Holder != e.Holder || l.last.Transitions != e.Transitions
+	if changed {
+		if n := len(l.terms); n > 0 && l.terms[n-1].lost == nil {
+			at := e.Time
+			l.terms[n-1].lost = &at
+			if e.PreviousRenewed != nil {
+				l.terms[n-1].renewed = e.PreviousRenewed
+			}
+		}
+		if e.Holder != "" {
+			t := term{holder: e.Holder, acquired: e.Time, after: e.Time, earlier: l.last == nil}
+			if e.Looked != nil {
+				t.after = *e.Looked
+			}
+			l.terms = append(l.terms, t)
+		}
+	}
+	if n := len(l.terms); n > 0 && e.Holder != "" && e.Renewed != nil {
+		l.terms[n-1].renewed = e.Renewed
+	}
+	l.last = &e
+}
+
+// wonWithin are the terms that may have begun between two moments.
+func (l *leaseHistory) wonWithin(from, to time.Time) []term {
+	var out []term
+	for _, t := range l.terms {
+		if !t.earlier && t.acquired.After(from) && t.after.Before(to) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// at is the term during which a manager said at the given time that it leads; the slack is for a watch that lags behind a scrape.
+func (l *leaseHistory) at(t time.Time) *term {
+	const slack = time.Second
+	for i := len(l.terms) - 1; i >= 0; i-- {
+		if !l.terms[i].acquired.After(t) {
+			return &l.terms[i]
+		}
+	}
+	if len(l.terms) > 0 && !l.terms[0].acquired.After(t.Add(slack)) {
+		return &l.terms[0]
+	}
+	return nil
+}
+
+// windows are the times during which a source was not looked at with success.
+type windows []window
+
+type window struct {
+	lo, hi time.Time
+	// open tells that no look succeeded any more until the end.
+	open bool
+	why  string
+}
+
+// observe adds a line of the source; last is the line before.
+func (w *windows) observe(last *v1.OwnershipEvent, e v1.OwnershipEvent) {
+	failing := len(*w) > 0 && (*w)[len(*w)-1].open
+	switch {
+	case e.Error != "" && !failing:
+		lo := e.Time
+		switch {
+		case e.Looked != nil:
+			lo = *e.Looked
+		case last != nil:
+			lo = last.Time
+		}
+		*w = append(*w, window{lo: lo, hi: e.Time, open: true, why: e.Error})
+	case e.Error != "":
+		(*w)[len(*w)-1].hi = e.Time
+	case failing:
+		(*w)[len(*w)-1].hi, (*w)[len(*w)-1].open = e.Time, false
+	case e.Looked == nil && last != nil && e.Began != nil:
+		// A recorder began anew: nobody looked since the line before.
+		*w = append(*w, window{lo: last.Time, hi: e.Time, why: "nothing was recorded"})
+	}
+}
+
+// close settles the last window at the end of what is judged.
+func (w *windows) close(last *v1.OwnershipEvent, until time.Time, maxSilence time.Duration) {
+	if n := len(*w); n > 0 && (*w)[n-1].open {
+		(*w)[n-1].hi = later((*w)[n-1].hi, until)
+		return
+	}
+	if last != nil && until.Sub(last.Time) > maxSilence {
+		*w = append(*w, window{lo: last.Time, hi: until, open: true, why: "nothing was recorded"})
+	}
+}
+
+// missing tells whether a look was missing between two moments that are further apart than looks are.
+func (w windows) missing(lo, hi time.Time) bool {
+	const twoLooks = 250 * time.Millisecond
+	if hi.Sub(lo) <= twoLooks {
+		return false
+	}
+	for _, x := range w {
+		if x.lo.Before(hi) && x.hi.After(lo) {
+			return true
+		}
+	}
+	return false
 }

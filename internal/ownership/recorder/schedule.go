@@ -1,4 +1,4 @@
-package ownership
+package recorder
 
 import (
 	"slices"
@@ -6,51 +6,54 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
-// heat decides how often each manager is scraped: fast while it may be about to become an owner, slowly otherwise.
+// scrapeScheduler decides how often each manager is scraped: fast while it may be about to become an owner, slowly otherwise.
 //
 //	lease changed hands, or an owner ended --> candidates for that lease are hot
 //	one of them leads it and runs loops    --> they cool down, as they do after a while anyway
-type heat struct {
+type scrapeScheduler struct {
 	hotFor time.Duration
 
 	mu      sync.Mutex
-	targets map[Target]*warmth
+	targets map[Target]*targetState
 }
 
-// warmth is what is known of one target.
-type warmth struct {
+// targetState is what is known of one target.
+type targetState struct {
 	leads  []string
 	failed bool // it did not answer last
 	absent bool // it has no process
-	hot    map[string]hot
+	hot    map[string]boost
 	wake   chan struct{}
 }
 
-// hot is why a target is scraped fast.
-type hot struct {
+// boost is why a target is scraped fast.
+type boost struct {
 	until time.Time
 	// led tells that it led the lease before: that it still says so is no news.
 	led bool
 }
 
-func newHeat(hotFor time.Duration) *heat { return &heat{hotFor: hotFor, targets: map[Target]*warmth{}} }
-
-func (h *heat) add(t Target) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.targets[t] = &warmth{failed: true, hot: map[string]hot{}, wake: make(chan struct{}, 1)}
+func newScrapeScheduler(hotFor time.Duration) *scrapeScheduler {
+	return &scrapeScheduler{hotFor: hotFor, targets: map[Target]*targetState{}}
 }
 
-func (h *heat) remove(t Target) {
+func (h *scrapeScheduler) add(t Target) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.targets[t] = &targetState{failed: true, hot: map[string]boost{}, wake: make(chan struct{}, 1)}
+}
+
+func (h *scrapeScheduler) remove(t Target) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.targets, t)
 }
 
 // wake is signalled when the target becomes hot or its process appears.
-func (h *heat) wake(t Target) <-chan struct{} {
+func (h *scrapeScheduler) wake(t Target) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.targets[t]; w != nil {
@@ -59,7 +62,7 @@ func (h *heat) wake(t Target) <-chan struct{} {
 	return nil
 }
 
-func (w *warmth) signal() {
+func (w *targetState) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default: // it is awake
@@ -67,14 +70,14 @@ func (w *warmth) signal() {
 }
 
 // leaseChanged makes those hot that may lead the lease next.
-func (h *heat) leaseChanged(lease string, now time.Time) {
+func (h *scrapeScheduler) leaseChanged(lease string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.warm(lease, now)
 }
 
 // processEnded forgets what the ended manager led, and makes those hot that may lead it next.
-func (h *heat) processEnded(o Owner, now time.Time) {
+func (h *scrapeScheduler) processEnded(o ownership.Owner, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for t, w := range h.targets {
@@ -89,17 +92,17 @@ func (h *heat) processEnded(o Owner, now time.Time) {
 	}
 }
 
-func (h *heat) warm(lease string, now time.Time) {
+func (h *scrapeScheduler) warm(lease string, now time.Time) {
 	for _, t := range h.candidates(lease) {
 		w := h.targets[t]
-		w.hot[lease] = hot{until: now.Add(h.hotFor), led: slices.Contains(w.leads, lease)}
+		w.hot[lease] = boost{until: now.Add(h.hotFor), led: slices.Contains(w.leads, lease)}
 		w.signal()
 	}
 }
 
 // candidates for a component's own lease are its instances. Another lease, the migration lease, is contended by those who lead their own one, and
 // perhaps by those that did not answer.
-func (h *heat) candidates(lease string) []Target {
+func (h *scrapeScheduler) candidates(lease string) []Target {
 	var own, others []Target
 	for t, w := range h.targets {
 		switch {
@@ -117,7 +120,7 @@ func (h *heat) candidates(lease string) []Target {
 }
 
 // answered records an answer, and cools the candidates for a lease whose new leader has begun its loops.
-func (h *heat) answered(t Target, m v1.Manager) {
+func (h *scrapeScheduler) answered(t Target, m v1.Manager) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.targets[t]
@@ -140,10 +143,10 @@ func begun(lease, component string, loops []string) bool {
 	if lease == component {
 		return len(loops) > 0
 	}
-	return slices.ContainsFunc(loops, func(l string) bool { return slices.Contains(coreLoops(), l) })
+	return slices.ContainsFunc(loops, func(l string) bool { return slices.Contains(ownership.CoreLoops(), l) })
 }
 
-func (h *heat) failed(t Target) {
+func (h *scrapeScheduler) failed(t Target) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.targets[t]; w != nil {
@@ -152,7 +155,7 @@ func (h *heat) failed(t Target) {
 }
 
 // processes records whether the manager has a process at all.
-func (h *heat) processes(o Owner, some bool) {
+func (h *scrapeScheduler) processes(o ownership.Owner, some bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for t, w := range h.targets {
@@ -167,7 +170,7 @@ func (h *heat) processes(o Owner, some bool) {
 }
 
 // isAbsent tells that the manager has no process: there is nobody to ask.
-func (h *heat) isAbsent(t Target) bool {
+func (h *scrapeScheduler) isAbsent(t Target) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.targets[t]
@@ -175,7 +178,7 @@ func (h *heat) isAbsent(t Target) bool {
 }
 
 // isHot tells whether the target is to be scraped fast.
-func (h *heat) isHot(t Target, now time.Time) bool {
+func (h *scrapeScheduler) isHot(t Target, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.targets[t]
@@ -194,7 +197,7 @@ func (h *heat) isHot(t Target, now time.Time) bool {
 }
 
 // mayEnd tells whether the end of the manager's process may be the end of an owner: it leads a lease, or does not answer.
-func (h *heat) mayEnd(o Owner) bool {
+func (h *scrapeScheduler) mayEnd(o ownership.Owner) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for t, w := range h.targets {

@@ -1,4 +1,4 @@
-package ownership
+package recorder
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package ownership
+package recorder
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,49 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 )
+
+// scrapeTarget scrapes one manager until ctx ends.
+func (r *Recorder) scrapeTarget(ctx context.Context, t Target) {
+	src := &source{r: r}
+	defer src.flush()
+	wake := r.heat.wake(t)
+	for ctx.Err() == nil {
+		if !r.heat.isAbsent(t) {
+			r.scrapeOnce(ctx, src, t)
+		}
+		interval := r.opts.SlowInterval
+		if r.heat.isHot(t, r.opts.Clock.Now()) {
+			interval = r.opts.Interval
+		}
+		r.wait(ctx, interval, wake)
+	}
+}
+
+func (r *Recorder) scrapeOnce(ctx context.Context, src *source, t Target) {
+	asking, cancel := context.WithTimeout(ctx, r.opts.Timeout)
+	defer cancel()
+	began := r.now()
+	m, err := r.opts.Scrape(asking, t)
+	e := v1.OwnershipEvent{Time: r.now(), Began: &began, Source: v1.SourceScrape, Component: t.Component, Host: t.Host}
+	if ctx.Err() != nil {
+		return // the recording ended in the middle of a look: it says nothing
+	}
+	if err != nil {
+		r.heat.failed(t)
+		src.fail(e, err)
+		return
+	}
+	r.heat.answered(t, m)
+	e.Loops, e.Leads, e.ProcessStarted = m.Loops, m.Leads, m.ProcessStarted
+	state := strings.Join(m.Loops, ",") + ";" + strings.Join(m.Leads, ",")
+	if m.ProcessStarted != nil {
+		state += ";" + m.ProcessStarted.Round(time.Second).String() // it jitters: see startTolerance
+	}
+	src.ok(e, state)
+}
+
+// now is the time as it is written down.
+func (r *Recorder) now() time.Time { return r.opts.Clock.Now().UTC().Round(0) }
 
 // maxMetrics bounds what is read of a manager's /metrics: a kube-controller-manager of a large cluster serves a few megabytes.
 const maxMetrics = 64 << 20
@@ -245,4 +289,112 @@ func sortedUnique(in []string) []string {
 		}
 	}
 	return out
+}
+
+// kepSeries are the five series by which KEP-2395 tells operators to judge an extracted provider, without their subsystem: node_controller_ for the
+// first two (in the cloud's node controller since 1.28), service_controller_ for the others (the latencies since 1.21, the errors since 1.27).
+var kepSeries = []string{
+	"cloud_provider_taint_removal_delay_seconds",
+	"initial_node_sync_delay_seconds",
+	"nodesync_error_total",
+	"nodesync_latency_seconds",
+	"update_loadbalancer_host_latency_seconds",
+}
+
+// subsystems that the series have had.
+var subsystems = []string{"", "node_controller_", "service_controller_", "cloud_node_controller_", "cloud_provider_"}
+
+// askedMetrics are the names that a manager is asked for.
+var askedMetrics = func() []string {
+	out := append([]string{metricLoops, metricLeads, metricStarted, metricBuild}, cloudCallMetrics...)
+	for _, name := range kepSeries {
+		for _, subsystem := range subsystems {
+			out = append(out, subsystem+name)
+		}
+	}
+	return out
+}()
+
+// seriesOf is the series that a metric, or a line of a histogram, belongs to; empty for any other.
+func seriesOf(metric string) string {
+	for _, part := range []string{"", "_bucket", "_sum", "_count"} {
+		name, ok := strings.CutSuffix(metric, part)
+		if !ok {
+			continue
+		}
+		for _, subsystem := range subsystems {
+			if rest, ok := strings.CutPrefix(name, subsystem); ok && slices.Contains(kepSeries, rest) {
+				return rest
+			}
+		}
+	}
+	return ""
+}
+
+// objective is the KEP's: 99% within 60 seconds. The histograms' nearest bound above it is 64, so a few of those within may have taken up to 64.
+const objective = 60
+
+func series(name string, metric *dto.Metric) v1.Series {
+	h := metric.GetHistogram()
+	if h == nil {
+		return v1.Series{Name: name, Sum: metric.GetCounter().GetValue() + metric.GetUntyped().GetValue()}
+	}
+	within := h.GetSampleCount() // all of them, unless a bucket says less
+	best := 0.0
+	for _, b := range h.GetBucket() {
+		if bound := b.GetUpperBound(); bound >= objective && (best == 0 || bound < best) {
+			best, within = bound, b.GetCumulativeCount()
+		}
+	}
+	return v1.Series{Name: name, Count: h.GetSampleCount(), Sum: h.GetSampleSum(), Within60: &within}
+}
+
+// statusErr is an answer that is none, with its HTTP status.
+type statusErr struct {
+	status int
+	text   string
+}
+
+func (e *statusErr) Error() string { return e.text }
+
+// Refused tells an error that says that a component runs and does not answer this account.
+func Refused(err error) bool {
+	var e *statusErr
+	return errors.As(err, &e) && (e.status == http.StatusUnauthorized || e.status == http.StatusForbidden)
+}
+
+// maxVersion bounds what is read of an answer to /version, which is some hundred bytes.
+const maxVersion = 1 << 16
+
+// Version asks the API server at address (host:port) for the version that it was built as, e.g. v1.27.4.
+func Version(ctx context.Context, client *http.Client, address, token string) (string, error) {
+	target := url.URL{Scheme: "https", Host: address, Path: "/version"}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return "", fmt.Errorf("asking for the version of %s: %w", address, err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	c := *client
+	c.CheckRedirect = neverRedirect
+	resp, err := c.Do(req)
+	if err != nil {
+		var urlErr *url.Error
+		if errors.As(err, &urlErr) { // its text repeats the URL
+			err = urlErr.Err
+		}
+		return "", fmt.Errorf("asking for the version of %s: %w", address, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", &statusErr{resp.StatusCode, fmt.Sprintf("asking for the version of %s: status %d", address, resp.StatusCode)}
+	}
+	var answer struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxVersion)).Decode(&answer); err != nil || answer.GitVersion == "" {
+		return "", fmt.Errorf("understanding the version of %s: it is no answer of an API server", address)
+	}
+	return answer.GitVersion, nil
 }

@@ -1,4 +1,4 @@
-package ownership
+package recorder
 
 import (
 	"context"
@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/ownership"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +36,7 @@ type world struct {
 	targets []Target
 	loops   map[Target][]string
 	leads   map[Target][]string
-	procs   map[Owner][]v1.Process
+	procs   map[ownership.Owner][]v1.Process
 	down    map[Target]bool
 	procErr error
 	scrapes map[Target]int
@@ -52,7 +53,7 @@ var (
 func newWorld() *world {
 	return &world{
 		client: fake.NewClientset(), targets: []Target{targetA, targetB}, loops: map[Target][]string{}, leads: map[Target][]string{},
-		procs:   map[Owner][]v1.Process{targetA.owner(): {{PID: 1, StartTicks: 7, Started: t0}}, targetB.owner(): {{PID: 2, StartTicks: 8, Started: t0}}},
+		procs:   map[ownership.Owner][]v1.Process{targetA.owner(): {{PID: 1, StartTicks: 7, Started: t0}}, targetB.owner(): {{PID: 2, StartTicks: 8, Started: t0}}},
 		down:    map[Target]bool{},
 		scrapes: map[Target]int{}, changed: make(chan struct{}, 1),
 	}
@@ -85,7 +86,7 @@ func (w *world) options() RecorderOptions {
 		Processes: func(_ context.Context, host, component string) ([]v1.Process, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.procs[Owner{component, host}], w.procErr
+			return w.procs[ownership.Owner{Component: component, Host: host}], w.procErr
 		},
 		Interval: 2 * time.Millisecond, SlowInterval: 10 * time.Millisecond, Timeout: time.Second, Heartbeat: 50 * time.Millisecond,
 		Sink: func(e v1.OwnershipEvent) {
@@ -225,10 +226,12 @@ func TestRecorderWritesAHandover(t *testing.T) {
 		}
 		w.putLease(t, "b", 2)
 		w.wait(t, n, "holder b", isLease("b"))
-		w.set(func() { w.loops[targetB], w.leads[targetB] = inTree, []string{kcmName, migration} })
+		w.set(func() {
+			w.loops[targetB], w.leads[targetB] = inTree, []string{kcmName, migration}
+		})
 		w.wait(t, n, "loops of b", isScrape(targetB, inTree...))
 	})
-	j := Judge(w.events, nil, nil, Options{})
+	j := ownership.Judge(w.events, nil, nil, ownership.Options{})
 	if len(j.Gaps) != 4 || len(j.Overlaps) > 0 || len(j.Unknown) > 0 {
 		t.Errorf("judged %+v", j)
 	}
@@ -432,8 +435,8 @@ func TestRecorderScrapesManagersOverTLS(t *testing.T) {
 
 func TestHeatChoosesWhomToScrapeFast(t *testing.T) {
 	now := t0
-	fresh := func() *heat {
-		h := newHeat(5 * time.Second)
+	fresh := func() *scrapeScheduler {
+		h := newScrapeScheduler(5 * time.Second)
 		for _, x := range []Target{targetA, targetB, targetC} {
 			h.add(x)
 		}
@@ -442,7 +445,7 @@ func TestHeatChoosesWhomToScrapeFast(t *testing.T) {
 		h.answered(targetC, v1.Manager{Leads: []string{ccmName}, Loops: []string{"cloud-node"}})
 		return h
 	}
-	hotOnes := func(h *heat, at time.Time) string {
+	hotOnes := func(h *scrapeScheduler, at time.Time) string {
 		out := ""
 		for name, x := range map[string]Target{"a": targetA, "b": targetB, "c": targetC} {
 			if h.isHot(x, at) {
@@ -455,30 +458,30 @@ func TestHeatChoosesWhomToScrapeFast(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		do   func(*heat)
+		do   func(*scrapeScheduler)
 		want string
 	}{
-		{"nothing happened", func(*heat) {}, ""},
-		{"the migration lease changed: those who lead their own", func(h *heat) { h.leaseChanged(migration, now) }, "ac"},
+		{"nothing happened", func(*scrapeScheduler) {}, ""},
+		{"the migration lease changed: those who lead their own", func(h *scrapeScheduler) { h.leaseChanged(migration, now) }, "ac"},
 		{"the owner ended: its peers for its own lease, the other leader for the migration lease",
-			func(h *heat) { h.processEnded(targetA.owner(), now); h.processes(targetA.owner(), false) }, "abc"},
-		{"a standby ended", func(h *heat) { h.processEnded(targetB.owner(), now) }, ""},
-		{"a component's own lease changed", func(h *heat) { h.leaseChanged(kcmName, now) }, "ab"},
-		{"a component of which nothing runs won its own lease", func(h *heat) {
+			func(h *scrapeScheduler) { h.processEnded(targetA.owner(), now); h.processes(targetA.owner(), false) }, "abc"},
+		{"a standby ended", func(h *scrapeScheduler) { h.processEnded(targetB.owner(), now) }, ""},
+		{"a component's own lease changed", func(h *scrapeScheduler) { h.leaseChanged(kcmName, now) }, "ab"},
+		{"a component of which nothing runs won its own lease", func(h *scrapeScheduler) {
 			h.processes(targetA.owner(), false)
 			h.processes(targetB.owner(), false)
 			h.leaseChanged(kcmName, now)
 		}, "c"},
-		{"one that does not answer may have won the migration lease", func(h *heat) { h.failed(targetB); h.leaseChanged(migration, now) }, "abc"},
-		{"the old owner's answer is no news", func(h *heat) {
+		{"one that does not answer may have won the migration lease", func(h *scrapeScheduler) { h.failed(targetB); h.leaseChanged(migration, now) }, "abc"},
+		{"the old owner's answer is no news", func(h *scrapeScheduler) {
 			h.leaseChanged(migration, now)
 			h.answered(targetA, v1.Manager{Leads: []string{kcmName, migration}, Loops: inTree})
 		}, "ac"},
-		{"the new owner has won and not begun", func(h *heat) {
+		{"the new owner has won and not begun", func(h *scrapeScheduler) {
 			h.leaseChanged(migration, now)
 			h.answered(targetC, v1.Manager{Leads: []string{ccmName, migration}, Loops: []string{"cloud-node"}})
 		}, "ac"},
-		{"the new owner has begun", func(h *heat) {
+		{"the new owner has begun", func(h *scrapeScheduler) {
 			h.leaseChanged(migration, now)
 			h.answered(targetC, v1.Manager{Leads: []string{ccmName, migration}, Loops: append([]string{"cloud-node"}, cloudLoops...)})
 		}, ""},
@@ -515,6 +518,6 @@ func TestAWokenTargetIsScrapedAtOnce(t *testing.T) {
 }
 
 func ExampleOwner_String() {
-	fmt.Println(Owner{"kube-controller-manager", "cp-1"})
+	fmt.Println(ownership.Owner{Component: "kube-controller-manager", Host: "cp-1"})
 	// Output: kube-controller-manager@cp-1
 }
