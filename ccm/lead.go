@@ -199,7 +199,7 @@ const (
 )
 
 // probe asks a cloud something, to see that it answers. A cloud of which nothing can be asked, because there is no node yet, is not waited for.
-func probe(ctx context.Context, shell *cloud.Shell, nodes corelisters.NodeLister) error {
+func probe(ctx context.Context, shell *cloud.Guard, nodes corelisters.NodeLister) error {
 	all, err := nodes.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)

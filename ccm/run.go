@@ -196,7 +196,7 @@ func (p *process) group(lease string) *group {
 
 // equip gives each group its clients and its cloud, behind its fence, and makes its InitFuncs with them. A constructor that may assert the provider's
 // type gets the provider itself, which asks the fences at its transport if it can.
-func (p *process) equip(shell *cloud.Shell, provider cloudprovider.Interface) error {
+func (p *process) equip(shell *cloud.Guard, provider cloudprovider.Interface) error {
 	if fenced, ok := provider.(interface{ UseFences(...*election.Fence) }); ok { // it asks them before each request
 		fenced.UseFences(p.fences()...)
 	}
@@ -265,7 +265,7 @@ func (p *process) fences() []*election.Fence {
 }
 
 // watchReadiness notes when the caches are full and the cloud has answered, and that a process that was told to end is not ready any more.
-func (p *process) watchReadiness(ctx context.Context, shell *cloud.Shell) {
+func (p *process) watchReadiness(ctx context.Context, shell *cloud.Guard) {
 	go func() {
 		for kind, synced := range p.warm.WaitForCacheSync(ctx.Done()) {
 			if !synced {

@@ -87,7 +87,7 @@ var errUnanswered = errors.New("the cloud has not answered yet")
 
 // watchCloud asks the cloud until it has answered once. A provider that is started under a lease cannot be asked on standby, which says nothing of the
 // cloud then: a rollout must not wait for it, because the lease is held by the process that is to be replaced.
-func (p *process) watchCloud(ctx context.Context, shell *cloud.Shell) {
+func (p *process) watchCloud(ctx context.Context, shell *cloud.Guard) {
 	select {
 	case <-p.start.done:
 	case <-ctx.Done():

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
 	"time"
 
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -18,7 +22,7 @@ type caller struct {
 	provider string
 	options  Options
 	budget   *budget
-	hung     *hung
+	hung     *abandonedCalls
 }
 
 // call is one call to the provider, and what is done around it.
@@ -57,7 +61,7 @@ const (
 func do[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (T, error) {
 	begun, backoff := time.Now(), firstBackoff
 	for {
-		answer, outcome, err := once(ctx, c, call, f)
+		answer, outcome, err := attempt(ctx, c, call, f)
 		if !call.retries || outcome != OutcomeThrottled || time.Since(begun) > retryFor {
 			return answer, err
 		}
@@ -82,7 +86,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func once[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, outcome Outcome, err error) {
+func attempt[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, outcome Outcome, err error) {
 	if call.mutates && election.FromContext(ctx) == nil && call.fence != nil {
 		caller := ctx
 		bound, cancel := call.fence.Bind(caller)
@@ -93,7 +97,7 @@ func once[T any](ctx context.Context, c *caller, call call, f func(context.Conte
 	begun := time.Now()
 	if call.ticket, err = c.admit(ctx, call); err == nil {
 		begun = time.Now()
-		answer, err = alone(ctx, c, call, f)
+		answer, err = callInGoroutine(ctx, c, call, f)
 	}
 	outcome = Classify(err)
 	if call.ticket != nil && !errors.Is(err, ErrStillRunning) || outcome == OutcomeFenced {
@@ -126,8 +130,8 @@ type reply[T any] struct {
 	err    error
 }
 
-// alone makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not take a worker with it.
-func alone[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
+// callInGoroutine makes the call in a goroutine of its own: a provider that hangs, whatever its context says, must not take a worker with it.
+func callInGoroutine[T any](ctx context.Context, c *caller, call call, f func(context.Context) (T, error)) (answer T, err error) {
 	if err := c.hung.allows(call); err != nil {
 		return answer, err
 	}
@@ -225,4 +229,123 @@ func settle(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
+}
+
+// ErrStillRunning is what a call gets whose object is still being worked on by an earlier call, that was given up for not answering. Had both been
+// made, a load balancer could be created by the earlier one after the later one had deleted it, and nobody would know of it.
+var ErrStillRunning = errors.New("a call that was given up has not returned yet")
+
+// The bounds of reads that hang. Reads do no harm when made twice, but each that hangs holds memory, and perhaps a connection.
+const (
+	hungReadsOfOne = 2
+	hungReads      = 200
+)
+
+// stuckAfter is how long after it was given up a call makes the process unhealthy. Only a restart helps against a call that never returns.
+const stuckAfter = 10 * time.Minute
+
+// abandonedCalls remembers the calls that were given up and have not returned.
+type abandonedCalls struct {
+	provider string
+
+	mu    sync.Mutex
+	calls []*abandoned // the oldest first
+}
+
+type abandoned struct {
+	call  call
+	since time.Time
+}
+
+func newHung(provider string) *abandonedCalls { return &abandonedCalls{provider: provider} }
+
+// allows returns why a call must not be made now. Nothing is asked or done about an object that a call of unknown outcome may still be changing: "there
+// is no such load balancer" would let the Service go while one is being made.
+func (h *abandonedCalls) allows(c call) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	same, reads := 0, 0
+	for _, a := range h.calls {
+		switch {
+		case a.call.mutates && a.call.object == c.object:
+			return a.refuse(c)
+		case a.call.mutates:
+		case !c.mutates && a.call.object == c.object && a.call.operation == c.operation:
+			same++
+			reads++
+		default:
+			reads++
+		}
+		if same >= hungReadsOfOne || !c.mutates && reads >= hungReads {
+			return a.refuse(c)
+		}
+	}
+	return nil
+}
+
+func (a *abandoned) refuse(c call) error {
+	return fmt.Errorf("calling %s of the cloud provider for %s: %w: %s for %s was given up %s ago",
+		c.operation, c.object, ErrStillRunning, a.call.operation, a.call.object, time.Since(a.since).Round(time.Second))
+}
+
+// abandon notes that a call was given up, until it returns.
+func (h *abandonedCalls) abandon(c call, returned func() error) {
+	a := &abandoned{c, time.Now()}
+	h.mu.Lock()
+	h.calls = append(h.calls, a)
+	h.mu.Unlock()
+	gauge := callsAbandoned.WithLabelValues(h.provider, c.operation)
+	gauge.Inc()
+	klog.InfoS("Gave up a call to the cloud provider that does not answer", "operation", c.operation, "object", c.object.String())
+	go func() {
+		err := returned()
+		gauge.Dec()
+		h.mu.Lock()
+		h.calls = slices.DeleteFunc(h.calls, func(other *abandoned) bool { return other == a })
+		h.mu.Unlock()
+		klog.InfoS("A call to the cloud provider that was given up has returned", "operation", c.operation, "object", c.object.String(), "result", err)
+	}()
+}
+
+// check fails while a call that was given up long ago has not returned.
+func (h *abandonedCalls) check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.calls { // the oldest first
+		if age := time.Since(a.since); age > stuckAfter {
+			return fmt.Errorf("%s of the cloud provider for %s was given up %s ago and has not returned", a.call.operation, a.call.object, age.Round(time.Second))
+		}
+	}
+	return nil
+}
+
+// Check is a health check of the process: it fails while a call hangs so long that only a restart helps.
+func (s *Guard) Check(*http.Request) error { return s.caller.hung.check() }
+
+// errorOf returns what waits for the reply of an abandoned call and returns its error.
+func errorOf[T any](replies <-chan reply[T]) func() error {
+	return func() error { return (<-replies).err }
+}
+
+// ErrPanic is what a call gets in which the provider panicked. One object with which a provider cannot deal must not end the process, and so the work
+// on all others.
+var ErrPanic = errors.New("the cloud provider panicked")
+
+// broken is the error of a call that did not return, with what the provider panicked with: nil if it ended its goroutine.
+func broken(c call, panicked any) error {
+	if panicked == nil {
+		panicked = "it ended the goroutine that it was called in"
+	}
+	logPanic(c.operation, panicked)
+	return fmt.Errorf("calling %s of the cloud provider for %s: %w: %v", c.operation, c.object, ErrPanic, panicked)
+}
+
+// panicked are the operations of which a stack was logged. A controller comes to the place that panics with every retry.
+var panicked sync.Map
+
+func logPanic(operation string, value any) {
+	if _, logged := panicked.LoadOrStore(operation, true); !logged {
+		klog.ErrorS(nil, "The cloud provider panicked; further panics in this operation are only in the errors of its calls",
+			"operation", operation, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	}
 }

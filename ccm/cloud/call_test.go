@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -32,15 +32,19 @@ type balancers struct {
 func (b balancers) GetLoadBalancer(ctx context.Context, _ string, _ *corev1.Service) (*corev1.LoadBalancerStatus, bool, error) {
 	return b.get(ctx)
 }
+
 func (b balancers) GetLoadBalancerName(context.Context, string, *corev1.Service) string {
 	return b.name()
 }
+
 func (b balancers) EnsureLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) (*corev1.LoadBalancerStatus, error) {
 	return b.ensure(ctx)
 }
+
 func (b balancers) UpdateLoadBalancer(ctx context.Context, _ string, _ *corev1.Service, _ []*corev1.Node) error {
 	return b.update(ctx)
 }
+
 func (b balancers) EnsureLoadBalancerDeleted(ctx context.Context, _ string, _ *corev1.Service) error {
 	return b.remove(ctx)
 }
@@ -50,7 +54,7 @@ func service(name string) *corev1.Service {
 }
 
 // shelled are the load balancers behind a shell, under a fence that is open.
-func shelled(b balancers, o Options) (cloudprovider.LoadBalancer, *Shell) {
+func shelled(b balancers, o Options) (cloudprovider.LoadBalancer, *Guard) {
 	shell := New(&provider{balancer: b}, o)
 	balancer, _ := shell.For(election.Unfenced(time.Now())).LoadBalancer()
 	return balancer, shell

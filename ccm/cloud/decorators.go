@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 )
@@ -190,7 +190,8 @@ func (c clustersOf) Master(ctx context.Context, cluster string) (string, error) 
 }
 
 func instance(providerID string) object { return object{"the instance", providerID} }
-func nodeNamed(name string) object      { return object{"the instance of node", name} }
+
+func nodeNamed(name string) object { return object{"the instance of node", name} }
 
 // listing is a call for the instances of many nodes.
 func (c *caller) listing(ctx context.Context, nodes []*corev1.Node) call {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 )
@@ -47,66 +47,82 @@ func (r recorder) NodeAddresses(_ context.Context, name types.NodeName) ([]corev
 	r.note("NodeAddresses")
 	return []corev1.NodeAddress{{Address: string(name)}}, nil
 }
+
 func (r recorder) NodeAddressesByProviderID(_ context.Context, id string) ([]corev1.NodeAddress, error) {
 	r.note("NodeAddressesByProviderID")
 	return []corev1.NodeAddress{{Address: id}}, nil
 }
+
 func (r recorder) InstanceID(_ context.Context, name types.NodeName) (string, error) {
 	r.note("InstanceID")
 	return string(name), nil
 }
+
 func (r recorder) InstanceType(_ context.Context, name types.NodeName) (string, error) {
 	r.note("InstanceType")
 	return string(name), nil
 }
+
 func (r recorder) InstanceTypeByProviderID(_ context.Context, id string) (string, error) {
 	r.note("InstanceTypeByProviderID")
 	return id, nil
 }
+
 func (r recorder) AddSSHKeyToAllInstances(context.Context, string, []byte) error {
 	r.note("AddSSHKeyToAllInstances")
 	return nil
 }
+
 func (r recorder) CurrentNodeName(_ context.Context, hostname string) (types.NodeName, error) {
 	r.note("CurrentNodeName")
 	return types.NodeName(hostname), nil
 }
+
 func (r recorder) InstanceExistsByProviderID(context.Context, string) (bool, error) {
 	r.note("InstanceExistsByProviderID")
 	return true, nil
 }
+
 func (r recorder) InstanceShutdownByProviderID(context.Context, string) (bool, error) {
 	r.note("InstanceShutdownByProviderID")
 	return true, nil
 }
+
 func (r recorder) GetZone(context.Context) (cloudprovider.Zone, error) {
 	r.note("GetZone")
 	return cloudprovider.Zone{Region: "here"}, nil
 }
+
 func (r recorder) GetZoneByProviderID(_ context.Context, id string) (cloudprovider.Zone, error) {
 	r.note("GetZoneByProviderID")
 	return cloudprovider.Zone{Region: id}, nil
 }
+
 func (r recorder) GetZoneByNodeName(_ context.Context, name types.NodeName) (cloudprovider.Zone, error) {
 	r.note("GetZoneByNodeName")
 	return cloudprovider.Zone{Region: string(name)}, nil
 }
+
 func (r recorder) ListClusters(context.Context) ([]string, error) {
 	r.note("ListClusters")
 	return []string{"c"}, nil
 }
+
 func (r recorder) Master(_ context.Context, cluster string) (string, error) {
 	r.note("Master")
 	return cluster, nil
 }
+
 func (r recorder) ListRoutes(_ context.Context, cluster string) ([]*cloudprovider.Route, error) {
 	r.note("ListRoutes")
 	return []*cloudprovider.Route{{Name: cluster}}, nil
 }
+
 func (r recorder) CreateRoute(context.Context, string, string, *cloudprovider.Route) error {
 	r.note("CreateRoute")
 	return nil
 }
+
 func (r recorder) DeleteRoute(context.Context, string, *cloudprovider.Route) error {
 	r.note("DeleteRoute")
 	return nil
@@ -118,10 +134,12 @@ func (r recorderV2) InstanceExists(context.Context, *corev1.Node) (bool, error) 
 	r.note("InstanceExists")
 	return true, nil
 }
+
 func (r recorderV2) InstanceShutdown(context.Context, *corev1.Node) (bool, error) {
 	r.note("InstanceShutdown")
 	return true, nil
 }
+
 func (r recorderV2) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	r.note("InstanceMetadata")
 	return &cloudprovider.InstanceMetadata{InstanceType: node.Name}, nil
@@ -260,6 +278,7 @@ type everything struct {
 }
 
 func (e *everything) MaxInstances() int { return e.lister.MaxInstances() }
+
 func (e *everything) ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
 	return e.lister.ListInstances(ctx, nodes, want)
 }

@@ -2,13 +2,77 @@ package cloud
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 )
+
+// cache has the states that were read of late.
+type cache struct {
+	states  map[nodeKey]remembered
+	longest time.Duration // the highest age that anybody accepts
+	swept   time.Time
+}
+
+// remembered is what is known of a node: with its metadata, and without it, which is asked for more often. A younger answer of the one kind does not
+// make the other kind's useless.
+type remembered [2]struct {
+	state InstanceState
+	have  Want
+	begun time.Time // when the call began: the state is at least as young
+}
+
+func kind(want Want) int {
+	if want&WantMetadata != 0 {
+		return 1
+	}
+	return 0
+}
+
+// asked notes which age a caller accepts. As long as everybody wants the truth, nothing is kept.
+func (c *cache) asked(maxAge time.Duration) { c.longest = max(c.longest, maxAge) }
+
+func (c *cache) get(key nodeKey, want Want, now time.Time, maxAge time.Duration) (InstanceState, bool) {
+	if maxAge <= 0 {
+		return InstanceState{}, false
+	}
+	for _, r := range c.states[key] {
+		if r.have != 0 && r.have&want == want && now.Sub(r.begun) <= maxAge {
+			return given(r.state, want), true
+		}
+	}
+	return InstanceState{}, false
+}
+
+// put keeps a state. Errors are not kept: the next caller tries again.
+func (c *cache) put(key nodeKey, state InstanceState, have Want, begun time.Time) {
+	if c.longest <= 0 || state.Err != nil {
+		return
+	}
+	c.sweep(time.Now())
+	r := c.states[key]
+	if slot := &r[kind(have)]; !begun.Before(slot.begun) {
+		slot.state, slot.have, slot.begun = state, have, begun
+	}
+	c.states[key] = r
+}
+
+// sweep drops what nobody would accept any more, so that nodes that are gone do not stay.
+func (c *cache) sweep(now time.Time) {
+	if now.Sub(c.swept) < c.longest {
+		return
+	}
+	c.swept = now
+	for key, r := range c.states {
+		if now.Sub(r[0].begun) > c.longest && now.Sub(r[1].begun) > c.longest {
+			delete(c.states, key)
+		}
+	}
+}
 
 // instancesV2 is cloudprovider.InstancesV2. retries is set for the shell's own reader.
 type instancesV2 struct {
@@ -99,4 +163,52 @@ func (i instancesV1) InstanceExistsByProviderID(ctx context.Context, id string) 
 // InstanceShutdownByProviderID implements cloudprovider.Instances.
 func (i instancesV1) InstanceShutdownByProviderID(ctx context.Context, id string) (bool, error) {
 	return askV1(ctx, i, "InstanceShutdownByProviderID", instance(id), ClassLifecycle, i.provider.InstanceShutdownByProviderID)
+}
+
+// InstancesLister is what a provider may implement beside cloudprovider.InstancesV2 (on its cloudprovider.Interface) when its API can describe
+// many instances in one call. Node controllers then make one call per period instead of one or two per node. Without it, the same questions are
+// asked through InstancesV2, or Instances and Zones, node by node.
+type InstancesLister interface {
+	// ListInstances describes the instances of nodes, in the order of nodes: one state per node. It finds an instance by spec.providerID, or
+	// where that is empty by what the provider's InstancesV2 would use. An error that concerns one node alone is in its state; the returned
+	// error is that of the call, and then no state is valid. It does not return cloudprovider.InstanceNotFound: such a node's state has Exists false.
+	// An instance that a successful answer leaves out though it was asked for is an error of its node. Exists is false only where the cloud says of
+	// this very instance that there is none. Nodes are deleted for that, and an answer may have lost a page.
+	// ListInstances makes one request to the cloud, or as many as pages are needed for MaxInstances nodes.
+	ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error)
+	// MaxInstances is how many nodes one call may ask for, at least 1.
+	MaxInstances() int
+}
+
+// Want says which fields of a state are needed, so that a provider, or the fallback, makes no calls for the others.
+type Want uint8
+
+// What can be wanted of an instance. Who wants the whole metadata wants the addresses in it, so that a provider asks want&WantMetadata != 0.
+const (
+	WantExists Want = 1 << iota
+	WantShutdown
+	// WantAddresses is metadata of which only the addresses are needed. Instances, the first interface, has them without the calls for type and zone.
+	WantAddresses
+	WantMetadata = WantAddresses | 1<<iota
+)
+
+// InstanceState is what the cloud says of one node's instance. Its meaning is that of cloudprovider.InstancesV2.
+type InstanceState struct {
+	// Exists is false only if the cloud answered and has no such instance (any more). A stopped instance exists.
+	Exists bool
+	// Terminated is that the cloud describes the instance still and says that it has ended for good. Exists is false then. It is proof: credentials of
+	// another account, or an answer that is not complete, cannot say it. Leave it false where a cloud only says that it does not find an instance.
+	Terminated bool
+	// Shutdown is that the instance exists and is stopped or stopping.
+	Shutdown bool
+	// Metadata may be nil for an instance that the provider says nothing about, and is when it was not wanted or the instance does not exist.
+	Metadata *cloudprovider.InstanceMetadata
+	// ShutdownUnknown is that the provider does not implement to say whether an instance is shut down. Shutdown is false
+	// then.
+	ShutdownUnknown bool
+	// IDAsked is that the provider ID was asked for, since the node has none and the provider is asked by it. IDNotFound
+	// is that there was none.
+	IDAsked, IDNotFound bool
+	// Err concerns this node alone. With it, nothing else in the state is valid, except for these two.
+	Err error
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 
 	"github.com/transplant-dev/transplant/ccm/election"
@@ -272,13 +272,20 @@ type (
 func (e *googleError) Error() string {
 	return fmt.Sprintf("googleapi: Error %d: %s", e.Code, e.Message)
 }
-func (e *azureError) Error() string      { return "RESPONSE " + e.ErrorCode }
+
+func (e *azureError) Error() string { return "RESPONSE " + e.ErrorCode }
+
 func (e gophercloudError) Error() string { return "unexpected" }
-func (e hcloudError) Error() string      { return e.Message }
-func (e *godoError) Error() string       { return "do" }
-func (e legacyAzure) Error() string      { return "azure" }
-func (e timeoutError) Error() string     { return "slow" }
-func (e timeoutError) Timeout() bool     { return true }
+
+func (e hcloudError) Error() string { return e.Message }
+
+func (e *godoError) Error() string { return "do" }
+
+func (e legacyAzure) Error() string { return "azure" }
+
+func (e timeoutError) Error() string { return "slow" }
+
+func (e timeoutError) Timeout() bool { return true }
 
 func TestErrorsAreJudgedByWhatTheyAre(t *testing.T) {
 	response := func(code int) *http.Response { return &http.Response{StatusCode: code} }

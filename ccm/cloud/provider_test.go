@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 )
 
 // provider is a cloud provider of which a test says what its methods do. Interfaces that are nil are not implemented.
@@ -29,24 +29,32 @@ type provider struct {
 func (p *provider) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {
 	p.initialized++
 }
+
 func (p *provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
 	return p.balancer, p.balancer != nil
 }
+
 func (p *provider) Instances() (cloudprovider.Instances, bool) {
 	return p.instances, p.instances != nil
 }
+
 func (p *provider) InstancesV2() (cloudprovider.InstancesV2, bool) {
 	return p.instancesV2, p.instancesV2 != nil
 }
-func (p *provider) Zones() (cloudprovider.Zones, bool)       { return p.zones, p.zones != nil }
+
+func (p *provider) Zones() (cloudprovider.Zones, bool) { return p.zones, p.zones != nil }
+
 func (p *provider) Clusters() (cloudprovider.Clusters, bool) { return p.clusters, p.clusters != nil }
-func (p *provider) Routes() (cloudprovider.Routes, bool)     { return p.routes, p.routes != nil }
+
+func (p *provider) Routes() (cloudprovider.Routes, bool) { return p.routes, p.routes != nil }
+
 func (p *provider) ProviderName() string {
 	if p.name == "" {
 		return "test"
 	}
 	return p.name
 }
+
 func (p *provider) HasClusterID() bool { return true }
 
 // withInformers is a provider that wants informers.
@@ -154,6 +162,7 @@ type statusError int
 func (e statusError) Error() string {
 	return fmt.Sprintf("no success (%d %s)", int(e), http.StatusText(int(e)))
 }
+
 func (e statusError) HTTPStatusCode() int { return int(e) }
 
 // call is one call to the cloud.

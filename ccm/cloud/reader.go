@@ -8,7 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 )
 
 // reader is Instances.
@@ -22,7 +22,7 @@ type reader struct {
 	caller   *caller
 
 	mu      sync.Mutex
-	lanes   map[laneKey]*lane
+	lanes   map[laneKey]*batcher
 	running map[nodeKey][]*item
 	cache   cache
 }
@@ -49,7 +49,7 @@ type item struct {
 
 func newReader(provider cloudprovider.Interface, caller *caller) *reader {
 	return &reader{
-		provider: provider, caller: caller, lanes: map[laneKey]*lane{}, running: map[nodeKey][]*item{}, cache: cache{states: map[nodeKey]remembered{}},
+		provider: provider, caller: caller, lanes: map[laneKey]*batcher{}, running: map[nodeKey][]*item{}, cache: cache{states: map[nodeKey]remembered{}},
 	}
 }
 
@@ -70,7 +70,7 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 	r.mu.Lock()
 	now := time.Now()
 	r.cache.asked(maxAge)
-	used := map[*lane]bool{}
+	used := map[*batcher]bool{}
 	for i, node := range nodes {
 		state, ok := r.cache.get(keyOf(node), want, now, maxAge)
 		if ok {
@@ -98,7 +98,7 @@ func (r *reader) Read(ctx context.Context, nodes []*corev1.Node, want Want, maxA
 }
 
 // item returns the item that will have a node's state: one that is there already if its answer is young enough, or a new one in a lane.
-func (r *reader) item(node *corev1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*lane]bool) (*item, string) {
+func (r *reader) item(node *corev1.Node, want Want, class Class, now time.Time, maxAge time.Duration, used map[*batcher]bool) (*item, string) {
 	key := keyOf(node)
 	for _, item := range r.running[key] {
 		if item.want&want == want && now.Sub(item.begun) <= maxAge && item.waiters > 0 {
@@ -107,7 +107,7 @@ func (r *reader) item(node *corev1.Node, want Want, class Class, now time.Time, 
 		}
 	}
 	own := r.lane(class, want&WantMetadata != 0)
-	for _, l := range []*lane{r.lane(class, true), own} { // who wants metadata gets the rest along with it
+	for _, l := range []*batcher{r.lane(class, true), own} { // who wants metadata gets the rest along with it
 		if item := l.find(key); item != nil {
 			item.want |= want
 			item.class = important(item.class, class)

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 )
 
 // errNoInstances is for a provider that says at one time that it has instances, and at another that it has none.
@@ -38,6 +38,7 @@ type questionError struct {
 }
 
 func (e *questionError) Error() string { return e.err.Error() }
+
 func (e *questionError) Unwrap() error { return e.err }
 
 // wantID is the question for a node's provider ID, which is no field of a state.
@@ -102,12 +103,15 @@ type v2 struct {
 }
 
 func (d v2) exists(ctx context.Context) (bool, error) { return d.instances.InstanceExists(ctx, d.node) }
+
 func (d v2) shutdown(ctx context.Context) (bool, error) {
 	return d.instances.InstanceShutdown(ctx, d.node)
 }
+
 func (d v2) metadata(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 	return d.instances.InstanceMetadata(ctx, d.node)
 }
+
 func (d v2) addresses(ctx context.Context) (*cloudprovider.InstanceMetadata, error) {
 	return d.metadata(ctx)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	cloudprovider "k8s.io/cloud-provider"
+	"k8s.io/cloud-provider"
 )
 
 // oldCloud is cloudprovider.Instances and Zones of which a test says how the methods fail.
@@ -27,30 +27,37 @@ func (o oldCloud) InstanceID(ctx context.Context, name types.NodeName) (string, 
 	_, _ = o.recorder.InstanceID(ctx, name)
 	return "id-of-" + string(name), o.fails["InstanceID"]
 }
+
 func (o oldCloud) NodeAddresses(ctx context.Context, name types.NodeName) ([]corev1.NodeAddress, error) {
 	a, _ := o.recorder.NodeAddresses(ctx, name)
 	return a, o.fails["NodeAddresses"]
 }
+
 func (o oldCloud) NodeAddressesByProviderID(ctx context.Context, id string) ([]corev1.NodeAddress, error) {
 	a, _ := o.recorder.NodeAddressesByProviderID(ctx, id)
 	return a, o.fails["NodeAddressesByProviderID"]
 }
+
 func (o oldCloud) InstanceTypeByProviderID(ctx context.Context, id string) (string, error) {
 	a, _ := o.recorder.InstanceTypeByProviderID(ctx, id)
 	return a, o.fails["InstanceTypeByProviderID"]
 }
+
 func (o oldCloud) GetZoneByProviderID(ctx context.Context, id string) (cloudprovider.Zone, error) {
 	a, _ := o.recorder.GetZoneByProviderID(ctx, id)
 	return a, o.fails["GetZoneByProviderID"]
 }
+
 func (o oldCloud) GetZoneByNodeName(ctx context.Context, name types.NodeName) (cloudprovider.Zone, error) {
 	a, _ := o.recorder.GetZoneByNodeName(ctx, name)
 	return a, o.fails["GetZoneByNodeName"]
 }
+
 func (o oldCloud) InstanceExistsByProviderID(ctx context.Context, id string) (bool, error) {
 	_, _ = o.recorder.InstanceExistsByProviderID(ctx, id)
 	return o.exists, o.fails["InstanceExistsByProviderID"]
 }
+
 func (o oldCloud) InstanceShutdownByProviderID(ctx context.Context, id string) (bool, error) {
 	_, _ = o.recorder.InstanceShutdownByProviderID(ctx, id)
 	return o.fails["InstanceShutdownByProviderID"] == nil, o.fails["InstanceShutdownByProviderID"]
@@ -165,9 +172,11 @@ func (n newCloud) call(operation string) error {
 func (n newCloud) InstanceExists(context.Context, *corev1.Node) (bool, error) {
 	return n.exists, n.call("InstanceExists")
 }
+
 func (n newCloud) InstanceShutdown(context.Context, *corev1.Node) (bool, error) {
 	return n.shutdown, n.call("InstanceShutdown")
 }
+
 func (n newCloud) InstanceMetadata(context.Context, *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	return n.metadata, n.call("InstanceMetadata")
 }
@@ -239,12 +248,15 @@ func (c countingV2) one(ctx context.Context) error {
 	}
 	return nil
 }
+
 func (c countingV2) InstanceExists(ctx context.Context, _ *corev1.Node) (bool, error) {
 	return true, c.one(ctx)
 }
+
 func (c countingV2) InstanceShutdown(ctx context.Context, _ *corev1.Node) (bool, error) {
 	return false, c.one(ctx)
 }
+
 func (c countingV2) InstanceMetadata(ctx context.Context, _ *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	return &cloudprovider.InstanceMetadata{}, c.one(ctx)
 }

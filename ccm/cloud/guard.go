@@ -1,0 +1,262 @@
+// Package cloud decides what stands between the controllers and a provider: who may call it, how often, and what is known of how its calls went.
+//
+//	controllers --> Shell.For(fence) --class, budget, fence, deadline, metrics--> provider
+//	            --> Instances --cache, single flight, batch--'  (InstancesLister, or InstancesV2, or Instances and Zones)
+//
+// It works with any cloudprovider.Interface, unmodified. What is near the wire (an SDK's middleware, an HTTP transport) is the provider's to add
+// with package election: one EnsureLoadBalancer is ten to twenty requests, and this package sees one.
+//
+// A provider that hangs costs its caller one timeout: the call is given up, and until it returns nothing is asked or done about the same load balancer
+// or route. Only a restart helps against one that never returns, which is what Shell.Check is for.
+package cloud
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/cloud-provider"
+
+	"github.com/transplant-dev/transplant/ccm/election"
+)
+
+// EarlyStarter is what a provider implements to be started before a lease is held, and so on standby too: then it has nothing left to read when the
+// lease is won. Others are started when the first lease is won, as upstream does it, because they may write then, or start loops that do.
+type EarlyStarter interface {
+	// StartsEarly reports whether Initialize and SetInformers write nothing, to the cluster or to the cloud, and start nothing that writes. With true,
+	// the provider answers before them, too, which of the interfaces it has: a lease with nothing to run under it is then left alone.
+	StartsEarly() bool
+}
+
+// StartsEarly reports whether a provider, or the one below a shell, asks to be started before a lease is held.
+func StartsEarly(c cloudprovider.Interface) bool {
+	early, ok := Unwrap(c).(EarlyStarter)
+	return ok && early.StartsEarly()
+}
+
+// guarded is a provider as the controllers of one lease see it.
+type guarded struct {
+	shell *Guard
+	fence *election.Fence
+}
+
+var _ cloudprovider.Interface = (*guarded)(nil)
+
+func (g *guarded) shellOf() *Guard { return g.shell }
+
+// Initialize initialises the provider once, however many leases there are. Upstream does it once per lease, at the same time and without a lock.
+func (g *guarded) Initialize(clientBuilder cloudprovider.ControllerClientBuilder, stop <-chan struct{}) {
+	g.shell.initialize.Do(func() { g.shell.provider.Initialize(clientBuilder, stop) })
+}
+
+// LoadBalancer implements cloudprovider.Interface.
+func (g *guarded) LoadBalancer() (cloudprovider.LoadBalancer, bool) {
+	balancer, ok := g.shell.provider.LoadBalancer()
+	if !ok || balancer == nil {
+		return nil, false
+	}
+	return loadBalancer{g, balancer}, true
+}
+
+// Instances implements cloudprovider.Interface.
+func (g *guarded) Instances() (cloudprovider.Instances, bool) {
+	instances, ok := g.shell.provider.Instances()
+	if !ok || instances == nil {
+		return nil, false
+	}
+	return instancesV1{caller: g.shell.caller, fence: g.fence, provider: instances}, true
+}
+
+// InstancesV2 implements cloudprovider.Interface.
+func (g *guarded) InstancesV2() (cloudprovider.InstancesV2, bool) {
+	instances, ok := g.shell.provider.InstancesV2()
+	if !ok || instances == nil {
+		return nil, false
+	}
+	return instancesV2{caller: g.shell.caller, provider: instances}, true
+}
+
+// Zones implements cloudprovider.Interface.
+func (g *guarded) Zones() (cloudprovider.Zones, bool) {
+	zones, ok := g.shell.provider.Zones()
+	if !ok || zones == nil {
+		return nil, false
+	}
+	return zonesOf{caller: g.shell.caller, provider: zones}, true
+}
+
+// Clusters implements cloudprovider.Interface.
+func (g *guarded) Clusters() (cloudprovider.Clusters, bool) {
+	clusters, ok := g.shell.provider.Clusters()
+	if !ok || clusters == nil {
+		return nil, false
+	}
+	return clustersOf{g.shell.caller, clusters}, true
+}
+
+// Routes implements cloudprovider.Interface.
+func (g *guarded) Routes() (cloudprovider.Routes, bool) {
+	routes, ok := g.shell.provider.Routes()
+	if !ok || routes == nil {
+		return nil, false
+	}
+	return routesOf{g, routes}, true
+}
+
+// ProviderName implements cloudprovider.Interface.
+func (g *guarded) ProviderName() string { return g.shell.provider.ProviderName() }
+
+// HasClusterID implements cloudprovider.Interface.
+func (g *guarded) HasClusterID() bool { return g.shell.provider.HasClusterID() }
+
+// informerUser gives the provider its informers once, however many leases there are.
+type informerUser struct {
+	shell *Guard
+	user  cloudprovider.InformerUser
+}
+
+// SetInformers implements cloudprovider.InformerUser.
+func (u informerUser) SetInformers(factory informers.SharedInformerFactory) {
+	u.shell.informers.Do(func() { u.user.SetInformers(factory) })
+}
+
+// guardedLister is the provider's lister, metered.
+type guardedLister struct {
+	caller *caller
+	lister InstancesLister
+}
+
+var _ InstancesLister = guardedLister{}
+
+// ListInstances implements InstancesLister.
+func (l guardedLister) ListInstances(ctx context.Context, nodes []*corev1.Node, want Want) ([]InstanceState, error) {
+	return do(ctx, l.caller, l.caller.listing(ctx, nodes), func(ctx context.Context) ([]InstanceState, error) { return l.lister.ListInstances(ctx, nodes, want) })
+}
+
+// MaxInstances implements InstancesLister.
+func (l guardedLister) MaxInstances() int { return max(l.lister.MaxInstances(), 1) }
+
+// Class is a kind of call to the cloud. Each has its share of the call budget, so that load balancers that are throttled cannot keep nodes from
+// being initialised.
+type Class string
+
+// The classes.
+const (
+	ClassNode         Class = "node"          // initialising nodes and keeping their addresses
+	ClassLifecycle    Class = "lifecycle"     // whether an instance is gone or shut down
+	ClassLoadBalancer Class = "load-balancer" // everything of cloudprovider.LoadBalancer
+	ClassRoute        Class = "route"         // everything of cloudprovider.Routes
+	ClassOther        Class = "other"
+)
+
+type classKey struct{}
+
+// WithClass returns a context whose calls count for a class. Calls of LoadBalancer and Routes have theirs without it.
+func WithClass(ctx context.Context, class Class) context.Context {
+	return context.WithValue(ctx, classKey{}, class)
+}
+
+// classOf is the class that a context's calls count for, or the fallback.
+func classOf(ctx context.Context, fallback Class) Class {
+	if class, ok := ctx.Value(classKey{}).(Class); ok {
+		return class
+	}
+	return fallback
+}
+
+// Guard is what stands in front of one provider, for all leases of a process: metrics, call budget, cache of instances.
+type Guard struct {
+	provider cloudprovider.Interface
+	caller   *caller
+	reader   *reader
+
+	initialize, informers sync.Once
+}
+
+// New returns the shell of a provider.
+func New(provider cloudprovider.Interface, o Options) *Guard {
+	registerMetrics()
+	o = o.withDefaults()
+	caller := &caller{provider: provider.ProviderName(), options: o, budget: newBudget(o.MaxQPS), hung: newHung(provider.ProviderName())}
+	return &Guard{provider: provider, caller: caller, reader: newReader(provider, caller)}
+}
+
+// For returns the provider for the controllers that run under a lease: calls that mutate are refused once its fence is closed. It implements
+// cloudprovider.InformerUser and InstancesLister if the provider does, and nothing else that the provider does not.
+func (s *Guard) For(fence *election.Fence) cloudprovider.Interface {
+	all := &guarded{shell: s, fence: fence}
+	user, isUser := s.provider.(cloudprovider.InformerUser)
+	lister, isLister := s.provider.(InstancesLister)
+	switch {
+	case isUser && isLister:
+		return struct {
+			*guarded
+			informerUser
+			guardedLister
+		}{all, informerUser{s, user}, guardedLister{s.caller, lister}}
+	case isUser:
+		return struct {
+			*guarded
+			informerUser
+		}{all, informerUser{s, user}}
+	case isLister:
+		return struct {
+			*guarded
+			guardedLister
+		}{all, guardedLister{s.caller, lister}}
+	}
+	return all
+}
+
+// Unwrap returns the provider below a shell, or the cloud itself. Controllers that come with a provider assert its type.
+func Unwrap(c cloudprovider.Interface) cloudprovider.Interface {
+	if shelled, ok := c.(interface{ shellOf() *Guard }); ok {
+		return shelled.shellOf().provider
+	}
+	return c
+}
+
+// IsGuarded reports whether a cloud came from a shell.
+func IsGuarded(c cloudprovider.Interface) bool {
+	_, shelled := c.(interface{ shellOf() *Guard })
+	return shelled
+}
+
+// Instances answers what controllers ask about instances, with as few calls as the provider allows.
+type Instances interface {
+	// Read describes the instances of nodes, in their order, one state each. Nodes that are asked for by several callers at the same time are
+	// asked for once. A state that was read at most maxAge ago is given again; 0 asks the cloud. An error of a call is in the Err of every node
+	// that it was for. Read waits for the call budget; it returns when it has all states or ctx ends.
+	Read(ctx context.Context, nodes []*corev1.Node, want Want, maxAge time.Duration) []InstanceState
+	// BatchSize is for how many nodes one call to the cloud serves: 1 where the provider has no InstancesLister.
+	BatchSize() int
+}
+
+// InstancesOf returns the reader of a cloud's instances: the shared one of the shell that it came from, or one of its own for a cloud without
+// a shell. It is false if the cloud implements neither InstancesLister, nor InstancesV2, nor Instances.
+func InstancesOf(c cloudprovider.Interface) (Instances, bool) {
+	var shell *Guard
+	if shelled, ok := c.(interface{ shellOf() *Guard }); ok {
+		shell = shelled.shellOf()
+	} else {
+		shell = New(c, Options{})
+	}
+	if !describes(shell.provider) {
+		return nil, false
+	}
+	return shell.reader, true
+}
+
+// describes is whether a provider can be asked about instances at all.
+func describes(provider cloudprovider.Interface) bool {
+	if _, ok := provider.(InstancesLister); ok {
+		return true
+	}
+	if instances, ok := provider.InstancesV2(); ok && instances != nil {
+		return true
+	}
+	instances, ok := provider.Instances()
+	return ok && instances != nil
+}
