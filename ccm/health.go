@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/server/mux"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	configv1alpha1 "k8s.io/cloud-provider/config/v1alpha1"
 	"k8s.io/component-base/configz"
 	"k8s.io/component-base/metrics/prometheus/slis"

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app/config"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	genericcontrollermanager "k8s.io/controller-manager/app"

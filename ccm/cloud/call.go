@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/klog/v2"
 
 	"github.com/transplant-dev/transplant/ccm/election"

@@ -17,7 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/api"
 
 	"github.com/transplant-dev/transplant/ccm/election"

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/cloud"
 	"github.com/transplant-dev/transplant/ccm/node/nodetest"

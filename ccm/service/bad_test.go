@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cloud-provider"
+	cloudprovider "k8s.io/cloud-provider"
 
 	"github.com/transplant-dev/transplant/ccm/election"
 )

@@ -1,3 +1,14 @@
+// Package check decides whether what a snapshot says of a cluster allows a migration.
+//
+// A check is a pure rule: it takes the facts of a snapshot and returns one finding. It talks to no cluster, host or cloud and looks at no
+// clock, so the same snapshot and options give the same report, byte for byte, wherever they are judged.
+//
+//	snapshot ──> Checks, in order ──> pass │ warn │ fail │ skip(reason) │ unknown(error)
+//	                                                └──────── block ────────┘
+//
+// What could not be gathered is unknown, never absent, and unknown blocks an apply exactly as fail does. A check whose ground is missing
+// (a host that cannot be read, a cloud that was not asked) is skipped and names the check that reports the cause, so that one cause is one
+// line and not twenty.
 package check
 
 import (

@@ -36,7 +36,7 @@ func newPause(c *console.Console) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			asked, err := pause.Request(cmd.Context(), c.Kube, v1.Pause{Run: doc.Run, By: requesterName(c.Client), At: c.ServerTime().UTC(), Reason: reason})
+			asked, err := pause.Request(cmd.Context(), c.Kube, v1.Pause{Run: doc.Run, By: requesterName(), At: c.ServerTime().UTC(), Reason: reason})
 			if err != nil {
 				return err
 			}
@@ -108,7 +108,7 @@ func describePause(ctx context.Context, c *console.Console) string {
 }
 
 // requesterName is who pauses a run.
-func requesterName(c *client.Client) string {
+func requesterName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = ""

@@ -64,7 +64,7 @@ func blockers(r v1.CheckReport, strict bool) (waiting, hopeless []string) {
 	return waiting, hopeless
 }
 
-// pause waits, or until ctx ends.
+// WaitBriefly waits for a while, or until ctx ends.
 func WaitBriefly(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -27,6 +27,7 @@ func RelativePath(p string) (string, error) {
 // CheckUnitName is what systemd takes for the name of a unit, and no option.
 var CheckUnitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*$`)
 
+// TryLockFile reports whether the lock of a file was taken. It does not wait for who holds it.
 func TryLockFile(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -24,15 +24,6 @@ func (w *world) journal() *journal.Journal {
 	return j
 }
 
-func verbs(writes []string) []string {
-	var out []string
-	for _, w := range writes {
-		verb, _, _ := strings.Cut(w, " ")
-		out = append(out, verb)
-	}
-	return out
-}
-
 func TestAPausedRunWaitsBeforeItsNextStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)

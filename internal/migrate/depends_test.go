@@ -4,9 +4,10 @@ import (
 	"maps"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // A host that was booted anew: its managers run, and ask in vain at the API server beside them whether they know who asks.

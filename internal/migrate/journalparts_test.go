@@ -6,9 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // tiny has a journal of a few hosts kept as one of thousands is.

@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
+	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 )
 
 // A machine of AWS is called ip-10-0-0-11, or what its owner calls it, and its Node by the cloud's DNS name: the manager names itself by the first.

@@ -1,3 +1,13 @@
+// Package snapshot decides what is known of a cluster: it gathers every fact that checks, plans and comparisons look at, once and read-only.
+// It is the only package that looks before a migration.
+//
+//	API server ─┐
+//	hosts ──────┼─> facts, sorted ─> Snapshot ─> saved, judged, planned from, compared with
+//	managers ───┤        └─ could not be gathered ─> Errors: unknown, never absent
+//	cloud ──────┘
+//
+// Gathering never fails as a whole. The access reviews it makes are create calls that the API server answers and does not store; everything
+// else is a get or a list. No secret is kept: environment variables by name only, cloud configs by key only, Secrets not at all.
 package snapshot
 
 import (

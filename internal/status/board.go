@@ -8,11 +8,6 @@ import (
 	"sync"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/lock"
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
-	"github.com/transplant-dev/transplant/internal/migrate/trust"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/lock"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/trust"
 )
 
 // Waiting times between two attempts to see a source again: an API server that restarts is back within seconds; what may not be read is asked for

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/lock"
 	"github.com/transplant-dev/transplant/internal/migrate/pause"
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Levels of a Blocker, the worst first.

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
 	"github.com/transplant-dev/transplant/internal/migrate/journal"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	"sigs.k8s.io/yaml"
 )
 
 // labJournal is a journal with the plan of the lab, of which nothing is done.

@@ -170,6 +170,7 @@ func (f Facts) BroadHostErrors() []string {
 	return out
 }
 
+// What Kubernetes writes on Nodes for cloud controllers.
 const (
 	TaintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 	LabelExclude       = "node.kubernetes.io/exclude-from-external-load-balancers"

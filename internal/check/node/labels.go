@@ -14,6 +14,7 @@ import (
 // labelPair is a label that exists under two keys.
 type labelPair struct{ what, Stable, Beta string }
 
+// The labels that changed their names.
 var (
 	ZoneLabels   = labelPair{"zone", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"}
 	RegionLabels = labelPair{"region", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"}

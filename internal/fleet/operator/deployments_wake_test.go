@@ -23,7 +23,7 @@ func TestNamespacesAreLookedForWhenClustersChangeAndNotInALoop(t *testing.T) {
 			defer close(ended)
 			d.run(ctx)
 		}()
-		time.Sleep(sweep / 2)
+		time.Sleep(sweep / 2) //nolint:forbidigo // the bubble's clock
 		synctest.Wait()
 		if n := sweeps.Load(); n != 1 {
 			t.Errorf("while no cluster was known it looked %d times in %s", n, sweep/2)

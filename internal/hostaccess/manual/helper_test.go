@@ -1,12 +1,13 @@
 package manual
 
 import (
-	"go.uber.org/goleak"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 )

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/transplant-dev/transplant/internal/migrate/step"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // CheckInTreeVolumes refuses a node on which a pod that a drain leaves alone, such as a DaemonSet's, has a volume of an in-tree plugin mounted: the drain would wait for

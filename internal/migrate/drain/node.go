@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // ReadyStatus is the status of a node's condition Ready, and when its kubelet last said so.

@@ -17,16 +17,17 @@ import (
 	"sync"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/document"
-	"github.com/transplant-dev/transplant/internal/jsonweight"
-	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/document"
+	"github.com/transplant-dev/transplant/internal/jsonweight"
+	"github.com/transplant-dev/transplant/internal/mask"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
 )
 
 // SavePause writes a pause into the journal; one that began at the same moment is replaced.

@@ -1,10 +1,11 @@
 package journal
 
 import (
-	"github.com/transplant-dev/transplant/internal/component"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // ObjectLocation is where the journal of a run, the snapshot from before it, the lock and the object through which it is paused are kept: in the cluster itself, or,

@@ -7,18 +7,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/transplant-dev/transplant/internal/boottime"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/holder"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
-	"github.com/transplant-dev/transplant/internal/migrate/journal"
-	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/internal/boottime"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
+	"github.com/transplant-dev/transplant/internal/migrate/journal"
+	"github.com/transplant-dev/transplant/internal/migrate/retry"
 )
 
 // HeldError says that somebody else is changing this cluster.

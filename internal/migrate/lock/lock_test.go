@@ -12,15 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/transplant-dev/transplant/internal/apitest"
-	"github.com/transplant-dev/transplant/internal/component"
-	"github.com/transplant-dev/transplant/internal/holder"
-	"github.com/transplant-dev/transplant/internal/hostaccess"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+
+	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
+	"github.com/transplant-dev/transplant/internal/holder"
+	"github.com/transplant-dev/transplant/internal/hostaccess"
 )
 
 // locked is a cluster whose lock somebody holds, who renewed it so long ago.

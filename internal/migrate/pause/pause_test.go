@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
-	corev1 "k8s.io/api/core/v1"
 )
 
 func TestAPauseIsKeptForItsRun(t *testing.T) {

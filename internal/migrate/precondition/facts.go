@@ -9,6 +9,10 @@ import (
 	"sort"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
@@ -20,9 +24,6 @@ import (
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	"github.com/transplant-dev/transplant/internal/migrate/step/workload"
 	"github.com/transplant-dev/transplant/internal/migrate/trust"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Check re-checks the facts that a step needs, and names what changed.

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/handover"
 	"github.com/transplant-dev/transplant/internal/migrate/retry"
 	"github.com/transplant-dev/transplant/internal/migrate/step"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // endBudget is for how long an old process may take to end: a kubelet's grace of 30 s, and some.

@@ -194,11 +194,21 @@ func judgeMoving(doc v1.Journal, r v1.StepRecord, scope handoverScope, live *v1.
 	if err := allowed.CheckStep(&doc.Plan, s, live); err != nil {
 		return err
 	}
+	if r.Result == "started" && s.Kind != v1.StepStartUnit {
+		return scope.checkManifest(r.Path, live)
+	}
+	return nil
+}
+
+// checkManifest returns why a path is not that of the manifest which the host has now for the component.
+func (scope handoverScope) checkManifest(path string, live *v1.Snapshot) error {
 	for _, h := range live.Hosts {
+		if h.Name != scope.host || h.APIOnly {
+			continue
+		}
 		for _, c := range h.Components {
-			if h.Name == scope.host && !h.APIOnly && c.Name == scope.component && c.Manifest != "" && c.Manifest != r.Path &&
-				r.Result == "started" && s.Kind != v1.StepStartUnit {
-				return fmt.Errorf("path %s is not the manifest of %s on host %s, which is %s", r.Path, c.Name, h.Name, c.Manifest)
+			if c.Name == scope.component && c.Manifest != "" && c.Manifest != path {
+				return fmt.Errorf("path %s is not the manifest of %s on host %s, which is %s", path, c.Name, h.Name, c.Manifest)
 			}
 		}
 	}

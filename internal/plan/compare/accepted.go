@@ -32,6 +32,7 @@ func ReplaceFindings(p *v1.Plan, findings []v1.Finding) {
 	p.Findings = out
 }
 
+// NotPassed returns the findings that a plan keeps: those of checks that neither passed nor were skipped.
 func NotPassed(in []v1.Finding) []v1.Finding {
 	var out []v1.Finding
 	for _, f := range in {

@@ -90,7 +90,8 @@ const (
 	autoscalerPrefix = "cluster-api-autoscaler-node-group-" // below cluster.k8s.io/ or cluster.x-k8s.io/
 	// KubeletFlag is how machine-controller remembers that a machine's kubelet was made external.
 	KubeletFlag = "v1.kubelet-flags.machine-controller.kubermatic.io/ExternalCloudProvider"
-	Paused      = "cluster.x-k8s.io/paused"
+	// Paused is the annotation of a Cluster API object that its controllers leave alone.
+	Paused = "cluster.x-k8s.io/paused"
 )
 
 func machine(kind string, o *unstructured.Unstructured) v1.MachineObject {

@@ -8,14 +8,15 @@ import (
 	"strings"
 	"time"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/migrate/drain"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cloud-provider/api"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/migrate/drain"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
 )
 
 // initializeNode lets the cloud-controller-manager initialise a node that has no provider id: it sets that of a node with the taint only. With

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/handover"
-	"github.com/transplant-dev/transplant/internal/migrate/manager"
-	"github.com/transplant-dev/transplant/internal/migrate/step"
-	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/handover"
+	"github.com/transplant-dev/transplant/internal/migrate/manager"
+	"github.com/transplant-dev/transplant/internal/migrate/step"
+	"github.com/transplant-dev/transplant/internal/migrate/step/object"
 )
 
 // rolloutProblem says why it is not proven that the pods of a workload in the seed are those that its template says and that nobody else acts by the leases of the

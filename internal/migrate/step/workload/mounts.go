@@ -1,9 +1,10 @@
 package workload
 
 import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/migrate/step/object"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Operations of edits that change what a workload mounts.
