@@ -30,7 +30,7 @@ var kubeconfigUses = map[string][]string{
 }
 
 // ownTokenFile is the one place that looks where a process has its own token from: its clients read it again there.
-const ownTokenFile = "ccm/tokensource.go"
+const ownTokenFile = "ccm/clients.go"
 
 // kubeconfigDoors finds what would let client-go act on a kubeconfig that another one wrote. The lab's kubeconfigs
 // are its own.

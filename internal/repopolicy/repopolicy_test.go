@@ -1,6 +1,7 @@
 package repopolicy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,6 +36,19 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 		tree map[string]string
 		want []string
 	}{
+		{"packages stay small", manyFiles(map[string]int{"internal/good": 10, "internal/cli": 12, "internal/bad": 11, "lab/big": 20}),
+			[]string{"internal/bad has 11 files, a package may have 10"}},
+		{"types stay small", map[string]string{
+			"internal/good/a.go": "package good\ntype T struct{}\n" + methods("T", 40), "lab/a.go": "package lab\n" + methods("T", 41),
+			"internal/bad/a.go": "package bad\ntype T[K any] struct{}\n" + methods("*T[K]", 40), "internal/bad/b.go": "package bad\nfunc (t T[K]) last() {}\n",
+		}, []string{"internal/bad.T has 41 methods, a type may have 40"}},
+		{"what a command does knows no cobra", map[string]string{
+			"internal/client/a.go":     "package client\nimport _ \"github.com/spf13/cobra\"\n",
+			"internal/client/run/a.go": "package run\nimport _ \"" + modulePath + "/internal/cli/printer\"\n",
+			"internal/cli/a.go":        "package cli\nimport _ \"github.com/spf13/cobra\"\n",
+		}, []string{
+			"internal/client imports github.com/spf13/cobra", "internal/client/run imports " + modulePath + "/internal/cli/printer",
+		}},
 		{"every package says what it decides", map[string]string{
 			"internal/good/a.go": "package good\n", "internal/good/b.go": "// Package good decides.\npackage good\n",
 			"internal/bad/a.go":      "// Something.\npackage bad\n",
@@ -126,6 +140,27 @@ func TestEveryRuleSeesWhatBreaksIt(t *testing.T) {
 			t.Errorf("no tree that breaks the rule %q", sentence)
 		}
 	}
+}
+
+// manyFiles are packages of so many files, with tests that do not count.
+func manyFiles(packages map[string]int) map[string]string {
+	tree := map[string]string{}
+	for dir, count := range packages {
+		for i := range count {
+			tree[fmt.Sprintf("%s/f%d.go", dir, i)] = "package p\n"
+			tree[fmt.Sprintf("%s/f%d_test.go", dir, i)] = "package p\n"
+		}
+	}
+	return tree
+}
+
+// methods are so many methods of a type.
+func methods(of string, count int) string {
+	var b strings.Builder
+	for i := range count {
+		fmt.Fprintf(&b, "func (t %s) m%d() {}\n", of, i)
+	}
+	return b.String()
 }
 
 // clientcmdFile is a file that imports client-go's reader of kubeconfigs by a name, and does something with it.

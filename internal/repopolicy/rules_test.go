@@ -34,6 +34,9 @@ var rules = map[string]rule{
 	"what decides knows no client":            pureImports,
 	"the product does not know the lab":       productImports,
 	"a cluster's kubeconfig has one reader":   kubeconfigDoors,
+	"packages stay small":                     packageSizes,
+	"types stay small":                        methodCounts,
+	"what a command does knows no cobra":      clientImports,
 }
 
 // files calls visit with every file of a tree that is or could be committed.

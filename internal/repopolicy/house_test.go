@@ -1,0 +1,120 @@
+package repopolicy
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+const (
+	maxFiles    = 10 // of a package, tests left out
+	maxCLIFiles = 12 // of internal/cli, which has a file for each command
+	maxMethods  = 40 // of a type
+)
+
+// isProduct reports whether a file is Go code of the product.
+func isProduct(name string) bool {
+	return path.Ext(name) == goExtension && !strings.HasPrefix(name, "lab/") && !strings.HasPrefix(name, "tools/") &&
+		!strings.Contains(name, "testdata/") && !strings.HasPrefix(path.Base(name), "zz_generated")
+}
+
+// sources returns the product's files without tests, by directory.
+func sources(tree fs.FS) (map[string][]string, error) {
+	out := map[string][]string{}
+	err := files(tree, func(name string, _ []byte) error {
+		if isProduct(name) && !isTest(name) {
+			out[path.Dir(name)] = append(out[path.Dir(name)], strings.TrimSuffix(path.Base(name), goExtension))
+		}
+		return nil
+	})
+	return out, err
+}
+
+func packageSizes(tree fs.FS) ([]string, error) {
+	all, err := sources(tree)
+	var broken []string
+	for dir, names := range all {
+		most := maxFiles
+		if dir == "internal/cli" {
+			most = maxCLIFiles
+		}
+		if len(names) > most {
+			broken = append(broken, fmt.Sprintf("%s has %d files, a package may have %d", dir, len(names), most))
+		}
+	}
+	slices.Sort(broken)
+	return broken, err
+}
+
+// largeTypes were larger than that when the rule came, and may only get smaller.
+var largeTypes = map[string]int{
+	"ccm/election.candidate":           46,
+	"internal/check/facts.Facts":       44,
+	"internal/fleet/operator.Operator": 44,
+	"internal/fleet/state.judge":       48,
+	"internal/hosted.Plane":            47,
+}
+
+func methodCounts(tree fs.FS) ([]string, error) {
+	methods := map[string]int{}
+	err := files(tree, func(name string, content []byte) error {
+		if !isProduct(name) || isTest(name) {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+				methods[path.Dir(name)+"."+receiver(f.Recv.List[0].Type)]++
+			}
+		}
+		return nil
+	})
+	var broken []string
+	for name, count := range methods {
+		if most := max(maxMethods, largeTypes[name]); count > most {
+			broken = append(broken, fmt.Sprintf("%s has %d methods, a type may have %d", name, count, most))
+		}
+	}
+	slices.Sort(broken)
+	return broken, err
+}
+
+// receiver is the name of a receiver's type.
+func receiver(t ast.Expr) string {
+	switch x := t.(type) {
+	case *ast.StarExpr:
+		return receiver(x.X)
+	case *ast.IndexExpr:
+		return receiver(x.X)
+	case *ast.IndexListExpr:
+		return receiver(x.X)
+	case *ast.Ident:
+		return x.Name
+	}
+	return ""
+}
+
+func clientImports(tree fs.FS) ([]string, error) {
+	imported, err := imports(tree)
+	var broken []string
+	for dir, list := range imported {
+		if dir != "internal/client" && !strings.HasPrefix(dir, "internal/client/") {
+			continue
+		}
+		for _, what := range list {
+			if within(what, "github.com/spf13/cobra") || within(what, modulePath+"/internal/cli") {
+				broken = append(broken, fmt.Sprintf("%s imports %s", dir, what))
+			}
+		}
+	}
+	slices.Sort(broken)
+	return broken, err
+}
