@@ -91,10 +91,9 @@ func (c *clusters) discover(ctx context.Context) {
 		c.keep(ctx, group, there && c.unusable[group] == "")
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.problem = errors.Join(problems...)
 	c.asked = c.asked || c.problem == nil
-	c.mu.Unlock()
-	c.wakeListeners() // a cache may have been complete before discovery had answered
 }
 
 // definitions judges the CRDs anew. Where they cannot be read, the last judgement stands.
@@ -173,13 +172,6 @@ func (c *clusters) start(ctx context.Context, group string) *source {
 		defer close(s.ended)
 		s.informer.RunWithContext(ctx)
 	}()
-	go func() {
-		select {
-		case <-s.informer.HasSyncedChecker().Done():
-			c.wakeListeners()
-		case <-ctx.Done():
-		}
-	}()
 	return s
 }
 
@@ -222,11 +214,6 @@ func (c *clusters) tell(o any) {
 		return
 	}
 	c.changed(cluster.Name)
-	c.wakeListeners()
-}
-
-// wakeListeners tells listeners that the cache has changed, or is complete.
-func (c *clusters) wakeListeners() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l := range c.listeners {

@@ -49,9 +49,7 @@ type deployments struct {
 	kube    kubernetes.Interface
 	changed func(namespace string)
 	// wanted are the namespaces of all clusters, and whether these are all.
-	wanted func() ([]string, bool)
-	// wake returns a channel that gets an element when these have changed, until its context ends.
-	wake     func(context.Context) <-chan struct{}
+	wanted   func() ([]string, bool)
 	askAgain time.Duration
 
 	mu     sync.Mutex
@@ -73,10 +71,8 @@ type space struct {
 	at      time.Time
 }
 
-func newDeployments(kube kubernetes.Interface, changed func(namespace string), wanted func() ([]string, bool),
-	wake func(context.Context) <-chan struct{},
-) *deployments {
-	return &deployments{kube: kube, changed: changed, wanted: wanted, wake: wake, askAgain: askAgain, spaces: map[string]*space{}}
+func newDeployments(kube kubernetes.Interface, changed func(namespace string), wanted func() ([]string, bool)) *deployments {
+	return &deployments{kube: kube, changed: changed, wanted: wanted, askAgain: askAgain, spaces: map[string]*space{}}
 }
 
 // run keeps the caches of all clusters' namespaces until ctx ends.
@@ -84,10 +80,10 @@ func (d *deployments) run(ctx context.Context) {
 	d.mu.Lock()
 	d.ctx = ctx
 	d.mu.Unlock()
-	woken := d.wake(ctx)
 	for {
-		if d.sweep() { //nolint:contextcheck // the caches end with the operator and not with a caller
-			woken = nil // from now on, one sweep is enough for many changes
+		wait := sweep
+		if !d.sweep() { //nolint:contextcheck // the caches end with the operator and not with a caller
+			wait = 10 * time.Millisecond
 		}
 		select {
 		case <-ctx.Done():
@@ -96,8 +92,7 @@ func (d *deployments) run(ctx context.Context) {
 			d.mu.Unlock()
 			d.ended.Wait()
 			return
-		case <-woken:
-		case <-time.After(sweep):
+		case <-time.After(wait):
 		}
 	}
 }

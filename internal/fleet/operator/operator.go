@@ -53,7 +53,7 @@ func New(o Options) (*Operator, error) {
 	op := &Operator{Options: o, memory: newMemory(), runs: newRuns(o.MaxParallel, o.StallAfter, time.Now), watches: newWatches(o.MaxWatches), lanes: newLanes(o.Looks)}
 	op.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute))
 	op.clusters = newClusters(&o, op.changed)
-	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces, op.clusters.Changed)
+	op.deployments = newDeployments(o.Kube, op.changedIn, op.clusters.namespaces)
 	o.Metrics.watch(op)
 	return op, nil
 }

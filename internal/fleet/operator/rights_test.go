@@ -10,17 +10,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	kubermaticv1 "github.com/transplant-dev/transplant/api/kubermatic/v1"
 )
 
-// refuse lets the seed show the Deployments of a namespace only while it is granted, and no namespace's but one by one.
-func (w *world) refuse(namespace string, granted *atomic.Bool) *atomic.Int32 {
+// refuse lets a seed show the Deployments of a namespace only while it is granted, and no namespace's but one by one. The
+// operator must not run yet: a client that is in use bears no new reactor.
+func refuse(t *testing.T, seed *fake.Clientset, namespace string, granted *atomic.Bool) *atomic.Int32 {
 	asked := &atomic.Int32{}
 	no := func(a clienttesting.Action) error {
 		if a.GetNamespace() == "" {
-			w.t.Errorf("%s of the Deployments of all namespaces", a.GetVerb())
+			t.Errorf("%s of the Deployments of all namespaces", a.GetVerb())
 		}
 		if a.GetNamespace() != namespace || granted.Load() {
 			return nil
@@ -28,11 +30,11 @@ func (w *world) refuse(namespace string, granted *atomic.Bool) *atomic.Int32 {
 		asked.Add(1)
 		return apierrors.NewForbidden(schema.GroupResource{Group: "apps", Resource: "deployments"}, "", nil)
 	}
-	w.kube.PrependReactor("list", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
+	seed.PrependReactor("list", "deployments", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		err := no(a)
 		return err != nil, nil, err
 	})
-	w.kube.PrependWatchReactor("deployments", func(a clienttesting.Action) (bool, watch.Interface, error) {
+	seed.PrependWatchReactor("deployments", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		err := no(a)
 		return err != nil, nil, err
 	})
@@ -40,9 +42,10 @@ func (w *world) refuse(namespace string, granted *atomic.Bool) *atomic.Int32 {
 }
 
 func TestANamespaceWithoutRightsIsLeftAloneAndSaidAndGoesOnWithThem(t *testing.T) {
-	bubble(t, nil, func(w *world) {
-		var granted atomic.Bool
-		asked := w.refuse("cluster-a", &granted)
+	var granted atomic.Bool
+	var asked *atomic.Int32
+	refused := func(o *Options) { asked = refuse(t, o.Kube.(*fake.Clientset), "cluster-a", &granted) }
+	bubble(t, refused, func(w *world) {
 		w.plane("a", 1)
 		w.cluster("a", enabled)
 		w.cluster("b", enabled)
