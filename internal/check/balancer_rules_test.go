@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/loadbalancer"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // served gives a cluster two Services with a classic and a network load balancer, whose members are all nodes.
@@ -135,7 +136,7 @@ var balancerRules = []ruleCase{
 	{name: "F35: an annotation that only 1.21 knew", code: "LB-005", base: addressed(azureCluster), want: warn, says: []string{"mixed-protocols"}, change: func(s *v1.Snapshot) {
 		annotation("service.beta.kubernetes.io/azure-load-balancer-mixed-protocols", "true")(s)
 		for i := range s.Hosts {
-			manager(s, i, facts.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.21.14"
+			manager(s, i, component.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.21.14"
 		}
 	}},
 	{name: "Services could not be listed", code: "LB-005", want: unknwn, change: noServices},

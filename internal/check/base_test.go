@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/node"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var taken = time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
@@ -58,10 +59,10 @@ func healthy() *v1.Snapshot {
 		}
 		s.Hosts = append(s.Hosts, host)
 		s.ControlPlaneNodes = append(s.ControlPlaneNodes, node)
-		manager := v1.Manager{Component: facts.KCM, Host: host.Name}
+		manager := v1.Manager{Component: component.KCM, Host: host.Name}
 		if i == 1 {
 			manager.Loops = []string{"cloud-node-lifecycle", "nodeipam", "route", "service"}
-			manager.Leads = []string{facts.KCM}
+			manager.Leads = []string{component.KCM}
 		}
 		s.Managers = append(s.Managers, manager)
 		addNode(s, node, fmt.Sprintf("i-%017d", i))
@@ -88,17 +89,17 @@ func healthy() *v1.Snapshot {
 }
 
 func apiServer() v1.Component {
-	return component(facts.KAS, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{"cloud-provider": "aws"})
+	return newComponent(component.KAS, "registry.k8s.io/kube-apiserver:v1.26.0", map[string]string{"cloud-provider": "aws"})
 }
 
 func controllerManager() v1.Component {
-	return component(facts.KCM, "registry.k8s.io/kube-controller-manager:v1.26.0", map[string]string{
+	return newComponent(component.KCM, "registry.k8s.io/kube-controller-manager:v1.26.0", map[string]string{
 		"cloud-provider": "aws", "cloud-config": "/etc/kubernetes/cloud.conf", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16",
 		"allocate-node-cidrs": "true", "leader-elect": "true",
 	})
 }
 
-func component(name, image string, flags map[string]string) v1.Component {
+func newComponent(name, image string, flags map[string]string) v1.Component {
 	return v1.Component{Name: name, Manifest: "/etc/kubernetes/manifests/" + name + ".yaml", Image: image, Command: []string{name}, Flags: flags}
 }
 
@@ -117,9 +118,9 @@ func addNode(s *v1.Snapshot, name, id string) {
 func migrated() *v1.Snapshot {
 	s := healthy()
 	for i := range s.Hosts {
-		setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "external"})
-		setFlags(s, i, facts.KAS, map[string]string{"cloud-provider": "external"})
-		delete(manager(s, i, facts.KCM).Flags, "cloud-config")
+		setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "external"})
+		setFlags(s, i, component.KAS, map[string]string{"cloud-provider": "external"})
+		delete(manager(s, i, component.KCM).Flags, "cloud-config")
 		delete(s.Hosts[i].Kubelet.Flags, "cloud-config")
 		kubeletFlags(s, i, map[string]string{"cloud-provider": "external"})
 		addCCM(s, i, "ghcr.io/transplant-dev/aws-cloud-controller-manager:v0.1.0")
@@ -127,7 +128,7 @@ func migrated() *v1.Snapshot {
 	s.Kubeadm.ExtraArgs = map[string]map[string]string{"apiServer": {"cloud-provider": "external"}, "controllerManager": {"cloud-provider": "external"}}
 	s.Managers[0].Loops = []string{"nodeipam"}
 	ccmManager(s, "cp-1").Loops = []string{"cloud-node", "cloud-node-lifecycle", "route", "service"}
-	ccmManager(s, "cp-1").Leads = []string{facts.CCM}
+	ccmManager(s, "cp-1").Leads = []string{component.CCM}
 	return s
 }
 
@@ -143,7 +144,7 @@ func manager(s *v1.Snapshot, i int, name string) *v1.Component {
 
 func ccmManager(s *v1.Snapshot, host string) *v1.Manager {
 	for i := range s.Managers {
-		if s.Managers[i].Component == facts.CCM && s.Managers[i].Host == host {
+		if s.Managers[i].Component == component.CCM && s.Managers[i].Host == host {
 			return &s.Managers[i]
 		}
 	}
@@ -156,11 +157,11 @@ func setFlags(s *v1.Snapshot, i int, name string, flags map[string]string) {
 
 // addCCM puts a cloud-controller-manager on the i-th host, without leader migration.
 func addCCM(s *v1.Snapshot, i int, image string) {
-	c := component(facts.CCM, image, map[string]string{"cloud-provider": "aws", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16"})
+	c := newComponent(component.CCM, image, map[string]string{"cloud-provider": "aws", "cluster-name": "lab", "cluster-cidr": "10.200.0.0/16"})
 	c.Processes = []v1.Process{{PID: 9000 + i, StartTicks: 5, State: "S"}}
-	c.Pod = &v1.MirrorPod{Name: facts.CCM + "-" + s.Hosts[i].NodeName, Ready: true, Command: c.Command}
+	c.Pod = &v1.MirrorPod{Name: component.CCM + "-" + s.Hosts[i].NodeName, Ready: true, Command: c.Command}
 	s.Hosts[i].Components = append(s.Hosts[i].Components, c)
-	s.Managers = append(s.Managers, v1.Manager{Component: facts.CCM, Host: s.Hosts[i].Name})
+	s.Managers = append(s.Managers, v1.Manager{Component: component.CCM, Host: s.Hosts[i].Name})
 }
 
 const upstreamCCM = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.37.0"

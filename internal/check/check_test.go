@@ -14,6 +14,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 func TestAHealthyClusterIsNotBlocked(t *testing.T) {
@@ -65,8 +66,8 @@ func TestTheReportIsInTheOrderOfTheListAndCounts(t *testing.T) {
 
 func TestRunIsDeterministicAndLeavesTheSnapshotAlone(t *testing.T) {
 	s := migrated()
-	migrating(s, facts.CCM, shortNames)
-	setFlags(s, 1, facts.KCM, map[string]string{"cluster-name": "other", "cluster-cidr": "10.0.0.0/8"})
+	migrating(s, component.CCM, shortNames)
+	setFlags(s, 1, component.KCM, map[string]string{"cluster-name": "other", "cluster-cidr": "10.0.0.0/8"})
 	before := encode(t, s)
 	first := encode(t, Run(s, facts.Options{}))
 	for range 20 {
@@ -124,7 +125,7 @@ func TestAcceptTakesWhatIsNotMandatory(t *testing.T) {
 		t.Errorf("got %+v, want one accepted and nothing blocked", r.Summary)
 	}
 
-	setFlags(s, 0, facts.KCM, map[string]string{"leader-elect": "false"})
+	setFlags(s, 0, component.KCM, map[string]string{"leader-elect": "false"})
 	if r = Run(s, facts.Options{Accept: map[string]string{"CP-002": "whatever"}}); !r.Summary.Blocked || found(t, r, "CP-002").Accepted != "" {
 		t.Error("a mandatory finding was accepted")
 	}
@@ -175,7 +176,7 @@ func TestAcceptancesThatNothingNeedsAreNamed(t *testing.T) {
 
 func TestADependentOfAFailureSaysOnWhatItWaits(t *testing.T) {
 	s := healthy()
-	manager(s, 0, facts.KCM).Error = "not a Pod"
+	manager(s, 0, component.KCM).Error = "not a Pod"
 	for _, f := range Run(s, facts.Options{}).Findings {
 		if f.Code == "LM-011" && (f.Outcome != v1.Skip || f.DependsOn != "CP-003" || f.Summary != "not evaluated: depends on CP-003") {
 			t.Errorf("got %s, depends on %q: %s", f.Outcome, f.DependsOn, f.Summary)

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // withIdentities gives the instances of the healthy cluster an identity, and a metadata service that pods can reach.
@@ -20,7 +21,7 @@ func withIdentities(s *v1.Snapshot) {
 func onAzure() *v1.Snapshot {
 	s := healthy()
 	for i := range s.Hosts {
-		setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "azure"})
+		setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "azure"})
 	}
 	return s
 }
@@ -29,7 +30,7 @@ func onAzure() *v1.Snapshot {
 func onAzureAfter() *v1.Snapshot {
 	s := migrated()
 	for i := range s.Hosts {
-		setFlags(s, i, facts.CCM, map[string]string{"cloud-provider": "azure", "controllers": "*,-cloud-node"})
+		setFlags(s, i, component.CCM, map[string]string{"cloud-provider": "azure", "controllers": "*,-cloud-node"})
 	}
 	s.Workloads = append(s.Workloads, v1.Workload{Ref: "DaemonSet/kube-system/cloud-node-manager", Role: v1.RoleNodeManager, Replicas: 5, Ready: 5})
 	return s
@@ -144,14 +145,14 @@ var credentialRules = []ruleCase{
 
 	{name: "nothing is in the environment", code: "CFG-004", want: pass_},
 	{name: "F45: a proxy", code: "CFG-004", want: warn, says: []string{"HTTPS_PROXY, no_proxy", "--ccm-env HTTPS_PROXY=<value> --ccm-env no_proxy=<value>"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KCM).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
+		manager(s, 0, component.KCM).EnvNames = []string{"HTTPS_PROXY", "no_proxy", "TZ"}
 	}},
-	{name: "F45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: facts.Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).EnvNames = []string{"HTTPS_PROXY"} }},
+	{name: "F45: a proxy that the new manager gets", code: "CFG-004", want: pass_, opts: facts.Options{CCMEnv: []string{"HTTPS_PROXY"}}, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).EnvNames = []string{"HTTPS_PROXY"} }},
 	{name: "F45: OpenStack's variables", code: "CFG-004", want: fails, says: []string{"OS_REGION_NAME, which the external provider does not read"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "openstack"})
+			setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "openstack"})
 		}
-		manager(s, 0, facts.KCM).EnvNames = []string{"OS_REGION_NAME"}
+		manager(s, 0, component.KCM).EnvNames = []string{"OS_REGION_NAME"}
 	}},
 	{name: "F45: a private authority that is not mounted", code: "CFG-004", want: fails, says: []string{"Global.ca-file is /etc/kubernetes/pki/cloud-ca.crt", "--ccm-env SSL_CERT_FILE"}, change: func(s *v1.Snapshot) {
 		configSettings(s, 0, map[string]string{"Global.ca-file": "/etc/kubernetes/pki/cloud-ca.crt"})
@@ -252,13 +253,13 @@ var credentialRules = []ruleCase{
 	}},
 	{name: "F49: Azure with hosts that are replaced", code: "CLOUD-002", base: onAzure, opts: facts.Options{ReplaceHosts: true}, want: fails, says: []string{"hosts are replaced"}},
 	{name: "F49: Azure on Deployments", code: "CLOUD-002", base: onAzure, want: fails, says: []string{"runs as Deployments"}, change: func(s *v1.Snapshot) {
-		s.Hosted = []v1.Component{{Name: facts.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
+		s.Hosted = []v1.Component{{Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager"}}
 	}},
 	{name: "F49: Azure after it", code: "CLOUD-002", base: onAzureAfter, want: pass_},
 	{name: "F49: Azure after it without", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-node-manager does not run"}, change: func(s *v1.Snapshot) { s.Workloads = s.Workloads[:len(s.Workloads)-1] }},
 	{name: "F49: one node lacks it", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"4 of 5 pods ready"}, change: func(s *v1.Snapshot) { theWorkload(s, "DaemonSet/kube-system/cloud-node-manager").Ready = 4 }},
 	{name: "F49: two initialise nodes", code: "CLOUD-002", base: onAzureAfter, want: fails, says: []string{"cloud-controller-manager@cp-1 initialises nodes too"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, facts.CCM, map[string]string{"controllers": "*"})
+		setFlags(s, 0, component.CCM, map[string]string{"controllers": "*"})
 	}},
 	{name: "workloads could not be listed", code: "CLOUD-002", base: onAzure, want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "workloads") }},
 

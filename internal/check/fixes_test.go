@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // programs are what a fix may begin with: what an operator of a cluster has at hand.
@@ -76,8 +77,8 @@ spec:
 func externalWithoutConfig(hosts ...int) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
 		for _, i := range hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "external"})
-			delete(manager(s, i, facts.KCM).Flags, "cloud-config")
+			setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "external"})
+			delete(manager(s, i, component.KCM).Flags, "cloud-config")
 		}
 	}
 }
@@ -87,14 +88,14 @@ func TestAHalfMigratedClusterGetsItsCloudConfigBackFromWhoShowsIt(t *testing.T) 
 	all := externalWithoutConfig(0, 1, 2)
 	noKubelet := func(s *v1.Snapshot) { delete(s.Hosts[0].Kubelet.Flags, "cloud-config") }
 	serverHas := func(i int, path string) func(*v1.Snapshot) {
-		return func(s *v1.Snapshot) { setFlags(s, i, facts.KAS, map[string]string{"cloud-config": path}) }
+		return func(s *v1.Snapshot) { setFlags(s, i, component.KAS, map[string]string{"cloud-config": path}) }
 	}
 	for name, c := range map[string]struct {
 		change func(*v1.Snapshot)
 		has    string // empty for no path
 	}{
 		"a manager that is in-tree":                 {externalWithoutConfig(1, 2), "--cloud-config=/etc/kubernetes/cloud.conf"},
-		"managers that are in-tree do without":      {changes(externalWithoutConfig(1), func(s *v1.Snapshot) { delete(manager(s, 0, facts.KCM).Flags, "cloud-config") }, serverHas(1, "/etc/a.conf")), ""},
+		"managers that are in-tree do without":      {changes(externalWithoutConfig(1), func(s *v1.Snapshot) { delete(manager(s, 0, component.KCM).Flags, "cloud-config") }, serverHas(1, "/etc/a.conf")), ""},
 		"the API server of another host":            {changes(all, serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/c.conf"},
 		"the API server of the host, before others": {changes(all, serverHas(0, "/etc/a.conf"), serverHas(2, "/etc/c.conf")), "--cloud-config=/etc/a.conf"},
 		"the kubelet of the host":                   {changes(all, func(s *v1.Snapshot) { kubeletFlags(s, 0, map[string]string{"cloud-config": "/etc/k.conf"}) }), "--cloud-config=/etc/k.conf"},
@@ -119,10 +120,10 @@ func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 		change    func(*v1.Snapshot)
 		has, lost []string
 	}{
-		{"CP-002", flagsOf(facts.KCM, map[string]string{"leader-elect": "false"}), []string{"- --leader-elect=true\n", "- --v=2\n"}, []string{"--leader-elect=false"}},
-		{"CP-007", func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "external"}) }, []string{"- --cloud-provider=aws\n", "- --v=2\n"}, []string{"external", "cloud-config"}},
+		{"CP-002", flagsOf(component.KCM, map[string]string{"leader-elect": "false"}), []string{"- --leader-elect=true\n", "- --v=2\n"}, []string{"--leader-elect=false"}},
+		{"CP-007", func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) }, []string{"- --cloud-provider=aws\n", "- --v=2\n"}, []string{"external", "cloud-config"}},
 		{"CP-007", externalWithoutConfig(1), []string{"    - --cloud-config=/etc/kubernetes/cloud.conf\n", "    - --cloud-provider=aws\n", "- --v=2\n"}, []string{"external"}},
-		{"LM-002", flagsOf(facts.KCM, map[string]string{"cloud-provider": "external", "enable-leader-migration": "true"}), []string{"- --leader-elect=false\n", "- --v=2\n"}, []string{"leader-migration"}},
+		{"LM-002", flagsOf(component.KCM, map[string]string{"cloud-provider": "external", "enable-leader-migration": "true"}), []string{"- --leader-elect=false\n", "- --v=2\n"}, []string{"leader-migration"}},
 	} {
 		t.Run(c.code, func(t *testing.T) {
 			s := healthy()
@@ -132,7 +133,7 @@ func TestFixesOfManifestsDoWhatTheySay(t *testing.T) {
 				t.Fatalf("got %s and the fix %q", f.Outcome, f.Fix)
 			}
 			dir := t.TempDir()
-			path := filepath.Join(dir, "manifests", facts.KCM+".yaml")
+			path := filepath.Join(dir, "manifests", component.KCM+".yaml")
 			if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // blocking are the codes of the findings that keep a cluster from its migration.
@@ -48,7 +49,7 @@ func TestWhatATenantRunsBlocksNothing(t *testing.T) {
 
 func tenants(namespace string) v1.Component {
 	c := controllerManager()
-	c.Runs, c.Manifest, c.Replicas = v1.RunsDeployment, "Deployment/"+namespace+"/"+facts.KCM, ptr.To[int32](1)
+	c.Runs, c.Manifest, c.Replicas = v1.RunsDeployment, "Deployment/"+namespace+"/"+component.KCM, ptr.To[int32](1)
 	return c
 }
 
@@ -90,7 +91,7 @@ func TestOneComponentInTwoPlacesIsRefused(t *testing.T) {
 	s := healthy()
 	s.Hosted = append(s.Hosted, tenants("kube-system"))
 	for _, f := range Run(s, facts.Options{}).Findings {
-		if f.Code == "CP-003" && (f.Outcome != v1.Fail || !slices.Contains(f.Objects, facts.KCM)) {
+		if f.Code == "CP-003" && (f.Outcome != v1.Fail || !slices.Contains(f.Objects, component.KCM)) {
 			t.Errorf("%s %s %v", f.Outcome, f.Summary, f.Objects)
 		}
 	}

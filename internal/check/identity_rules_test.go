@@ -9,6 +9,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/node"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // addressesOf are the addresses of the n-th node.
@@ -40,7 +41,7 @@ func clusterOn(provider string, id func(i int) string) func() *v1.Snapshot {
 		s := healthy()
 		s.Cloud, s.Preview = nil, nil
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": provider})
+			setFlags(s, i, component.KCM, map[string]string{"cloud-provider": provider})
 		}
 		for i := range s.Nodes {
 			s.Nodes[i].Name = fmt.Sprintf("worker-%d", i)
@@ -105,7 +106,7 @@ var identityRules = []ruleCase{
 	}},
 	{name: "nobody names a provider", code: "NODE-005", want: skipped, change: func(s *v1.Snapshot) {
 		s.Hosts, s.Cloud = s.Hosts[:1], nil
-		setFlags(s, 0, facts.KCM, map[string]string{"cloud-provider": "external"})
+		setFlags(s, 0, component.KCM, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "nodes could not be listed", code: "NODE-005", want: unknwn, change: noNodes},
 

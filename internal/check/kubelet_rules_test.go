@@ -8,6 +8,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/kubelet"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const kubeadmFlagsEnv = "/var/lib/kubelet/kubeadm-flags.env"
@@ -203,7 +204,7 @@ var kubeletRules = []ruleCase{
 	}},
 	{name: "OpenStack has none", code: "PULL-001", want: skipped, says: []string{"openstack"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "openstack"})
+			setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "openstack"})
 		}
 	}},
 	{name: "nodes could not be listed", code: "PULL-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // withoutFact takes a kind of fact out of a snapshot.
@@ -136,7 +137,7 @@ func TestNoCheckNeedsAFactToBeThere(t *testing.T) {
 	}
 	s := captured(t, "aws-v1.26.0.yaml")
 	for i := range s.Hosts {
-		s.Hosts[i] = v1.Host{Name: s.Hosts[i].Name, ControlPlane: true, Components: []v1.Component{{Name: facts.KCM}, {Name: facts.KAS}, {Name: facts.CCM}}, Kubelet: &v1.Kubelet{}}
+		s.Hosts[i] = v1.Host{Name: s.Hosts[i].Name, ControlPlane: true, Components: []v1.Component{{Name: component.KCM}, {Name: component.KAS}, {Name: component.CCM}}, Kubelet: &v1.Kubelet{}}
 	}
 	for i := range s.Nodes {
 		s.Nodes[i] = v1.Node{}

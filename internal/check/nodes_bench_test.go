@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/route"
 	"github.com/transplant-dev/transplant/internal/check/rule"
 	"github.com/transplant-dev/transplant/internal/check/scheduling"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // large is the healthy cluster with so many nodes and Services, each Service with a load balancer of all nodes.
@@ -23,7 +24,7 @@ func large(nodes, services int) *v1.Snapshot {
 		s.Nodes[i].PodCIDRs, s.Cloud.Routes[i].CIDR = []string{cidr}, cidr
 	}
 	for i := range s.Hosts {
-		setFlags(s, i, facts.KCM, map[string]string{"cluster-cidr": "10.192.0.0/10"})
+		setFlags(s, i, component.KCM, map[string]string{"cluster-cidr": "10.192.0.0/10"})
 	}
 	previewed(s)
 	s.Services, s.Cloud.LoadBalancers = nil, nil

@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // kcmFlags gives every kube-controller-manager flags.
 func kcmFlags(flags map[string]string) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, flags)
+			setFlags(s, i, component.KCM, flags)
 		}
 	}
 }

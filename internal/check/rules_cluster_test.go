@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var ownershipRules = []ruleCase{
@@ -18,13 +19,13 @@ var ownershipRules = []ruleCase{
 	}},
 	{name: "a loop that is switched off runs nowhere", code: "LM-006", want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"controllers": "*,-route"})
+			setFlags(s, i, component.KCM, map[string]string{"controllers": "*,-route"})
 		}
 		s.Managers[0].Loops = []string{"cloud-node-lifecycle", "nodeipam", "service"}
 	}},
 	{name: "no node IPAM without CIDRs to allocate", code: "LM-006", want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"allocate-node-cidrs": "false"})
+			setFlags(s, i, component.KCM, map[string]string{"allocate-node-cidrs": "false"})
 		}
 		s.Managers[0].Loops = []string{"cloud-node-lifecycle", "service"}
 	}},
@@ -39,7 +40,7 @@ var ownershipRules = []ruleCase{
 	{name: "the lease has run out", code: "LM-007", want: skipped, change: func(s *v1.Snapshot) { s.Leases = []v1.Lease{heldLease("cp-1_x", time.Minute)} }},
 	{name: "the holder runs the loops", code: "LM-007", want: pass_, change: func(s *v1.Snapshot) {
 		s.Leases = []v1.Lease{heldLease("cp-1_x", time.Second)}
-		s.Managers[0].Leads = []string{facts.DefaultLeaseName, facts.KCM}
+		s.Managers[0].Leads = []string{facts.DefaultLeaseName, component.KCM}
 	}},
 	{name: "the holder runs nothing", code: "LM-007", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2", "cp-2_x"}, change: func(s *v1.Snapshot) {
 		s.Leases = []v1.Lease{heldLease("cp-2_x", time.Second)}
@@ -54,7 +55,7 @@ var ownershipRules = []ruleCase{
 
 	{name: "an in-tree owner", code: "GAP-001", want: warn, says: []string{"renew deadline (10s)", "longer than its lease (15s)"}},
 	{name: "an in-tree owner with flags, and a plan", code: "GAP-001", want: warn, opts: facts.Options{RenewDeadline: "5s"}, says: []string{"renew deadline (8s)", "sets it to 5s"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, facts.KCM, map[string]string{"leader-elect-renew-deadline": "8s"})
+		setFlags(s, 0, component.KCM, map[string]string{"leader-elect-renew-deadline": "8s"})
 	}},
 	{name: "no in-tree owner", code: "GAP-001", base: migrated, want: skipped},
 }
@@ -75,26 +76,26 @@ var versionRules = []ruleCase{
 
 	{name: "1.26 has AWS", code: "VER-002", want: pass_},
 	{name: "F92: 1.27 has not", code: "VER-002", want: fails, says: []string{"aws left after 1.26"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.27.4"
+		manager(s, 0, component.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.27.4"
 	}},
-	{name: "a provider that never was", code: "VER-002", want: fails, says: []string{`"awz"`}, change: func(s *v1.Snapshot) { setFlags(s, 0, facts.KCM, map[string]string{"cloud-provider": "awz"}) }},
+	{name: "a provider that never was", code: "VER-002", want: fails, says: []string{`"awz"`}, change: func(s *v1.Snapshot) { setFlags(s, 0, component.KCM, map[string]string{"cloud-provider": "awz"}) }},
 	{name: "the image has no tag and the cluster no version", code: "VER-002", want: unknwn, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KCM).Image = "localhost:5000/kcm"
+		manager(s, 0, component.KCM).Image = "localhost:5000/kcm"
 		s.Cluster.Version = "devel"
 	}},
-	{name: "the image has no tag", code: "VER-002", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Image = "localhost:5000/kcm@sha256:aa" }},
+	{name: "the image has no tag", code: "VER-002", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Image = "localhost:5000/kcm@sha256:aa" }},
 	{name: "nothing in-tree", code: "VER-002", base: migrated, want: skipped},
 
 	{name: "the same version", code: "VER-003", want: pass_},
-	{name: "a manager one minor behind", code: "VER-003", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Image = "r/kube-controller-manager:v1.25.0" }},
-	{name: "F47: a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Image = "r/kube-controller-manager:v1.27.0" }},
-	{name: "a manager two minors behind", code: "VER-003", want: fails, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Image = "r/kube-controller-manager:v1.24.0" }},
+	{name: "a manager one minor behind", code: "VER-003", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Image = "r/kube-controller-manager:v1.25.0" }},
+	{name: "F47: a manager that is newer", code: "VER-003", want: fails, says: []string{"kube-controller-manager@cp-1 is 1.27"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Image = "r/kube-controller-manager:v1.27.0" }},
+	{name: "a manager two minors behind", code: "VER-003", want: fails, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Image = "r/kube-controller-manager:v1.24.0" }},
 	{name: "units whose programs say their version", code: "VER-003", want: pass_, change: ofUnits("v1.26.0")},
 	{name: "a unit whose program is newer", code: "VER-003", want: fails, says: []string{"is 1.27"}, change: ofUnits("v1.27.1")},
 	{name: "units whose programs were not asked", code: "VER-003", want: unknwn, says: []string{"the program of unit kube-controller-manager.service was not asked"}, change: ofUnits("")},
 	{name: "units of one version", code: "VER-007", want: pass_, change: ofUnits("v1.26.0")},
 	{name: "an upgrade of one unit", code: "VER-007", want: fails, says: []string{"kube-controller-manager is "}, change: ofUnits("v1.27.1")},
-	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Image = "r/kube-controller-manager" }},
+	{name: "an image without a tag", code: "VER-003", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Image = "r/kube-controller-manager" }},
 }
 
 // withoutConfigs takes the cloud config from every component, or makes its flag an empty one, under a provider.
@@ -130,7 +131,7 @@ var configRules = []ruleCase{
 	}},
 	{name: "F40: it does not parse", code: "CFG-001", want: fails, says: []string{"line 3"}, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig.Error = "line 3: no section" }},
 	{name: "one manager names none", code: "CFG-001", want: warn, says: []string{"cp-2 has no --cloud-config, and others have one"}, change: func(s *v1.Snapshot) {
-		delete(manager(s, 1, facts.KCM).Flags, "cloud-config")
+		delete(manager(s, 1, component.KCM).Flags, "cloud-config")
 		s.Hosts[1].CloudConfig = nil
 	}},
 	{name: "no manager names one, on AWS", code: "CFG-001", want: pass_, says: []string{"needs none", "metadata service"}, change: withoutConfigs("aws", false)},
@@ -145,7 +146,7 @@ var configRules = []ruleCase{
 	}},
 	{name: "the snapshot lacks it", code: "CFG-001", want: unknwn, change: func(s *v1.Snapshot) { s.Hosts[0].CloudConfig = nil }},
 
-	{name: "no credentials in the environment", code: "CRED-001", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).EnvNames = []string{"AWS_REGION"} }},
+	{name: "no credentials in the environment", code: "CRED-001", want: pass_, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).EnvNames = []string{"AWS_REGION"} }},
 	{name: "credentials in the environment", code: "CRED-001", want: warn, says: []string{"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "--ccm-env"}, change: inEnvironment},
 	{name: "credentials in the environment and a file for the new manager", code: "CRED-001", want: pass_, opts: facts.Options{CCMEnv: []string{"AWS_SHARED_CREDENTIALS_FILE"}}, change: inEnvironment},
 	{name: "credentials in the environment, and nobody runs the loops meanwhile", code: "CRED-001", want: fails, opts: facts.Options{Strategy: facts.StrategyDowntime}, says: []string{"the new manager would not get them"}, change: inEnvironment},
@@ -153,7 +154,7 @@ var configRules = []ruleCase{
 }
 
 func inEnvironment(s *v1.Snapshot) {
-	manager(s, 0, facts.KCM).EnvNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HOME"}
+	manager(s, 0, component.KCM).EnvNames = []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HOME"}
 }
 
 func noNodes(s *v1.Snapshot) {
@@ -218,7 +219,7 @@ var cloudRules = []ruleCase{
 	}},
 	{name: "no route loop", code: "ROUTE-001", want: skipped, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"configure-cloud-routes": "false"})
+			setFlags(s, i, component.KCM, map[string]string{"configure-cloud-routes": "false"})
 		}
 	}},
 	{name: "routes could not be read", code: "ROUTE-001", want: unknwn, change: func(s *v1.Snapshot) {
@@ -237,6 +238,6 @@ func ofUnits(version string) func(*v1.Snapshot) {
 				c.Runs, c.Unit, c.Image, c.Version = v1.RunsSystemd, c.Name+".service", "", s.Cluster.Version
 			}
 		}
-		manager(s, 0, facts.KCM).Version = version
+		manager(s, 0, component.KCM).Version = version
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // ruleCase is one case: what is done to a healthy cluster, and what a check says of it.
@@ -154,7 +155,7 @@ var controlPlaneRules = []ruleCase{
 	{
 		name: "a backup is a second pod", code: "CP-003", want: fails, says: []string{"kube-controller-manager.yaml.bak", "mv --backup=numbered /etc/kubernetes/manifests/kube-controller-manager.yaml.bak"},
 		change: func(s *v1.Snapshot) {
-			c := *manager(s, 1, facts.KCM)
+			c := *manager(s, 1, component.KCM)
 			c.Manifest += ".bak"
 			s.Hosts[1].Components = append(s.Hosts[1].Components, c)
 		},
@@ -165,57 +166,57 @@ var controlPlaneRules = []ruleCase{
 	{name: "the hosts cannot be read", code: "CP-003", want: skipped, says: []string{"HOST-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "hosts/cp-1") }},
 
 	{name: "in-tree everywhere", code: "CP-001", want: pass_, says: []string{"all 3 control-plane hosts", "--cloud-provider=aws"}},
-	{name: "one host is external", code: "CP-001", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "external"}) }},
+	{name: "one host is external", code: "CP-001", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) }},
 	{name: "one host has no manager", code: "CP-001", want: fails, says: []string{"host cp-3 has no kube-controller-manager"}, change: func(s *v1.Snapshot) { s.Hosts[2].Components = s.Hosts[2].Components[:1] }},
-	{name: "two providers", code: "CP-001", want: fails, says: []string{"aws, gce"}, change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "gce"}) }},
+	{name: "two providers", code: "CP-001", want: fails, says: []string{"aws, gce"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "gce"}) }},
 	{
 		name: "one host is external and a run is in progress", code: "CP-001", want: warn, opts: facts.Options{InProgress: true}, says: []string{"transplant apply"},
-		change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "external"}) },
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) },
 	},
 	{name: "external everywhere", code: "CP-001", base: migrated, want: skipped},
 
-	{name: "elections are on by default", code: "CP-002", want: pass_, change: func(s *v1.Snapshot) { delete(manager(s, 0, facts.KCM).Flags, "leader-elect") }},
-	{name: "elections are off", code: "CP-002", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"leader-elect": "false"}) }},
-	{name: "elections are off in the new manager", code: "CP-002", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { setFlags(s, 0, facts.CCM, map[string]string{"leader-elect": "0"}) }},
+	{name: "elections are on by default", code: "CP-002", want: pass_, change: func(s *v1.Snapshot) { delete(manager(s, 0, component.KCM).Flags, "leader-elect") }},
+	{name: "elections are off", code: "CP-002", want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"leader-elect": "false"}) }},
+	{name: "elections are off in the new manager", code: "CP-002", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { setFlags(s, 0, component.CCM, map[string]string{"leader-elect": "0"}) }},
 
 	{name: "the flags agree", code: "CP-004", want: pass_},
-	{name: "F31: the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3 and other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"cluster-name": "other"}) }},
+	{name: "F31: the cluster's name differs", code: "CP-004", want: fails, says: []string{"--cluster-name: lab on cp-1, cp-3 and other on cp-2"}, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cluster-name": "other"}) }},
 	{name: "the cloud config differs", code: "CP-004", want: v1.Warn, says: []string{"cloud config"}, change: func(s *v1.Snapshot) { s.Hosts[1].CloudConfig.SHA256 = "cccccccccccc" }},
-	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"bind-address": "127.1.2.12"}) }},
+	{name: "addresses may differ", code: "CP-004", want: pass_, change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"bind-address": "127.1.2.12"}) }},
 	{
 		name: "the moved hosts differ while a run is in progress", code: "CP-004", want: pass_, opts: facts.Options{InProgress: true},
-		change: func(s *v1.Snapshot) { setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "external"}) },
+		change: func(s *v1.Snapshot) { setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"}) },
 	},
 
 	{name: "pods run what the manifests say", code: "CP-005", want: pass_, says: []string{"6 pods"}},
 	{name: "a pod is stale", code: "CP-005", want: fails, says: []string{"not --v=2", "but --v=4"}, change: func(s *v1.Snapshot) {
-		c := manager(s, 0, facts.KCM)
-		c.Command = []string{facts.KCM, "--v=2"}
-		c.Pod.Command = []string{facts.KCM, "--v=4"}
+		c := manager(s, 0, component.KCM)
+		c.Command = []string{component.KCM, "--v=2"}
+		c.Pod.Command = []string{component.KCM, "--v=4"}
 	}},
-	{name: "a pod is not ready", code: "CP-005", want: fails, says: []string{"is not ready"}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KAS).Pod.Ready = false }},
-	{name: "a pod is missing", code: "CP-005", want: fails, says: []string{"has no pod"}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KAS).Pod = nil }},
+	{name: "a pod is not ready", code: "CP-005", want: fails, says: []string{"is not ready"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KAS).Pod.Ready = false }},
+	{name: "a pod is missing", code: "CP-005", want: fails, says: []string{"has no pod"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KAS).Pod = nil }},
 	{name: "the host's Node is not known", code: "CP-005", want: unknwn, says: []string{"kube-apiserver@cp-1"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KAS).Pod, manager(s, 0, facts.KCM).Pod = nil, nil
+		manager(s, 0, component.KAS).Pod, manager(s, 0, component.KCM).Pod = nil, nil
 		s.Hosts[0].NodeName = ""
 	}},
 	{name: "pods could not be listed", code: "CP-005", want: unknwn, change: func(s *v1.Snapshot) {
 		cannotGather(s, "pods")
 		for i := range s.Hosts {
 			s.Hosts[i].NodeName = ""
-			manager(s, i, facts.KAS).Pod, manager(s, i, facts.KCM).Pod = nil, nil
+			manager(s, i, component.KAS).Pod, manager(s, i, component.KCM).Pod = nil, nil
 		}
 	}},
 
 	{name: "one process each", code: "CP-006", want: pass_},
 	{name: "two processes", code: "CP-006", want: fails, says: []string{"2 processes: 1001, 7"}, change: func(s *v1.Snapshot) {
-		c := manager(s, 0, facts.KCM)
+		c := manager(s, 0, component.KCM)
 		c.Processes = append(c.Processes, v1.Process{PID: 7})
 	}},
-	{name: "no process", code: "CP-006", want: fails, says: []string{"kube-apiserver@cp-3 has no process"}, change: func(s *v1.Snapshot) { manager(s, 2, facts.KAS).Processes = nil }},
-	{name: "a stopped process", code: "CP-006", want: fails, says: []string{"in state T"}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Processes[0].State = "T" }},
+	{name: "no process", code: "CP-006", want: fails, says: []string{"kube-apiserver@cp-3 has no process"}, change: func(s *v1.Snapshot) { manager(s, 2, component.KAS).Processes = nil }},
+	{name: "a stopped process", code: "CP-006", want: fails, says: []string{"in state T"}, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Processes[0].State = "T" }},
 	{name: "processes could not be listed", code: "CP-006", want: unknwn, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KCM).Processes = nil
+		manager(s, 0, component.KCM).Processes = nil
 		cannotGather(s, "hosts/cp-1/processes/kube-controller-manager")
 	}},
 
@@ -224,12 +225,12 @@ var controlPlaneRules = []ruleCase{
 	{name: "half-way without a journal", code: "CP-007", want: fails, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
 	{name: "a cloud-controller-manager runs elsewhere", code: "CP-007", want: fails, says: []string{"node-7_x"}, change: func(s *v1.Snapshot) {
 		l := heldLease("node-7_x", time.Second)
-		l.Name = facts.CCM
+		l.Name = component.CCM
 		s.Leases = []v1.Lease{l}
 	}},
 	{name: "the lease of a cloud-controller-manager that is gone", code: "CP-007", want: pass_, change: func(s *v1.Snapshot) {
 		l := heldLease("node-7_x", time.Minute)
-		l.Name = facts.CCM
+		l.Name = component.CCM
 		s.Leases = []v1.Lease{l}
 	}},
 	{name: "half-way with a journal", code: "CP-007", want: warn, opts: facts.Options{InProgress: true}, change: func(s *v1.Snapshot) { addCCM(s, 0, upstreamCCM) }},
@@ -237,97 +238,97 @@ var controlPlaneRules = []ruleCase{
 
 var leaderMigrationRules = []ruleCase{
 	{name: "no config", code: "LM-001", want: skipped},
-	{name: "short names in 1.26", code: "LM-001", want: pass_, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, shortNames) }},
-	{name: "canonical names in 1.26", code: "LM-001", want: fails, says: []string{"service-lb-controller", leaderMigrationPath}, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, canonicalNames) }},
+	{name: "short names in 1.26", code: "LM-001", want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
+	{name: "canonical names in 1.26", code: "LM-001", want: fails, says: []string{"service-lb-controller", leaderMigrationPath}, change: func(s *v1.Snapshot) { migrating(s, component.KCM, canonicalNames) }},
 	{name: "documented names in an upstream CCM of 1.37", code: "LM-001", base: migrated, want: fails, says: []string{"write service-lb-controller"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.CCM).Image = upstreamCCM
-		migrating(s, facts.CCM, shortNames)
+		manager(s, 0, component.CCM).Image = upstreamCCM
+		migrating(s, component.CCM, shortNames)
 	}},
-	{name: "documented names in our CCM", code: "LM-001", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, facts.CCM, shortNames) }},
+	{name: "documented names in our CCM", code: "LM-001", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.CCM, shortNames) }},
 	{name: "upstream's mistaken names in our CCM", code: "LM-001", base: migrated, want: fails, says: []string{"service-controller"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.CCM, strings.ReplaceAll(canonicalNames, "service-lb-controller", "service-controller"))
+		migrating(s, component.CCM, strings.ReplaceAll(canonicalNames, "service-lb-controller", "service-controller"))
 	}},
 	{name: "a loop is not listed", code: "LM-001", want: fails, says: []string{"route loop is not listed"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, strings.ReplaceAll(shortNames, "- {name: route, component: \"*\"}\n", ""))
+		migrating(s, component.KCM, strings.ReplaceAll(shortNames, "- {name: route, component: \"*\"}\n", ""))
 	}},
-	{name: "the file is not YAML", code: "LM-001", want: fails, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, "a: [") }},
+	{name: "the file is not YAML", code: "LM-001", want: fails, change: func(s *v1.Snapshot) { migrating(s, component.KCM, "a: [") }},
 	{name: "the flag is there and leader migration is off", code: "LM-001", want: skipped, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, facts.KCM, map[string]string{"leader-migration-config": leaderMigrationPath})
+		setFlags(s, 0, component.KCM, map[string]string{"leader-migration-config": leaderMigrationPath})
 	}},
 	{name: "the file could not be read", code: "LM-001", want: unknwn, says: []string{leaderMigrationPath}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, shortNames)
+		migrating(s, component.KCM, shortNames)
 		s.Hosts[1].LeaderMigration = nil
 	}},
 	{name: "the manager's version is not known", code: "LM-001", base: migrated, want: unknwn, says: []string{"example.com/ccm"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.CCM, canonicalNames)
-		manager(s, 2, facts.CCM).Image = "example.com/ccm@sha256:abc"
+		migrating(s, component.CCM, canonicalNames)
+		manager(s, 2, component.CCM).Image = "example.com/ccm@sha256:abc"
 	}},
 
 	{name: "an external manager without it", code: "LM-002", base: migrated, want: pass_},
 	{name: "F24: an external manager with it", code: "LM-002", base: migrated, want: fails, says: []string{"kube-controller-manager@cp-2"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 1, facts.KCM, map[string]string{"enable-leader-migration": "true"})
+		setFlags(s, 1, component.KCM, map[string]string{"enable-leader-migration": "true"})
 	}},
-	{name: "an in-tree manager with it", code: "LM-002", want: skipped, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, shortNames) }},
+	{name: "an in-tree manager with it", code: "LM-002", want: skipped, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
 
 	{name: "both may", code: "LM-003", want: pass_, says: []string{"both managers may"}},
 	{name: "the manager may not, before", code: "LM-003", want: pass_, says: []string{"the plan grants it", "may not update"}, change: func(s *v1.Snapshot) { forbidLease(s, facts.UserKCM, "update") }},
 	{name: "F24: the manager may not, and leader migration is on", code: "LM-003", want: fails, says: []string{facts.UserKCM + " may not create", "create role leader-migration ", "--resource-name=cloud-provider-extraction-migration"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, shortNames)
+		migrating(s, component.KCM, shortNames)
 		forbidLease(s, facts.UserKCM, "create")
 	}},
 	{name: "the other manager may not, and leader migration is on here", code: "LM-003", want: fails, says: []string{facts.UserCCM}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, shortNames)
+		migrating(s, component.KCM, shortNames)
 		forbidLease(s, facts.UserCCM, "get")
 	}},
 	{name: "nobody needs it any more", code: "LM-003", base: migrated, want: pass_, change: func(s *v1.Snapshot) { forbidLease(s, facts.UserKCM, "create") }},
 	{name: "it was not asked", code: "LM-003", want: unknwn, change: func(s *v1.Snapshot) { s.Access = s.Access[:2] }},
 	{name: "another lease was asked for", code: "LM-003", want: unknwn, opts: facts.Options{LeaseName: "our-migration"}, says: []string{"our-migration"}},
 
-	{name: "a good config", code: "LM-004", want: pass_, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, shortNames) }},
-	{name: "ignored in 1.26", code: "LM-004", want: warn, says: []string{"1.26 ignores it"}, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, shortNames+"resourceLock: leases\n") }},
+	{name: "a good config", code: "LM-004", want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
+	{name: "ignored in 1.26", code: "LM-004", want: warn, says: []string{"1.26 ignores it"}, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames+"resourceLock: leases\n") }},
 	{name: "fatal in 1.37", code: "LM-004", base: migrated, want: fails, says: []string{"exits at start", "remove it"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.CCM).Image = upstreamCCM
-		migrating(s, facts.CCM, canonicalNames+"resourceLock: leases\n")
+		manager(s, 0, component.CCM).Image = upstreamCCM
+		migrating(s, component.CCM, canonicalNames+"resourceLock: leases\n")
 	}},
 	{name: "ignored by our CCM", code: "LM-004", base: migrated, want: warn, says: []string{"this manager ignores it", "remove it"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.CCM, canonicalNames+"resourceLock: leases\n")
+		migrating(s, component.CCM, canonicalNames+"resourceLock: leases\n")
 	}},
 	{name: "a lock that cannot be made, in our CCM", code: "LM-004", base: migrated, want: fails, says: []string{"endpoints"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.CCM, strings.Replace(canonicalNames, "/v1\n", "/v1beta1\n", 1)+"resourceLock: endpoints\n")
+		migrating(s, component.CCM, strings.Replace(canonicalNames, "/v1\n", "/v1beta1\n", 1)+"resourceLock: endpoints\n")
 	}},
 	{name: "the file could not be read", code: "LM-004", want: unknwn, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, shortNames)
+		migrating(s, component.KCM, shortNames)
 		s.Hosts[1].LeaderMigration = nil
 	}},
 
 	{name: "leader migration is off", code: "LM-005", base: migrated, want: skipped},
 	{name: "an upstream CCM on its default", code: "LM-005", base: migrated, want: fails, says: []string{"cloud-controller-manager@cp-1 (1.37)"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.CCM).Image = upstreamCCM
-		migrating(s, facts.CCM, "")
+		manager(s, 0, component.CCM).Image = upstreamCCM
+		migrating(s, component.CCM, "")
 	}},
-	{name: "our CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, facts.CCM, "") }},
+	{name: "our CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.CCM, "") }},
 	{name: "an old CCM on its default", code: "LM-005", base: migrated, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			manager(s, i, facts.CCM).Image = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.9"
+			manager(s, i, component.CCM).Image = "registry.k8s.io/provider-aws/cloud-controller-manager:v1.27.9"
 		}
-		migrating(s, facts.CCM, "")
+		migrating(s, component.CCM, "")
 	}},
 	{name: "a CCM of unknown version on its default", code: "LM-005", base: migrated, want: unknwn, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.CCM).Image = "example.com/ccm"
-		migrating(s, facts.CCM, "")
+		manager(s, 0, component.CCM).Image = "example.com/ccm"
+		migrating(s, component.CCM, "")
 	}},
 
 	{name: "leader migration is off", code: "LM-008", want: skipped},
-	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1.Snapshot) { migrating(s, facts.KCM, shortNames) }},
+	{name: "the same lease", code: "LM-008", want: pass_, change: func(s *v1.Snapshot) { migrating(s, component.KCM, shortNames) }},
 	{name: "F24: one names another lease", code: "LM-008", want: fails, says: []string{`"other"`, "kube-controller-manager@cp-2", "sed -i.before 's/^leaderName: .*/leaderName: cloud-provider-extraction-migration/'", "on cp-2;"}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, shortNames)
+		migrating(s, component.KCM, shortNames)
 		s.Hosts[1].LeaderMigration[0].Content = strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other")
 	}},
 	{name: "F24: all name another lease", code: "LM-008", want: fails, says: []string{"transplant check --lease-name=other "}, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other"))
+		migrating(s, component.KCM, strings.ReplaceAll(shortNames, "cloud-provider-extraction-migration", "other"))
 	}},
 	{name: "a file could not be read", code: "LM-008", want: unknwn, change: func(s *v1.Snapshot) {
-		migrating(s, facts.KCM, shortNames)
+		migrating(s, component.KCM, shortNames)
 		s.Hosts[1].LeaderMigration = nil
 	}},
 }

@@ -3,6 +3,7 @@ package check
 import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // ofVersion makes the cluster one of another version, kubelets included.
@@ -18,7 +19,7 @@ func ofVersion(version string) func(*v1.Snapshot) {
 		for i := range s.Hosts {
 			for j := range s.Hosts[i].Components {
 				c := &s.Hosts[i].Components[j]
-				if c.Name != facts.CCM {
+				if c.Name != component.CCM {
 					c.Image = "registry.k8s.io/" + c.Name + ":" + version
 				}
 			}
@@ -60,7 +61,7 @@ func previewOf(id, err string) func(*v1.Snapshot) {
 func pulled(version string) func(*v1.Snapshot) {
 	return func(s *v1.Snapshot) {
 		for i := range s.Nodes {
-			for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
+			for _, name := range []string{component.KAS, component.KCM, component.Scheduler} {
 				s.Nodes[i].ControlPlaneImages = append(s.Nodes[i].ControlPlaneImages, "registry.k8s.io/"+name+":"+version)
 			}
 		}
@@ -93,13 +94,13 @@ var skewRules = []ruleCase{
 	}, change: ofVersion("v1.29.3")},
 	{name: "F47: the API server of 1.29 does not start with the gate", code: "VER-005", want: fails, says: []string{"kube-apiserver@cp-2 (1.29)", "it does not start"}, change: ofVersion("v1.29.3")},
 	{name: "1.29 with both gates off", code: "VER-005", want: pass_, change: changes(ofVersion("v1.29.3"),
-		flagsOf(facts.KCM, map[string]string{"feature-gates": "DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false"}),
-		flagsOf(facts.KAS, map[string]string{"feature-gates": "DisableKubeletCloudCredentialProviders=false,DisableCloudProviders=false"}))},
+		flagsOf(component.KCM, map[string]string{"feature-gates": "DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false"}),
+		flagsOf(component.KAS, map[string]string{"feature-gates": "DisableKubeletCloudCredentialProviders=false,DisableCloudProviders=false"}))},
 	{name: "the lines were left behind beside external", code: "VER-005", base: migrated, want: fails, says: []string{"is external while DisableCloudProviders is off (given as false)"}, change: changes(ofVersion("v1.30.2"),
-		flagsOf(facts.KAS, map[string]string{"feature-gates": "DisableCloudProviders=false"}))},
+		flagsOf(component.KAS, map[string]string{"feature-gates": "DisableCloudProviders=false"}))},
 	{name: "given twice, the values add up", code: "VER-005", want: pass_, change: changes(ofVersion("v1.29.3"), func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			for _, name := range []string{facts.KAS, facts.KCM} {
+			for _, name := range []string{component.KAS, component.KCM} {
 				c := manager(s, i, name)
 				c.Command = []string{name, "--feature-gates=DisableCloudProviders=false", "--feature-gates", "DisableKubeletCloudCredentialProviders=false"}
 				c.Flags["feature-gates"] = "DisableKubeletCloudCredentialProviders=false"
@@ -118,14 +119,14 @@ var skewRules = []ruleCase{
 
 	{name: "one version", code: "VER-007", want: pass_, says: []string{"6 components"}},
 	{name: "an upgrade of one host", code: "VER-007", want: fails, says: []string{"kube-apiserver is ", "v1.27.1 on cp-1", "kubeadm upgrade plan"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KAS).Image = "registry.k8s.io/kube-apiserver:v1.27.1"
+		manager(s, 0, component.KAS).Image = "registry.k8s.io/kube-apiserver:v1.27.1"
 	}},
 	{name: "F92: kubeadm was told another minor", code: "VER-007", want: fails, says: []string{"kubeadm-config says v1.27.0"}, change: func(s *v1.Snapshot) { s.Kubeadm.KubernetesVersion = "v1.27.0" }},
-	{name: "hosts are replaced by newer ones", code: "VER-007", want: warn, opts: facts.Options{ReplaceHosts: true}, change: func(s *v1.Snapshot) { manager(s, 0, facts.KAS).Image = "registry.k8s.io/kube-apiserver:v1.27.1" }},
+	{name: "hosts are replaced by newer ones", code: "VER-007", want: warn, opts: facts.Options{ReplaceHosts: true}, change: func(s *v1.Snapshot) { manager(s, 0, component.KAS).Image = "registry.k8s.io/kube-apiserver:v1.27.1" }},
 	{name: "patch versions", code: "VER-007", want: warn, says: []string{"v1.26.3 on cp-1"}, change: func(s *v1.Snapshot) {
-		manager(s, 0, facts.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.26.3"
+		manager(s, 0, component.KCM).Image = "registry.k8s.io/kube-controller-manager:v1.26.3"
 	}},
-	{name: "an image without a version", code: "VER-007", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, facts.KCM).Image = "localhost:5000/kcm@sha256:aa" }},
+	{name: "an image without a version", code: "VER-007", want: unknwn, change: func(s *v1.Snapshot) { manager(s, 0, component.KCM).Image = "localhost:5000/kcm@sha256:aa" }},
 	{name: "kubeadm-config could not be read", code: "VER-007", want: unknwn, change: func(s *v1.Snapshot) {
 		s.Kubeadm = nil
 		cannotGather(s, "kubeadm")
@@ -139,17 +140,17 @@ var skewRules = []ruleCase{
 	{name: "nothing in-tree", code: "VER-010", base: migrated, want: skipped},
 
 	{name: "every flag is known", code: "VER-009", want: pass_, says: []string{"6 components", "1.26"}},
-	{name: "F47: a flag that went", code: "VER-009", want: fails, says: []string{"kube-apiserver@cp-1", "--insecure-port"}, change: flagsOf(facts.KAS, map[string]string{"insecure-port": "0"})},
-	{name: "F47: a gate that came later", code: "VER-009", want: fails, says: []string{"feature gate CloudDualStackNodeIPs", "grep -n"}, change: flagsOf(facts.KCM, map[string]string{"feature-gates": "CloudDualStackNodeIPs=true"})},
-	{name: "a gate that is locked", code: "VER-009", want: fails, says: []string{"ControllerManagerLeaderMigration=false (locked to true)"}, change: flagsOf(facts.KCM, map[string]string{"feature-gates": "ControllerManagerLeaderMigration=false"})},
+	{name: "F47: a flag that went", code: "VER-009", want: fails, says: []string{"kube-apiserver@cp-1", "--insecure-port"}, change: flagsOf(component.KAS, map[string]string{"insecure-port": "0"})},
+	{name: "F47: a gate that came later", code: "VER-009", want: fails, says: []string{"feature gate CloudDualStackNodeIPs", "grep -n"}, change: flagsOf(component.KCM, map[string]string{"feature-gates": "CloudDualStackNodeIPs=true"})},
+	{name: "a gate that is locked", code: "VER-009", want: fails, says: []string{"ControllerManagerLeaderMigration=false (locked to true)"}, change: flagsOf(component.KCM, map[string]string{"feature-gates": "ControllerManagerLeaderMigration=false"})},
 	{name: "a flag that went, in a Deployment", code: "VER-009", want: fails, says: []string{`kubectl -n kube-system get deployment kube-controller-manager -o yaml | grep -n -- "--port"`}, change: changes(hostedCluster, func(s *v1.Snapshot) {
 		s.Hosted[0].Flags["port"] = "0"
 	})},
-	{name: "a vendor's own gate", code: "VER-009", want: pass_, change: flagsOf(facts.KCM, map[string]string{"feature-gates": "AcmeFastPath=true"})},
+	{name: "a vendor's own gate", code: "VER-009", want: pass_, change: flagsOf(component.KCM, map[string]string{"feature-gates": "AcmeFastPath=true"})},
 	{name: "no version", code: "VER-009", want: unknwn, change: noVersion},
 
 	{name: "the next version knows all", code: "VER-008", want: pass_, says: []string{"1.27"}},
-	{name: "F47: a gate that goes with the next version", code: "VER-008", want: warn, says: []string{"1.27 does not take feature gate ControllerManagerLeaderMigration"}, change: flagsOf(facts.KCM, map[string]string{"feature-gates": "ControllerManagerLeaderMigration=true"})},
+	{name: "F47: a gate that goes with the next version", code: "VER-008", want: warn, says: []string{"1.27 does not take feature gate ControllerManagerLeaderMigration"}, change: flagsOf(component.KCM, map[string]string{"feature-gates": "ControllerManagerLeaderMigration=true"})},
 	{name: "no version", code: "VER-008", want: unknwn, change: noVersion},
 
 	{name: "all nodes have one", code: "VER-011", want: pass_, says: []string{"0.37", "all 5 nodes"}},
@@ -160,8 +161,8 @@ var skewRules = []ruleCase{
 	{name: "nodes could not be listed", code: "VER-011", want: unknwn, change: noNodes},
 
 	{name: "F47: a scheduler that is newer", code: "VER-003", want: fails, says: []string{"kube-scheduler@cp-1 is 1.27"}, change: func(s *v1.Snapshot) {
-		s.Hosts[0].Components = append(s.Hosts[0].Components, component(facts.Scheduler, "registry.k8s.io/kube-scheduler:v1.27.0", nil))
+		s.Hosts[0].Components = append(s.Hosts[0].Components, newComponent(component.Scheduler, "registry.k8s.io/kube-scheduler:v1.27.0", nil))
 	}},
-	{name: "a provider that has no successor", code: "VER-002", want: fails, says: []string{"Apache CloudStack, which Transplant cannot move"}, change: flagsOf(facts.KCM, map[string]string{"cloud-provider": "cloudstack"})},
+	{name: "a provider that has no successor", code: "VER-002", want: fails, says: []string{"Apache CloudStack, which Transplant cannot move"}, change: flagsOf(component.KCM, map[string]string{"cloud-provider": "cloudstack"})},
 	{name: "the official manager for a version that ours is not proven with", code: "VER-001", want: pass_, says: []string{"1.24"}, change: ofVersion("v1.24.9")},
 }

@@ -3,6 +3,7 @@ package check
 import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // forbid makes every answer about an identity's access to a resource a no.
@@ -27,14 +28,14 @@ func withoutAccessOf(s *v1.Snapshot, who string) {
 // onlyAPIServers takes the managers from every host.
 func onlyAPIServers(s *v1.Snapshot) {
 	for i := range s.Hosts {
-		s.Hosts[i].Components = []v1.Component{*manager(s, i, facts.KAS)}
+		s.Hosts[i].Components = []v1.Component{*manager(s, i, component.KAS)}
 	}
 }
 
 // onlyManagers takes the API servers from every host.
 func onlyManagers(s *v1.Snapshot) {
 	for i := range s.Hosts {
-		s.Hosts[i].Components = []v1.Component{*manager(s, i, facts.KCM)}
+		s.Hosts[i].Components = []v1.Component{*manager(s, i, component.KCM)}
 	}
 }
 
@@ -113,22 +114,24 @@ var toolingRules = []ruleCase{
 
 	{name: "RBAC among the modes", code: "RBAC-003", want: pass_, says: []string{"3 kube-apiservers authorize by RBAC"}},
 	{name: "a policy file", code: "RBAC-003", want: fails, says: []string{"kube-apiserver@cp-1 has --authorization-mode=Node,ABAC", facts.UserCCM, "create leases.coordination.k8s.io", "nodes/status"}, change: func(s *v1.Snapshot) {
-		eachHost(s, facts.KAS, map[string]string{"authorization-mode": "Node,ABAC"})
+		eachHost(s, component.KAS, map[string]string{"authorization-mode": "Node,ABAC"})
 	}},
-	{name: "everybody may do everything", code: "RBAC-003", want: pass_, says: []string{"nothing has to be granted"}, change: func(s *v1.Snapshot) { eachHost(s, facts.KAS, map[string]string{"authorization-mode": "AlwaysAllow"}) }},
+	{name: "everybody may do everything", code: "RBAC-003", want: pass_, says: []string{"nothing has to be granted"}, change: func(s *v1.Snapshot) {
+		eachHost(s, component.KAS, map[string]string{"authorization-mode": "AlwaysAllow"})
+	}},
 	{name: "an authorization configuration", code: "RBAC-003", want: pass_, says: []string{"asked of the API server"}, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			delete(manager(s, i, facts.KAS).Flags, "authorization-mode")
+			delete(manager(s, i, component.KAS).Flags, "authorization-mode")
 		}
-		eachHost(s, facts.KAS, map[string]string{"authorization-config": "/etc/kubernetes/authz.yaml"})
+		eachHost(s, component.KAS, map[string]string{"authorization-config": "/etc/kubernetes/authz.yaml"})
 	}},
 	{name: "no API server on the hosts", code: "RBAC-003", want: unknwn, change: onlyManagers},
 
 	{name: "the main leases may be used", code: "RBAC-004", base: migrated, want: pass_},
 	{name: "F24: a role was patched by merge", code: "RBAC-004", base: migrated, want: fails, says: []string{facts.UserCCM + " may not update the lease cloud-controller-manager", "leader-locking"}, change: func(s *v1.Snapshot) {
-		forbid(s, facts.UserCCM, "update", "leases", facts.CCM)
+		forbid(s, facts.UserCCM, "update", "leases", component.CCM)
 	}},
-	{name: "no such manager, no such right", code: "RBAC-004", want: pass_, change: func(s *v1.Snapshot) { forbid(s, facts.UserCCM, "update", "leases", facts.CCM) }},
+	{name: "no such manager, no such right", code: "RBAC-004", want: pass_, change: func(s *v1.Snapshot) { forbid(s, facts.UserCCM, "update", "leases", component.CCM) }},
 	{name: "F24: create stands under resourceNames", code: "RBAC-004", want: fails, says: []string{"a rule with resourceNames does not stand for create"}, change: func(s *v1.Snapshot) {
 		forbid(s, facts.UserKCM, "create", "leases", "")
 	}},
@@ -163,7 +166,7 @@ func dryRuns(all ...v1.DryRun) func(*v1.Snapshot) {
 
 // hostedCluster moves the in-tree manager and the API server of the first host into a Deployment each, and takes the hosts away.
 func hostedCluster(s *v1.Snapshot) {
-	c := *manager(s, 0, facts.KCM)
+	c := *manager(s, 0, component.KCM)
 	c.Runs, c.Manifest, c.Processes, c.Pod = v1.RunsDeployment, "Deployment/kube-system/kube-controller-manager", nil, nil
 	replicas := int32(2)
 	c.Replicas = &replicas

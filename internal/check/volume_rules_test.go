@@ -6,7 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/check/facts"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const (
@@ -107,7 +107,7 @@ func gate(s *v1.Snapshot, i int, name, gates string) {
 		}
 	}
 	version := s.Cluster.Version
-	s.Hosts[i].Components = append(s.Hosts[i].Components, component(name, "registry.k8s.io/"+name+":"+version, map[string]string{"feature-gates": gates}))
+	s.Hosts[i].Components = append(s.Hosts[i].Components, newComponent(name, "registry.k8s.io/"+name+":"+version, map[string]string{"feature-gates": gates}))
 }
 
 func gateEverywhere(s *v1.Snapshot, name, gates string) {
@@ -127,11 +127,11 @@ var volumeRules = []ruleCase{
 	{name: "no in-tree volume", code: "VOL-001", base: noInTreeVolumes, want: pass_, says: []string{"none of 1 volume and 1 class"}},
 	{name: "F60: migration is off and the managers are in-tree", code: "VOL-001", base: of1_22, want: warn, says: []string{"--external-cloud-volume-plugin=aws", "CSIMigrationAWS off"}},
 	{name: "F60: the managers are external without migration", code: "VOL-001", base: of1_22, want: fails, says: []string{"kube-controller-manager@cp-2 is external", "no --external-cloud-volume-plugin=aws"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 1, facts.KCM, map[string]string{"cloud-provider": "external"})
+		setFlags(s, 1, component.KCM, map[string]string{"cloud-provider": "external"})
 	}},
 	{name: "the managers are external and keep the volume plugin", code: "VOL-001", base: of1_22, want: pass_, change: func(s *v1.Snapshot) {
 		for i := range s.Hosts {
-			setFlags(s, i, facts.KCM, map[string]string{"cloud-provider": "external", "external-cloud-volume-plugin": "aws"})
+			setFlags(s, i, component.KCM, map[string]string{"cloud-provider": "external", "external-cloud-volume-plugin": "aws"})
 		}
 	}},
 	{name: "F60: a kubelet mounts in-tree while the managers are external", code: "VOL-001", base: migrated, want: fails, says: []string{"ip-10-0-1-11.ec2.internal"}, change: func(s *v1.Snapshot) {
@@ -140,7 +140,7 @@ var volumeRules = []ruleCase{
 	}},
 	{name: "the version is not known", code: "VOL-001", want: unknwn, says: []string{"kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) {
 		s.Cluster.Version = "v1"
-		manager(s, 0, facts.KCM).Image = "localhost/kcm"
+		manager(s, 0, component.KCM).Image = "localhost/kcm"
 	}},
 	{name: "volumes could not be listed", code: "VOL-001", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/persistentvolumes") }},
 	{name: "no storage object was gathered", code: "VOL-001", want: unknwn, says: []string{"transplant snapshot"}, change: func(s *v1.Snapshot) { s.Volumes = nil }},
@@ -151,15 +151,15 @@ var volumeRules = []ruleCase{
 		asOf1_22(s)
 		migrateNode(s, 3)
 	}},
-	{name: "F61: one manager before the others", code: "VOL-002", base: of1_22, want: fails, says: []string{"on in kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { gate(s, 0, facts.KCM, "CSIMigrationAWS=true") }},
-	{name: "the managers before the kubelets", code: "VOL-002", base: of1_22, want: pass_, change: func(s *v1.Snapshot) { gateEverywhere(s, facts.KCM, "CSIMigrationAWS=true") }},
+	{name: "F61: one manager before the others", code: "VOL-002", base: of1_22, want: fails, says: []string{"on in kube-controller-manager@cp-1"}, change: func(s *v1.Snapshot) { gate(s, 0, component.KCM, "CSIMigrationAWS=true") }},
+	{name: "the managers before the kubelets", code: "VOL-002", base: of1_22, want: pass_, change: func(s *v1.Snapshot) { gateEverywhere(s, component.KCM, "CSIMigrationAWS=true") }},
 	{name: "a scheduler that is behind", code: "VOL-002", base: of1_22, want: warn, says: []string{"kube-scheduler@cp-1"}, change: func(s *v1.Snapshot) {
-		gateEverywhere(s, facts.KCM, "CSIMigrationAWS=true")
-		gateEverywhere(s, facts.Scheduler, "CSIMigrationAWS=false")
+		gateEverywhere(s, component.KCM, "CSIMigrationAWS=true")
+		gateEverywhere(s, component.Scheduler, "CSIMigrationAWS=false")
 		migrateNode(s, 3)
 	}},
 	{name: "the gate of all plugins is off", code: "VOL-002", base: of1_22, want: fails, change: func(s *v1.Snapshot) {
-		gateEverywhere(s, facts.KCM, "CSIMigration=false,CSIMigrationAWS=true")
+		gateEverywhere(s, component.KCM, "CSIMigration=false,CSIMigrationAWS=true")
 		migrateNode(s, 3)
 	}},
 	{name: "CSINodes could not be listed", code: "VOL-002", want: skipped, says: []string{"VOL-001"}, change: func(s *v1.Snapshot) { cannotGather(s, "volumes/csinodes") }},
@@ -172,13 +172,13 @@ var volumeRules = []ruleCase{
 	{name: "nodes could not be listed", code: "VOL-003", want: unknwn, change: func(s *v1.Snapshot) { cannotGather(s, "nodes") }},
 
 	{name: "F65: nothing is unregistered", code: "VOL-004", want: pass_},
-	{name: "F65: unregistered, and all nodes are done", code: "VOL-004", want: pass_, says: []string{"1 plugin unregistered"}, change: func(s *v1.Snapshot) { gateEverywhere(s, facts.KCM, "InTreePluginAWSUnregister=true") }},
+	{name: "F65: unregistered, and all nodes are done", code: "VOL-004", want: pass_, says: []string{"1 plugin unregistered"}, change: func(s *v1.Snapshot) { gateEverywhere(s, component.KCM, "InTreePluginAWSUnregister=true") }},
 	{name: "F65: unregistered before the last node", code: "VOL-004", base: of1_22, want: fails, says: []string{"kube-controller-manager@cp-1 has InTreePluginAWSUnregister on", "node ip-10-0-0-11.ec2.internal"}, change: func(s *v1.Snapshot) {
-		gate(s, 0, facts.KCM, "InTreePluginAWSUnregister=true")
+		gate(s, 0, component.KCM, "InTreePluginAWSUnregister=true")
 	}},
 	{name: "F65: unregistered in an older version", code: "VOL-004", want: fails, change: func(s *v1.Snapshot) {
 		asOf1_22(s)
-		gateEverywhere(s, facts.KCM, "CSIMigrationAWS=true,InTreePluginAWSUnregister=true")
+		gateEverywhere(s, component.KCM, "CSIMigrationAWS=true,InTreePluginAWSUnregister=true")
 	}},
 	{name: "a kubelet unregisters too early", code: "VOL-004", base: of1_22, want: fails, says: []string{"kubelet@cp-1"}, change: func(s *v1.Snapshot) {
 		s.Hosts[0].Kubelet = &v1.Kubelet{Source: "/var/lib/kubelet/kubeadm-flags.env", Config: &v1.KubeletConfig{FeatureGates: map[string]bool{"InTreePluginAWSUnregister": true}}}
@@ -204,7 +204,7 @@ var volumeRules = []ruleCase{
 
 	{name: "F64: every volume has its zone", code: "VOL-006", want: pass_, says: []string{"4 zonal disks of 4 volumes"}},
 	{name: "F64: the API server labels volumes", code: "VOL-006", want: warn, says: []string{"kube-apiserver@cp-1 has the admission plugin PersistentVolumeLabel"}, change: func(s *v1.Snapshot) {
-		setFlags(s, 0, facts.KAS, map[string]string{"enable-admission-plugins": "NodeRestriction,PersistentVolumeLabel"})
+		setFlags(s, 0, component.KAS, map[string]string{"enable-admission-plugins": "NodeRestriction,PersistentVolumeLabel"})
 	}},
 	{name: "F64: a volume without a zone among zones", code: "VOL-006", want: warn, says: []string{"volume pv-1 has no zone", "2 zones"}, change: func(s *v1.Snapshot) {
 		s.Volumes.PersistentVolumes[0].Zones = nil
@@ -278,7 +278,7 @@ var volumeRules = []ruleCase{
 		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = w.Containers[:3]
 	}},
-	{name: "F70: the gate is off", code: "VOL-011", base: of1_22, want: warn, says: []string{"ExpandCSIVolumes off"}, change: func(s *v1.Snapshot) { gate(s, 1, facts.KCM, "ExpandCSIVolumes=false") }},
+	{name: "F70: the gate is off", code: "VOL-011", base: of1_22, want: warn, says: []string{"ExpandCSIVolumes off"}, change: func(s *v1.Snapshot) { gate(s, 1, component.KCM, "ExpandCSIVolumes=false") }},
 	{name: "F70: snapshots without their API", code: "VOL-011", want: warn, says: []string{"snapshot.storage.k8s.io"}, change: func(s *v1.Snapshot) {
 		w := theWorkload(s, "Deployment/kube-system/ebs-csi-controller")
 		w.Containers = append(w.Containers, v1.Container{Name: "csi-snapshotter", Image: "registry.k8s.io/sig-storage/csi-snapshotter:v6.3.0"})

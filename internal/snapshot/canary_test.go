@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -57,8 +58,8 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 		return out
 	}
 	dir, _ := writeHosts(t)
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(collect.KCM, kcmImage, append(kcmArgs(1), quoted(c.commands("a manifest"))...)...))
-	write(t, dir, "cp-2/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(collect.KCM, kcmImage, append(kcmArgs(2), "--db-pass", c.in("the next argument of a manifest"))...))
+	write(t, dir, "cp-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, append(kcmArgs(1), quoted(c.commands("a manifest"))...)...))
+	write(t, dir, "cp-2/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, append(kcmArgs(2), "--db-pass", c.in("the next argument of a manifest"))...))
 	write(t, dir, "cp-1/etc/kubernetes/manifests/kube-scheduler.yaml", manifest("kube-scheduler", "i", "sh", "-c", `"exec kube-scheduler --v=2 --token `+c.in("a script in a manifest")+`"`))
 	write(t, dir, "cp-1/etc/kubernetes/cloud/cloud.conf", cloudConf+"secret-key = "+c.in("a cloud config")+"\npassword = "+c.in("a cloud config's password")+"\n")
 	write(t, dir, "cp-1/etc/kubernetes/cloud/migration.yaml", leaderMigration+"---\nusers:\n- user:\n    client-key-data: "+c.in("a second document")+"\n# --token "+c.in("a comment")+"\n")
@@ -81,16 +82,16 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 		}
 	}
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Namespace: collect.Namespace, Annotations: annotations, Labels: map[string]string{"app": "x"}}
+		return metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Annotations: annotations, Labels: map[string]string{"app": "x"}}
 	}
 	template := corev1.PodTemplateSpec{ObjectMeta: meta(""), Spec: corev1.PodSpec{Containers: []corev1.Container{
-		{Name: collect.KCM, Image: kcmImage, Command: []string{"/bin/sh", "-c"}, Args: []string{script}, Env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://u:" + c.in("a proxy") + "@proxy"}}},
+		{Name: component.KCM, Image: kcmImage, Command: []string{"/bin/sh", "-c"}, Args: []string{script}, Env: []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://u:" + c.in("a proxy") + "@proxy"}}},
 	}}}
-	_, err := src.Kube.AppsV1().Deployments(collect.Namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta(collect.KCM), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: template}}, metav1.CreateOptions{})
+	_, err := src.Kube.AppsV1().Deployments(component.Namespace).Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta(component.KCM), Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Template: template}}, metav1.CreateOptions{})
 	put(err)
 	plain := *template.DeepCopy()
 	plain.Spec.Containers[0].Command, plain.Spec.Containers[0].Args = []string{"cloud-controller-manager"}, c.commands("a DaemonSet")
-	_, err = src.Kube.AppsV1().DaemonSets(collect.Namespace).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("cloud-controller-manager"), Spec: appsv1.DaemonSetSpec{Template: plain}}, metav1.CreateOptions{})
+	_, err = src.Kube.AppsV1().DaemonSets(component.Namespace).Create(t.Context(), &appsv1.DaemonSet{ObjectMeta: meta("cloud-controller-manager"), Spec: appsv1.DaemonSetSpec{Template: plain}}, metav1.CreateOptions{})
 	put(err)
 	_, err = src.Kube.CoreV1().Services("shop").Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "canary", Namespace: "shop", Annotations: annotations}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}, metav1.CreateOptions{})
 	put(err)
@@ -105,7 +106,7 @@ func TestNoCanaryIsInASnapshot(t *testing.T) {
 			"\ncontrollerManager:\n  extraArgs:\n    api_key: " + c.in("kubeadm's arguments") + "\n    x: \"a --db-pass " + c.in("kubeadm's script") + "\"\n"},
 		"kubelet-config": {"kubelet": "kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1beta1\nstaticPodURLHeader: {Authorization: [" + c.in("kubelet-config") + "]}\n# --api_key " + c.in("a comment of kubelet-config") + "\n"},
 	} {
-		_, err := src.Kube.CoreV1().ConfigMaps(collect.Namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta(name), Data: data}, metav1.CreateOptions{})
+		_, err := src.Kube.CoreV1().ConfigMaps(component.Namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta(name), Data: data}, metav1.CreateOptions{})
 		put(err)
 	}
 	out := saved(t, Gather(t.Context(), src, collect.Options{}))

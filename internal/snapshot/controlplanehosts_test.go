@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 )
@@ -37,15 +38,15 @@ func TestAWorkerIsNoControlPlaneByItsOwnWord(t *testing.T) {
 			s.Put(t, c.node)
 		}
 		dir := t.TempDir()
-		write(t, dir, "worker-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(collect.KCM, kcmImage, kcmArgs(1)...))
-		write(t, dir, "worker-1/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(collect.KAS, kasImage, kasArgs(1)...))
+		write(t, dir, "worker-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, kcmArgs(1)...))
+		write(t, dir, "worker-1/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(component.KAS, kasImage, kasArgs(1)...))
 		write(t, dir, "worker-1/etc/kubernetes/cloud/cloud.conf", cloudConf)
 		write(t, dir, "worker-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --hostname-override=cp-1"`)
 		src := live(t, s)
 		src.Hosts, src.HostsAreNodes = open(t, dir), c.byNodes
 		got := Gather(t.Context(), src, collect.Options{})
 		h := got.Hosts[0]
-		isClaim := slices.Equal(h.Claims, []string{collect.KAS, collect.KCM})
+		isClaim := slices.Equal(h.Claims, []string{component.KAS, component.KCM})
 		if h.ControlPlane != c.holds || isClaim == c.holds || (len(h.Components) > 0) != c.holds || (h.CloudConfig != nil) != c.holds {
 			t.Errorf("%s: control plane %v, claims %v, %d components, cloud config %v", name, h.ControlPlane, h.Claims, len(h.Components), h.CloudConfig)
 		}
@@ -61,11 +62,11 @@ func TestErrorsOfWhatAHostOnlyClaimsAreNotGathered(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 	dir := t.TempDir()
-	write(t, dir, "worker-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(collect.KCM, kcmImage, kcmArgs(1)...))
+	write(t, dir, "worker-1/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, kcmArgs(1)...))
 	src := live(t, s)
 	src.Hosts = open(t, dir)
 	got := Gather(t.Context(), src, collect.Options{})
-	if e := unknownsOf(got, "hosts/worker-1/cloud-config"); len(e) > 0 || !slices.Equal(got.Hosts[0].Claims, []string{collect.KCM}) {
+	if e := unknownsOf(got, "hosts/worker-1/cloud-config"); len(e) > 0 || !slices.Equal(got.Hosts[0].Claims, []string{component.KCM}) {
 		t.Errorf("claims %v, unknown: %q", got.Hosts[0].Claims, e)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
@@ -54,9 +55,9 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 	t.Parallel()
 	s := apitest.New(t)
 	manager := func(name, owner string, host string, own bool, running bool) *corev1.Pod {
-		container := corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{collect.KCM, "--cloud-provider=aws"}}
+		container := corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{component.KCM, "--cloud-provider=aws"}}
 		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: collect.Namespace, Labels: map[string]string{"pod-template-hash": "abc"}, OwnerReferences: []metav1.OwnerReference{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, Labels: map[string]string{"pod-template-hash": "abc"}, OwnerReferences: []metav1.OwnerReference{
 				{Kind: "ReplicaSet", Name: owner + "-abc", Controller: ptr.To(true)},
 			}},
 			Spec:   corev1.PodSpec{NodeName: host, HostNetwork: !own, Containers: []corev1.Container{container}},
@@ -68,8 +69,8 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 		return p
 	}
 	s.Put(t,
-		deployment(collect.Namespace, collect.KCM, template(nil, corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{collect.KCM, "--cloud-provider=aws"}})),
-		manager("first", collect.KCM, "worker-9", false, true), manager("second", collect.KCM, "worker-8", true, true), manager("third", collect.KCM, "worker-8", true, false), manager("others", "somebody-else", "worker-9", false, true),
+		deployment(component.Namespace, component.KCM, template(nil, corev1.Container{Name: "kcm", Image: kcmImage, Command: []string{component.KCM, "--cloud-provider=aws"}})),
+		manager("first", component.KCM, "worker-9", false, true), manager("second", component.KCM, "worker-8", true, true), manager("third", component.KCM, "worker-8", true, false), manager("others", "somebody-else", "worker-9", false, true),
 	)
 	src := live(t, s)
 	var mu sync.Mutex
@@ -83,8 +84,8 @@ func TestTheManagersOfDeploymentsAreAsked(t *testing.T) {
 	got := Gather(t.Context(), src, collect.Options{})
 	slices.Sort(asked)
 	want := []string{
-		collect.KCM + " Deployment/kube-system/kube-controller-manager/first 10.9.0.1:10257",
-		collect.KCM + " Deployment/kube-system/kube-controller-manager/second 10.9.0.1:10257",
+		component.KCM + " Deployment/kube-system/kube-controller-manager/first 10.9.0.1:10257",
+		component.KCM + " Deployment/kube-system/kube-controller-manager/second 10.9.0.1:10257",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)

@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/hostaccess/local"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -87,8 +88,8 @@ func writeHosts(t *testing.T) (string, []hostaccess.Host) {
 	dir := t.TempDir()
 	for i := 1; i <= 2; i++ {
 		host := fmt.Sprintf("cp-%d", i)
-		write(t, dir, host+"/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(collect.KCM, kcmImage, kcmArgs(i)...))
-		write(t, dir, host+"/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(collect.KAS, kasImage, kasArgs(i)...))
+		write(t, dir, host+"/etc/kubernetes/manifests/kube-controller-manager.yaml", manifest(component.KCM, kcmImage, kcmArgs(i)...))
+		write(t, dir, host+"/etc/kubernetes/manifests/kube-apiserver.yaml", manifest(component.KAS, kasImage, kasArgs(i)...))
 		write(t, dir, host+"/etc/kubernetes/manifests/etcd.yaml", manifest("etcd", "registry.k8s.io/etcd:3.5.15-0"))
 		write(t, dir, host+"/etc/kubernetes/cloud/cloud.conf", cloudConf)
 		write(t, dir, host+"/etc/kubernetes/cloud/migration.yaml", leaderMigration)
@@ -119,14 +120,14 @@ func write(t *testing.T, dir, path, content string) {
 	}
 }
 
-func mirrorPod(component, node string, command ...string) *corev1.Pod {
+func mirrorPod(program, node string, command ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: component + "-" + node, Namespace: collect.Namespace, UID: types.UID("uid-" + component + "-" + node),
+			Name: program + "-" + node, Namespace: component.Namespace, UID: types.UID("uid-" + program + "-" + node),
 			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "h", "kubernetes.io/config.hash": "h"},
 		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
-			Name: component, Command: command, Env: []corev1.EnvVar{{Name: "AWS_SECRET_ACCESS_KEY", Value: planted}},
+			Name: program, Command: command, Env: []corev1.EnvVar{{Name: "AWS_SECRET_ACCESS_KEY", Value: planted}},
 		}}},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}
@@ -135,7 +136,7 @@ func mirrorPod(component, node string, command ...string) *corev1.Pod {
 func lease(name, holder string) *coordinationv1.Lease {
 	seconds, transitions, renewed := int32(15), int32(3), metav1.NewMicroTime(now)
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: collect.Namespace, ResourceVersion: "7"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: component.Namespace, ResourceVersion: "7"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions, RenewTime: &renewed},
 	}
 }
@@ -143,8 +144,8 @@ func lease(name, holder string) *coordinationv1.Lease {
 // api is the cluster of writeHosts, as its API shows it.
 func api() *fake.Clientset {
 	objects := []runtime.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: collect.Namespace, UID: "uid-of-the-cluster"}},
-		lease(collect.KCM, "cp-1_a"), lease("our-migration", "cp-1_b"), lease("someone-elses", "x"),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: component.Namespace, UID: "uid-of-the-cluster"}},
+		lease(component.KCM, "cp-1_a"), lease("our-migration", "cp-1_b"), lease("someone-elses", "x"),
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-web", Annotations: map[string]string{
 				corev1.LastAppliedConfigAnnotation:                        `{"token":"` + planted + `"}`,
@@ -156,13 +157,13 @@ func api() *fake.Clientset {
 			Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: "a1.elb.amazonaws.com"}}}},
 		},
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP}},
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: collect.Namespace, Name: "present", UID: "uid-role"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: collect.Namespace, Name: "token", UID: "uid-secret"}, Data: map[string][]byte{"token": []byte(planted)}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: "present", UID: "uid-role"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}}}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: "token", UID: "uid-secret"}, Data: map[string][]byte{"token": []byte(planted)}},
 		mirrorPod("storage-provisioner", nodeName(1), "/storage-provisioner"),
 	}
 	for i := 1; i <= 2; i++ {
 		objects = append(objects, node(nodeName(i)),
-			mirrorPod(collect.KCM, nodeName(i), append([]string{collect.KCM}, kcmArgs(i)...)...), mirrorPod(collect.KAS, nodeName(i), append([]string{collect.KAS}, kasArgs(i)...)...))
+			mirrorPod(component.KCM, nodeName(i), append([]string{component.KCM}, kcmArgs(i)...)...), mirrorPod(component.KAS, nodeName(i), append([]string{component.KAS}, kasArgs(i)...)...))
 	}
 	objects = append(objects, node("ip-10-0-1-11.ec2.internal"))
 	client := fake.NewClientset(objects...)
@@ -174,7 +175,7 @@ func api() *fake.Clientset {
 	})
 	client.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
-		review.Status.Allowed = review.Spec.User == "system:kube-controller-manager" && review.Spec.ResourceAttributes.Name == collect.KCM
+		review.Status.Allowed = review.Spec.User == "system:kube-controller-manager" && review.Spec.ResourceAttributes.Name == component.KCM
 		return true, review, nil
 	})
 	return client
@@ -199,11 +200,11 @@ func (c *cloud) Inventory(_ context.Context, nodes []v1.Node) *v1.CloudInventory
 	return &v1.CloudInventory{Provider: "aws", Errors: []string{"routes: ec2:DescribeRouteTables was refused"}}
 }
 
-func scrape(_ context.Context, component, host, at string) v1.Manager {
+func scrape(_ context.Context, _, host, _ string) v1.Manager {
 	if host == "cp-2" {
 		return v1.Manager{Error: "connection refused"}
 	}
-	return v1.Manager{Loops: []string{"service", "route"}, Leads: []string{collect.KCM}}
+	return v1.Manager{Loops: []string{"service", "route"}, Leads: []string{component.KCM}}
 }
 
 func sources(t *testing.T) collect.Sources {

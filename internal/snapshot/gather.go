@@ -18,6 +18,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/host"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
@@ -72,7 +73,7 @@ func gatherManagers(ctx context.Context, g *collect.Collector) {
 		}
 		seen := map[string]bool{}
 		for _, c := range h.Components {
-			if c.Name != collect.KCM && c.Name != collect.CCM || c.Error != "" || seen[c.Name] {
+			if c.Name != component.KCM && c.Name != component.CCM || c.Error != "" || seen[c.Name] {
 				continue
 			}
 			seen[c.Name] = true
@@ -118,10 +119,10 @@ func gatherCloud(ctx context.Context, g *collect.Collector) {
 func finish(g *collect.Collector, before collect.Mark) {
 	var providers []string
 	for _, c := range g.Components() {
-		if c.Name == collect.KCM && c.Flags["cluster-name"] != "" && g.Snap.Cluster.Name == "" {
+		if c.Name == component.KCM && c.Flags["cluster-name"] != "" && g.Snap.Cluster.Name == "" {
 			g.Snap.Cluster.Name = c.Flags["cluster-name"]
 		}
-		if p := c.Flags["cloud-provider"]; p != "" && p != "external" && (c.Name == collect.KCM || c.Name == collect.CCM) {
+		if p := c.Flags["cloud-provider"]; p != "" && p != "external" && (c.Name == component.KCM || c.Name == component.CCM) {
 			providers = append(providers, p)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -54,7 +55,7 @@ func TestGatherTheAPI(t *testing.T) {
 	}
 	renewed := now
 	wantLeases := []v1.Lease{
-		{Name: collect.KCM, Holder: "cp-1_a", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
+		{Name: component.KCM, Holder: "cp-1_a", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
 		{Name: "our-migration", Holder: "cp-1_b", DurationSeconds: 15, RenewTime: &renewed, Transitions: 3, ResourceVersion: "7"},
 	}
 	if diff := cmp.Diff(wantLeases, s.Leases); diff != "" {
@@ -85,21 +86,21 @@ func TestGatherTheHosts(t *testing.T) {
 	for _, c := range cp.Components {
 		names = append(names, c.Name)
 	}
-	if diff := cmp.Diff([]string{collect.KAS, collect.KCM}, names); diff != "" {
+	if diff := cmp.Diff([]string{component.KAS, component.KCM}, names); diff != "" {
 		t.Errorf("components (-want +got):\n%s", diff)
 	}
 	c := cp.Components[1]
-	if diff := cmp.Diff(append([]string{collect.KCM}, kcmArgs(2)...), c.Command); diff != "" {
+	if diff := cmp.Diff(append([]string{component.KCM}, kcmArgs(2)...), c.Command); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)
 	}
 	if c.Address != address(2)+":10257" || c.Image != kcmImage || c.Flags["cluster-name"] != "lab" || c.HostPaths["/etc/cloud"] != "/etc/kubernetes/cloud" || !slices.Equal(c.EnvNames, []string{"AWS_SECRET_ACCESS_KEY"}) {
 		t.Errorf("got component %+v", c)
 	}
-	wantPod := &v1.MirrorPod{Name: collect.KCM + "-" + nodeName(2), UID: "uid-" + collect.KCM + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{collect.KCM}, kcmArgs(2)...)}
+	wantPod := &v1.MirrorPod{Name: component.KCM + "-" + nodeName(2), UID: "uid-" + component.KCM + "-" + nodeName(2), Hash: "h", Ready: true, Command: append([]string{component.KCM}, kcmArgs(2)...)}
 	if diff := cmp.Diff(wantPod, c.Pod); diff != "" {
 		t.Errorf("pod (-want +got):\n%s", diff)
 	}
-	wantMigration := []v1.LeaderMigrationFile{{Path: "/etc/kubernetes/cloud/migration.yaml", UsedBy: collect.KCM, Content: leaderMigration}}
+	wantMigration := []v1.LeaderMigrationFile{{Path: "/etc/kubernetes/cloud/migration.yaml", UsedBy: component.KCM, Content: leaderMigration}}
 	if diff := cmp.Diff(wantMigration, cp.LeaderMigration); diff != "" {
 		t.Errorf("leader migration (-want +got):\n%s", diff)
 	}
@@ -133,8 +134,8 @@ func TestGatherManagersAndCloud(t *testing.T) {
 	src.Cloud = inventory
 	s := Gather(t.Context(), src, collect.Options{})
 	want := []v1.Manager{
-		{Component: collect.KCM, Host: "cp-1", Address: address(1) + ":10257", Loops: []string{"route", "service"}, Leads: []string{collect.KCM}},
-		{Component: collect.KCM, Host: "cp-2", Address: address(2) + ":10257", Error: "connection refused"},
+		{Component: component.KCM, Host: "cp-1", Address: address(1) + ":10257", Loops: []string{"route", "service"}, Leads: []string{component.KCM}},
+		{Component: component.KCM, Host: "cp-2", Address: address(2) + ":10257", Error: "connection refused"},
 	}
 	if diff := cmp.Diff(want, s.Managers); diff != "" {
 		t.Errorf("managers (-want +got):\n%s", diff)
@@ -214,7 +215,7 @@ func TestManifestsThatAreNotOnePodEach(t *testing.T) {
 		file, content string
 		want          []string // component, manifest and error
 	}{
-		"a backup is a second pod":              {"kube-controller-manager.yaml.bak", manifest(collect.KCM, kcmImage, kcmArgs(1)...), []string{"kube-controller-manager /etc/kubernetes/manifests/kube-controller-manager.yaml.bak "}},
+		"a backup is a second pod":              {"kube-controller-manager.yaml.bak", manifest(component.KCM, kcmImage, kcmArgs(1)...), []string{"kube-controller-manager /etc/kubernetes/manifests/kube-controller-manager.yaml.bak "}},
 		"a dot-file is none":                    {".kube-controller-manager.yaml", "whatever: [", nil},
 		"a broken manifest by its file's name":  {"kube-scheduler.yaml", "kind: [", []string{"kube-scheduler /etc/kubernetes/manifests/kube-scheduler.yaml it is not YAML"}},
 		"a broken manifest by what it mentions": {"ccm.yaml", "kind: Deployment\nimage: cloud-controller-manager\n", []string{"cloud-controller-manager /etc/kubernetes/manifests/ccm.yaml it is a \"Deployment\""}},

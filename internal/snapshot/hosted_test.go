@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/hosted"
@@ -57,7 +58,7 @@ func TestAControlPlaneThatRunsAsDeployments(t *testing.T) {
 	}
 	object = d.Spec.Template
 	want := v1.Component{
-		Name: collect.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: hosted.TemplateSHA256(object),
+		Name: component.KCM, Runs: v1.RunsDeployment, Manifest: "Deployment/kube-system/kube-controller-manager", Replicas: ptr.To[int32](2), Image: kcmImage, SHA256: hosted.TemplateSHA256(object),
 		Command: []string{"/bin/sh", "-c", "exec kube-controller-manager --cloud-provider=aws --cluster-name=plane --token=(masked)"},
 		Flags:   map[string]string{"cloud-provider": "aws", "cluster-name": "plane", "token": mask.Masked}, EnvNames: []string{"AWS_SECRET_ACCESS_KEY", "KUBERNETES_SERVICE_HOST"},
 		HostPaths: map[string]string{"/etc/cloud": "/etc/kubernetes/cloud"},

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -294,8 +295,8 @@ func TestClocksOfHosts(t *testing.T) {
 
 func TestEveryComponentsCloudConfig(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(collect.KCM, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kcm.conf"))
-	write(t, dir, "cp-1/etc/kubernetes/manifests/kas.yaml", manifest(collect.KAS, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kas.conf"))
+	write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(component.KCM, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kcm.conf"))
+	write(t, dir, "cp-1/etc/kubernetes/manifests/kas.yaml", manifest(component.KAS, "i", "--cloud-provider=aws", "--cloud-config=/etc/cloud/kas.conf"))
 	write(t, dir, "cp-1/var/lib/kubelet/kubeadm-flags.env", `KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/etc/kubernetes/cloud/kcm.conf"`)
 	write(t, dir, "cp-1/etc/kubernetes/cloud/kcm.conf", cloudConf)
 	s, h := gatherHosts(t, dir, "cp-1", collect.Options{})
@@ -356,7 +357,7 @@ func TestManifestsInTheWild(t *testing.T) {
 			if diff := cmp.Diff(tt.flags, c.Flags); diff != "" {
 				t.Errorf("flags, -want +got:\n%s", diff)
 			}
-			if got := strings.Join(c.Remarks, "|"); got != tt.remarks || c.Name != collect.KCM || !strings.HasPrefix(c.Error, tt.err) || (c.Error == "") != (tt.err == "") {
+			if got := strings.Join(c.Remarks, "|"); got != tt.remarks || c.Name != component.KCM || !strings.HasPrefix(c.Error, tt.err) || (c.Error == "") != (tt.err == "") {
 				t.Errorf("%s: remarks %q, error %q", c.Name, got, c.Error)
 			}
 			if strings.Contains(saved(t, s), planted) {
@@ -380,7 +381,7 @@ func TestCloudConfigsOfOtherProviders(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(collect.KCM, "i", tt.flags, "--cloud-config=/etc/cloud/cloud.conf"))
+			write(t, dir, "cp-1/etc/kubernetes/manifests/kcm.yaml", manifest(component.KCM, "i", tt.flags, "--cloud-config=/etc/cloud/cloud.conf"))
 			write(t, dir, "cp-1/etc/kubernetes/cloud/cloud.conf", tt.config)
 			_, h := gatherHosts(t, dir, "cp-1", collect.Options{})
 			c := h.CloudConfig

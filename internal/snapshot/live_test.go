@@ -26,6 +26,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
 	"github.com/transplant-dev/transplant/internal/snapshot/volume"
@@ -81,10 +82,10 @@ func everything(t *testing.T) *apitest.Server {
 	s := apitest.New(t)
 	s.Serve(append(s.Groups(), "cluster.k8s.io/v1alpha1", "cluster.x-k8s.io/v1alpha4", "cluster.x-k8s.io/v1beta1")...)
 	s.Put(t,
-		node("a"), lease(collect.KCM, "a_1"),
+		node("a"), lease(component.KCM, "a_1"),
 		&corev1.Service{ObjectMeta: meta("shop", "web"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, LoadBalancerIP: "192.0.2.7", ExternalTrafficPolicy: "Local", HealthCheckNodePort: 30303}},
 		&corev1.Service{ObjectMeta: meta("policy", "keeper"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "keeper"}}},
-		mirrorPod(collect.KCM, "a", collect.KCM, "--cloud-provider=aws", "--cluster-name=lab"), mirrorPod("etcd", "a", "etcd"),
+		mirrorPod(component.KCM, "a", component.KCM, "--cloud-provider=aws", "--cluster-name=lab"), mirrorPod("etcd", "a", "etcd"),
 		deployment("policy", "keeper-pods", template(map[string]string{"app": "keeper"}, corev1.Container{Name: "keeper", Image: "example.com/keeper:v1"})),
 		deployment("shop", "web", template(map[string]string{"app": "web"}, corev1.Container{Name: "web", Image: "example.com/web:v1"})),
 		daemonSet("kube-system", "calico-node", template(nil, corev1.Container{Name: "calico-node", Image: "docker.io/calico/node:v3.27.0"})),
@@ -238,7 +239,7 @@ func TestAHostThatWasNotNamedIsKnownFromItsMirrorPods(t *testing.T) {
 	if h.Name != "a" || h.NodeName != "a" || !h.APIOnly || !h.ControlPlane || len(h.Components) != 1 {
 		t.Fatalf("host: %+v", h)
 	}
-	if c := h.Components[0]; c.Name != collect.KCM || c.Manifest != "Pod/kube-system/kube-controller-manager-a" || c.Flags["cluster-name"] != "lab" || c.Pod == nil || c.SHA256 != "" {
+	if c := h.Components[0]; c.Name != component.KCM || c.Manifest != "Pod/kube-system/kube-controller-manager-a" || c.Flags["cluster-name"] != "lab" || c.Pod == nil || c.SHA256 != "" {
 		t.Errorf("component: %+v", c)
 	}
 	if got.Cluster.Name != "lab" || got.Cluster.Provider != "aws" || len(got.Managers) != 0 {

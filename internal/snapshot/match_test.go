@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
@@ -14,10 +15,10 @@ func TestWhichComponentAMirrorPodIsOf(t *testing.T) {
 		pod  *corev1.Pod
 		want string
 	}{
-		"by its name":                         {mirrorPod(collect.KCM, "a"), collect.KCM},
-		"a cloud's name before the manager's": {mirrorPod("aws-cloud-controller-manager", "a"), collect.CCM},
-		"by its program, whatever its name":   {mirrorPod("cm", "a", "/usr/local/bin/kube-controller-manager", "--v=2"), collect.KCM},
-		"by the program that a shell starts":  {mirrorPod("cm", "a", "/bin/sh", "-c", "exec kube-apiserver --v=2"), collect.KAS},
+		"by its name":                         {mirrorPod(component.KCM, "a"), component.KCM},
+		"a cloud's name before the manager's": {mirrorPod("aws-cloud-controller-manager", "a"), component.CCM},
+		"by its program, whatever its name":   {mirrorPod("cm", "a", "/usr/local/bin/kube-controller-manager", "--v=2"), component.KCM},
+		"by the program that a shell starts":  {mirrorPod("cm", "a", "/bin/sh", "-c", "exec kube-apiserver --v=2"), component.KAS},
 		"something else":                      {mirrorPod("kube-apiserver-healthcheck", "a", "/healthcheck"), ""},
 		"a watcher of the control plane":      {mirrorPod("watch", "a", "/watch", "kube-apiserver"), ""},
 	} {

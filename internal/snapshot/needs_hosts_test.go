@@ -10,7 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/permission"
 )
 
@@ -46,7 +46,7 @@ func TestTheRoleForHostAccessIsWhatItAsksFor(t *testing.T) {
 func TestRightsForHostAccessJoinTheOthers(t *testing.T) {
 	verbs := map[string][]string{}
 	for _, n := range permission.WithPodAccess(permission.DefaultNeeds) {
-		if n.Namespace == collect.Namespace {
+		if n.Namespace == component.Namespace {
 			verbs[n.Resource] = append(verbs[n.Resource], n.Verbs...)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/apitest"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -32,7 +33,7 @@ func crowd(t *testing.T, s *apitest.Server, nodes int) {
 			}))
 		for _, owner := range []string{"calico-node", "kube-proxy", "ebs-csi-node", "node-local-dns"} {
 			objects = append(objects, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: collect.Namespace, Name: owner + "-" + name, OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: component.Namespace, Name: owner + "-" + name, OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: owner, Controller: ptr.To(true)}}},
 				Spec:       corev1.PodSpec{NodeName: name},
 			})
 		}

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
 
@@ -25,11 +25,11 @@ func TestAPodThatWasCalledFailedMayRun(t *testing.T) {
 		"it failed before a container was started":     {corev1.PodFailed, nil, true},
 		"it is called failed, and its kubelet is away": {corev1.PodFailed, []corev1.ContainerState{running}, false},
 	} {
-		p := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "m", Command: []string{collect.KCM}}}}, Status: corev1.PodStatus{Phase: c.phase}}
+		p := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "m", Command: []string{component.KCM}}}}, Status: corev1.PodStatus{Phase: c.phase}}
 		for _, s := range c.states {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "m", ContainerID: "c", State: s})
 		}
-		if workloads.HasEnded(&p) != c.ended || (len(workloads.SeedPods([]corev1.Pod{p}, collect.KCM)) == 0) != c.ended {
+		if workloads.HasEnded(&p) != c.ended || (len(workloads.SeedPods([]corev1.Pod{p}, component.KCM)) == 0) != c.ended {
 			t.Errorf("%s: HasEnded says %v", name, workloads.HasEnded(&p))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
@@ -158,7 +159,7 @@ func TestAUnitBesideAStaticPod(t *testing.T) {
 			s := Gather(t.Context(), collect.Sources{Hosts: []hostaccess.Host{tt.host}, Now: func() time.Time { return now }}, collect.Options{})
 			var found []v1.Component
 			for _, c := range s.Hosts[0].Components {
-				if c.Name == collect.KCM {
+				if c.Name == component.KCM {
 					found = append(found, c)
 				}
 			}

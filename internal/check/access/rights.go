@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var managerRights = rule.Check{
@@ -51,7 +52,7 @@ func judgeManagerRights(f facts.Facts) v1.Finding {
 		return findings.With(findings.Unknown("the snapshot does not say what %s may do: take it again with transplant snapshot", facts.UserCCM), expected, source, "transplant snapshot -o yaml")
 	case bad.Empty():
 		return findings.Pass("the new manager's identity may do all %s that its loops do", findings.Plural(asked, "thing"))
-	case len(f.InstancesOf(facts.CCM)) > 0:
+	case len(f.InstancesOf(component.CCM)) > 0:
 		return findings.With(bad.Some(v1.Fail, "the running cloud-controller-manager may not do %d of %s that its loops do: %s", len(bad.Lines), findings.Plural(asked, "thing"), bad.Lines[0]), expected, source, fix)
 	}
 	finding := findings.Pass("the new manager's identity lacks %d of %s; the plan grants them before it starts", len(bad.Lines), findings.Plural(asked, "right"))
@@ -72,7 +73,7 @@ var otherAuthorizer = rule.Check{
 // grants are the permissions that the managers need where roles have no effect.
 var grants = []string{
 	facts.UserKCM + " and " + facts.UserCCM + ": get, update leases.coordination.k8s.io " + facts.DefaultLeaseName + " in kube-system; create leases.coordination.k8s.io in kube-system (without a name: a name is not known when something is created)",
-	facts.UserCCM + ": the same for leases.coordination.k8s.io " + facts.CCM,
+	facts.UserCCM + ": the same for leases.coordination.k8s.io " + component.CCM,
 	facts.UserCCM + ": get, list, watch, update, patch, delete nodes; patch, update nodes/status",
 	facts.UserCCM + ": get, list, watch, update, patch services; patch, update services/status",
 	facts.UserCCM + ": create, patch, update events; create tokenreviews.authentication.k8s.io and subjectaccessreviews.authorization.k8s.io",
@@ -82,7 +83,7 @@ var grants = []string{
 func judgeAuthorizer(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	configured, always := 0, 0
-	for _, p := range f.InstancesOf(facts.KAS) {
+	for _, p := range f.InstancesOf(component.KAS) {
 		modes := strings.Split(p.Flag("authorization-mode", "AlwaysAllow"), ",")
 		switch {
 		case p.Flag("authorization-config", "") != "":
@@ -94,20 +95,20 @@ func judgeAuthorizer(f facts.Facts) v1.Finding {
 			bad.Add(p.String(), "%s has --authorization-mode=%s", p, strings.Join(modes, ","))
 		}
 	}
-	n := len(f.InstancesOf(facts.KAS))
-	const source = "--authorization-mode of " + facts.KAS
+	n := len(f.InstancesOf(component.KAS))
+	const source = "--authorization-mode of " + component.KAS
 	switch {
 	case n == 0:
-		return findings.Unknown("no %s was found", facts.KAS)
+		return findings.Unknown("no %s was found", component.KAS)
 	case !bad.Empty():
-		finding := bad.Finding(v1.Fail, "%s without RBAC: the plan's roles have no effect, and these rights have to be granted by hand: %s", findings.Plural(n, facts.KAS), strings.Join(grants, "; "))
+		finding := bad.Finding(v1.Fail, "%s without RBAC: the plan's roles have no effect, and these rights have to be granted by hand: %s", findings.Plural(n, component.KAS), strings.Join(grants, "; "))
 		return findings.With(finding, "RBAC among the modes", source, "kubectl auth can-i update leases.coordination.k8s.io/"+facts.DefaultLeaseName+" -n kube-system --as="+facts.UserKCM)
 	case configured > 0:
-		return findings.Pass("%s an authorization configuration; what the managers may do was asked of the API server itself", findings.Plural(configured, facts.KAS)+" "+findings.Has(configured))
+		return findings.Pass("%s an authorization configuration; what the managers may do was asked of the API server itself", findings.Plural(configured, component.KAS)+" "+findings.Has(configured))
 	case always > 0:
-		return findings.Pass("%s everything to everybody: nothing has to be granted", findings.Plural(always, facts.KAS)+" "+allows(always))
+		return findings.Pass("%s everything to everybody: nothing has to be granted", findings.Plural(always, component.KAS)+" "+allows(always))
 	}
-	return findings.Pass("%s by RBAC", findings.Plural(n, facts.KAS)+" "+authorizes(n))
+	return findings.Pass("%s by RBAC", findings.Plural(n, component.KAS)+" "+authorizes(n))
 }
 
 func allows(n int) string {
@@ -140,7 +141,7 @@ func judgeMainLease(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var errs []string
 	asked := 0
-	for _, who := range []struct{ component, user string }{{facts.KCM, facts.UserKCM}, {facts.CCM, facts.UserCCM}} {
+	for _, who := range []struct{ component, user string }{{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM}} {
 		if len(f.InstancesOf(who.component)) == 0 {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var nodeManagerMissing = rule.Check{
@@ -69,7 +70,7 @@ func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
 			bad.Add(w.Ref, "%s has %d of %d pods ready", w.Ref, w.Ready, w.Replicas)
 		}
 	}
-	for _, p := range f.InstancesOf(facts.CCM) {
+	for _, p := range f.InstancesOf(component.CCM) {
 		if running > 0 && !leavesNodes(p.Flag("controllers", "*")) {
 			bad.Add(p.String(), "%s initialises nodes too: --controllers=%s", p, p.Flag("controllers", "*"))
 		}
@@ -79,7 +80,7 @@ func nodeManagers(f facts.Facts) (running int, bad findings.Problems) {
 
 // startsNoNodeManager tells that a plan for this control plane installs nothing on the nodes.
 func startsNoNodeManager(f facts.Facts) bool {
-	return f.Cluster.Seed != "" || f.Deployed(facts.KCM) != nil || f.Opts.ReplaceHosts
+	return f.Cluster.Seed != "" || f.Deployed(component.KCM) != nil || f.Opts.ReplaceHosts
 }
 
 // shapeOfPlane says in a clause why that is so.

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var cloudConfig = rule.Check{
@@ -31,7 +32,7 @@ func judgeCloudConfig(f facts.Facts) v1.Finding {
 	bad, changes, without, deployed := sortConfigs(f, in)
 	if !bad.Empty() {
 		return findings.With(bad.Finding(v1.Fail, "no cloud config for the external provider can be derived: %s", bad.Lines[0]), "a cloud config that parses, on every host",
-			"--cloud-config of "+facts.KCM, "transplant explain CFG-001")
+			"--cloud-config of "+component.KCM, "transplant explain CFG-001")
 	}
 	if finding, ok := f.Missing("hosts/*/cloud-config"); ok {
 		return finding
@@ -112,10 +113,10 @@ func judgeManagersWithoutConfig(without []facts.Instance, all int) v1.Finding {
 			Outcome: v1.Warn, Summary: fmt.Sprintf("%s has no --cloud-config, and others have one", first),
 			Objects: []string{first.String()},
 		}
-		return findings.With(finding, "the same on every host", "--cloud-config of "+facts.KCM, "grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name)
+		return findings.With(finding, "the same on every host", "--cloud-config of "+component.KCM, "grep -n cloud-config "+first.Manifest+"   # on host "+first.Host.Name)
 	}
 	provider, _ := cloudprovider.Lookup(first.Flags["cloud-provider"])
-	return findings.Pass("%s has no --cloud-config and needs none: %s", facts.KCM, provider.WithoutConfig)
+	return findings.Pass("%s has no --cloud-config and needs none: %s", component.KCM, provider.WithoutConfig)
 }
 
 // credentialNames are the environment variables through which the AWS SDKs take credentials.
@@ -155,12 +156,12 @@ var credentialVariable = rule.Check{
 		case wrong:
 			return files
 		case bad.Empty():
-			return findings.Pass("%s has no cloud credentials in its environment", facts.KCM)
+			return findings.Pass("%s has no cloud credentials in its environment", component.KCM)
 		case given:
 			return findings.Pass("the new manager gets its credentials through %s", strings.Join(f.Opts.CCMEnv, ", "))
 		}
-		return findings.With(bad.Finding(costly(f), "%s has cloud credentials in its environment, and the new manager would not get them", facts.KCM),
-			"--ccm-env that names a file, or an instance role with the same rights", "env of "+facts.KCM,
+		return findings.With(bad.Finding(costly(f), "%s has cloud credentials in its environment, and the new manager would not get them", component.KCM),
+			"--ccm-env that names a file, or an instance role with the same rights", "env of "+component.KCM,
 			"transplant plan --ccm-env AWS_SHARED_CREDENTIALS_FILE=/etc/kubernetes/ccm.credentials")
 	},
 }

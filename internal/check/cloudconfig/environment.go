@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // environmentNames are the variables by which a manager reaches the cloud and whom it trusts on the way. Credentials are CRED-001's.
@@ -57,11 +58,11 @@ func judgeEnvironment(f facts.Facts) v1.Finding {
 	}
 	all, outcome, bad := findings.Worst(&failing, &warning)
 	if !bad {
-		return findings.Pass("%s and the cloud config name no proxy and no authority that the new manager would lack", findings.Plural(len(in), facts.KCM))
+		return findings.Pass("%s and the cloud config name no proxy and no authority that the new manager would lack", findings.Plural(len(in), component.KCM))
 	}
 	slices.Sort(missing)
 	missing = slices.Compact(missing)
-	const expected, source = "the same way to the cloud", "env of " + facts.KCM + ", cloud config"
+	const expected, source = "the same way to the cloud", "env of " + component.KCM + ", cloud config"
 	if len(missing) == 0 {
 		return findings.With(all.Some(outcome, "%s", all.Lines[0]), expected, source, "grep -n -A1 'name: "+catalogue.ReadsEnvironment(f.CloudName())+"' "+in[0].Manifest+"   # on host "+facts.HostIn(all.Objects[0]))
 	}

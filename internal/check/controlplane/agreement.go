@@ -13,10 +13,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // components are the control-plane programs in reporting order.
-var components = []string{facts.KAS, facts.KCM, facts.Scheduler, facts.CCM}
+var components = []string{component.KAS, component.KCM, component.Scheduler, component.CCM}
 
 // ownFlags are flags whose values belong to a host: addresses, names and files that kubeadm writes for each.
 var ownFlags = map[string]bool{
@@ -41,11 +42,11 @@ func judgeHostsDiffer(f facts.Facts) v1.Finding {
 	for _, name := range components {
 		all := f.InstancesOf(name)
 		if f.Opts.InProgress {
-			all = slices.DeleteFunc(slices.Clone(all), func(p facts.Instance) bool { return name == facts.KCM && p.External() })
+			all = slices.DeleteFunc(slices.Clone(all), func(p facts.Instance) bool { return name == component.KCM && p.External() })
 		}
 		n += len(all)
 		for _, flag := range flagNames(all) {
-			if name == facts.KCM && slices.Contains(cloudFlags, flag) || ownFlags[flag] {
+			if name == component.KCM && slices.Contains(cloudFlags, flag) || ownFlags[flag] {
 				continue
 			}
 			if values, differ := byValue(all, func(p facts.Instance) string { return p.Flag(flag, "(not given)") }); differ {

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var manifestsParse = rule.Check{
@@ -49,7 +50,7 @@ func judgeManifests(f facts.Facts) v1.Finding {
 			}
 		}
 	}
-	for _, name := range []string{facts.KCM, facts.KAS} {
+	for _, name := range []string{component.KCM, component.KAS} {
 		if places := placesOf(f, name); len(places) > 1 {
 			bad.Add(name, "%s runs as %s: which of them is the control plane's own is not known", name, strings.Join(places, " and "))
 		}
@@ -108,29 +109,29 @@ func judgeInTree(f facts.Facts) v1.Finding {
 	bad, providers := notInTree(f)
 	names := slices.Sorted(maps.Keys(providers))
 	if len(names) > 1 {
-		bad.Add(facts.KCM, "the hosts name different providers: %s", strings.Join(names, ", "))
+		bad.Add(component.KCM, "the hosts name different providers: %s", strings.Join(names, ", "))
 	}
-	const expected, source = "the same in-tree --cloud-provider on every control-plane host", "manifests of " + facts.KCM
+	const expected, source = "the same in-tree --cloud-provider on every control-plane host", "manifests of " + component.KCM
 	switch {
 	case f.Stage() == facts.StageExternal:
-		return findings.Skip("every %s is external already: nothing is left to move", facts.KCM)
-	case len(f.InstancesOf(facts.KCM)) == 0 && bad.Empty():
-		return findings.Unknown("no %s was found: not on a host, and not as a Deployment", facts.KCM)
+		return findings.Skip("every %s is external already: nothing is left to move", component.KCM)
+	case len(f.InstancesOf(component.KCM)) == 0 && bad.Empty():
+		return findings.Unknown("no %s was found: not on a host, and not as a Deployment", component.KCM)
 	case bad.Empty() && hostedManagers(f):
-		return findings.Pass("%s runs as %s with --cloud-provider=%s", facts.KCM, findings.Plural(providers[names[0]], "Deployment"), names[0])
+		return findings.Pass("%s runs as %s with --cloud-provider=%s", component.KCM, findings.Plural(providers[names[0]], "Deployment"), names[0])
 	case bad.Empty():
-		return findings.Pass("%s runs on all %s with --cloud-provider=%s", facts.KCM, findings.Plural(providers[names[0]], "control-plane host"), names[0])
+		return findings.Pass("%s runs on all %s with --cloud-provider=%s", component.KCM, findings.Plural(providers[names[0]], "control-plane host"), names[0])
 	case f.Opts.InProgress && len(names) == 1:
 		return findings.With(bad.Finding(v1.Warn, "the unfinished migration has moved some hosts: %s", f.StateSentence()), expected, source, "transplant apply")
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s does not run with one in-tree provider everywhere", facts.KCM), expected, source, "transplant snapshot -o yaml")
+	return findings.With(bad.Finding(v1.Fail, "%s does not run with one in-tree provider everywhere", component.KCM), expected, source, "transplant snapshot -o yaml")
 }
 
 // notInTree says which hosts run no in-tree manager, and counts the others by their provider.
 func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) {
 	providers = map[string]int{}
 	managed := map[string]bool{}
-	for _, m := range f.InstancesOf(facts.KCM) {
+	for _, m := range f.InstancesOf(component.KCM) {
 		managed[m.Host.Name] = true
 		provider := m.Flag("cloud-provider", "")
 		if m.External() {
@@ -141,7 +142,7 @@ func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) 
 	}
 	for _, h := range f.Hosts {
 		if h.ControlPlane && !managed[h.Name] && !hostedManagers(f) {
-			bad.Add(h.Name, "host %s has no %s", h.Name, facts.KCM)
+			bad.Add(h.Name, "host %s has no %s", h.Name, component.KCM)
 		}
 	}
 	return bad, providers
@@ -149,7 +150,7 @@ func notInTree(f facts.Facts) (bad findings.Problems, providers map[string]int) 
 
 // hostedManagers tells whether kube-controller-manager runs as a Deployment.
 func hostedManagers(f facts.Facts) bool {
-	return slices.ContainsFunc(f.InstancesOf(facts.KCM), func(p facts.Instance) bool { return p.RunKind() == v1.RunsDeployment })
+	return slices.ContainsFunc(f.InstancesOf(component.KCM), func(p facts.Instance) bool { return p.RunKind() == v1.RunsDeployment })
 }
 
 var leaderElection = rule.Check{
@@ -198,13 +199,13 @@ var sameCloudFlags = rule.Check{
 
 func judgeSameFlags(f facts.Facts) v1.Finding {
 	var bad findings.Problems
-	kcms := f.InstancesOf(facts.KCM)
+	kcms := f.InstancesOf(component.KCM)
 	if f.Opts.InProgress {
 		kcms = f.InTree() // the moved ones differ on purpose
 	}
 	for _, name := range cloudFlags {
 		if values, differ := byValue(kcms, func(p facts.Instance) string { return p.Flag(name, "(not given)") }); differ {
-			bad.Add(facts.KCM, "--%s: %s", name, values)
+			bad.Add(component.KCM, "--%s: %s", name, values)
 		}
 	}
 	flagsDiffer := !bad.Empty()
@@ -212,16 +213,16 @@ func judgeSameFlags(f facts.Facts) v1.Finding {
 		bad.Add("cloud config", "the cloud config file differs: %s", values)
 	}
 	switch {
-	case len(f.InstancesOf(facts.KCM)) == 0:
-		return findings.Unknown("no %s was found", facts.KCM)
+	case len(f.InstancesOf(component.KCM)) == 0:
+		return findings.Unknown("no %s was found", component.KCM)
 	case bad.Empty():
-		return findings.Pass("the cloud flags of %s agree", findings.Plural(len(kcms), facts.KCM))
+		return findings.Pass("the cloud flags of %s agree", findings.Plural(len(kcms), component.KCM))
 	}
 	outcome := v1.Fail
 	if f.Opts.InProgress || !flagsDiffer {
 		outcome = v1.Warn // hosts may reach the cloud through endpoints of their own
 	}
-	return findings.With(bad.Finding(outcome, "%s of %s %s between the hosts", findings.Plural(len(bad.Lines), "setting"), facts.KCM, differs(len(bad.Lines))), "the same on every host", "manifests of "+facts.KCM,
+	return findings.With(bad.Finding(outcome, "%s of %s %s between the hosts", findings.Plural(len(bad.Lines), "setting"), component.KCM, differs(len(bad.Lines))), "the same on every host", "manifests of "+component.KCM,
 		"transplant snapshot -o yaml")
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var halfMigrated = rule.Check{
@@ -32,14 +33,14 @@ func judgeHalfMigrated(f facts.Facts) v1.Finding {
 	}
 	switch f.Stage() {
 	case facts.StageInTree:
-		if n := migratingIn(f.InstancesOf(facts.KCM)); n > 0 {
+		if n := migratingIn(f.InstancesOf(component.KCM)); n > 0 {
 			return findings.Pass("no loop has moved: %s; leader migration is on in %d of them", f.StateSentence(), n)
 		}
 		return findings.Pass("no migration has begun: %s", f.StateSentence())
 	case facts.StageExternal:
-		return findings.Pass("the loops have left %s: %s", facts.KCM, f.StateSentence())
+		return findings.Pass("the loops have left %s: %s", component.KCM, f.StateSentence())
 	case facts.StageUnknown:
-		return findings.Unknown("no %s manifest could be read", facts.KCM)
+		return findings.Unknown("no %s manifest could be read", component.KCM)
 	case facts.StageMixed:
 	}
 	var bad findings.Problems
@@ -51,18 +52,18 @@ func judgeHalfMigrated(f facts.Facts) v1.Finding {
 	}
 	stage, next := handStage(f)
 	return findings.With(bad.Finding(v1.Fail, "a migration was begun and there is no journal of it: %s; %s", f.StateSentence(), stage),
-		"every "+facts.KCM+" in-tree and no "+facts.CCM+", or the other way round", "manifests, ConfigMap kube-system/transplant-journal", next)
+		"every "+component.KCM+" in-tree and no "+component.CCM+", or the other way round", "manifests, ConfigMap kube-system/transplant-journal", next)
 }
 
 // handStage says where a migration that was begun by hand stands, and the command that leads back to its beginning.
 func handStage(f facts.Facts) (stage, next string) {
 	var external []facts.Instance
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		if p.External() {
 			external = append(external, p)
 		}
 	}
-	in, ccms := f.InTree(), f.InstancesOf(facts.CCM)
+	in, ccms := f.InTree(), f.InstancesOf(component.CCM)
 	back := giveBack(f, external)
 	switch {
 	case len(in) == 0:
@@ -124,7 +125,7 @@ func providerBefore(f facts.Facts) string {
 	if name := f.Provider(); name != "" {
 		return name
 	}
-	for _, server := range f.InstancesOf(facts.KAS) {
+	for _, server := range f.InstancesOf(component.KAS) {
 		if !server.External() {
 			return server.Flag("cloud-provider", "")
 		}
@@ -142,7 +143,7 @@ func cloudConfigBefore(f facts.Facts, p facts.Instance) string {
 		return plainPath.FindString(in[0].Flag("cloud-config", ""))
 	}
 	found := ""
-	for _, server := range f.InstancesOf(facts.KAS) {
+	for _, server := range f.InstancesOf(component.KAS) {
 		config := plainPath.FindString(server.Flag("cloud-config", ""))
 		if config != "" && (found == "" || server.Host.Name == p.Host.Name) {
 			found = config
@@ -177,12 +178,12 @@ func migratingIn(all []facts.Instance) int {
 
 // foreignCCM finds a cloud-controller-manager that is not a static pod of these hosts: its main lease is renewed, and no manifest names it.
 func foreignCCM(f facts.Facts) (v1.Finding, bool) {
-	lease, ok := f.Lease(facts.CCM)
-	if !ok || lease.Holder == "" || facts.Expired(lease, f.Now()) || len(f.InstancesOf(facts.CCM)) > 0 {
+	lease, ok := f.Lease(component.CCM)
+	if !ok || lease.Holder == "" || facts.Expired(lease, f.Now()) || len(f.InstancesOf(component.CCM)) > 0 {
 		return v1.Finding{}, false
 	}
 	var bad findings.Problems
-	bad.Add("Lease/kube-system/"+facts.CCM, "%s renewed the lease %s at %s", lease.Holder, facts.CCM, lease.RenewTime.Format(time.RFC3339))
-	return findings.With(bad.Finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", facts.CCM, lease.Holder), "no other "+facts.CCM,
-		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+facts.CCM, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
+	bad.Add("Lease/kube-system/"+component.CCM, "%s renewed the lease %s at %s", lease.Holder, component.CCM, lease.RenewTime.Format(time.RFC3339))
+	return findings.With(bad.Finding(v1.Fail, "a %s runs (%s) that is no static pod of these hosts", component.CCM, lease.Holder), "no other "+component.CCM,
+		"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"+component.CCM, "kubectl -n kube-system get deployments,daemonsets,pods -o wide"), true
 }

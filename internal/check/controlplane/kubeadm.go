@@ -10,10 +10,11 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // kubeadmNames are the components as ClusterConfiguration calls them.
-var kubeadmNames = map[string]string{"apiServer": facts.KAS, "controllerManager": facts.KCM}
+var kubeadmNames = map[string]string{"apiServer": component.KAS, "controllerManager": component.KCM}
 
 // kubeadmFlags are the flags of which kubeadm-config must have what the manifests have, since a migration depends on them. The ones that kubeadm
 // writes by itself (cluster-cidr, allocate-node-cidrs, cluster-name) are compared with the fields they come from.
@@ -85,7 +86,7 @@ func kubeadmComplaints(f facts.Facts, section string, p facts.Instance) []string
 			out = append(out, fmt.Sprintf("--%s=%s stands in the manifest and not in kubeadm-config", flag, have))
 		}
 	}
-	if p.Name == facts.KCM {
+	if p.Name == component.KCM {
 		out = append(out, kubeadmFields(f, p, args)...)
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -25,7 +26,7 @@ var controllersOverridden = rule.Check{
 func judgeControllers(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	given := ""
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		value, set := p.Flags["controllers"]
 		if !set {
 			continue
@@ -37,11 +38,11 @@ func judgeControllers(f facts.Facts) v1.Finding {
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "--controllers with \"*\" and no cloud loop switched off", "manifests of "+facts.KCM, "kubectl -n kube-system get pods -l component="+facts.KCM+" -o jsonpath='{..command}'")
-	case len(f.InstancesOf(facts.KCM)) == 0:
-		return findings.Unknown("no %s was found", facts.KCM)
+		return findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "--controllers with \"*\" and no cloud loop switched off", "manifests of "+component.KCM, "kubectl -n kube-system get pods -l component="+component.KCM+" -o jsonpath='{..command}'")
+	case len(f.InstancesOf(component.KCM)) == 0:
+		return findings.Unknown("no %s was found", component.KCM)
 	case given == "":
-		return findings.Pass("--controllers is not given: all controllers of %s run that are on by default", facts.KCM)
+		return findings.Pass("--controllers is not given: all controllers of %s run that are on by default", component.KCM)
 	}
 	return findings.Pass("--controllers=%s leaves every cloud loop on; the plan keeps the list", given)
 }
@@ -88,7 +89,7 @@ var ipamFlags = rule.Check{
 
 func judgeIPAMFlags(f facts.Facts) v1.Finding {
 	var bad, note findings.Problems
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		for _, complaint := range ipamComplaints(p) {
 			bad.Add(p.String(), "%s: %s", p, complaint)
 		}
@@ -100,21 +101,21 @@ func judgeIPAMFlags(f facts.Facts) v1.Finding {
 			note.Add(p.String(), "%s: --allocate-node-cidrs does nothing, since --controllers switches nodeipam off", p)
 		}
 	}
-	const expected, source = "flags about pod CIDRs that agree", "manifests of " + facts.KCM
+	const expected, source = "flags about pod CIDRs that agree", "manifests of " + component.KCM
 	fix := "transplant explain CP-018"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, source, "sed -n '/cidr\\|controllers\\|cloud-provider/p' /etc/kubernetes/manifests/"+facts.KCM+".yaml   # on each host named")
-	case len(f.InstancesOf(facts.KCM)) == 0:
-		return findings.Unknown("no %s was found", facts.KCM)
+		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, source, "sed -n '/cidr\\|controllers\\|cloud-provider/p' /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named")
+	case len(f.InstancesOf(component.KCM)) == 0:
+		return findings.Unknown("no %s was found", component.KCM)
 	case !note.Empty():
 		return findings.With(note.Finding(v1.Warn, "%s", note.Lines[0]), expected, source, fix)
 	}
-	p := f.InstancesOf(facts.KCM)[0]
+	p := f.InstancesOf(component.KCM)[0]
 	if !p.On("allocate-node-cidrs", false) {
-		return findings.Pass("%s allocates no pod CIDRs", facts.KCM)
+		return findings.Pass("%s allocates no pod CIDRs", component.KCM)
 	}
-	return findings.Pass("%s allocates pod CIDRs of %s by %s", facts.KCM, p.Flag("cluster-cidr", "the cloud's choice"), p.Flag("cidr-allocator-type", "RangeAllocator"))
+	return findings.Pass("%s allocates pod CIDRs of %s by %s", component.KCM, p.Flag("cluster-cidr", "the cloud's choice"), p.Flag("cidr-allocator-type", "RangeAllocator"))
 }
 
 func ipamComplaints(p facts.Instance) []string {

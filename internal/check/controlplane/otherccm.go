@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var portTaken = rule.Check{
@@ -39,12 +40,12 @@ func judgePorts(f facts.Facts) v1.Finding {
 	switch {
 	case !bad.Empty():
 		return findings.With(bad.Some(v1.Fail, "%s on the hosts' network: %s", findings.Plural(len(bad.Lines), "conflict"), bad.Lines[0]), expected, "manifests, workloads",
-			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", facts.DefaultPorts[facts.CCM]))
+			fmt.Sprintf("ss -ltnp 'sport = :%s'   # on each control-plane host", facts.DefaultPorts[component.CCM]))
 	case !somewhere.Empty():
 		return findings.With(somewhere.Some(v1.Warn, "%s", somewhere.Lines[0]), expected, "workloads",
 			"kubectl get pods -A -o wide --field-selector status.phase=Running | grep -w "+facts.NameOf(somewhere.Objects[0]))
 	}
-	return findings.Pass("port %s is free for the cloud-controller-manager on %s", facts.DefaultPorts[facts.CCM], findings.Plural(hosts, "control-plane host"))
+	return findings.Pass("port %s is free for the cloud-controller-manager on %s", facts.DefaultPorts[component.CCM], findings.Plural(hosts, "control-plane host"))
 }
 
 // ports are who listens on the control-plane hosts' networks, by host and port, on how many hosts that was looked at, and who listens where is not known.
@@ -67,7 +68,7 @@ func ports(f facts.Facts) (users map[string]map[string][]string, hosts int, some
 			continue
 		}
 		for _, port := range hostPorts(w) {
-			if len(w.Nodes) == 0 && (port == facts.DefaultPorts[facts.CCM] || port == facts.DefaultPorts[facts.KCM]) {
+			if len(w.Nodes) == 0 && (port == facts.DefaultPorts[component.CCM] || port == facts.DefaultPorts[component.KCM]) {
 				somewhere.Add(w.Ref, "%s listens on port %s of its hosts, and where its pods run is not known", w.Ref, port)
 			}
 			for _, host := range hostsOf(f, w) {
@@ -89,7 +90,7 @@ func portConflicts(f facts.Facts, users map[string]map[string][]string) findings
 			switch {
 			case len(who) > 1:
 				bad.Add(host+":"+port, "port %s of host %s: %s", port, host, strings.Join(who, " and "))
-			case port == facts.DefaultPorts[facts.CCM] && who[0] != facts.CCM && f.Stage() != facts.StageExternal:
+			case port == facts.DefaultPorts[component.CCM] && who[0] != component.CCM && f.Stage() != facts.StageExternal:
 				bad.Add(host+":"+port, "port %s of host %s, which the new cloud-controller-manager takes, has %s", port, host, who[0])
 			}
 		}
@@ -126,7 +127,7 @@ func hostPorts(w v1.Workload) []string {
 		if p := c.Flags["secure-port"]; p != "" && p != "0" {
 			ports[p] = true
 		} else if w.Role == v1.RoleCCM && p == "" {
-			ports[facts.DefaultPorts[facts.CCM]] = true
+			ports[facts.DefaultPorts[component.CCM]] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(ports))
@@ -162,7 +163,7 @@ func judgeOtherCCM(f facts.Facts) v1.Finding {
 	}
 	var live, idle findings.Problems
 	leases := map[string][]string{}
-	for _, p := range f.InstancesOf(facts.CCM) {
+	for _, p := range f.InstancesOf(component.CCM) {
 		if p.RunKind() != v1.RunsDeployment {
 			leases[leaseOf(p.Flags)] = append(leases[leaseOf(p.Flags)], p.String())
 		}
@@ -204,7 +205,7 @@ func leaseOf(flags map[string]string) string {
 	if v := flags["leader-elect"]; v == "false" || v == "0" {
 		return "no lease at all (--leader-elect=false)"
 	}
-	return "Lease/" + findings.OrElse(flags["leader-elect-resource-namespace"], "kube-system") + "/" + findings.OrElse(flags["leader-elect-resource-name"], facts.CCM)
+	return "Lease/" + findings.OrElse(flags["leader-elect-resource-namespace"], "kube-system") + "/" + findings.OrElse(flags["leader-elect-resource-name"], component.CCM)
 }
 
 func ccmFlags(w v1.Workload) map[string]string {

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var podsCurrent = rule.Check{
@@ -26,7 +27,7 @@ func judgePods(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var unmatched []string
 	n := 0
-	for _, name := range []string{facts.KAS, facts.KCM, facts.CCM} {
+	for _, name := range []string{component.KAS, component.KCM, component.CCM} {
 		for _, p := range f.InstancesOf(name) {
 			if p.RunKind() == v1.RunsSystemd {
 				continue // it is no pod; CP-016 looks at its process
@@ -108,7 +109,7 @@ var oneProcess = rule.Check{
 func judgeProcesses(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	n := 0
-	for _, name := range []string{facts.KAS, facts.KCM, facts.CCM} {
+	for _, name := range []string{component.KAS, component.KCM, component.CCM} {
 		for _, p := range f.InstancesOf(name) {
 			if !p.OnHost() {
 				continue

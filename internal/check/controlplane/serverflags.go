@@ -8,6 +8,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var flagsContradict = rule.Check{
@@ -24,19 +25,19 @@ var flagsContradict = rule.Check{
 
 func judgeContradictions(f facts.Facts) v1.Finding {
 	var bad findings.Problems
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		for _, complaint := range volumePluginComplaints(f, p) {
 			bad.Add(p.String(), "%s: %s", p, complaint)
 		}
 	}
 	plugins := len(bad.Lines)
 	serverComplaints(f, &bad)
-	const expected, source = "one provider, and --external-cloud-volume-plugin only with --cloud-provider=external and --cloud-config", "manifests of " + facts.KAS + " and " + facts.KCM
+	const expected, source = "one provider, and --external-cloud-volume-plugin only with --cloud-provider=external and --cloud-config", "manifests of " + component.KAS + " and " + component.KCM
 	switch {
-	case bad.Empty() && len(f.InstancesOf(facts.KAS))+len(f.InstancesOf(facts.KCM)) == 0:
-		return findings.Unknown("neither %s nor %s was found", facts.KAS, facts.KCM)
+	case bad.Empty() && len(f.InstancesOf(component.KAS))+len(f.InstancesOf(component.KCM)) == 0:
+		return findings.Unknown("neither %s nor %s was found", component.KAS, component.KCM)
 	case bad.Empty():
-		return findings.Pass("the cloud flags of %s and %s fit each other", findings.Plural(len(f.InstancesOf(facts.KAS)), facts.KAS), findings.Plural(len(f.InstancesOf(facts.KCM)), facts.KCM))
+		return findings.Pass("the cloud flags of %s and %s fit each other", findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS), findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM))
 	case f.Opts.InProgress && plugins == 0:
 		return findings.With(bad.Finding(v1.Warn, "the unfinished migration has moved some components and others not yet"), expected, source, "transplant apply")
 	}
@@ -49,16 +50,16 @@ func serverComplaints(f facts.Facts, bad *findings.Problems) {
 	for _, p := range f.InTree() {
 		inTree[p.Host.Name] = true
 	}
-	for _, p := range f.InstancesOf(facts.KAS) {
+	for _, p := range f.InstancesOf(component.KAS) {
 		own := p.Flag("cloud-provider", "")
 		switch {
 		case own == "" || own == "external" && !inTree[p.Host.Name]:
 		case own == "external":
-			bad.Add(p.String(), "%s is external while %s of the same host is in-tree", p, facts.KCM)
+			bad.Add(p.String(), "%s is external while %s of the same host is in-tree", p, component.KCM)
 		case f.Stage() == facts.StageExternal:
-			bad.Add(p.String(), "%s names %s although every %s is external", p, own, facts.KCM)
+			bad.Add(p.String(), "%s names %s although every %s is external", p, own, component.KCM)
 		case provider != "" && own != provider:
-			bad.Add(p.String(), "%s names %s, and %s names %s", p, own, facts.KCM, provider)
+			bad.Add(p.String(), "%s names %s, and %s names %s", p, own, component.KCM, provider)
 		}
 	}
 }
@@ -98,7 +99,7 @@ var sshTunnels = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		selectors := 0
-		for _, p := range f.InstancesOf(facts.KAS) {
+		for _, p := range f.InstancesOf(component.KAS) {
 			if p.Flag("egress-selector-config-file", "") != "" {
 				selectors++
 			}
@@ -107,15 +108,15 @@ var sshTunnels = rule.Check{
 			}
 		}
 		switch {
-		case len(f.InstancesOf(facts.KAS)) == 0:
-			return findings.Unknown("no %s was found", facts.KAS)
+		case len(f.InstancesOf(component.KAS)) == 0:
+			return findings.Unknown("no %s was found", component.KAS)
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s reach%s the nodes through SSH tunnels of the cloud provider", findings.Plural(len(bad.Lines), facts.KAS), findings.VerbES(len(bad.Lines))),
-				"--egress-selector-config-file, or a network in which the API servers reach the nodes", "manifests of "+facts.KAS,
-				"grep -n 'ssh-\\|egress-selector' /etc/kubernetes/manifests/"+facts.KAS+".yaml   # https://kubernetes.io/docs/tasks/extend-kubernetes/setup-konnectivity/")
+			return findings.With(bad.Finding(v1.Fail, "%s reach%s the nodes through SSH tunnels of the cloud provider", findings.Plural(len(bad.Lines), component.KAS), findings.VerbES(len(bad.Lines))),
+				"--egress-selector-config-file, or a network in which the API servers reach the nodes", "manifests of "+component.KAS,
+				"grep -n 'ssh-\\|egress-selector' /etc/kubernetes/manifests/"+component.KAS+".yaml   # https://kubernetes.io/docs/tasks/extend-kubernetes/setup-konnectivity/")
 		case selectors > 0:
-			return findings.Pass("%s reach the nodes through an egress selector", findings.Plural(selectors, facts.KAS))
+			return findings.Pass("%s reach the nodes through an egress selector", findings.Plural(selectors, component.KAS))
 		}
-		return findings.Pass("%s reach the nodes without SSH tunnels", findings.Plural(len(f.InstancesOf(facts.KAS)), facts.KAS))
+		return findings.Pass("%s reach the nodes without SSH tunnels", findings.Plural(len(f.InstancesOf(component.KAS)), component.KAS))
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var strategyFits = rule.Check{
@@ -26,32 +27,32 @@ var strategyFits = rule.Check{
 
 // countManagers returns how many kube-controller-managers there are: the replicas where they are a Deployment.
 func countManagers(f facts.Facts) int {
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		if p.RunKind() == v1.RunsDeployment && p.Replicas != nil {
 			return int(*p.Replicas)
 		}
 	}
-	return len(f.InstancesOf(facts.KCM))
+	return len(f.InstancesOf(component.KCM))
 }
 
 func judgeStrategy(f facts.Facts) v1.Finding {
 	kcms := countManagers(f)
 	strategy := f.Strategy()
-	const expected, source = "leader-migration with two hosts or more, downtime with one", "manifests of " + facts.KCM
-	note := v1.Finding{Outcome: v1.Warn, Objects: []string{facts.KCM}, Found: findings.Plural(kcms, facts.KCM) + ", --strategy=" + strategy}
+	const expected, source = "leader-migration with two hosts or more, downtime with one", "manifests of " + component.KCM
+	note := v1.Finding{Outcome: v1.Warn, Objects: []string{component.KCM}, Found: findings.Plural(kcms, component.KCM) + ", --strategy=" + strategy}
 	switch {
 	case f.Stage() == facts.StageExternal:
-		return findings.Skip("every %s is external already: nothing is left to move", facts.KCM)
+		return findings.Skip("every %s is external already: nothing is left to move", component.KCM)
 	case kcms == 0:
-		return findings.Unknown("no %s was found", facts.KCM)
+		return findings.Unknown("no %s was found", component.KCM)
 	case strategy != facts.StrategyDowntime && strategy != facts.StrategyLeaderMigration:
 		return findings.With(v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("there is no strategy %q", strategy), Objects: []string{"--strategy"}, Found: strategy}, "leader-migration or downtime", "--strategy",
 			"transplant plan --strategy=leader-migration")
 	case strategy == facts.StrategyLeaderMigration && kcms == 1:
 		fix := "transplant plan --strategy=downtime"
-		note.Summary = "there is one " + facts.KCM + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
+		note.Summary = "there is one " + component.KCM + ": leader migration has nobody to hand over to, and the cloud loops stop while it restarts"
 		if f.Opts.ReplaceHosts {
-			note.Summary = "there is one " + facts.KCM + ": hosts are replaced under leader migration, and it has nobody to hand over to"
+			note.Summary = "there is one " + component.KCM + ": hosts are replaced under leader migration, and it has nobody to hand over to"
 			fix += "   # and without --replace-hosts"
 		}
 		return findings.With(note, expected, source, fix)
@@ -61,10 +62,10 @@ func judgeStrategy(f facts.Facts) v1.Finding {
 		if why := whyDowntime(f); why != "" {
 			return findings.Pass("downtime is the strategy %s", why)
 		}
-		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", findings.Plural(kcms, facts.KCM))
+		note.Summary = fmt.Sprintf("downtime with %s: no cloud loop runs while all of them are changed; leader migration would keep them running", findings.Plural(kcms, component.KCM))
 		return findings.With(note, expected, source, "transplant plan --strategy=leader-migration")
 	}
-	return findings.Pass("%s fits %s", strategy, findings.Plural(kcms, facts.KCM))
+	return findings.Pass("%s fits %s", strategy, findings.Plural(kcms, component.KCM))
 }
 
 // whyDowntime returns in a clause why several managers have no other strategy; empty when they have.
@@ -86,8 +87,8 @@ func onlyDowntime(f facts.Facts) string {
 			return "the manager in image " + image + " has none"
 		}
 	}
-	if f.Cluster.Seed == "" && f.Deployed(facts.KCM) != nil {
-		return facts.KCM + " runs as a Deployment of its own cluster, where no host can prove that its old process has ended"
+	if f.Cluster.Seed == "" && f.Deployed(component.KCM) != nil {
+		return component.KCM + " runs as a Deployment of its own cluster, where no host can prove that its old process has ended"
 	}
 	return ""
 }
@@ -144,8 +145,8 @@ func judgeGap(f facts.Facts) v1.Finding {
 	}
 	text := fmt.Sprintf("the cloud loops have no owner for about %s, and for %s at most if a lease cannot be released", best, worst)
 	if worst > wideGap {
-		return findings.With(v1.Finding{Outcome: v1.Warn, Summary: text, Objects: []string{facts.KCM}, Found: fmt.Sprintf("strategy %s, %s", f.Strategy(), findings.Plural(len(in), "in-tree manager"))},
-			"two minutes or less", "election flags of "+facts.KCM, in[0].Grep("leader-elect"))
+		return findings.With(v1.Finding{Outcome: v1.Warn, Summary: text, Objects: []string{component.KCM}, Found: fmt.Sprintf("strategy %s, %s", f.Strategy(), findings.Plural(len(in), "in-tree manager"))},
+			"two minutes or less", "election flags of "+component.KCM, in[0].Grep("leader-elect"))
 	}
 	return findings.Pass("%s", text)
 }

@@ -14,14 +14,8 @@ import (
 	"github.com/transplant-dev/transplant/ccm/proven"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
-)
-
-// Components, as manifests and leader migration configs name them.
-const (
-	KAS = "kube-apiserver"
-	KCM = "kube-controller-manager"
-	CCM = "cloud-controller-manager"
 )
 
 // Stage is how far a cluster has come, as its manifests say.
@@ -77,7 +71,7 @@ func New(s *v1.Snapshot, opts Options) Facts {
 	f := Facts{Snapshot: &known, Opts: opts, placed: map[string][]Instance{}, scraped: map[managerKey]v1.Manager{}, leases: map[string]v1.Lease{}, Reported: map[int]bool{}, Outcomes: map[string]v1.Outcome{}, Blocker: new(string)}
 	f.Hosted = slices.DeleteFunc(slices.Clone(s.Hosted), func(c v1.Component) bool { return !f.isOwn(c.Manifest) }) // what earlier versions took for components
 	f.place()
-	f.inside = slices.DeleteFunc(slices.Clone(f.placed[KCM]), Instance.External)
+	f.inside = slices.DeleteFunc(slices.Clone(f.placed[component.KCM]), Instance.External)
 	f.named = f.oneProvider()
 	for _, m := range slices.Backward(s.Managers) { // the first one counts
 		f.scraped[managerKey{m.Component, m.Host}] = m
@@ -104,14 +98,14 @@ func (f *Facts) place() {
 		f.placeWorkload(c)
 	}
 	own, foreign := f.workloadManagers()
-	isOwned := slices.ContainsFunc(f.placed[KCM], func(p Instance) bool { return !p.External() }) || len(f.placed[CCM])+len(own) > 0
+	isOwned := slices.ContainsFunc(f.placed[component.KCM], func(p Instance) bool { return !p.External() }) || len(f.placed[component.CCM])+len(own) > 0
 	if !isOwned {
 		own, foreign = foreign, nil // nobody else runs the loops
 	}
 	for _, w := range own {
 		c := ManagerOf(w)
 		f.placeWorkload(v1.Component{
-			Name: CCM, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags, EnvNames: c.EnvNames, Replicas: ptr.To(w.Replicas),
+			Name: component.CCM, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags, EnvNames: c.EnvNames, Replicas: ptr.To(w.Replicas),
 		})
 	}
 	// Whoever may create a Deployment in some namespace does not decide what checks find.
@@ -124,7 +118,7 @@ func (f *Facts) place() {
 
 // placeWorkload indexes a component that the API runs. It has no host, and stands in for one under its own name, so that findings can say where it is.
 func (f *Facts) placeWorkload(c v1.Component) {
-	if c.Error != "" || c.Name == CCM && c.Replicas != nil && *c.Replicas == 0 {
+	if c.Error != "" || c.Name == component.CCM && c.Replicas != nil && *c.Replicas == 0 {
 		return
 	}
 	f.placed[c.Name] = append(f.placed[c.Name], Instance{Component: c, Host: v1.Host{Name: c.Manifest}})
@@ -211,7 +205,9 @@ func (p Instance) Migrates() bool {
 func (f Facts) InstancesOf(name string) []Instance { return slices.Clip(f.placed[name]) }
 
 // AllManagers returns every kube-controller-manager, then every cloud-controller-manager.
-func (f Facts) AllManagers() []Instance { return append(f.InstancesOf(KCM), f.InstancesOf(CCM)...) }
+func (f Facts) AllManagers() []Instance {
+	return append(f.InstancesOf(component.KCM), f.InstancesOf(component.CCM)...)
+}
 
 // InTree returns the kube-controller-managers that run the in-tree loops.
 func (f Facts) InTree() []Instance { return slices.Clip(f.inside) }
@@ -236,7 +232,7 @@ func (f *Facts) oneProvider() string {
 
 // Stage returns how far the cluster has come.
 func (f Facts) Stage() Stage {
-	kcms, in, ccms := len(f.InstancesOf(KCM)), len(f.InTree()), len(f.InstancesOf(CCM))
+	kcms, in, ccms := len(f.InstancesOf(component.KCM)), len(f.InTree()), len(f.InstancesOf(component.CCM))
 	switch {
 	case kcms == 0:
 		return StageUnknown
@@ -288,7 +284,7 @@ func (f Facts) Missing(patterns ...string) (v1.Finding, bool) {
 
 // MinorOf is the minor version of a component: its image's tag, or else the API server's, from which kubeadm's components do not differ.
 func (f Facts) MinorOf(p Instance) (int, bool) {
-	if p.Name == CCM {
+	if p.Name == component.CCM {
 		return f.ccmMinor(p.Image)
 	}
 	if m, ok := p.Minor(); ok {
@@ -400,7 +396,7 @@ func (f Facts) WouldRun(p Instance, loop controllernames.Loop) bool {
 		return false
 	}
 	cidrs, routes := p.On("allocate-node-cidrs", false), p.On("configure-cloud-routes", true)
-	if p.Name == CCM {
+	if p.Name == component.CCM {
 		return loop != controllernames.NodeIPAM && (loop != controllernames.Route || routes && p.Flag("cluster-cidr", "") != "")
 	}
 	switch loop {
@@ -432,5 +428,5 @@ func SwitchedOff(controllers string, loop controllernames.Loop) bool {
 
 // StateSentence says where a cluster stands between its two ends.
 func (f Facts) StateSentence() string {
-	return fmt.Sprintf("%d of %s in-tree, %s", len(f.InTree()), findings.Plural(len(f.InstancesOf(KCM)), KCM), findings.Plural(len(f.InstancesOf(CCM)), CCM))
+	return fmt.Sprintf("%d of %s in-tree, %s", len(f.InTree()), findings.Plural(len(f.InstancesOf(component.KCM)), component.KCM), findings.Plural(len(f.InstancesOf(component.CCM)), component.CCM))
 }

@@ -42,9 +42,6 @@ func Refusals(p Instance, minor int) []string {
 // knownGates are the names of all gates of the catalogue, sorted.
 var knownGates = sync.OnceValue(catalogue.Gates)
 
-// Scheduler is the name of the scheduler's component.
-const Scheduler = "kube-scheduler"
-
 // Effective is the value of a feature gate in a component of a minor with these settings. A gate that the catalogue knows of an earlier minor and
 // not of this one has become the rule.
 func Effective(gate string, set map[string]bool, minor int) bool {

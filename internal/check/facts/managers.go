@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // ManagerOf is the container that is the manager: the first one that names a cloud provider, else the first. The workload has a container.
@@ -38,7 +39,7 @@ func (f Facts) Deployed(name string) *v1.Component {
 
 // CCMs are the cloud-controller-managers that exist: those on hosts, and those that run as a workload of the cluster.
 func (f Facts) CCMs() []Instance {
-	out := slices.Clone(f.InstancesOf(CCM))
+	out := slices.Clone(f.InstancesOf(component.CCM))
 	known := map[string]bool{}
 	for _, p := range out {
 		known[p.Manifest] = true
@@ -50,7 +51,7 @@ func (f Facts) CCMs() []Instance {
 		for _, c := range w.Containers {
 			if len(c.Flags) > 0 {
 				out = append(out, Instance{
-					Component: v1.Component{Name: CCM, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags},
+					Component: v1.Component{Name: component.CCM, Runs: v1.RunsDeployment, Manifest: w.Ref, Image: c.Image, Command: c.Command, Flags: c.Flags},
 					Host:      v1.Host{Name: w.Ref},
 				})
 				break
@@ -96,7 +97,7 @@ const TolerableClockOffset = 2 * time.Second
 
 // DefaultPorts are the ports on which components serve when nothing else is said
 // (k8s.io/kubernetes/pkg/cluster/ports, k8s.io/cloud-provider/options).
-var DefaultPorts = map[string]string{KAS: "6443", KCM: "10257", CCM: "10258", Scheduler: "10259"}
+var DefaultPorts = map[string]string{component.KAS: "6443", component.KCM: "10257", component.CCM: "10258", component.Scheduler: "10259"}
 
 // Remove is the command that ends a cloud-controller-manager for good.
 func Remove(ccms []Instance) string {

@@ -8,6 +8,7 @@ import (
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // CloudName is the provider whose loops are to move: the one that the in-tree managers or the snapshot name, or else the new managers, or the inventory.
@@ -17,7 +18,7 @@ func (f Facts) CloudName() string {
 		return name
 	}
 	var names []string
-	for _, p := range f.InstancesOf(CCM) {
+	for _, p := range f.InstancesOf(component.CCM) {
 		if name := p.Flag("cloud-provider", ""); name != "" && name != "external" {
 			names = append(names, name)
 		}

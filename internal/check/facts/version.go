@@ -7,6 +7,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/catalogue"
 	"github.com/transplant-dev/transplant/internal/catalogue/cloudprovider"
 	"github.com/transplant-dev/transplant/internal/check/findings"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Strategy is the plan's, leader migration when nothing is said.
@@ -34,7 +35,7 @@ func (f Facts) NewImage(cluster int) (image string, minor int, ok bool) {
 		}
 	}
 	minor, ok = f.ccmMinor(f.Opts.Image)
-	return findings.OrElse(f.Opts.Image, "ghcr.io/transplant-dev/"+CCM), minor, ok
+	return findings.OrElse(f.Opts.Image, "ghcr.io/transplant-dev/"+component.CCM), minor, ok
 }
 
 // ImageVersion is v1.26.0 of an image's tag.
@@ -48,7 +49,7 @@ func ImageVersion(image string) (string, bool) {
 // HasLeaderMigration tells whether the cluster's version has leader migration, as far as that is known.
 func (f Facts) HasLeaderMigration() bool {
 	minor, ok := VersionMinor(f.Cluster.Version)
-	flag, held := catalogue.FlagAt(KCM, "enable-leader-migration", minor)
+	flag, held := catalogue.FlagAt(component.KCM, "enable-leader-migration", minor)
 	return !ok || !held || flag.Known
 }
 

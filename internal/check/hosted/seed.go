@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -40,7 +41,7 @@ var seedReadable = rule.Check{
 				return findings.Unknown("%s", e.Error)
 			}
 		}
-		for _, name := range []string{facts.KCM, facts.KAS} {
+		for _, name := range []string{component.KCM, component.KAS} {
 			if c := f.Deployed(name); c == nil {
 				return v1.Finding{Outcome: v1.Fail, Summary: fmt.Sprintf("namespace %s of the seed has no Deployment that runs %s", f.Cluster.Seed, name), Objects: []string{name}}
 			} else if c.Error != "" {
@@ -59,7 +60,7 @@ var seedProvider = rule.Check{
 		"A cluster that was external from the start gets its first cloud-controller-manager. There the flag has to be external or empty, and the nodes have to be in the cloud that the Cluster object names.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		c := f.Deployed(facts.KCM)
+		c := f.Deployed(component.KCM)
 		has := c.Flags["cloud-provider"]
 		out := v1.Finding{Outcome: v1.Fail, Objects: []string{c.Manifest}, Found: "--cloud-provider=" + has, Expected: "an in-tree provider"}
 		switch {
@@ -107,7 +108,7 @@ var seedRolledOut = rule.Check{
 	},
 	Judge: func(f facts.Facts) v1.Finding {
 		out := v1.Finding{Outcome: v1.Fail, Expected: "every pod updated and ready, none that ends"}
-		for _, name := range []string{facts.KAS, facts.KCM} {
+		for _, name := range []string{component.KAS, component.KCM} {
 			c := f.Deployed(name)
 			switch {
 			case c.Replicas != nil && *c.Replicas == 0:
@@ -133,7 +134,7 @@ var seedConfig = rule.Check{
 		"No flag names it in a cluster that was external from the start. There it is in the Secret cloud-controller-manager-cloud-config, or mounted at /etc/kubernetes/cloud/config.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		c := f.Deployed(facts.KCM)
+		c := f.Deployed(component.KCM)
 		switch {
 		case f.Opts.Part == partFinish:
 			return findings.Skip("nothing is derived any longer")
@@ -181,7 +182,7 @@ var seedOwners = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		reports(f, "managers/")
 		if !seedShowsLoops(f) {
-			return findings.Skip("%s of %s does not say which loops it runs", facts.KCM, f.Cluster.Version)
+			return findings.Skip("%s of %s does not say which loops it runs", component.KCM, f.Cluster.Version)
 		}
 		if len(f.Managers) == 0 {
 			return findings.Unknown("no pod of a manager was found in the seed")
@@ -217,7 +218,7 @@ var seedOwners = rule.Check{
 // seedShowsLoops tells that a kube-controller-manager of the cluster's version says on /metrics which loops it runs.
 func seedShowsLoops(f facts.Facts) bool {
 	minor, ok := facts.VersionMinor(f.Cluster.Version)
-	return !ok || catalogue.ShowsLoops(facts.KCM, minor)
+	return !ok || catalogue.ShowsLoops(component.KCM, minor)
 }
 
 var seedManager = rule.Check{
@@ -228,7 +229,7 @@ var seedManager = rule.Check{
 		"Before a first one is installed in a cluster that was external from the start, workloads and the Lease of the user cluster are looked at as well.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		c := f.Deployed(facts.CCM)
+		c := f.Deployed(component.CCM)
 		if f.Opts.Part == partFinish {
 			if c == nil || c.Replicas != nil && *c.Replicas == 0 {
 				return v1.Finding{Outcome: v1.Fail, Summary: "no cloud-controller-manager runs in the seed: hand the loops over first", Expected: "a Deployment of one"}
@@ -253,7 +254,7 @@ func otherManager(f facts.Facts) string {
 		}
 	}
 	for _, l := range f.Leases {
-		if l.Name == facts.CCM && l.Holder != "" && l.RenewTime != nil && f.TakenAt.Sub(*l.RenewTime) < 2*time.Duration(l.DurationSeconds)*time.Second {
+		if l.Name == component.CCM && l.Holder != "" && l.RenewTime != nil && f.TakenAt.Sub(*l.RenewTime) < 2*time.Duration(l.DurationSeconds)*time.Second {
 			return fmt.Sprintf("%s holds Lease %s of the user cluster", l.Holder, l.Name)
 		}
 	}
@@ -267,7 +268,7 @@ var seedElection = rule.Check{
 		"Old and new pods of a Deployment run side by side while it is rolled out, and a pod whose node is away may run although it is gone from the API. What keeps them apart is the lease kube-controller-manager.",
 	},
 	Judge: func(f facts.Facts) v1.Finding {
-		c := f.Deployed(facts.KCM)
+		c := f.Deployed(component.KCM)
 		if c.Flags["leader-elect"] == "false" {
 			return v1.Finding{Outcome: v1.Fail, Summary: c.Manifest + " runs with --leader-elect=false", Objects: []string{c.Manifest}, Expected: "leader election"}
 		}

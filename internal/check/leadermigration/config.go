@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 )
@@ -92,7 +93,7 @@ func migrationConfigs(f facts.Facts) (all []judged, unclear []string) {
 		if len(problems) == 0 {
 			problems = migrationconfig.Judge(controllernames.Component(p.Name), minor, config)
 		}
-		if p.Name == facts.CCM && facts.Own(p.Image) {
+		if p.Name == component.CCM && facts.Own(p.Image) {
 			problems = forOwn(problems, config)
 		}
 		all = append(all, judged{Instance: p, path: file.Path, content: file.Content, minor: minor, config: config, problems: problems})
@@ -221,7 +222,7 @@ var migrationLeftOn = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		var bad findings.Problems
 		n := 0
-		for _, p := range f.InstancesOf(facts.KCM) {
+		for _, p := range f.InstancesOf(component.KCM) {
 			if !p.External() {
 				continue
 			}
@@ -232,13 +233,13 @@ var migrationLeftOn = rule.Check{
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s can take the migration lease and run nothing under it", findings.Plural(len(bad.Lines), "external "+facts.KCM)),
+			return findings.With(bad.Finding(v1.Fail, "%s can take the migration lease and run nothing under it", findings.Plural(len(bad.Lines), "external "+component.KCM)),
 				"no --enable-leader-migration beside --cloud-provider=external", bad.Objects[0],
-				facts.EditManifest("/etc/kubernetes/manifests/"+facts.KCM+".yaml", "/--enable-leader-migration/d; /--leader-migration-config/d")+"   # on each host named")
+				facts.EditManifest("/etc/kubernetes/manifests/"+component.KCM+".yaml", "/--enable-leader-migration/d; /--leader-migration-config/d")+"   # on each host named")
 		case n == 0:
-			return findings.Skip("no %s is external", facts.KCM)
+			return findings.Skip("no %s is external", component.KCM)
 		}
-		return findings.Pass("leader migration is off in %s", findings.Plural(n, "external "+facts.KCM))
+		return findings.Pass("leader migration is off in %s", findings.Plural(n, "external "+component.KCM))
 	},
 }
 
@@ -259,7 +260,7 @@ var defaultConfig = rule.Check{
 				continue
 			}
 			n++
-			if p.Flags["leader-migration-config"] != "" || p.Name == facts.CCM && facts.Own(p.Image) {
+			if p.Flags["leader-migration-config"] != "" || p.Name == component.CCM && facts.Own(p.Image) {
 				continue
 			}
 			switch minor, ok := f.MinorOf(p); {

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 const gateLeaderMigration = "ControllerManagerLeaderMigration"
@@ -35,7 +36,7 @@ func judgeMigrationGate(f facts.Facts) v1.Finding {
 			unclear = append(unclear, p.Unversioned())
 			continue
 		}
-		if !p.On("enable-leader-migration", false) || p.Name == facts.CCM && facts.Own(p.Image) {
+		if !p.On("enable-leader-migration", false) || p.Name == component.CCM && facts.Own(p.Image) {
 			continue
 		}
 		on++
@@ -77,11 +78,11 @@ func judgeMixed(f facts.Facts) v1.Finding {
 		}
 		without.Add(p.String(), "%s has no leader migration", p)
 	}
-	contends := slices.ContainsFunc(f.InstancesOf(facts.CCM), facts.Instance.Migrates)
-	const expected, source = "the same --enable-leader-migration on every host", "manifests of " + facts.KCM
+	contends := slices.ContainsFunc(f.InstancesOf(component.CCM), facts.Instance.Migrates)
+	const expected, source = "the same --enable-leader-migration on every host", "manifests of " + component.KCM
 	switch {
-	case len(f.InstancesOf(facts.KCM)) == 0:
-		return findings.Unknown("no %s was found", facts.KCM)
+	case len(f.InstancesOf(component.KCM)) == 0:
+		return findings.Unknown("no %s was found", component.KCM)
 	case len(in) == 0:
 		return findings.Skip("no in-tree manager is left")
 	case without.Empty():
@@ -95,7 +96,7 @@ func judgeMixed(f facts.Facts) v1.Finding {
 			expected, source, "transplant rollback")
 	}
 	return findings.With(without.Finding(v1.Fail, "leader migration is on in %d of %s", having, findings.Plural(len(in), "in-tree manager")), expected, source,
-		"grep -n leader-migration /etc/kubernetes/manifests/"+facts.KCM+".yaml   # on each host named")
+		"grep -n leader-migration /etc/kubernetes/manifests/"+component.KCM+".yaml   # on each host named")
 }
 
 func does(n int) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var holderUnknown = rule.Check{
@@ -80,7 +81,7 @@ func leader(f facts.Facts, lease string) (led, silent bool) {
 
 // electsManagers tells whether a lease is an election of managers.
 func electsManagers(f facts.Facts, l v1.Lease) bool {
-	return l.Name == facts.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") || strings.Contains(l.Name, "cloud-provider")
+	return l.Name == component.KCM || l.Name == f.Opts.LeaseName || strings.Contains(l.Name, "cloud-controller-manager") || strings.Contains(l.Name, "cloud-provider")
 }
 
 // knows tells whether a holder's identity, host name and uuid, names a host, its Node, or a pod of a workload that runs managers.
@@ -157,7 +158,7 @@ func judgeStability(f facts.Facts) v1.Finding {
 		return findings.Pass("the leaders of %s are settled", findings.Plural(n, "election"))
 	}
 	finding := findings.With(bad.Finding(v1.Warn, "%s", bad.Lines[0]), "leaders that stay for days", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
-		"kubectl -n kube-system logs -l component="+facts.KCM+" --previous --tail=50")
+		"kubectl -n kube-system logs -l component="+component.KCM+" --previous --tail=50")
 	finding.Since = since
 	return finding
 }
@@ -166,8 +167,8 @@ func judgeStability(f facts.Facts) v1.Finding {
 func unrest(f facts.Facts, l v1.Lease) (string, *time.Time) {
 	now := f.Now()
 	switch age, known := age(f); {
-	case l.Name == facts.KCM && l.RenewTime != nil && facts.Expired(l, now):
-		return fmt.Sprintf("the lease %s ran out %s ago, and nobody has taken it: no %s leads", l.Name, now.Sub(*l.RenewTime).Round(time.Second), facts.KCM), nil
+	case l.Name == component.KCM && l.RenewTime != nil && facts.Expired(l, now):
+		return fmt.Sprintf("the lease %s ran out %s ago, and nobody has taken it: no %s leads", l.Name, now.Sub(*l.RenewTime).Round(time.Second), component.KCM), nil
 	case l.AcquireTime != nil && l.AcquireTime.After(now.Add(facts.TolerableClockOffset)):
 		return fmt.Sprintf("%s took the lease %s at %s, which is still to come by the cluster's clock (%s)", l.Holder, l.Name, l.AcquireTime.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)), nil
 	case l.AcquireTime != nil && now.Sub(*l.AcquireTime) < youngLeader:
@@ -216,7 +217,7 @@ var lockKinds = rule.Check{
 func judgeLockKinds(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	n := 0
-	for _, name := range []string{facts.KCM, facts.CCM} {
+	for _, name := range []string{component.KCM, component.CCM} {
 		objects := map[string][]string{}
 		all := f.InstancesOf(name)
 		for _, p := range all {

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -30,7 +31,7 @@ func judgeLeaseAccess(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var errs []string
 	on := false
-	for _, who := range []struct{ component, user string }{{facts.KCM, facts.UserKCM}, {facts.CCM, facts.UserCCM}} {
+	for _, who := range []struct{ component, user string }{{component.KCM, facts.UserKCM}, {component.CCM, facts.UserCCM}} {
 		migrates := slices.ContainsFunc(f.InstancesOf(who.component), facts.Instance.Migrates)
 		on = on || migrates
 		for _, verb := range []string{"create", "get", "update"} {
@@ -66,7 +67,7 @@ func grantLease(lease string) string {
 	var parts []string
 	for _, role := range []struct{ name, rule string }{{"leader-migration", "get,update --resource=leases --resource-name=" + lease}, {"leader-migration-create", "create --resource=leases"}} {
 		parts = append(parts, "kubectl -n kube-system create role "+role.name+" --verb="+role.rule,
-			"kubectl -n kube-system create rolebinding "+role.name+" --role="+role.name+" --user="+facts.UserKCM+" --serviceaccount=kube-system:"+facts.CCM)
+			"kubectl -n kube-system create rolebinding "+role.name+" --role="+role.name+" --user="+facts.UserKCM+" --serviceaccount=kube-system:"+component.CCM)
 	}
 	return strings.Join(parts, " && ")
 }
@@ -170,7 +171,7 @@ func showsLoops(f facts.Facts, p facts.Instance) bool {
 	if !ok {
 		return true
 	}
-	return catalogue.ShowsLoops(p.Name, minor) && (p.Name != facts.CCM || facts.Own(p.Image) || p.Flag("cloud-provider", "") != "azure")
+	return catalogue.ShowsLoops(p.Name, minor) && (p.Name != component.CCM || facts.Own(p.Image) || p.Flag("cloud-provider", "") != "azure")
 }
 
 func loopNames(loops []controllernames.Loop) []string {
@@ -267,6 +268,6 @@ var inTreeUnfenced = rule.Check{
 			note.Add(p.String(), "%s: renew deadline %s, lease %s", p, p.Flag("leader-elect-renew-deadline", "10s"), p.Flag("leader-elect-lease-duration", "15s"))
 		}
 		return findings.With(note.Finding(v1.Warn, "an in-tree owner that is paused for longer than its lease (%s) and goes on can write for its renew deadline (%s) beside the new owner; %s",
-			lease, deadline, during), "", "flags of "+facts.KCM, "")
+			lease, deadline, during), "", "flags of "+component.KCM, "")
 	},
 }

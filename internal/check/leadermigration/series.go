@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // Series of KEP-2395 by the part of their names that versions share.
@@ -52,7 +53,7 @@ func judgeSeries(f facts.Facts) v1.Finding {
 	}
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "99% within 60 s, no more than 1% errors", "/metrics of the managers", "kubectl -n kube-system logs -l component="+facts.KCM+" --tail=200 | grep -i 'error\\|failed'")
+		return findings.With(bad.Some(v1.Warn, "%s", bad.Lines[0]), "99% within 60 s, no more than 1% errors", "/metrics of the managers", "kubectl -n kube-system logs -l component="+component.KCM+" --tail=200 | grep -i 'error\\|failed'")
 	case len(said) == 0:
 		return findings.Skip("no manager that runs a loop shows one of the series")
 	}
@@ -100,7 +101,7 @@ var seriesMove = rule.Check{
 			return findings.Skip("the snapshot does not say which API groups are served")
 		}
 		if f.Stage() == facts.StageExternal {
-			return findings.Skip("the loops have left %s", facts.KCM)
+			return findings.Skip("the loops have left %s", component.KCM)
 		}
 		i := slices.IndexFunc(f.APIGroups, func(g string) bool { return strings.HasPrefix(g, monitoringGroup) })
 		if i < 0 {
@@ -108,7 +109,7 @@ var seriesMove = rule.Check{
 		}
 		return findings.With(v1.Finding{
 			Outcome: v1.Warn, Objects: []string{f.APIGroups[i]}, Found: f.APIGroups[i],
-			Summary: "the series of the cloud loops move to another port and job: rules and monitors for " + facts.KCM + " have to be extended",
-		}, "rules that select both managers, and a monitor for port "+facts.DefaultPorts[facts.CCM], "/apis", "kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+facts.KCM)
+			Summary: "the series of the cloud loops move to another port and job: rules and monitors for " + component.KCM + " have to be extended",
+		}, "rules that select both managers, and a monitor for port "+facts.DefaultPorts[component.CCM], "/apis", "kubectl get prometheusrules,servicemonitors,podmonitors -A -o yaml | grep -n "+component.KCM)
 	},
 }

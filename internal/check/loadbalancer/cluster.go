@@ -13,6 +13,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // defaultClusterName is what both managers take when --cluster-name is not given.
@@ -32,7 +33,7 @@ var clusterNames = rule.Check{
 
 func judgeClusterNames(f facts.Facts) v1.Finding {
 	names, first := map[string][]string{}, ""
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		name := p.Flag("cluster-name", defaultClusterName)
 		first = findings.OrElse(first, name)
 		names[name] = append(names[name], p.String())
@@ -60,7 +61,7 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("%s --cluster-name=%s, which the new manager gets too", findings.Counting(len(f.InstancesOf(facts.KCM))+len(news), "manager", "has", "have"), first)
+		return findings.Pass("%s --cluster-name=%s, which the new manager gets too", findings.Counting(len(f.InstancesOf(component.KCM))+len(news), "manager", "has", "have"), first)
 	}
 	outcome := v1.Warn
 	if decides {
@@ -70,7 +71,7 @@ func judgeClusterNames(f facts.Facts) v1.Finding {
 	if strings.HasPrefix(bad.Objects[0], "ConfigMap/") {
 		fix = "kubectl -n kube-system edit configmap kubeadm-config"
 	}
-	return findings.With(bad.Finding(outcome, "%s another name of the cluster than the live %s, which has %s", findings.Counting(len(bad.Lines), "place", "has", "have"), facts.KCM, first), "--cluster-name="+first,
+	return findings.With(bad.Finding(outcome, "%s another name of the cluster than the live %s, which has %s", findings.Counting(len(bad.Lines), "place", "has", "have"), component.KCM, first), "--cluster-name="+first,
 		"the managers' flags, ConfigMap/kube-system/kubeadm-config", fix)
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
 // allocators are the kube-controller-managers that give out pod CIDRs.
 func allocators(f facts.Facts) []facts.Instance {
-	return slices.DeleteFunc(slices.Clone(f.InstancesOf(facts.KCM)), func(p facts.Instance) bool { return !f.WouldRun(p, controllernames.NodeIPAM) })
+	return slices.DeleteFunc(slices.Clone(f.InstancesOf(component.KCM)), func(p facts.Instance) bool { return !f.WouldRun(p, controllernames.NodeIPAM) })
 }
 
 var ipamByCloud = rule.Check{
@@ -32,8 +33,8 @@ var ipamByCloud = rule.Check{
 	Judge: func(f facts.Facts) v1.Finding {
 		allocators := allocators(f)
 		switch {
-		case len(f.InstancesOf(facts.KCM)) == 0:
-			return findings.Unknown("no %s was found", facts.KCM)
+		case len(f.InstancesOf(component.KCM)) == 0:
+			return findings.Unknown("no %s was found", component.KCM)
 		case len(allocators) == 0:
 			return findings.Skip("no kube-controller-manager allocates pod CIDRs")
 		}
@@ -50,11 +51,11 @@ var ipamByCloud = rule.Check{
 		const expected, source = "RangeAllocator, or node IPAM that moves", "the managers' flags"
 		switch {
 		case !never.Empty():
-			return findings.With(never.Finding(v1.Fail, "%s pod CIDRs in a way that no external manager can take over", findings.Counting(len(never.Lines), facts.KCM, "allocates", "allocate")), expected, source, "transplant explain IPAM-001")
+			return findings.With(never.Finding(v1.Fail, "%s pod CIDRs in a way that no external manager can take over", findings.Counting(len(never.Lines), component.KCM, "allocates", "allocate")), expected, source, "transplant explain IPAM-001")
 		case !moves.Empty():
 			return findings.With(moves.Finding(v1.Warn, "pod CIDRs come from the cloud: node IPAM moves with the other loops"), expected, source, "transplant plan")
 		}
-		return findings.Pass("%s out pod CIDRs of --cluster-cidr, and it stays so", findings.Counting(len(allocators), facts.KCM, "gives", "give"))
+		return findings.Pass("%s out pod CIDRs of --cluster-cidr, and it stays so", findings.Counting(len(allocators), component.KCM, "gives", "give"))
 	},
 }
 
@@ -170,7 +171,7 @@ func joined(prefixes []netip.Prefix) string {
 
 // serviceRange is the first --service-cluster-ip-range that a component gives.
 func serviceRange(f facts.Facts) netip.Prefix {
-	for _, p := range append(f.InstancesOf(facts.KAS), f.InstancesOf(facts.KCM)...) {
+	for _, p := range append(f.InstancesOf(component.KAS), f.InstancesOf(component.KCM)...) {
 		first, _, _ := strings.Cut(p.Flag("service-cluster-ip-range", ""), ",")
 		if prefix, err := netip.ParsePrefix(first); err == nil {
 			return prefix.Masked()
@@ -258,7 +259,7 @@ var twoAllocators = rule.Check{
 		}
 		news, old := f.CCMs(), allocators(f)
 		if len(news) == 0 {
-			return findings.Pass("there is no %s yet; %s pod CIDRs", facts.CCM, findings.Counting(len(old), facts.KCM, "allocates", "allocate"))
+			return findings.Pass("there is no %s yet; %s pod CIDRs", component.CCM, findings.Counting(len(old), component.KCM, "allocates", "allocate"))
 		}
 		var bad findings.Problems
 		for _, p := range news {
@@ -268,11 +269,11 @@ var twoAllocators = rule.Check{
 		}
 		switch {
 		case bad.Empty():
-			return findings.Pass("none of %s allocates pod CIDRs", findings.Plural(len(news), facts.CCM))
+			return findings.Pass("none of %s allocates pod CIDRs", findings.Plural(len(news), component.CCM))
 		case len(old) == 0:
-			return findings.Pass("%s pod CIDRs, and no %s does", findings.Counting(len(bad.Lines), facts.CCM, "allocates", "allocate"), facts.KCM)
+			return findings.Pass("%s pod CIDRs, and no %s does", findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"), component.KCM)
 		}
-		return findings.With(bad.Finding(v1.Fail, "%s pod CIDRs beside %s", findings.Counting(len(bad.Lines), facts.CCM, "allocates", "allocate"), findings.Plural(len(old), facts.KCM)), "--allocate-node-cidrs=false there", "the managers' flags",
+		return findings.With(bad.Finding(v1.Fail, "%s pod CIDRs beside %s", findings.Counting(len(bad.Lines), component.CCM, "allocates", "allocate"), findings.Plural(len(old), component.KCM)), "--allocate-node-cidrs=false there", "the managers' flags",
 			"kubectl -n kube-system get pods -o yaml | grep allocate-node-cidrs")
 	},
 }

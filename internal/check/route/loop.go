@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controllernames"
 )
 
@@ -82,13 +83,13 @@ func judgeRouteLoops(f facts.Facts) v1.Finding {
 		}
 	}
 	if bad.Empty() {
-		return findings.Pass("the route loop is %s in %s as it is in-tree", onOff(runs), findings.Plural(len(news), facts.CCM))
+		return findings.Pass("the route loop is %s in %s as it is in-tree", onOff(runs), findings.Plural(len(news), component.CCM))
 	}
 	what := "would begin to write routes"
 	if runs {
 		what = "would leave the routes alone that the in-tree loop keeps"
 	}
-	return findings.With(bad.Finding(v1.Fail, "%s %s", findings.Plural(len(bad.Lines), facts.CCM), what), fmt.Sprintf("--configure-cloud-routes=%t", runs), "the managers' flags", "kubectl -n kube-system get pods -o yaml | grep configure-cloud-routes")
+	return findings.With(bad.Finding(v1.Fail, "%s %s", findings.Plural(len(bad.Lines), component.CCM), what), fmt.Sprintf("--configure-cloud-routes=%t", runs), "the managers' flags", "kubectl -n kube-system get pods -o yaml | grep configure-cloud-routes")
 }
 
 func onOff(b bool) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var flagRefused = rule.Check{
@@ -43,7 +44,7 @@ func judgeRefusals(f facts.Facts, ahead int, outcome v1.Outcome, what, expected 
 	var bad findings.Problems
 	var unclear []string
 	n, command := 0, ""
-	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler, facts.CCM} {
+	for _, name := range []string{component.KAS, component.KCM, component.Scheduler, component.CCM} {
 		for _, p := range f.InstancesOf(name) {
 			minor, ok := f.MinorOf(p)
 			if !ok {
@@ -78,7 +79,7 @@ func judgeRefusals(f facts.Facts, ahead int, outcome v1.Outcome, what, expected 
 // newestMinor is the highest minor among the control-plane components whose versions are known.
 func newestMinor(f facts.Facts) int {
 	newest := 0
-	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
+	for _, name := range []string{component.KAS, component.KCM, component.Scheduler} {
 		for _, p := range f.InstancesOf(name) {
 			if m, ok := f.MinorOf(p); ok {
 				newest = max(newest, m)

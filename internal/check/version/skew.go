@@ -35,12 +35,12 @@ func judgeScope(f facts.Facts) v1.Finding {
 	}
 	if minor < component.Oldest {
 		return findings.With(v1.Finding{
-			Outcome: v1.Fail, Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version), Objects: []string{facts.KAS}, Found: f.Cluster.Version,
+			Outcome: v1.Fail, Summary: fmt.Sprintf("the API server (%s) is older than what Transplant knows", f.Cluster.Version), Objects: []string{component.KAS}, Found: f.Cluster.Version,
 		}, oldest, "/version", fmt.Sprintf("kubeadm upgrade plan v1.%d.0", component.Oldest))
 	}
 	if f.Strategy() == facts.StrategyLeaderMigration && !f.HasLeaderMigration() {
 		return findings.With(v1.Finding{
-			Outcome: v1.Fail, Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version), Objects: []string{facts.KCM}, Found: f.Cluster.Version,
+			Outcome: v1.Fail, Summary: fmt.Sprintf("kube-controller-manager of %s has no leader migration", f.Cluster.Version), Objects: []string{component.KCM}, Found: f.Cluster.Version,
 		}, "a version with --enable-leader-migration, or --strategy=downtime", "/version", "transplant plan --strategy=downtime")
 	}
 	return findings.Pass("Kubernetes %s is within what Transplant knows, 1.%d to 1.%d", f.Cluster.Version, component.Oldest, component.Newest)
@@ -69,7 +69,7 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 	var bad findings.Problems
 	var unclear []string
 	n := 0
-	for _, name := range []string{facts.KCM, facts.KAS} {
+	for _, name := range []string{component.KCM, component.KAS} {
 		for _, p := range f.InstancesOf(name) {
 			minor, ok := f.MinorOf(p)
 			if !ok {
@@ -85,11 +85,11 @@ func judgeDisabled(f facts.Facts) v1.Finding {
 	const expected = "--feature-gates=DisableCloudProviders=false,DisableKubeletCloudCredentialProviders=false beside an in-tree provider; neither line beside external"
 	switch {
 	case !bad.Empty():
-		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, "manifests of "+facts.KAS+" and "+facts.KCM, "grep -n feature-gates /etc/kubernetes/manifests/*.yaml   # on each host")
+		return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), expected, "manifests of "+component.KAS+" and "+component.KCM, "grep -n feature-gates /etc/kubernetes/manifests/*.yaml   # on each host")
 	case len(unclear) > 0:
 		return findings.With(findings.Unknown("%s", strings.Join(unclear, "; ")), expected, "images in the manifests", "")
 	case n == 0:
-		return findings.Unknown("no manifest of %s or %s could be read", facts.KAS, facts.KCM)
+		return findings.Unknown("no manifest of %s or %s could be read", component.KAS, component.KCM)
 	}
 	return findings.Pass("the gates of %s agree with --cloud-provider", findings.Plural(n, "component"))
 }
@@ -107,7 +107,7 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 			continue
 		}
 		end := "it does not start"
-		if p.Name == facts.KCM {
+		if p.Name == component.KCM {
 			end = "it exits as soon as it leads"
 		}
 		switch on := p.Gate(gate, minor); {
@@ -123,7 +123,7 @@ func disabledComplaints(p facts.Instance, minor int) []string {
 // minds tells whether a component looks at a gate.
 func minds(p facts.Instance, gate string, minor int) bool {
 	state := catalogue.GateFor(p.Name, gate, minor)
-	if p.Name == facts.KCM {
+	if p.Name == component.KCM {
 		return state.Known && gate == gateDisableProviders && !p.External()
 	}
 	return state.Known && state.Stage != "alpha"

@@ -10,6 +10,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // serverName is how a sentence calls the API server that versions are judged against.
@@ -43,7 +44,7 @@ func judgeImages(f facts.Facts) v1.Finding {
 	commands := map[string]bool{}
 	missing := map[string][]string{} // by host
 	n := 0
-	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
+	for _, name := range []string{component.KAS, component.KCM, component.Scheduler} {
 		for _, p := range f.InstancesOf(name) {
 			image, ok := retagged(p.Image, version)
 			if !ok {
@@ -66,7 +67,7 @@ func judgeImages(f facts.Facts) v1.Finding {
 		return findings.With(bad.Some(v1.Warn, "images of %s are missing, or not listed, on %s", version, findings.Plural(len(bad.Objects), "control-plane host")), "every image pulled before the first step", "status.images of the nodes",
 			strings.Join(slices.Sorted(maps.Keys(commands)), "; ")+"   # on each host named")
 	}
-	return findings.Pass("the images of %s are on all %s", version, findings.Plural(len(f.InstancesOf(facts.KAS)), "control-plane host"))
+	return findings.Pass("the images of %s are on all %s", version, findings.Plural(len(f.InstancesOf(component.KAS)), "control-plane host"))
 }
 
 // retagged is an image in another version, written as its tag is now; false when its tag is none.

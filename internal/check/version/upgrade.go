@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var upgradeUnderway = rule.Check{
@@ -49,7 +50,7 @@ func judgeUpgrade(f facts.Facts) v1.Finding {
 
 // mixedVersions says which components have several minor versions, and which several patch versions of one minor.
 func mixedVersions(f facts.Facts) (minors, patches findings.Problems, unclear []string, n int) {
-	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
+	for _, name := range []string{component.KAS, component.KCM, component.Scheduler} {
 		versions := map[string][]string{}
 		for _, p := range f.InstancesOf(name) {
 			n++

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // The minors of the API servers that the tests ran this project's cloud-controller-manager against, and all between them.
@@ -40,7 +41,7 @@ var ccmRange = rule.Check{
 		switch {
 		case !ok && image == "":
 			finding := outOfRange(serverName(f))
-			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", map[bool]string{true: "official " + facts.CCM, false: facts.CCM}[f.Opts.Image == cloudprovider.Official], findings.OrElse(f.Provider(), "this provider"), serverName(f))
+			finding.Summary = fmt.Sprintf("no %s is known for %s and Kubernetes %s", map[bool]string{true: "official " + component.CCM, false: component.CCM}[f.Opts.Image == cloudprovider.Official], findings.OrElse(f.Provider(), "this provider"), serverName(f))
 			return findings.With(finding, "a cloud-controller-manager for this version", "/version", "transplant plan --image=<cloud-controller-manager of your version>")
 		case facts.Own(image) && !proven.Covers(cluster):
 			return findings.With(outOfRange(serverName(f)), fmt.Sprintf("1.%d to 1.%d", firstClusterMinor, lastClusterMinor), "/version",
@@ -60,7 +61,7 @@ var ccmRange = rule.Check{
 
 func outOfRange(version string) v1.Finding {
 	return v1.Finding{
-		Outcome: v1.Fail, Found: version, Objects: []string{facts.KAS},
+		Outcome: v1.Fail, Found: version, Objects: []string{component.KAS},
 		Summary: fmt.Sprintf("the API server (%s) is outside the range that our cloud-controller-manager is meant for", version),
 	}
 }
@@ -97,7 +98,7 @@ var providerInTree = rule.Check{
 		}
 		switch {
 		case !bad.Empty():
-			return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), "a version that has the provider in tree", "manifests of "+facts.KCM, "transplant explain VER-002")
+			return findings.With(bad.Finding(v1.Fail, "%s", bad.Lines[0]), "a version that has the provider in tree", "manifests of "+component.KCM, "transplant explain VER-002")
 		case len(unclear) > 0:
 			return findings.Unknown("%s", strings.Join(unclear, "; "))
 		}
@@ -141,12 +142,12 @@ var managerSkew = rule.Check{
 		}
 		var bad findings.Problems
 		var unclear []string
-		for _, p := range slices.Concat(f.InstancesOf(facts.KCM), f.InstancesOf(facts.Scheduler), f.InstancesOf(facts.KAS)) {
+		for _, p := range slices.Concat(f.InstancesOf(component.KCM), f.InstancesOf(component.Scheduler), f.InstancesOf(component.KAS)) {
 			minor, ok := p.Minor()
 			switch {
 			case !ok:
 				unclear = append(unclear, p.Unversioned())
-			case p.Name != facts.KAS && !catalogue.WithinSkew(p.Name, minor, server), p.Name == facts.KAS && (minor > server+1 || minor < server-1):
+			case p.Name != component.KAS && !catalogue.WithinSkew(p.Name, minor, server), p.Name == component.KAS && (minor > server+1 || minor < server-1):
 				bad.Add(p.String(), "%s is 1.%d, the API server %s", p, minor, f.Cluster.Version)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var deletionLeaks = rule.Check{
@@ -82,7 +83,7 @@ func pluginsLeft(f facts.Facts) map[string]bool {
 	out := map[string]bool{}
 	for _, provider := range cloudprovider.Providers() {
 		for _, plugin := range provider.Plugins {
-			on, off, unclear := whoLeaves(f, plugin, facts.KCM)
+			on, off, unclear := whoLeaves(f, plugin, component.KCM)
 			out[plugin.Name] = len(on) > 0 && len(off) == 0 && len(unclear) == 0
 		}
 	}
@@ -112,7 +113,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 		return finding
 	}
 	var bad findings.Problems
-	for _, p := range f.InstancesOf(facts.KAS) {
+	for _, p := range f.InstancesOf(component.KAS) {
 		plugins := p.Flag("enable-admission-plugins", p.Flag("admission-control", ""))
 		if slices.Contains(strings.Split(plugins, ","), labelAdmission) {
 			bad.Add(p.String(), "%s has the admission plugin %s", p, labelAdmission)
@@ -140,7 +141,7 @@ func judgeZones(f facts.Facts) v1.Finding {
 		return findings.With(bad.Some(v1.Warn, "%s in a cluster of %s (%d of the API servers would have labelled new ones)", findings.HowMany(unlabelled, "1 volume has no zone", "volumes have no zone"),
 			findings.Plural(len(zones), "zone"), admissions), expected, source, "kubectl get pv -L topology.kubernetes.io/zone,failure-domain.beta.kubernetes.io/zone")
 	}
-	return findings.With(bad.Some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", findings.Plural(admissions, facts.KAS)), expected, source,
+	return findings.With(bad.Some(v1.Warn, "volumes made by hand get their zone from %s and would not any more", findings.Plural(admissions, component.KAS)), expected, source,
 		"grep -n admission-plugins /etc/kubernetes/manifests/kube-apiserver.yaml   # on host "+facts.HostIn(bad.Objects[0]))
 }
 

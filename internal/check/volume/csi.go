@@ -11,6 +11,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var driverMissing = rule.Check{
@@ -51,7 +52,7 @@ var driverMissing = rule.Check{
 
 // relies tells that some component leaves the volumes of a plugin to CSI already.
 func relies(f facts.Facts, u facts.VolumeUse, vols *v1.Volumes) bool {
-	if on, _, _ := whoLeaves(f, u.VolumePlugin, facts.KCM); len(on) > 0 {
+	if on, _, _ := whoLeaves(f, u.VolumePlugin, component.KCM); len(on) > 0 {
 		return true
 	}
 	minor, known := facts.VersionMinor(f.Cluster.Version)

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var expansionLost = rule.Check{
@@ -42,7 +43,7 @@ func judgeExpansion(f facts.Facts) v1.Finding {
 			judgeGrowth(f, d, classes, &bad)
 		}
 	}
-	for _, p := range f.InstancesOf(facts.KCM) {
+	for _, p := range f.InstancesOf(component.KCM) {
 		if minor, known := f.MinorOf(p); n > 0 && known && !facts.Effective("ExpandCSIVolumes", setGates(p), minor) {
 			bad.Add(p.String(), "%s has ExpandCSIVolumes off", p)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/transplant-dev/transplant/internal/check/facts"
 	"github.com/transplant-dev/transplant/internal/check/findings"
 	"github.com/transplant-dev/transplant/internal/check/rule"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 var volumesLeftBehind = rule.Check{
@@ -37,9 +38,9 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 	if len(uses) == 0 {
 		return findings.Pass("none of %s and %s is of an in-tree cloud plugin", findings.Plural(len(vols.PersistentVolumes), "volume"), findings.Plural(len(vols.StorageClasses), "class"))
 	}
-	kcms := f.InstancesOf(facts.KCM)
+	kcms := f.InstancesOf(component.KCM)
 	if len(kcms) == 0 {
-		return findings.Unknown("no %s is known, so who attaches %s is not", facts.KCM, describeUses(uses))
+		return findings.Unknown("no %s is known, so who attaches %s is not", component.KCM, describeUses(uses))
 	}
 	var failing, warning findings.Problems
 	var unclear []string
@@ -53,14 +54,14 @@ func judgeLeftBehind(f facts.Facts) v1.Finding {
 	switch {
 	case bad && outcome == v1.Fail:
 		return findings.With(all.Finding(outcome, "in-tree volumes cannot be attached or deleted: %s", failing.Lines[0]), "CSI migration, or --external-cloud-volume-plugin with --cloud-config",
-			"flags of "+facts.KCM, "kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'")
+			"flags of "+component.KCM, "kubectl get csinodes -o custom-columns='NODE:.metadata.name,MIGRATED:.metadata.annotations.storage\\.alpha\\.kubernetes\\.io/migrated-plugins'")
 	case len(unclear) > 0:
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case bad:
 		return findings.With(all.Finding(outcome, "%s would not be attached any more without --external-cloud-volume-plugin=%s", describeUses(uses), uses[0].Provider.Name),
-			"CSI migration everywhere before the plugin leaves Kubernetes", "flags of "+facts.KCM, "transplant plan --out plan.yaml")
+			"CSI migration everywhere before the plugin leaves Kubernetes", "flags of "+component.KCM, "transplant plan --out plan.yaml")
 	}
-	return findings.Pass("%s and every kubelet leave %s to CSI drivers", findings.Plural(len(kcms), facts.KCM), describeUses(uses))
+	return findings.Pass("%s and every kubelet leave %s to CSI drivers", findings.Plural(len(kcms), component.KCM), describeUses(uses))
 }
 
 func describeUses(uses []facts.VolumeUse) string {
@@ -132,20 +133,20 @@ func judgeMigrationOrder(f facts.Facts) v1.Finding {
 	case len(uses) == 0:
 		return findings.Pass("no volume of an in-tree cloud plugin is in use")
 	case bad && outcome == v1.Fail:
-		return findings.With(all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing.Lines[0]), "on in every "+facts.KCM+" and "+facts.Scheduler+" before any kubelet",
+		return findings.With(all.Finding(outcome, "%s: pods there would wait for volumes that nobody attaches", failing.Lines[0]), "on in every "+component.KCM+" and "+component.Scheduler+" before any kubelet",
 			"--feature-gates, CSINode annotations", "kubectl get csinodes -o yaml | grep -B2 migrated-plugins")
 	case len(unclear) > 0:
 		return findings.Unknown("%s", strings.Join(unclear, "; "))
 	case bad:
-		return findings.With(all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning.Lines[0]), "the same in "+facts.KCM+" and "+facts.Scheduler, "--feature-gates", "transplant plan --out plan.yaml")
+		return findings.With(all.Finding(outcome, "a scheduler counts the attach limits of in-tree plugins: %s", warning.Lines[0]), "the same in "+component.KCM+" and "+component.Scheduler, "--feature-gates", "transplant plan --out plan.yaml")
 	}
 	return findings.Pass("%s", strings.Join(passed, "; "))
 }
 
 // judgeOrder judges who leaves a plugin to CSI before whom, and returns how many do.
 func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string]bool, failing, warning *findings.Problems) (state string, unclear []string) {
-	on, off, unclear := whoLeaves(f, u.VolumePlugin, facts.KCM)
-	schedulersOn, schedulersOff, _ := whoLeaves(f, u.VolumePlugin, facts.Scheduler)
+	on, off, unclear := whoLeaves(f, u.VolumePlugin, component.KCM)
+	schedulersOn, schedulersOff, _ := whoLeaves(f, u.VolumePlugin, component.Scheduler)
 	var nodes []string
 	for _, n := range f.Nodes {
 		if migrated[n.Name][u.Name] {
@@ -165,8 +166,8 @@ func judgeOrder(f facts.Facts, u facts.VolumeUse, migrated map[string]map[string
 			warning.Add(p.String(), "%s is off in %s and on in %s", u.MigrationGate, p, on[0])
 		}
 	}
-	return fmt.Sprintf("%s is on in %d of %s, %d of %s and %d of %s", u.MigrationGate, len(on), findings.Plural(len(on)+len(off), facts.KCM), len(schedulersOn),
-		findings.Plural(len(schedulersOn)+len(schedulersOff), facts.Scheduler), len(nodes), findings.Plural(len(f.Nodes), "kubelet")), unclear
+	return fmt.Sprintf("%s is on in %d of %s, %d of %s and %d of %s", u.MigrationGate, len(on), findings.Plural(len(on)+len(off), component.KCM), len(schedulersOn),
+		findings.Plural(len(schedulersOn)+len(schedulersOff), component.Scheduler), len(nodes), findings.Plural(len(f.Nodes), "kubelet")), unclear
 }
 
 // whoLeaves tells which components of a name leave a plugin to CSI and which do not, and of which it is not known.
@@ -249,7 +250,7 @@ func drops(n int) string {
 // unregisteredBy are the components and kubelets that have a plugin's Unregister gate set to true.
 func unregisteredBy(f facts.Facts, plugin cloudprovider.VolumePlugin) []string {
 	var out []string
-	for _, name := range []string{facts.KAS, facts.KCM, facts.Scheduler} {
+	for _, name := range []string{component.KAS, component.KCM, component.Scheduler} {
 		for _, p := range f.InstancesOf(name) {
 			if set := setGates(p); set[plugin.UnregisterGate] || set[plugin.CompleteGate] {
 				out = append(out, p.String())
@@ -267,7 +268,7 @@ func unregisteredBy(f facts.Facts, plugin cloudprovider.VolumePlugin) []string {
 // behind are the components and nodes that do not leave a plugin to CSI, or have volumes of it mounted.
 func behind(f facts.Facts, plugin cloudprovider.VolumePlugin, migrated map[string]map[string]bool) []string {
 	var out []string
-	for _, name := range []string{facts.KCM, facts.Scheduler} {
+	for _, name := range []string{component.KCM, component.Scheduler} {
 		_, off, _ := whoLeaves(f, plugin, name)
 		for _, p := range off {
 			out = append(out, p.String())

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/inventory"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -138,19 +139,8 @@ func Together(ctx context.Context, g *Collector, parts ...func(context.Context, 
 	wg.Wait()
 }
 
-// Namespace is where control planes live.
-const Namespace = "kube-system"
-
-// Components of a control plane.
-const (
-	KAS       = "kube-apiserver"
-	KCM       = "kube-controller-manager"
-	Scheduler = "kube-scheduler"
-	CCM       = "cloud-controller-manager"
-)
-
 // ComponentNames are those whose manifests are read.
-var ComponentNames = []string{KAS, KCM, Scheduler, CCM}
+var ComponentNames = []string{component.KAS, component.KCM, component.Scheduler, component.CCM}
 
 // DefaultLease is the migration lease that the documentation names.
 const DefaultLease = "cloud-provider-extraction-migration"

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
@@ -24,7 +25,7 @@ func GatherAuthorities(ctx context.Context, g *collect.Collector) {
 	}
 	cm, err := objects.ReadConfigMap(ctx, g, rootCA)
 	if err != nil {
-		g.Unknown("authorities", g.Describe("reading ConfigMap "+collect.Namespace+"/"+rootCA, err))
+		g.Unknown("authorities", g.Describe("reading ConfigMap "+component.Namespace+"/"+rootCA, err))
 		return
 	}
 	if cm != nil {

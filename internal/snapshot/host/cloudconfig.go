@@ -9,9 +9,9 @@ import (
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
 	"github.com/transplant-dev/transplant/internal/cloudconfig"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
-	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // cloudConfigs describes every cloud config that a component of the host names. The manager's is Host.CloudConfig: the external provider's is derived
@@ -29,7 +29,7 @@ func (l *hostReader) cloudConfigs(ctx context.Context) {
 		}
 	}
 	for _, c := range l.host.Components {
-		if in := c.Flags["cloud-config"]; in != "" && (c.Name == collect.KCM || c.Name == collect.KAS) {
+		if in := c.Flags["cloud-config"]; in != "" && (c.Name == component.KCM || c.Name == component.KAS) {
 			add(c.Name, hostPath(c, in))
 		}
 	}
@@ -39,7 +39,7 @@ func (l *hostReader) cloudConfigs(ctx context.Context) {
 	slices.SortFunc(all, func(a, b v1.CloudConfig) int { return strings.Compare(a.Path, b.Path) })
 	for _, c := range all {
 		l.describeCloudConfig(ctx, &c)
-		if l.host.CloudConfig == nil && slices.Contains(c.UsedBy, collect.KCM) {
+		if l.host.CloudConfig == nil && slices.Contains(c.UsedBy, component.KCM) {
 			l.host.CloudConfig = &c
 		} else {
 			l.host.CloudConfigs = append(l.host.CloudConfigs, c)
@@ -49,8 +49,8 @@ func (l *hostReader) cloudConfigs(ctx context.Context) {
 
 func (l *hostReader) describeCloudConfig(ctx context.Context, out *v1.CloudConfig) {
 	user := out.UsedBy[0]
-	if slices.Contains(out.UsedBy, collect.KCM) {
-		user = collect.KCM
+	if slices.Contains(out.UsedBy, component.KCM) {
+		user = component.KCM
 	}
 	file, err := l.access.ReadFile(ctx, out.Path)
 	if err != nil {
@@ -60,7 +60,7 @@ func (l *hostReader) describeCloudConfig(ctx context.Context, out *v1.CloudConfi
 	}
 	out.SHA256 = hostaccess.SHA256(file.Data)
 	out.Provider = l.providerOf(out.UsedBy)
-	if err := DescribeConfig(out, file.Data, user == collect.KCM); err != nil {
+	if err := DescribeConfig(out, file.Data, user == component.KCM); err != nil {
 		out.Error = mask.Text(err.Error())
 	}
 }
@@ -76,7 +76,7 @@ func (l *hostReader) providerOf(users []string) string {
 		return k.Flags["cloud-provider"]
 	}
 	for _, c := range l.host.Components {
-		if p := c.Flags["cloud-provider"]; c.Name == collect.CCM && p != External {
+		if p := c.Flags["cloud-provider"]; c.Name == component.CCM && p != External {
 			return p
 		}
 	}

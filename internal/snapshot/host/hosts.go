@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -72,7 +73,7 @@ func (l *hostReader) read(ctx context.Context) {
 	}
 	l.services(ctx)
 	slices.SortStableFunc(l.host.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
-	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1.Component) bool { return c.Name == collect.KCM || c.Name == collect.KAS })
+	l.host.ControlPlane = slices.ContainsFunc(l.host.Components, func(c v1.Component) bool { return c.Name == component.KCM || c.Name == component.KAS })
 	l.processes(ctx)
 	l.clock(ctx)
 	l.authority(ctx)
@@ -123,15 +124,15 @@ func (l *hostReader) components(ctx context.Context) bool {
 			continue
 		}
 		l.manifests = append(l.manifests, at)
-		if c, ok := component(at, file.Data); ok {
+		if c, ok := readComponent(at, file.Data); ok {
 			l.host.Components = append(l.host.Components, c)
 		}
 	}
 	return true
 }
 
-// component is what a file in the manifests directory says; false for another pod, and for what is no pod and speaks of none of the components.
-func component(at string, data []byte) (v1.Component, bool) {
+// readComponent returns what a file in the manifests directory says; false for another pod, and for what is no pod and speaks of none of the components.
+func readComponent(at string, data []byte) (v1.Component, bool) {
 	out := v1.Component{Manifest: at, SHA256: hostaccess.SHA256(data)}
 	m, err := controlplane.Parse(data)
 	if err != nil {
@@ -186,7 +187,7 @@ func (l *hostReader) leaderMigration(ctx context.Context) {
 	used := map[string]bool{}
 	for _, c := range l.host.Components {
 		in := c.Flags["leader-migration-config"]
-		if in == "" || c.Name != collect.KCM && c.Name != collect.CCM {
+		if in == "" || c.Name != component.KCM && c.Name != component.CCM {
 			continue
 		}
 		at := hostPath(c, in)
@@ -216,7 +217,7 @@ func (l *hostReader) managerToken(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		l.Unknown(l.fact("manager-token"), fmt.Sprintf("token of %s: %v", collect.CCM, err))
+		l.Unknown(l.fact("manager-token"), fmt.Sprintf("token of %s: %v", component.CCM, err))
 		return
 	}
 	l.host.ManagerToken = DescribeToken(l.TokenFile, file.Data)

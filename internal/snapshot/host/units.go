@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/systemdunit"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
@@ -92,11 +93,11 @@ var versionPattern = regexp.MustCompile(`^Kubernetes (v1\.[0-9]+\.[0-9]+\S*)\s*$
 
 // programVersion asks the program that a unit starts which version it is: no image says so. It is the one on the host's disk, which is what runs after the next
 // restart. A cloud-controller-manager is not asked: what counts of it is its library.
-func (l *hostReader) programVersion(ctx context.Context, component string, command []string) (string, error) {
-	if component == collect.CCM {
+func (l *hostReader) programVersion(ctx context.Context, program string, command []string) (string, error) {
+	if program == component.CCM {
 		return "", nil
 	}
-	i := slices.IndexFunc(command, func(w string) bool { return path.Base(w) == component })
+	i := slices.IndexFunc(command, func(w string) bool { return path.Base(w) == program })
 	runner, ok := l.access.(hostaccess.Executor)
 	switch {
 	case i < 0 || !path.IsAbs(command[0]):
@@ -125,9 +126,9 @@ func meantByUnit(name string) string {
 	case m == nil:
 		return ""
 	case m[1] == "":
-		return collect.CCM
+		return component.CCM
 	case m[1] == "api-server":
-		return collect.KAS
+		return component.KAS
 	default:
 		return "kube-" + m[1]
 	}

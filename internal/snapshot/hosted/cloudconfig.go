@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/host"
@@ -28,7 +29,7 @@ func seedUnnamedConfig(ctx context.Context, g *collect.Collector, spec *corev1.P
 	secret, err := g.Seed.Kube.CoreV1().Secrets(g.Seed.Namespace).Get(ctx, g.Seed.ConfigSecret, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		out := &v1.CloudConfig{Path: "Secret/" + g.Seed.Namespace + "/" + g.Seed.ConfigSecret, Provider: host.External, UsedBy: []string{collect.CCM}}
+		out := &v1.CloudConfig{Path: "Secret/" + g.Seed.Namespace + "/" + g.Seed.ConfigSecret, Provider: host.External, UsedBy: []string{component.CCM}}
 		data, ok := secret.Data[g.Seed.ConfigKey]
 		if !ok {
 			out.Error = fmt.Sprintf("%s has no key %s", out.Path, g.Seed.ConfigKey)

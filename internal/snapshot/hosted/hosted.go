@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
@@ -21,7 +22,7 @@ import (
 func FindHosted(g *collect.Collector) {
 	for i := range g.Found {
 		w := &g.Found[i]
-		if w.Namespace != collect.Namespace || !strings.HasPrefix(w.Ref, "Deployment/") || !slices.Contains(collect.ComponentNames, w.Role) {
+		if w.Namespace != component.Namespace || !strings.HasPrefix(w.Ref, "Deployment/") || !slices.Contains(collect.ComponentNames, w.Role) {
 			continue
 		}
 		if c, ok := hostedComponent(w); ok {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/workloads"
 )
@@ -13,7 +14,7 @@ import (
 func AskSeedManagers(ctx context.Context, g *collect.Collector) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	for _, p := range workloads.SeedPods(g.SeedPods, collect.KCM, collect.CCM) {
+	for _, p := range workloads.SeedPods(g.SeedPods, component.KCM, component.CCM) {
 		if !p.RunsNow() {
 			continue
 		}

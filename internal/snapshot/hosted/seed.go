@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -64,7 +65,7 @@ func readDeployment(ctx context.Context, g *collect.Collector, d *appsv1.Deploym
 	}
 	container := &spec.Containers[at]
 	name := workloads.SeedComponent(container)
-	if !slices.Contains([]string{collect.KAS, collect.KCM, collect.Scheduler, collect.CCM}, name) {
+	if !slices.Contains([]string{component.KAS, component.KCM, component.Scheduler, component.CCM}, name) {
 		return
 	}
 	w := workloads.NewWorkload("Deployment", &d.ObjectMeta, d.Spec.Template, d.Spec.Replicas, d.Status.ReadyReplicas)
@@ -76,13 +77,13 @@ func readDeployment(ctx context.Context, g *collect.Collector, d *appsv1.Deploym
 	if workloads.StartedByShell(container.Command) {
 		c.Error = "it is started by a shell: its flags cannot be changed safely"
 	}
-	if in := c.Flags["cloud-config"]; in != "" && name == collect.KCM {
+	if in := c.Flags["cloud-config"]; in != "" && name == component.KCM {
 		c.CloudConfig = seedCloudConfig(ctx, g, spec, container, in, c.Flags["cloud-provider"])
-	} else if p := c.Flags["cloud-provider"]; name == collect.KCM && (p == "" || p == host.External) {
+	} else if p := c.Flags["cloud-provider"]; name == component.KCM && (p == "" || p == host.External) {
 		c.CloudConfig = seedUnnamedConfig(ctx, g, spec, container)
 	}
 	g.Snap.Hosted = append(g.Snap.Hosted, c)
-	if name == collect.CCM || name == collect.KCM {
+	if name == component.CCM || name == component.KCM {
 		w.Strategy = string(d.Spec.Strategy.Type)
 		w.Role = workloads.RoleOf("Deployment", w.Containers)
 		if w.Role != "" {
@@ -126,11 +127,11 @@ func readRollout(g *collect.Collector, d *appsv1.Deployment) string {
 
 // seedCloudConfig describes the cloud config that a container mounts.
 func seedCloudConfig(ctx context.Context, g *collect.Collector, spec *corev1.PodSpec, c *corev1.Container, at, provider string) *v1.CloudConfig {
-	out := &v1.CloudConfig{Path: at, Provider: provider, UsedBy: []string{collect.KCM}}
+	out := &v1.CloudConfig{Path: at, Provider: provider, UsedBy: []string{component.KCM}}
 	data, err := Mounted(ctx, g.Seed.Kube, g.Seed.Namespace, spec, c, at)
 	if err != nil {
 		out.Error = err.Error()
-		g.Unknown("seed/cloud-config", "cloud config of "+collect.KCM+": "+err.Error())
+		g.Unknown("seed/cloud-config", "cloud config of "+component.KCM+": "+err.Error())
 		return out
 	}
 	out.SHA256 = hostaccess.SHA256(data)
@@ -146,7 +147,7 @@ func seedCloudConfig(ctx context.Context, g *collect.Collector, spec *corev1.Pod
 // seedToken notes when the token of the cluster's manager expires. Without a manager nothing is read: who checks a cluster before
 // its migration needs no right to a Secret that is not there yet.
 func seedToken(ctx context.Context, g *collect.Collector) {
-	if !slices.ContainsFunc(g.Snap.Hosted, func(c v1.Component) bool { return c.Name == collect.CCM }) {
+	if !slices.ContainsFunc(g.Snap.Hosted, func(c v1.Component) bool { return c.Name == component.CCM }) {
 		return
 	}
 	var err error

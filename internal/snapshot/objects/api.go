@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/migrationconfig"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
@@ -22,8 +23,8 @@ func GatherCluster(ctx context.Context, g *collect.Collector) {
 	}
 	ctx, cancel := g.Call(ctx)
 	defer cancel()
-	if ns, err := g.Kube.CoreV1().Namespaces().Get(ctx, collect.Namespace, metav1.GetOptions{}); err != nil {
-		g.Unknown("cluster/uid", g.Describe("reading namespace "+collect.Namespace, err))
+	if ns, err := g.Kube.CoreV1().Namespaces().Get(ctx, component.Namespace, metav1.GetOptions{}); err != nil {
+		g.Unknown("cluster/uid", g.Describe("reading namespace "+component.Namespace, err))
 	} else {
 		g.Snap.Cluster.UID = string(ns.UID)
 	}
@@ -87,7 +88,7 @@ func GatherLeases(ctx context.Context, g *collect.Collector) {
 		g.Unknown("leases", collect.NoAPI)
 		return
 	}
-	items, ok := collect.List(ctx, g, "leases", "leases in "+collect.Namespace, g.Kube.CoordinationV1().Leases(collect.Namespace).List,
+	items, ok := collect.List(ctx, g, "leases", "leases in "+component.Namespace, g.Kube.CoordinationV1().Leases(component.Namespace).List,
 		func(l *coordinationv1.LeaseList) []coordinationv1.Lease { return l.Items })
 	if !ok {
 		return
@@ -102,9 +103,9 @@ func GatherLeases(ctx context.Context, g *collect.Collector) {
 }
 
 func leaseNames(g *collect.Collector) map[string]bool {
-	wanted := map[string]bool{collect.KCM: true, collect.CCM: true, collect.DefaultLease: true, g.LeaseName: true}
+	wanted := map[string]bool{component.KCM: true, component.CCM: true, collect.DefaultLease: true, g.LeaseName: true}
 	add := func(c v1.Component) {
-		if name := c.Flags["leader-elect-resource-name"]; name != "" && (c.Name == collect.KCM || c.Name == collect.CCM) {
+		if name := c.Flags["leader-elect-resource-name"]; name != "" && (c.Name == component.KCM || c.Name == component.CCM) {
 			wanted[name] = true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
@@ -25,7 +26,7 @@ func GatherKubeadm(ctx context.Context, g *collect.Collector) {
 	}
 	cm, err := ReadConfigMap(ctx, g, "kubeadm-config")
 	if err != nil {
-		g.Unknown("kubeadm", g.Describe("reading ConfigMap "+collect.Namespace+"/kubeadm-config", err))
+		g.Unknown("kubeadm", g.Describe("reading ConfigMap "+component.Namespace+"/kubeadm-config", err))
 		return
 	}
 	if cm != nil {
@@ -37,7 +38,7 @@ func GatherKubeadm(ctx context.Context, g *collect.Collector) {
 func ReadConfigMap(ctx context.Context, g *collect.Collector, name string) (*corev1.ConfigMap, error) {
 	ctx, cancel := g.Call(ctx)
 	defer cancel()
-	cm, err := g.Kube.CoreV1().ConfigMaps(collect.Namespace).Get(ctx, name, metav1.GetOptions{})
+	cm, err := g.Kube.CoreV1().ConfigMaps(component.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -153,7 +154,7 @@ func GatherKubeletDefaults(ctx context.Context, g *collect.Collector) {
 	for _, name := range names {
 		cm, err := ReadConfigMap(ctx, g, name)
 		if err != nil {
-			g.Unknown("kubelet-defaults", g.Describe("reading ConfigMap "+collect.Namespace+"/"+name, err))
+			g.Unknown("kubelet-defaults", g.Describe("reading ConfigMap "+component.Namespace+"/"+name, err))
 			return
 		}
 		if cm == nil {
@@ -167,7 +168,7 @@ func GatherKubeletDefaults(ctx context.Context, g *collect.Collector) {
 			ProviderID         string          `json:"providerID"`
 		}
 		if err := yaml.Unmarshal([]byte(text), &in); err != nil {
-			g.Unknown("kubelet-defaults", "reading ConfigMap "+collect.Namespace+"/"+name+": "+mask.Text(err.Error()))
+			g.Unknown("kubelet-defaults", "reading ConfigMap "+component.Namespace+"/"+name+": "+mask.Text(err.Error()))
 		}
 		out.FeatureGates, out.ServerTLSBootstrap, out.ProviderID = in.FeatureGates, in.ServerTLSBootstrap, in.ProviderID
 		g.Snap.KubeletDefaults = out

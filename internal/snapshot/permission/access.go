@@ -11,21 +11,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // NewManager is who the new manager is in the API.
-const NewManager = "system:serviceaccount:" + collect.Namespace + ":cloud-controller-manager"
+const NewManager = "system:serviceaccount:" + component.Namespace + ":cloud-controller-manager"
 
 // Identities of the managers in the API, with the groups that the API server would find them in.
 var identities = []struct {
 	user, lease string
 	groups      []string
 }{
-	{user: "system:kube-controller-manager", lease: collect.KCM, groups: []string{"system:authenticated"}},
+	{user: "system:kube-controller-manager", lease: component.KCM, groups: []string{"system:authenticated"}},
 	{
-		user: NewManager, lease: collect.CCM,
-		groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + collect.Namespace, "system:authenticated"},
+		user: NewManager, lease: component.CCM,
+		groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + component.Namespace, "system:authenticated"},
 	},
 }
 
@@ -41,8 +42,8 @@ var loopNeeds = []collect.Need{
 
 // accountNeeds are for --use-service-account-credentials: each loop is then an account of its own, for which the manager asks a token.
 var accountNeeds = []collect.Need{
-	{Verbs: []string{"get", "create"}, Resource: "serviceaccounts", Namespace: collect.Namespace},
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: collect.Namespace},
+	{Verbs: []string{"get", "create"}, Resource: "serviceaccounts", Namespace: component.Namespace},
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace},
 }
 
 // reviewers is how many access reviews are asked for at a time.
@@ -90,16 +91,16 @@ func listQuestions(g *collect.Collector) []v1.AccessAnswer {
 	out := Questions("self", needs)
 	for _, id := range identities {
 		// A right to create cannot be limited to a name: the object has none yet when it is judged.
-		out = append(out, v1.AccessAnswer{Who: id.user, Verb: "create", Group: groupCoordination, Resource: "leases", Namespace: collect.Namespace})
+		out = append(out, v1.AccessAnswer{Who: id.user, Verb: "create", Group: groupCoordination, Resource: "leases", Namespace: component.Namespace})
 		for _, lease := range []string{g.LeaseName, id.lease} {
 			for _, verb := range []string{"get", "update"} {
-				out = append(out, v1.AccessAnswer{Who: id.user, Verb: verb, Group: groupCoordination, Resource: "leases", Namespace: collect.Namespace, Name: lease})
+				out = append(out, v1.AccessAnswer{Who: id.user, Verb: verb, Group: groupCoordination, Resource: "leases", Namespace: component.Namespace, Name: lease})
 			}
 		}
 	}
 	out = append(out, Questions(NewManager, loopNeeds)...)
 	if slices.ContainsFunc(g.Components(), func(c v1.Component) bool {
-		return c.Name == collect.CCM && c.Flags["use-service-account-credentials"] == "true"
+		return c.Name == component.CCM && c.Flags["use-service-account-credentials"] == "true"
 	}) {
 		out = append(out, Questions(NewManager, accountNeeds)...)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -19,26 +20,26 @@ const (
 
 // alwaysNeeded is what every apply and every rollback do to the API, whatever their steps are.
 var alwaysNeeded = []collect.Need{
-	{Verbs: []string{"get"}, Resource: "namespaces", Name: collect.Namespace}, // which cluster this is
+	{Verbs: []string{"get"}, Resource: "namespaces", Name: component.Namespace},
 	{Verbs: []string{"get", "list"}, Resource: "nodes"},
 	{Verbs: []string{"list"}, Resource: "services"},
-	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: collect.Namespace},                             // mirror pods
-	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: collect.Namespace}, // the journal
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: collect.Namespace, Name: "transplant-observer"},
-	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: collect.Namespace, Name: collect.CCM},
-	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: collect.Namespace}, // lock, release
-	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"},                                       // a kubelet is back
+	{Verbs: []string{"get", "list"}, Resource: "pods", Namespace: component.Namespace},
+	{Verbs: []string{"create", "delete", "get", "update"}, Resource: "configmaps", Namespace: component.Namespace},
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: "transplant-observer"},
+	{Verbs: []string{"create"}, Resource: "serviceaccounts/token", Namespace: component.Namespace, Name: component.CCM},
+	{Verbs: []string{"create", "delete", "get", "list", "update"}, Group: groupCoordination, Resource: "leases", Namespace: component.Namespace},
+	{Verbs: []string{"get"}, Group: groupCoordination, Resource: "leases", Namespace: "kube-node-lease"}, // a kubelet is back
 }
 
 // DefaultNeeds are what an apply and its rollback do to the API where the plan is not known yet, resource by resource.
 var DefaultNeeds = merge(slices.Concat(alwaysNeeded, []collect.Need{
-	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: collect.Namespace}, // the managers' and the observer's
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: collect.Namespace},
-	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "rolebindings", Namespace: collect.Namespace},
+	{Verbs: []string{"create", "delete", "get"}, Resource: "serviceaccounts", Namespace: component.Namespace},
+	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
+	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "rolebindings", Namespace: component.Namespace},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterroles"},
 	{Verbs: []string{"create", "delete", "get"}, Group: groupRBAC, Resource: "clusterrolebindings"},
-	{Verbs: []string{"escalate"}, Group: groupRBAC, Resource: "roles", Namespace: collect.Namespace}, // to give rights that one does not have
-	{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "roles", Namespace: collect.Namespace},
+	{Verbs: []string{"escalate"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
+	{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "roles", Namespace: component.Namespace},
 	{Verbs: []string{"escalate"}, Group: groupRBAC, Resource: "clusterroles"},
 	{Verbs: []string{"bind"}, Group: groupRBAC, Resource: "clusterroles"},
 }))
@@ -71,7 +72,7 @@ func needsOf(s v1.Step) []collect.Need {
 	case v1.StepWriteFile, v1.StepRemoveFile, v1.StepEditManifest, v1.StepAddManifest, v1.StepRemoveManifest, v1.StepRestoreManifest, v1.StepKubelet,
 		v1.StepVerify, v1.StepEditUnit, v1.StepStopUnit, v1.StepStartUnit, v1.StepCopyFile, v1.StepAwait:
 		if s.Derive == "ccm-kubeconfig" {
-			out = []collect.Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: collect.Namespace, Name: "cloud-controller-manager-token"}} // of an earlier version's plan
+			out = []collect.Need{{Verbs: []string{"get"}, Resource: "secrets", Namespace: component.Namespace, Name: "cloud-controller-manager-token"}} // of an earlier version's plan
 		}
 	}
 	if s.Kind == v1.StepKubelet { // what its node was like before and is afterwards
@@ -100,7 +101,7 @@ func created(s v1.Step) []collect.Need {
 		out = append(out, bindingOf(s, n.Namespace))
 	case "daemonsets", "deployments":
 		out = append(out, rolledOut(s.Ref)...)
-		if n.Resource == "deployments" && s.Component == collect.CCM { // it is tried in a pod first
+		if n.Resource == "deployments" && s.Component == component.CCM { // it is tried in a pod first
 			out = append(out, collect.Need{Verbs: []string{"create", "get", "delete"}, Resource: "pods", Namespace: n.Namespace})
 		}
 	}
@@ -208,11 +209,11 @@ func merge(needs []collect.Need) []collect.Need {
 // PodAccessNeeds are what reaching hosts through pods does to the API; deploy/rbac/host-access.yaml grants exactly this. Pods that are labelled as ours are
 // made, asked and taken away in kube-system, and one Job that they belong to.
 var PodAccessNeeds = []collect.Need{
-	{Verbs: []string{"get", "list"}, Resource: "nodes"},                                                                           // which hosts there are, and whether their kubelets report
-	{Verbs: []string{"create", "delete", "get", "list"}, Resource: "pods", Namespace: collect.Namespace},                          // one for each host, and one for each change
-	{Verbs: []string{"create", "get"}, Resource: "pods/exec", Namespace: collect.Namespace},                                       // get: over a websocket
-	{Verbs: []string{"list"}, Resource: "events", Namespace: collect.Namespace},                                                   // why a pod does not start
-	{Verbs: []string{"create", "delete", "get", "list", "patch"}, Group: "batch", Resource: "jobs", Namespace: collect.Namespace}, // what the pods belong to, and go with
+	{Verbs: []string{"get", "list"}, Resource: "nodes"}, // which hosts there are, and whether their kubelets report
+	{Verbs: []string{"create", "delete", "get", "list"}, Resource: "pods", Namespace: component.Namespace},
+	{Verbs: []string{"create", "get"}, Resource: "pods/exec", Namespace: component.Namespace},
+	{Verbs: []string{"list"}, Resource: "events", Namespace: component.Namespace},
+	{Verbs: []string{"create", "delete", "get", "list", "patch"}, Group: "batch", Resource: "jobs", Namespace: component.Namespace},
 }
 
 // WithPodAccess adds what reaching hosts through pods takes.

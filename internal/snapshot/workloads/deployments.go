@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/hostaccess"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
@@ -39,7 +40,7 @@ func AskDeployedManagers(ctx context.Context, g *collect.Collector) {
 		g.Snap.Managers = append(g.Snap.Managers, m)
 	}
 	for _, c := range g.Snap.Hosted {
-		if c.Name != collect.KCM && c.Name != collect.CCM {
+		if c.Name != component.KCM && c.Name != component.CCM {
 			continue
 		}
 		asked := map[string]bool{}
@@ -89,7 +90,7 @@ func runningAs(ctx context.Context, g *collect.Collector, p collect.SeedPod, hos
 // missingPodReason says why no pod of a Deployment can be asked.
 func missingPodReason(g *collect.Collector) string {
 	if g.RunsOn == nil {
-		return "the pods in " + collect.Namespace + " could not be listed"
+		return "the pods in " + component.Namespace + " could not be listed"
 	}
 	return "none of its pods runs"
 }

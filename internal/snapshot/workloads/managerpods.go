@@ -9,15 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/controlplane/commandline"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
 // defaultPorts are where the components serve unless --secure-port says otherwise.
-var defaultPorts = map[string]string{collect.KAS: "6443", collect.KCM: "10257", collect.CCM: "10258"}
+var defaultPorts = map[string]string{component.KAS: "6443", component.KCM: "10257", component.CCM: "10258"}
 
 // TrialPod is the pod that tries a manager before the one that it follows is stopped. It runs no loop: its program ends when it has said its version.
-const TrialPod = "transplant-trial-" + collect.CCM
+const TrialPod = "transplant-trial-" + component.CCM
 
 // SeedPods finds the pods that run one of the components, sorted by component and name, without those that HasEnded and the one that tries a manager.
 func SeedPods(pods []corev1.Pod, components ...string) []collect.SeedPod {
@@ -65,8 +66,8 @@ func SeedComponent(c *corev1.Container) string {
 }
 
 func componentNamed(program string) string {
-	if strings.HasSuffix(program, "-"+collect.CCM) {
-		return collect.CCM
+	if strings.HasSuffix(program, "-"+component.CCM) {
+		return component.CCM
 	}
 	if slices.Contains(collect.ComponentNames, program) {
 		return program

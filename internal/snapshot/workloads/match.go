@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/mask"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 	"github.com/transplant-dev/transplant/internal/snapshot/objects"
@@ -21,7 +22,7 @@ func MatchPods(g *collect.Collector) {
 	objects.CheckClaims(g)
 	for i := range g.Mirrors {
 		p := &g.Mirrors[i]
-		if slices.ContainsFunc([]string{collect.KAS, collect.KCM, collect.CCM}, func(c string) bool { return IsPodOf(p, c) }) {
+		if slices.ContainsFunc([]string{component.KAS, component.KCM, component.CCM}, func(c string) bool { return IsPodOf(p, c) }) {
 			g.Snap.ControlPlaneNodes = append(g.Snap.ControlPlaneNodes, p.Spec.NodeName)
 		}
 	}
@@ -72,7 +73,7 @@ func addUnreached(g *collect.Collector) {
 			}
 		}
 		slices.SortFunc(h.Components, func(a, b v1.Component) int { return strings.Compare(a.Name, b.Name) })
-		h.ControlPlane = slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == collect.KCM || c.Name == collect.KAS })
+		h.ControlPlane = slices.ContainsFunc(h.Components, func(c v1.Component) bool { return c.Name == component.KCM || c.Name == component.KAS })
 		g.Snap.Hosts = append(g.Snap.Hosts, h)
 	}
 	slices.SortFunc(g.Snap.Hosts, func(a, b v1.Host) int { return strings.Compare(a.Name, b.Name) })
@@ -160,8 +161,8 @@ func IsPodOf(p *corev1.Pod, component string) bool {
 	return isComponent(programOf(podCommand(p)), component)
 }
 
-func isComponent(name, component string) bool {
-	return name == component || component == collect.CCM && strings.HasSuffix(name, "-"+collect.CCM)
+func isComponent(name, wanted string) bool {
+	return name == wanted || wanted == component.CCM && strings.HasSuffix(name, "-"+component.CCM)
 }
 
 // podOf is the mirror pod of a component on a Node; nil when the API has none.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/transplant-dev/transplant/internal/component"
 	"github.com/transplant-dev/transplant/internal/snapshot/collect"
 )
 
@@ -17,12 +18,12 @@ func GatherPods(ctx context.Context, g *collect.Collector) {
 		g.Unknown("pods", collect.NoAPI)
 		return
 	}
-	items, ok := collect.List(ctx, g, "pods", "pods in "+collect.Namespace, g.Kube.CoreV1().Pods(collect.Namespace).List, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	items, ok := collect.List(ctx, g, "pods", "pods in "+component.Namespace, g.Kube.CoreV1().Pods(component.Namespace).List, func(l *corev1.PodList) []corev1.Pod { return l.Items })
 	if !ok {
 		return
 	}
 	g.RunsOn = map[string][]string{}
-	g.ManagerPods = SeedPods(items, collect.KCM, collect.CCM)
+	g.ManagerPods = SeedPods(items, component.KCM, component.CCM)
 	for i := range items {
 		p := &items[i]
 		if _, ok := p.Annotations[corev1.MirrorPodAnnotationKey]; ok {
@@ -32,5 +33,5 @@ func GatherPods(ctx context.Context, g *collect.Collector) {
 		}
 	}
 	slices.SortFunc(g.Mirrors, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	g.Count("pods in "+collect.Namespace, len(items))
+	g.Count("pods in "+component.Namespace, len(items))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	v1 "github.com/transplant-dev/transplant/api/transplant/v1alpha1"
-	"github.com/transplant-dev/transplant/internal/snapshot/collect"
+	"github.com/transplant-dev/transplant/internal/component"
 )
 
 // role is how a workload is recognised: by what an image is called in its registry, or by the program that a container runs. A workload's own name
@@ -189,7 +189,7 @@ func programOf(command []string) string {
 }
 
 // hyperkube's short names of programs.
-var hyperkube = map[string]string{"apiserver": collect.KAS, "controller-manager": collect.KCM, "scheduler": collect.Scheduler, "proxy": "kube-proxy"}
+var hyperkube = map[string]string{"apiserver": component.KAS, "controller-manager": component.KCM, "scheduler": component.Scheduler, "proxy": "kube-proxy"}
 
 func isProgram(base string) bool {
 	return slices.ContainsFunc(roles, func(r role) bool {
